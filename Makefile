@@ -1,0 +1,61 @@
+# GNU make and Python 3.11 or newer are all that is needed: what else is, tools/setup puts into .venv.
+#   ARGS    goes to what the target runs:                  make test ARGS='-k wire'
+#   PYTHON  is the Python to make .venv with:              make test PYTHON=python3.13
+#   EXTRAS  are further extras of pyproject.toml to have:  make test EXTRAS='load spark trust'
+
+# A PYTHONPATH, or another active environment, must not decide what is imported here.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
+
+PYTHON ?=
+OLDEST ?= python3.11
+BIN := .venv/bin
+SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:  # two set-ups of one .venv would collide
+.PHONY: help demo test lint format bench constraints dist clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+
+demo:  ## a cluster on this machine, servers killed, delivery measured against prediction
+	@$(SETUP)
+	@$(BIN)/kcast demo $(ARGS)
+
+test: lint  ## all checks, then all tests
+	$(BIN)/pytest $(ARGS)
+
+lint:  ## ruff and mypy, changing nothing
+	@$(SETUP) dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format:  ## lay the code out, and mend what ruff can
+	@$(SETUP) dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench:  ## the benchmarks, tests/bench_*.py, one after the other
+	@$(SETUP) dev
+	@set -e; for bench in $(patsubst tests/%.py,%,$(wildcard tests/bench_*.py)); do \
+		echo "== $$bench"; $(BIN)/python -m "tests.$$bench" $(ARGS); done
+
+# Resolved on the oldest Python that is supported, since newer ones take its versions but not the reverse.
+# The comment on top of the file stays.
+constraints:  ## bring constraints.txt up to date (needs python3.11 and a network)
+	@rm -rf build/constraints && mkdir -p build
+	$(OLDEST) -m venv build/constraints
+	build/constraints/bin/pip install --quiet -e '.[dev,load,spark,trust]'
+	@{ sed '/^#/!d' constraints.txt && build/constraints/bin/pip freeze --exclude kcast; } >build/constraints.txt
+	@mv build/constraints.txt constraints.txt && rm -rf build/constraints
+	-git --no-pager diff --stat constraints.txt
+
+dist:  ## build the wheel and the source distribution into dist/
+	@$(SETUP) dev
+	@rm -rf dist
+	$(BIN)/python -m build
+
+clean:  ## remove all that make made, .venv too
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The smart client: view, handshakes, leases, sends, de-duplication; its drivers; the `kcast` command."""

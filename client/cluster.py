@@ -1,0 +1,325 @@
+"""The cluster file: which servers there are, and the policy that all must share. PROTOCOL §10.
+
+Text, one fact a line, `#` begins a comment. This module is the only reader and the only writer of it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from pathlib import Path
+from typing import cast
+
+from hashring.policy import Policy, Side
+from pubsub.endpoint import Address
+
+HEADER = "kcast-cluster 1"
+FILE_BYTES_MAX = 64 * 1024 * 1024
+_SIGNATURE_MARK = "\N{EM DASH}"
+
+
+class ClusterError(ValueError):
+    """A cluster file that cannot be used; the message names the line and says what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """One server: its addresses (both families of one host), and the key of its host on the ring."""
+
+    addresses: tuple[Address, ...]
+    key: str
+
+    @property
+    def name(self) -> str:
+        """`ip:port`, as people write it."""
+        return format_address(self.addresses[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a cluster file says. Reserved facts (a signed list's dates and keys) are kept, not acted on."""
+
+    servers: tuple[ServerEntry, ...]
+    policy: Policy = field(default_factory=Policy)
+    name: str = ""
+    salt: bytes = b""
+    is_lab: bool = False
+    next_salts: tuple[tuple[bytes, int], ...] = ()  # (salt, unix seconds from which it holds)
+    reserved: tuple[tuple[str, str], ...] = ()
+    signatures: tuple[str, ...] = ()
+
+
+def load(path: str | Path) -> Cluster:
+    """Reads a cluster file. Raises ClusterError, also where the file cannot be read."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise ClusterError(f"{path}: longer than {FILE_BYTES_MAX} bytes; is it a cluster file?")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ClusterError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ClusterError(f"{path}: not UTF-8 text; is it a cluster file?") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str = "cluster") -> Cluster:
+    """Reads a cluster file's text; `source` stands in error messages. Raises ClusterError."""
+    reader = _Reader(source)
+    for number, line in enumerate(text.splitlines(), 1):
+        reader.number = number
+        if reader.signatures or line.startswith(_SIGNATURE_MARK):
+            reader.signatures.append(line)
+        else:
+            reader.read(_without_comment(line).split())
+    return reader.cluster()
+
+
+def format_cluster(cluster: Cluster) -> str:
+    """The file that `parse` reads back as the same cluster (signatures aside)."""
+    lines = [HEADER]
+    if cluster.name:
+        lines.append(f"name   {cluster.name}")
+    lines.append(f"policy {_format_policy(cluster.policy)}")
+    if cluster.salt:
+        lines.append(f"salt   {cluster.salt.hex()}")
+    lines += [f"salt   {salt.hex()} from={from_s}" for salt, from_s in cluster.next_salts]
+    lines += [f"{word} {value}" for word, value in cluster.reserved]
+    if cluster.is_lab:
+        lines.append("lab")
+    for server in cluster.servers:
+        addresses = ",".join(format_address(address) for address in server.addresses)
+        named = cluster.is_lab and server.key != format_address(server.addresses[0])
+        lines.append(f"server {addresses}" + (f" key={server.key}" if named else ""))
+    return "\n".join(lines) + "\n"
+
+
+def lab(addresses: Iterable[Address], policy: Policy | None = None, name: str = "lab") -> Cluster:
+    """A cluster of servers on this machine, each a host of its own on the ring."""
+    servers = tuple(ServerEntry((address,), format_address(address)) for address in addresses)
+    return Cluster(servers, policy or Policy(), name, salt=b"kcast", is_lab=True)
+
+
+def parse_address(text: str) -> Address:
+    """`192.0.2.7:7400` or `[2001:db8::7]:7400`, normalised. Raises ValueError that says what was expected."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        ip = ip_address(host[1:-1] if bracketed else host)
+        if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError
+        if bracketed != (ip.version == 6) or (isinstance(ip, IPv6Address) and ip.scope_id):
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"expected IP:PORT or [IPv6]:PORT, not {text!r}") from None
+    return _plain(ip), int(port)
+
+
+def format_address(address: Address) -> str:
+    """`ip:port`, an IPv6 address in brackets."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _plain(ip: IPv4Address | IPv6Address) -> str:
+    return str(ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else str(ip)
+
+
+def host_key(address: Address) -> str:
+    """The ring key of an address outside labs (§8.1): the IPv4 address, or the IPv6 address's /64.
+
+    The port is left out, and so are the 64 bits that whoever has a network may choose freely: else trying
+    ports or addresses until one falls beside a topic would be free.
+    """
+    ip = ip_address(address[0])
+    return str(ip) if ip.version == 4 else str(IPv6Network((ip, 64), strict=False))
+
+
+def _without_comment(line: str) -> str:
+    words = line.split()
+    for index, word in enumerate(words):
+        if word.startswith("#"):
+            return " ".join(words[:index])
+    return line
+
+
+def _format_policy(policy: Policy) -> str:
+    if policy.scheme in ("S", "R"):
+        return f"scheme={policy.scheme}" + (
+            f" publish={policy.publish} subscribe={policy.subscribe}" if policy.scheme == "R" else ""
+        )
+    return f"k={policy.k} publish={policy.publish} subscribe={policy.subscribe}"
+
+
+class _Reader:
+    """Reads a file's facts line by line; every complaint names the line."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.number = 0
+        self.signatures: list[str] = []
+        self._has_header = False
+        self._once: dict[str, int] = {}
+        self._name = ""
+        self._policy: dict[str, str] | None = None
+        self._policy_line = 0
+        self._salts: list[tuple[bytes, int | None]] = []
+        self._reserved: list[tuple[str, str]] = []
+        self._is_lab = False
+        self._servers: list[tuple[int, tuple[Address, ...], str | None]] = []
+        self._words: dict[str, Callable[[list[str]], None]] = {
+            "name": self._read_name,
+            "policy": self._read_policy,
+            "salt": self._read_salt,
+            "lab": self._read_lab,
+            "server": self._read_server,
+            "version": self._read_number,
+            "valid-after": self._read_number,
+            "fresh-until": self._read_number,
+            "valid-until": self._read_number,
+            "min-servers": self._read_number,
+            "next-keys": self._read_keys,
+        }
+
+    def _error(self, expected: str, line: int | None = None) -> ClusterError:
+        return ClusterError(f"{self._source}:{self.number if line is None else line}: {expected}")
+
+    def read(self, words: list[str]) -> None:
+        if not words:
+            return
+        if not self._has_header:
+            if " ".join(words) != HEADER:
+                raise self._error(f"expected {HEADER!r} as the first line, not {' '.join(words)!r}")
+            self._has_header = True
+            return
+        word = words[0]
+        if word.startswith("x-"):
+            return
+        read = self._words.get(word)
+        if read is None:
+            raise self._error(f"expected one of {', '.join(self._words)} or x-..., not {word!r}")
+        if word not in ("server", "salt"):
+            if word in self._once:
+                raise self._error(f"expected {word!r} once; it stands in line {self._once[word]} already")
+            self._once[word] = self.number
+        read(words)
+
+    def _read_name(self, words: list[str]) -> None:
+        if len(words) != 2:
+            raise self._error("expected 'name NAME', the name without spaces")
+        self._name = words[1]
+
+    def _read_policy(self, words: list[str]) -> None:
+        self._policy = self._settings(words[1:], ("k", "publish", "subscribe", "scheme", "k'", "side"))
+        self._policy_line = self.number
+
+    def _read_salt(self, words: list[str]) -> None:
+        try:
+            salt = bytes.fromhex(words[1])
+        except (IndexError, ValueError):
+            raise self._error("expected 'salt HEX', an even number of hex digits") from None
+        settings = self._settings(words[2:], ("from",))
+        from_s = int(settings["from"]) if settings.get("from", "-").isdigit() else None
+        if len(words) > 2 and from_s is None:
+            raise self._error("expected 'salt HEX from=UNIX-SECONDS'")
+        if from_s is None and any(at is None for _, at in self._salts):
+            raise self._error("expected from=UNIX-SECONDS on a second salt")
+        self._salts.append((salt, from_s))
+
+    def _read_lab(self, words: list[str]) -> None:
+        if len(words) != 1:
+            raise self._error("expected 'lab' alone on its line")
+        self._is_lab = True
+
+    def _read_number(self, words: list[str]) -> None:
+        if len(words) != 2 or not words[1].isdigit():
+            raise self._error(f"expected '{words[0]} NUMBER'")
+        self._reserved.append((words[0], words[1]))
+
+    def _read_keys(self, words: list[str]) -> None:
+        if len(words) < 2:
+            raise self._error(f"expected '{words[0]} KEY...'")
+        self._reserved.append((words[0], " ".join(words[1:])))
+
+    def _read_server(self, words: list[str]) -> None:
+        if len(words) < 2:
+            raise self._error("expected 'server IP:PORT[,[IPv6]:PORT] [key=NAME]'")
+        try:
+            addresses = tuple(parse_address(text) for text in words[1].split(","))
+        except ValueError as error:
+            raise self._error(str(error)) from None
+        self._servers.append((self.number, addresses, self._settings(words[2:], ("key",)).get("key")))
+
+    def _settings(self, words: list[str], names: tuple[str, ...]) -> dict[str, str]:
+        settings: dict[str, str] = {}
+        for word in words:
+            name, equals, value = word.partition("=")
+            if name not in names or not equals or not value or name in settings:
+                raise self._error(f"expected {', '.join(f'{n}=...' for n in names)}, each once, not {word!r}")
+            settings[name] = value
+        return settings
+
+    def cluster(self) -> Cluster:
+        if not self._has_header:
+            raise self._error(f"expected {HEADER!r} as the first line, but the file is empty", 1)
+        if not self._servers:
+            raise self._error("expected at least one 'server IP:PORT' line before the end of the file")
+        servers: list[ServerEntry] = []
+        line_of: dict[Address, int] = {}
+        port_of_host: dict[tuple[str, int], int] = {}
+        for number, addresses, key in self._servers:
+            for address in addresses:
+                if address in line_of:
+                    there = line_of[address]
+                    raise self._error(f"{format_address(address)} stands in line {there} already", number)
+                line_of[address] = number
+            if key is not None and not self._is_lab:
+                raise self._error("key= may stand in lab files only; add a line 'lab' or drop key=", number)
+            own = format_address(addresses[0]) if self._is_lab else host_key(addresses[0])
+            host_port = key or own, addresses[0][1]
+            if host_port in port_of_host:
+                there = port_of_host[host_port]
+                raise self._error(
+                    f"expected another port: line {there} has port {host_port[1]} on {host_port[0]!r} too",
+                    number,
+                )
+            port_of_host[host_port] = number
+            servers.append(ServerEntry(addresses, host_port[0]))
+        return Cluster(
+            servers=tuple(servers),
+            policy=self._cluster_policy(len({server.key for server in servers})),
+            name=self._name,
+            salt=next((salt for salt, from_s in self._salts if from_s is None), b""),
+            is_lab=self._is_lab,
+            next_salts=tuple((salt, from_s) for salt, from_s in self._salts if from_s is not None),
+            reserved=tuple(self._reserved),
+            signatures=tuple(self.signatures),
+        )
+
+    def _cluster_policy(self, host_count: int) -> Policy:
+        settings = self._policy
+        if settings is None:
+            return Policy()
+        try:
+            numbers = {name: int(value) for name, value in settings.items() if name not in ("scheme", "side")}
+            if "scheme" not in settings:
+                if not numbers.keys() == {"k", "publish", "subscribe"}:
+                    raise ValueError("k, publish and subscribe are all needed")
+                return Policy(numbers["k"], numbers["publish"], numbers["subscribe"])
+            side = settings.get("side")
+            if side not in (None, "publish", "subscribe"):
+                raise ValueError(f"side is {side!r}: use publish or subscribe")
+            scheme = settings["scheme"]
+            return Policy.from_scheme(
+                scheme,
+                k=numbers.get("k"),
+                k_prime=numbers.get("k'"),
+                side=cast("Side | None", side),
+                servers=host_count if scheme == "R" else None,
+                publish=numbers.get("publish"),
+                subscribe=numbers.get("subscribe"),
+            )
+        except ValueError as error:
+            raise self._error(
+                f"expected 'policy k=K publish=M subscribe=N' or 'policy scheme=S|R|CH|RCH ...': {error}",
+                self._policy_line,
+            ) from None

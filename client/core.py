@@ -1,0 +1,439 @@
+"""The smart client: which servers, what to send again, what is new. Sans-IO; satisfies `Endpoint`.
+
+    publish -> draw servers -> sessions -> datagrams
+    bursts  -> session (answers) -> outcomes, lease changes
+            -> copies -> first copy? -> delivery, gaps
+
+The core draws servers and recognises copies; each server's handshake, leases and liveness are its session's.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from client import envelope as enveloping
+from client.cluster import Cluster, ServerEntry
+from client.dedup import CopyFilter
+from client.envelope import Envelope
+from client.events import (
+    Delivery,
+    Drop,
+    Event,
+    LeaseRefused,
+    LeasesChanged,
+    Outcome,
+    Published,
+    ServerForgot,
+    ServerLost,
+    ServerReturned,
+)
+from client.gaps import GapTracker
+from client.session import LINE_BYTES_MAX, Change, Session
+from client.view import View
+from hashring.policy import draw
+from pubsub import wire
+from pubsub.endpoint import Address, Burst, Transmit, datagrams
+from pubsub.limits import DATAGRAM_BYTES_MAX
+
+REPEAT_INTERVAL_S = 0.2
+UNSETTLED_MAX = 65_536
+
+
+class MessageTooLarge(ValueError):
+    """A message that does not fit in a datagram; the message tells both sizes."""
+
+
+class Backlog(RuntimeError):
+    """Too many publishes still await their outcome."""
+
+
+@dataclass(slots=True)
+class _Subscription:
+    name: bytes
+    candidates: dict[Address, Session]
+    sessions: list[Session]
+    leased: int = 0
+
+
+@dataclass(slots=True)
+class _Publication:
+    topic: bytes
+    name: bytes
+    seq: int | None
+    line: bytes
+    confirm: bool
+    candidates: list[Session]
+    repeats_left: int
+    repeat_interval_s: float
+    awaited: int = 0
+    sends: int = 0
+    last_send: dict[Session, int] = field(default_factory=dict)
+    outcomes: dict[Session, Outcome] = field(default_factory=dict)
+
+
+class ClientCore:
+    """A client of one cluster. Topics are given decoded, and appear decoded in events.
+
+    `avoid_dead`: publishers prefer, within a topic's K servers, those believed alive, and send again to
+    another when one does not answer. Off, every publish goes to its random draw whatever is known: what the
+    plain probability model describes.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        rng: Random,
+        *,
+        avoid_dead: bool = True,
+        publisher: str | None = None,
+        pick_address: Callable[[ServerEntry], Address] = lambda server: server.addresses[0],
+        copies: CopyFilter | None = None,
+        gaps: GapTracker | None = None,
+    ) -> None:
+        self.view = View(cluster)
+        self.policy = cluster.policy
+        self.avoid_dead = avoid_dead
+        self.publisher = publisher or enveloping.new_publisher(rng)
+        self.counts: Counter[str] = Counter()
+        self.drops: Counter[Drop] = Counter()
+        self._rng = rng
+        self._pick_address = pick_address
+        self._copies = copies or CopyFilter()
+        self._gaps = gaps or GapTracker()
+        self._sessions: dict[Address, Session] = {}
+        self._touched: dict[Session, None] = {}
+        self._wakeups: list[tuple[float, int, Session]] = []
+        self._wakeup_at: dict[Session, float] = {}
+        self._wakeup_count = 0
+        self._subscriptions: dict[bytes, _Subscription] = {}
+        self._publications: dict[int, _Publication] = {}
+        self._repeats: list[tuple[float, int]] = []
+        self._seqs: dict[bytes, int] = {}
+        self._handle = 0
+        self._events: list[Event] = []
+
+    # --- Verbs ---------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: bytes, now: float) -> None:
+        """Holds leases on this topic at the policy's number of its servers. Raises wire.TopicError."""
+        wire_topic = wire.encode_topic(topic)
+        if wire_topic in self._subscriptions:
+            return
+        sessions = self._candidates(topic)
+        drawn = list(draw(sessions, self.policy.subscribe, self._rng))
+        candidates = {session.address: session for session in sessions}
+        self._subscriptions[wire_topic] = _Subscription(topic, candidates, drawn)
+        for session in drawn:
+            session.want(wire_topic, now)
+            self._touch(session)
+
+    def unsubscribe(self, topic: bytes) -> None:
+        """Stops renewing, and ignores what still comes."""
+        wire_topic = wire.encode_topic(topic)
+        subscription = self._subscriptions.pop(wire_topic, None)
+        if subscription is not None:
+            for session in subscription.sessions:
+                session.unwant(wire_topic)
+
+    def publish(
+        self,
+        topic: bytes,
+        payload: bytes,
+        now: float,
+        *,
+        repeat: int = 1,
+        repeat_interval_s: float = REPEAT_INTERVAL_S,
+        confirm: bool = True,
+        raw: bool = False,
+    ) -> int:
+        """Sends a message; returns the handle that its `Published` event will carry.
+
+        `repeat` is how often it is sent in all, each time to the policy's number of servers, the same bytes.
+        With `confirm`, each server is asked for a receipt; without, a busy publisher sends bare lines under a
+        publish lease and hears nothing. `raw` leaves the envelope out.
+
+        Raises wire.TopicError, MessageTooLarge, ValueError, and Backlog.
+        """
+        if repeat < 1:
+            raise ValueError(f"repeat is {repeat}: a message is sent at least once")
+        if len(self._publications) >= UNSETTLED_MAX:
+            raise Backlog(
+                f"{UNSETTLED_MAX} publishes await their outcome; wait for some, or use confirm=False"
+            )
+        wire_topic = wire.encode_topic(topic)
+        seq = None if raw else self._seqs.get(wire_topic, 0) + 1
+        if seq is None:
+            message = wire.encode_message(payload)
+        else:
+            message = enveloping.format_envelope(Envelope(self.publisher, seq, payload))
+        line = wire.publish_line(wire_topic, message)
+        if len(line) > LINE_BYTES_MAX:
+            raise MessageTooLarge(
+                f"message too large: {len(payload)} bytes of payload on a topic of {len(wire_topic)} make "
+                f"a line of {len(line)} bytes, at most {LINE_BYTES_MAX}; send less, or split it"
+            )
+        if seq is not None:
+            self._seqs[wire_topic] = seq
+        self._handle += 1
+        self._publications[self._handle] = publication = _Publication(
+            wire_topic, topic, seq, line, confirm, self._candidates(topic), repeat - 1, repeat_interval_s
+        )
+        self._send(self._handle, publication, now)
+        return self._handle
+
+    def renew_publisher(self) -> None:
+        """Takes a new publisher's name and starts its sequences again, as a forked process must (§9.1)."""
+        self.publisher = enveloping.new_publisher(self._rng)
+        self._seqs.clear()
+
+    def events(self) -> list[Event]:
+        """What has happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    def lease_counts(self, topic: bytes) -> tuple[int, int]:
+        """How many of a topic's servers hold a lease for us, of how many we want."""
+        subscription = self._subscriptions[wire.encode_topic(topic)]
+        return subscription.leased, len(subscription.sessions)
+
+    def server_states(self) -> dict[str, str]:
+        """`alive`, `suspected` or `lost`, for each server that this client has dealings with, by name."""
+        return {
+            session.server.name: "lost"
+            if session.is_lost
+            else "suspected"
+            if session.is_suspected
+            else "alive"
+            for session in self._sessions.values()
+        }
+
+    # --- Endpoint ------------------------------------------------------------------------------------
+
+    def receive(self, burst: Burst, now: float) -> None:
+        """Takes answers and copies from the cluster's servers; all else is counted and dropped."""
+        session = self._sessions.get(burst.source)
+        for datagram in datagrams(burst.data, burst.segment_bytes):
+            self.counts["datagrams_received"] += 1
+            if session is None:
+                self.drops[Drop.UNKNOWN_SOURCE] += 1
+            elif len(datagram) > DATAGRAM_BYTES_MAX:
+                self.drops[Drop.OVERSIZE] += 1
+            else:
+                self._receive_datagram(datagram, session, now)
+
+    def handle_unreachable(self, server: Address, now: float) -> None:
+        """The network reports that nobody listens at this address."""
+        session = self._sessions.get(server)
+        if session is not None:
+            session.handle_unreachable(now)
+            self._digest(session, now)
+
+    def handle_timeout(self, now: float) -> None:
+        """Whatever has fallen due: sessions' deadlines, repeats, gaps."""
+        while self._wakeups and self._wakeups[0][0] <= now:
+            at, _, session = heapq.heappop(self._wakeups)
+            if self._wakeup_at.get(session) == at:
+                del self._wakeup_at[session]
+                session.handle_timeout(now)
+                self._digest(session, now)
+        while self._repeats and self._repeats[0][0] <= now:
+            _, handle = heapq.heappop(self._repeats)
+            publication = self._publications[handle]
+            publication.repeats_left -= 1
+            self._send(handle, publication, now)
+        self._events += self._gaps.settle(now)
+
+    def next_timeout(self) -> float | None:
+        """The earliest of sessions' deadlines, repeats and settling gaps."""
+        times = [heap[0][0] for heap in (self._wakeups, self._repeats) if heap]
+        settle_at = self._gaps.next_timeout()
+        return min(times if settle_at is None else [*times, settle_at], default=None)
+
+    def flush(self, now: float) -> list[Transmit]:
+        """What is to be sent now."""
+        transmits = []
+        while self._touched:
+            touched, self._touched = self._touched, {}
+            for session in touched:
+                for data, segment_bytes in session.datagrams_to_send(now):
+                    transmits.append(Transmit(data, segment_bytes, (session.address,)))
+                self._digest(session, now, has_sent=True)
+        return transmits
+
+    # --- Receiving -----------------------------------------------------------------------------------
+
+    def _receive_datagram(self, datagram: bytes, session: Session, now: float) -> None:
+        lines, unterminated = wire.split_lines(datagram)
+        if unterminated:
+            self.drops[Drop.UNTERMINATED] += 1
+        replies = []
+        for line in lines:
+            if not wire.is_control(line):
+                self._receive_copy(line, session, now)
+                continue
+            reply = wire.parse_reply(line)
+            if reply is None:
+                self.drops[Drop.MALFORMED_CONTROL] += 1
+            else:
+                replies.append(reply)
+        if replies:
+            unasked = session.handle_replies(replies, now)
+            if unasked:
+                self.drops[Drop.UNASKED_REPLY] += unasked
+            self._digest(session, now)
+
+    def _receive_copy(self, line: bytes, session: Session, now: float) -> None:
+        self.counts["copies_received"] += 1
+        wire_topic, _, message = line.partition(b" ")
+        subscription = self._subscriptions.get(wire_topic)
+        # Only a topic's own servers are believed; one that was let go may still send for a ttl.
+        if subscription is None or session.address not in subscription.candidates:
+            self.drops[Drop.NOT_SUBSCRIBED] += 1
+            return
+        raw = not enveloping.is_enveloped(message)
+        if not self._copies.is_new(line, session.address, raw, now):
+            self.drops[Drop.DUPLICATE] += 1
+            return
+        if raw:
+            payload = wire.decode_message(message)
+            if payload is None or b" " not in line:
+                self.drops[Drop.MALFORMED_MESSAGE] += 1
+                return
+            self._events.append(Delivery(subscription.name, payload, session.server.name))
+        else:
+            envelope = enveloping.parse_envelope(message)
+            if envelope is None:
+                self.drops[Drop.MALFORMED_MESSAGE] += 1
+                return
+            if enveloping.needs_understanding(envelope):
+                self.drops[Drop.NOT_UNDERSTOOD] += 1
+                return
+            publisher, seq, payload, attributes = envelope
+            self._events.append(
+                Delivery(subscription.name, payload, session.server.name, publisher, seq, attributes)
+            )
+            filled = self._gaps.heard(subscription.name, publisher, seq, now)
+            if filled is not None:
+                self._events.append(filled)
+        self.counts["deliveries"] += 1
+
+    # --- Sessions ------------------------------------------------------------------------------------
+
+    def _candidates(self, topic: bytes) -> list[Session]:
+        return [self._session(server) for server in self.view.servers(topic)]
+
+    def _session(self, server: ServerEntry) -> Session:
+        address = self._pick_address(server)
+        session = self._sessions.get(address)
+        if session is None:
+            session = self._sessions[address] = Session(server, address, self._rng)
+        return session
+
+    def _touch(self, session: Session) -> None:
+        """Lets the session send with the next flush."""
+        self._touched[session] = None
+
+    def _digest(self, session: Session, now: float, has_sent: bool = False) -> None:
+        """Turns what a session reports into events and further sends, and sees to its next wake-up."""
+        notices, session.notices = session.notices, []
+        settled, session.settled = session.settled, []
+        for notice in notices:
+            match notice.change:
+                case Change.LEASES:
+                    self._leases_changed(notice.topic)
+                case Change.REFUSED:
+                    name = wire.decode_topic(notice.topic) or b""
+                    self._events.append(LeaseRefused(name, session.server.name, notice.reason))
+                case Change.LOST:
+                    self._events.append(ServerLost(session.server.name))
+                    self._redraw(session, now)
+                case Change.RETURNED:
+                    self._events.append(ServerReturned(session.server.name))
+                case Change.FORGOT:
+                    self._events.append(ServerForgot(session.server.name))
+        for fate in settled:
+            self._settle(fate.handle, session, fate.outcome, now)
+        if not has_sent:
+            # It may have something to send; only when that is done is its next wake-up known.
+            self._touch(session)
+            return
+        at = session.next_timeout()
+        if at is not None and at < self._wakeup_at.get(session, float("inf")):
+            self._wakeup_at[session] = at
+            self._wakeup_count += 1
+            heapq.heappush(self._wakeups, (at, self._wakeup_count, session))
+
+    def _leases_changed(self, wire_topic: bytes) -> None:
+        subscription = self._subscriptions.get(wire_topic)
+        if subscription is None:
+            return
+        leased = sum(session.is_leased(wire_topic) for session in subscription.sessions)
+        if leased != subscription.leased:
+            subscription.leased = leased
+            self._events.append(LeasesChanged(subscription.name, leased, len(subscription.sessions)))
+
+    def _redraw(self, lost: Session, now: float) -> None:
+        """Where subscribers use only some of the K, another of them takes the lost one's place (§8.5)."""
+        if not self.avoid_dead:
+            return
+        for wire_topic, subscription in self._subscriptions.items():
+            if lost not in subscription.sessions:
+                continue
+            unused = [
+                s for s in subscription.candidates.values() if s not in subscription.sessions and s.is_alive
+            ]
+            if unused:
+                chosen = self._rng.choice(unused)
+                subscription.sessions[subscription.sessions.index(lost)] = chosen
+                lost.unwant(wire_topic)
+                chosen.want(wire_topic, now)
+                self._touch(chosen)
+                self._leases_changed(wire_topic)
+
+    # --- Publishing ----------------------------------------------------------------------------------
+
+    def _send(self, handle: int, publication: _Publication, now: float) -> None:
+        """Sends a publication to the policy's number of servers, once."""
+        drawn = sorted(publication.candidates, key=lambda session: self._rank(publication, session, now))
+        for session in drawn[: self.policy.publish]:
+            self._send_to(handle, publication, session)
+        if publication.repeats_left:
+            heapq.heappush(self._repeats, (now + publication.repeat_interval_s, handle))
+        elif not publication.awaited:
+            self._finish(handle, publication)
+
+    def _rank(self, publication: _Publication, session: Session, now: float) -> tuple[int, int, float]:
+        """Alive first, then not yet used for this message, then least recently used, then by chance."""
+        liveness = 0
+        if self.avoid_dead:
+            # A server that came back a moment ago has few leases yet.
+            liveness = 2 if not session.is_alive else 0 if session.is_warm(now) else 1
+        return liveness, publication.last_send.get(session, 0), self._rng.random()
+
+    def _send_to(self, handle: int, publication: _Publication, session: Session) -> None:
+        publication.sends += 1
+        publication.last_send[session] = publication.sends
+        if session.publish(publication.line, handle, publication.confirm):
+            publication.awaited += 1
+            self._touch(session)
+        else:
+            publication.outcomes.setdefault(session, Outcome.QUEUE_FULL)
+
+    def _settle(self, handle: int, session: Session, outcome: Outcome, now: float) -> None:
+        publication = self._publications[handle]
+        publication.awaited -= 1
+        if publication.outcomes.get(session) is not Outcome.RECEIPT:
+            publication.outcomes[session] = outcome
+        if outcome in (Outcome.NO_ANSWER, Outcome.REFUSED) and self.avoid_dead:
+            fresh = [s for s in publication.candidates if s not in publication.last_send and s.is_alive]
+            if fresh:
+                self._send_to(handle, publication, min(fresh, key=lambda s: self._rank(publication, s, now)))
+        if not publication.awaited and not publication.repeats_left:
+            self._finish(handle, publication)
+
+    def _finish(self, handle: int, publication: _Publication) -> None:
+        del self._publications[handle]
+        servers = {session.server.name: outcome for session, outcome in publication.outcomes.items()}
+        self._events.append(Published(handle, publication.name, publication.seq, servers))

@@ -1,0 +1,60 @@
+"""Messages of smart clients: `%@PUB.SEQ[;name=value]* SP payload`. PROTOCOL §9.
+
+Servers never look into it. It tells receivers who published and where in that publisher's sequence a
+message stands, so that gaps show; a message without it is raw.
+"""
+
+import re
+from collections.abc import Mapping
+from random import Random
+from typing import NamedTuple
+
+from pubsub import wire
+
+_HEAD = re.compile(rb"%@([0-9A-Za-z_-]{1,43})\.([1-9][0-9]{0,17})((?:;[A-Za-z][0-9A-Za-z-]*=[!-$&-:<-~]*)*) ")
+_PUBLISHER_CHARS = 11
+
+
+class Envelope(NamedTuple):
+    """Who published, the how manyth message of theirs on this topic (from 1), attributes, and the payload."""
+
+    publisher: str
+    seq: int
+    payload: bytes
+    attributes: Mapping[str, str] = {}
+
+
+def new_publisher(rng: Random) -> str:
+    """A publisher's name: 11 base64url characters, 66 random bits, for the life of one process."""
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    return "".join(rng.choices(alphabet, k=_PUBLISHER_CHARS))
+
+
+def format_envelope(envelope: Envelope) -> bytes:
+    """The wire message for an envelope."""
+    attributes = "".join(f";{name}={value}" for name, value in envelope.attributes.items())
+    head = f"%@{envelope.publisher}.{envelope.seq}{attributes} "
+    return head.encode("ascii") + wire.encode_message(envelope.payload)
+
+
+def is_enveloped(message: bytes) -> bool:
+    """Whether a wire message claims to be an envelope; no user's message can begin so (§3.2)."""
+    return message.startswith(b"%@")
+
+
+def parse_envelope(message: bytes) -> Envelope | None:
+    """The envelope in a wire message, or None where it is malformed."""
+    head = _HEAD.match(message)
+    if head is None:
+        return None
+    payload = wire.decode_message(message[head.end() :])
+    if payload is None:
+        return None
+    fields = head[3].decode("ascii").split(";")[1:]
+    attributes = dict(field.split("=", 1) for field in fields)
+    return Envelope(head[1].decode("ascii"), int(head[2]), payload, attributes)
+
+
+def needs_understanding(envelope: Envelope) -> str | None:
+    """The first upper-case attribute, none of which this version knows (§9.2); None where there is none."""
+    return next((name for name in envelope.attributes if name[0].isupper()), None)

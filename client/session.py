@@ -1,0 +1,493 @@
+"""One client's dealings with one server: cookie, leases, publishes, and whether it is alive. Sans-IO.
+
+PROTOCOL §7. A server never speaks first but for copies, so all that a client knows of it comes from answers
+to its own requests. Two kinds are kept apart:
+
+- *Control*: asking for a cookie, and asking for leases. One request at a time; when it is not answered in
+  time it is sent again, each time later. After three unanswered ones the server counts as lost, and is asked
+  once a renewal interval, so that all leases stand again soon after it has come back.
+- *Publishes*: as many at a time as there are. One that is not answered is not sent here again (the core may
+  draw another server for it), but casts suspicion, and control then finds out.
+
+A vouched request that is answered with a cookie (`%=`) was not carried out. If the cookie it showed was
+young, the server has restarted, or our address has changed in a NAT; either way our leases there are gone,
+and all of them are asked for at once.
+"""
+
+import heapq
+from base64 import urlsafe_b64encode
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import inf
+from random import Random
+
+from client.cluster import ServerEntry
+from client.events import Outcome
+from pubsub import wire
+from pubsub.endpoint import Address
+from pubsub.limits import (
+    COOKIE_CHARS,
+    COOKIE_LEASE_LIFE_S,
+    COOKIE_PUBLISH_LIFE_S,
+    DATAGRAM_BYTES_MAX,
+    LINES_PER_DATAGRAM_MAX,
+    NONCE_CHARS_MAX,
+    RENEWAL_INTERVAL_S_MAX,
+    RENEWALS_PER_TTL,
+    TTL_S_DEFAULT,
+)
+
+NONCE_BYTES = 8
+COOKIE_MARGIN_S = 8.0  # stop using a cookie this long before the server stops taking it
+ANSWER_TIMEOUT_S = 1.0  # before the first round-trip time is known
+ANSWER_TIMEOUT_S_MIN = 0.5  # a loaded machine answers late; calling it dead costs more than waiting
+ANSWER_TIMEOUT_S_MAX = 3.0
+LOST_AFTER_MISSES = 3
+PING_INTERVAL_S = 1.0
+QUEUE_MAX = 4096  # lines that wait for one server's cookie
+
+# The longest first line: nonce, cookie, and a stamp of at most 22 characters (§5.4).
+VOUCH_BYTES_MAX = len("%!   \n") + NONCE_CHARS_MAX + COOKIE_CHARS + 22
+LINE_BYTES_MAX = DATAGRAM_BYTES_MAX - VOUCH_BYTES_MAX  # so that every line can be vouched for
+_PONG_BYTES = len("%: XXXXXXXXXXX 1000000\n")  # a ping rides in a datagram at least as long as its answer
+
+
+class Change(Enum):
+    """What a session reports to the core besides outcomes."""
+
+    LEASES = auto()
+    REFUSED = auto()
+    LOST = auto()
+    RETURNED = auto()
+    FORGOT = auto()
+
+
+@dataclass(slots=True)
+class Notice:
+    """Something changed: `change`, with the topic (wire form) and reason where they apply."""
+
+    change: Change
+    topic: bytes = b""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Settled:
+    """A publish line's fate at this server."""
+
+    handle: int
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class _Lease:
+    due_at: float  # when to ask for it; infinite while asked
+    expires_at: float = -inf
+    live: bool = False
+
+
+@dataclass(slots=True)
+class _Line:
+    line: bytes
+    handle: int
+    confirm: bool
+    tries_left: int = 2
+
+
+@dataclass(slots=True)
+class _Request:
+    nonce: bytes
+    sent_at: float
+    deadline: float
+    cookie_at: float | None = None  # when the cookie it showed was asked for
+    topics: Sequence[bytes] = ()
+    lines: Sequence[_Line] = ()
+    is_ping: bool = False
+
+    @property
+    def is_control(self) -> bool:
+        return not self.lines and not self.is_ping
+
+
+class Session:
+    """The state that a client keeps about one server. `notices` and `settled` are drained by the core."""
+
+    def __init__(self, server: ServerEntry, address: Address, rng: Random) -> None:
+        self.server = server
+        self.address = address
+        self.notices: list[Notice] = []
+        self.settled: list[Settled] = []
+        self.ttl_s = TTL_S_DEFAULT
+        self.is_lost = False
+        self.is_suspected = False
+        self.warm_at = -inf
+        self._rng = rng
+        self._cookie: bytes | None = None
+        self._cookie_at = -inf
+        self._publish_lease_until = -inf
+        self._pinged_at = -inf
+        self._smoothed_rtt_s: float | None = None
+        self._rtt_variation_s = 0.0
+        self._misses = 0
+        self._challenges_in_a_row = 0
+        self._control: _Request | None = None
+        self._control_not_before = -inf
+        self._in_flight: dict[bytes, _Request] = {}
+        self._leases: dict[bytes, _Lease] = {}
+        self._due: list[tuple[float, bytes]] = []
+        self._expiring: list[tuple[float, bytes]] = []
+        self._queue: deque[_Line] = deque()
+
+    # --- What the core asks of it --------------------------------------------------------------------
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is believed to answer; a server never asked is given the benefit of the doubt."""
+        return not self.is_suspected and not self.is_lost
+
+    @property
+    def renewal_interval_s(self) -> float:
+        """How often leases are renewed (§7.3)."""
+        return min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+
+    @property
+    def answer_timeout_s(self) -> float:
+        """How long an answer is awaited: smoothed round trip plus four variations (RFC 6298), bounded."""
+        if self._smoothed_rtt_s is None:
+            return ANSWER_TIMEOUT_S
+        timeout_s = self._smoothed_rtt_s + 4 * self._rtt_variation_s
+        return min(max(timeout_s, ANSWER_TIMEOUT_S_MIN), ANSWER_TIMEOUT_S_MAX)
+
+    def is_warm(self, now: float) -> bool:
+        """Whether subscribers have had the time to lease again since it came back (one renewal)."""
+        return now >= self.warm_at
+
+    def want(self, topic: bytes, now: float) -> None:
+        """Holds a lease on this topic (wire form) from now on."""
+        if topic not in self._leases:
+            self._leases[topic] = _Lease(due_at=now)
+            heapq.heappush(self._due, (now, topic))
+
+    def unwant(self, topic: bytes) -> None:
+        """Lets the lease run out."""
+        self._leases.pop(topic, None)
+
+    def is_leased(self, topic: bytes) -> bool:
+        """Whether the server has promised copies of this topic for now."""
+        lease = self._leases.get(topic)
+        return lease is not None and lease.live
+
+    def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
+        """Sends a line (with its LF) with the next flush; False where too much waits already."""
+        if len(self._queue) >= QUEUE_MAX:
+            return False
+        self._queue.append(_Line(line, handle, confirm))
+        return True
+
+    # --- Time ----------------------------------------------------------------------------------------
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` or `datagrams_to_send` has something to do."""
+        times = [request.deadline for request in self._in_flight.values()]
+        if self._expiring:
+            times.append(self._expiring[0][0])
+        if self._control is not None:
+            times.append(self._control.deadline)
+        elif self.is_suspected or self.is_lost:
+            times.append(self._control_not_before)
+        elif self._due:
+            times.append(max(self._due[0][0], self._control_not_before))
+        return min(times, default=None)
+
+    def handle_timeout(self, now: float) -> None:
+        """Gives up requests that were not answered in time, and leases that were not renewed."""
+        if self._control is not None and self._control.deadline <= now:
+            self._control_missed(now)
+        for request in [request for request in self._in_flight.values() if request.deadline <= now]:
+            self._give_up(request, now)
+        while self._expiring and self._expiring[0][0] <= now:
+            _, topic = heapq.heappop(self._expiring)
+            lease = self._leases.get(topic)
+            if lease is not None and lease.live and lease.expires_at <= now:
+                lease.live = False
+                self.notices.append(Notice(Change.LEASES, topic))
+
+    def handle_unreachable(self, now: float) -> None:
+        """The network says that nobody listens there: what is in flight will not be answered.
+
+        Such a message can be forged, so it only makes us ask sooner and prefer others; no lease is given up.
+        """
+        if self._control is not None:
+            self._control_missed(now)
+        for request in list(self._in_flight.values()):
+            self._give_up(request, now)
+
+    def _control_missed(self, now: float) -> None:
+        assert self._control is not None
+        request, self._control = self._control, None
+        self._ask_again(request.topics, now)
+        self._misses += 1
+        self.is_suspected = True
+        if self._misses >= LOST_AFTER_MISSES and not self.is_lost:
+            self.is_lost = True
+            self.notices.append(Notice(Change.LOST))
+        if self.is_lost:
+            wait_s = self.renewal_interval_s * self._rng.uniform(0.8, 0.9)
+        else:
+            wait_s = self.answer_timeout_s * (2 ** (self._misses - 1) - 1)
+        self._control_not_before = now + wait_s
+        while self._queue:
+            self.settled.append(Settled(self._queue.popleft().handle, Outcome.NO_ANSWER))
+
+    def _give_up(self, request: _Request, now: float) -> None:
+        del self._in_flight[request.nonce]
+        for line in request.lines:
+            self.settled.append(Settled(line.handle, Outcome.NO_ANSWER))
+        self._publish_lease_until = -inf
+        if not self.is_suspected:
+            self.is_suspected = True
+            self._control_not_before = now
+
+    def _ask_again(self, topics: Sequence[bytes], at: float) -> None:
+        for topic in topics:
+            lease = self._leases.get(topic)
+            if lease is not None:
+                lease.due_at = at
+                heapq.heappush(self._due, (at, topic))
+
+    # --- Answers -------------------------------------------------------------------------------------
+
+    def handle_replies(self, replies: Sequence[wire.Reply], now: float) -> int:
+        """Takes the control lines of one datagram; how many of them answer nothing that we asked."""
+        receipt = next((reply for reply in replies if isinstance(reply, wire.Receipt)), None)
+        unasked = 0
+        for reply in replies:
+            if isinstance(reply, wire.Refusal) and receipt is not None and reply.nonce == receipt.nonce:
+                continue
+            request = self._take_request(reply.nonce)
+            if request is None:
+                unasked += 1
+                continue
+            self._answered(request, now)
+            match reply:
+                case wire.Receipt():
+                    refusal = next((r for r in replies if isinstance(r, wire.Refusal)), None)
+                    if refusal is not None and refusal.nonce != reply.nonce:
+                        refusal = None
+                    self._handle_receipt(request, reply, refusal, now)
+                case wire.Challenge():
+                    self._handle_challenge(request, reply, now)
+                case wire.Refusal():
+                    self._handle_refusal(request, reply, now)
+                case wire.Pong():
+                    self._publish_lease_until = now + reply.left_s if reply.left_s else -inf
+        return unasked
+
+    def _take_request(self, nonce: bytes) -> _Request | None:
+        if self._control is not None and self._control.nonce == nonce:
+            request, self._control = self._control, None
+            return request
+        return self._in_flight.pop(nonce, None)
+
+    def _answered(self, request: _Request, now: float) -> None:
+        rtt_s = now - request.sent_at
+        if self._smoothed_rtt_s is None:
+            self._smoothed_rtt_s, self._rtt_variation_s = rtt_s, rtt_s / 2
+        else:
+            self._rtt_variation_s += (abs(rtt_s - self._smoothed_rtt_s) - self._rtt_variation_s) / 4
+            self._smoothed_rtt_s += (rtt_s - self._smoothed_rtt_s) / 8
+        self._misses = 0
+        self._control_not_before = -inf
+        self.is_suspected = False
+        if self.is_lost:
+            self.is_lost = False
+            self.warm_at = now + self.renewal_interval_s
+            self.notices.append(Notice(Change.RETURNED))
+            self._ask_for_missing_leases(now)
+
+    def _handle_receipt(
+        self, request: _Request, receipt: wire.Receipt, refusal: wire.Refusal | None, now: float
+    ) -> None:
+        self._challenges_in_a_row = 0
+        self._keep_cookie(receipt.cookie, request)
+        self.ttl_s = max(1.0, receipt.ttl_s)
+        refused = (refusal.lines or 0) if refusal else 0
+        reason = refusal.reason if refusal else ""
+        for index, topic in enumerate(request.topics):
+            if refused >> index & 1:
+                self._lease_refused(topic, reason, now)
+            else:
+                self._lease_granted(topic, request.sent_at)
+        if request.lines:
+            self._publish_lease_until = request.sent_at + self.ttl_s
+            for line in request.lines:
+                self.settled.append(Settled(line.handle, Outcome.RECEIPT))
+
+    def _handle_challenge(self, request: _Request, challenge: wire.Challenge, now: float) -> None:
+        shown_at = request.cookie_at
+        self._keep_cookie(challenge.cookie, request)
+        self._ask_again(request.topics, now)
+        if shown_at is None:  # we had asked for it
+            return
+        self._challenges_in_a_row += 1
+        if self._challenges_in_a_row > 1:
+            # A fresh cookie is refused: asking faster will not help.
+            self._control_not_before = now + self.answer_timeout_s
+        for line in reversed(request.lines):
+            line.tries_left -= 1
+            if line.tries_left:
+                self._queue.appendleft(line)
+            else:
+                self.settled.append(Settled(line.handle, Outcome.NO_ANSWER))
+        if request.sent_at - shown_at < COOKIE_LEASE_LIFE_S - COOKIE_MARGIN_S and shown_at > self.warm_at:
+            self.warm_at = now + self.renewal_interval_s
+            self._publish_lease_until = -inf
+            self.notices.append(Notice(Change.FORGOT))
+            for topic, lease in self._leases.items():
+                if lease.live:
+                    lease.live = False
+                    self.notices.append(Notice(Change.LEASES, topic))
+            self._ask_for_missing_leases(now)
+
+    def _handle_refusal(self, request: _Request, refusal: wire.Refusal, now: float) -> None:
+        self._challenges_in_a_row = 0
+        for topic in request.topics:
+            self._lease_refused(topic, refusal.reason, now)
+        for line in request.lines:
+            self.settled.append(Settled(line.handle, Outcome.REFUSED))
+
+    def _keep_cookie(self, cookie: bytes, request: _Request) -> None:
+        # Its age counts from the question, since the server issued it no earlier.
+        if request.sent_at >= self._cookie_at:
+            self._cookie, self._cookie_at = cookie, request.sent_at
+
+    def _lease_granted(self, topic: bytes, asked_at: float) -> None:
+        lease = self._leases.get(topic)
+        if lease is None:
+            return
+        lease.expires_at = asked_at + self.ttl_s
+        heapq.heappush(self._expiring, (lease.expires_at, topic))
+        self._ask_again((topic,), asked_at + self.renewal_interval_s * self._rng.uniform(0.9, 1.0))
+        if not lease.live:
+            lease.live = True
+            self.notices.append(Notice(Change.LEASES, topic))
+
+    def _lease_refused(self, topic: bytes, reason: str, now: float) -> None:
+        self._ask_again((topic,), now + self.renewal_interval_s)
+        self.notices.append(Notice(Change.REFUSED, topic, reason))
+
+    def _ask_for_missing_leases(self, now: float) -> None:
+        self._ask_again([topic for topic, lease in self._leases.items() if not lease.live], now)
+
+    # --- Sending -------------------------------------------------------------------------------------
+
+    def datagrams_to_send(self, now: float) -> list[tuple[bytes, int]]:
+        """What is to go to this server now: buffers of datagrams, and the length of each in bytes."""
+        datagrams = self._publish_datagrams(now)
+        control = self._control_datagram(now)
+        if control is not None:
+            datagrams.append((control, len(control)))
+        return datagrams
+
+    def _control_datagram(self, now: float) -> bytes | None:
+        if self._control is not None:
+            return None
+        may_ask = now >= self._control_not_before
+        lease_due = may_ask and self._is_lease_due(now)
+        if lease_due and self._has_cookie(COOKIE_LEASE_LIFE_S, now):
+            assert self._cookie is not None
+            topics = self._take_due_topics(now)
+            vouch = wire.Vouch(self._new_nonce(), self._cookie, None)
+            return self._send_control(vouch, topics, now)
+        if lease_due or (may_ask and not self.is_alive) or self._queue:
+            # Lines still in the queue wait for a cookie, and do not wait for the next renewal.
+            return self._send_control(wire.Ask(self._new_nonce()), (), now)
+        return None
+
+    def _send_control(self, first: wire.Ask | wire.Vouch, topics: Sequence[bytes], now: float) -> bytes:
+        cookie_at = self._cookie_at if isinstance(first, wire.Vouch) else None
+        self._control = _Request(first.nonce, now, now + self.answer_timeout_s, cookie_at, topics)
+        return wire.request_datagram(first, [topic + b"\n" for topic in topics])
+
+    def _is_lease_due(self, now: float) -> bool:
+        while self._due and self._due[0][0] <= now:
+            due_at, topic = self._due[0]
+            lease = self._leases.get(topic)
+            if lease is not None and lease.due_at == due_at:
+                return True
+            heapq.heappop(self._due)
+        return False
+
+    def _take_due_topics(self, now: float) -> list[bytes]:
+        """Topics to lease now, as many as one datagram takes, with those that fall due a little later, so
+        that renewals stay together."""
+        horizon = now + self.renewal_interval_s / 5
+        topics: list[bytes] = []
+        size_bytes = VOUCH_BYTES_MAX
+        while self._due and self._due[0][0] <= horizon and len(topics) < LINES_PER_DATAGRAM_MAX - 1:
+            due_at, topic = self._due[0]
+            lease = self._leases.get(topic)
+            if lease is not None and lease.due_at == due_at:
+                size_bytes += len(topic) + 1
+                if size_bytes > DATAGRAM_BYTES_MAX:
+                    break
+                lease.due_at = inf
+                topics.append(topic)
+            heapq.heappop(self._due)
+        return topics
+
+    def _publish_datagrams(self, now: float) -> list[tuple[bytes, int]]:
+        if not self._queue:
+            return []
+        # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
+        has_lease = self._publish_lease_until - now > self.ttl_s / RENEWALS_PER_TTL
+        has_cookie = self._has_cookie(COOKIE_PUBLISH_LIFE_S, now)
+        bare = [line for line in self._queue if has_lease and not line.confirm]
+        rest = [line for line in self._queue if not (has_lease and not line.confirm)]
+        self._queue = deque(() if has_cookie else rest)
+        datagrams = self._bare_datagrams(bare, now) if bare else []
+        if has_cookie:
+            datagrams += [(datagram, len(datagram)) for datagram in self._vouched_datagrams(rest, now)]
+        return datagrams
+
+    def _bare_datagrams(self, lines: list[_Line], now: float) -> list[tuple[bytes, int]]:
+        self.settled += [Settled(line.handle, Outcome.SENT) for line in lines]
+        texts = [line.line[:-1] for line in lines]
+        if now < self._pinged_at + PING_INTERVAL_S:
+            return [wire.pack_lines(texts, LINES_PER_DATAGRAM_MAX)]
+        self._pinged_at = now
+        ping = wire.Ping(self._new_nonce())
+        self._in_flight[ping.nonce] = _Request(ping.nonce, now, now + self.answer_timeout_s, is_ping=True)
+        data, segment_bytes = wire.pack_lines([wire.format_line(ping)[:-1], *texts], LINES_PER_DATAGRAM_MAX)
+        if len(data) <= segment_bytes:
+            data = wire.pad(data, _PONG_BYTES)
+            segment_bytes = len(data)
+        return [(data, segment_bytes)]
+
+    def _vouched_datagrams(self, lines: list[_Line], now: float) -> Iterator[bytes]:
+        assert self._cookie is not None
+        batch: list[_Line] = []
+        size_bytes = VOUCH_BYTES_MAX
+        for line in lines:
+            size_bytes += len(line.line)
+            if size_bytes > DATAGRAM_BYTES_MAX or len(batch) == LINES_PER_DATAGRAM_MAX - 1:
+                yield self._vouched_datagram(batch, now)
+                batch, size_bytes = [], VOUCH_BYTES_MAX + len(line.line)
+            batch.append(line)
+        if batch:
+            yield self._vouched_datagram(batch, now)
+
+    def _vouched_datagram(self, lines: Sequence[_Line], now: float) -> bytes:
+        assert self._cookie is not None
+        vouch = wire.Vouch(self._new_nonce(), self._cookie, None)
+        deadline = now + self.answer_timeout_s
+        self._in_flight[vouch.nonce] = _Request(vouch.nonce, now, deadline, self._cookie_at, lines=lines)
+        return wire.request_datagram(vouch, [line.line for line in lines])
+
+    def _has_cookie(self, life_s: float, now: float) -> bool:
+        return self._cookie is not None and now - self._cookie_at < life_s - COOKIE_MARGIN_S
+
+    def _new_nonce(self) -> bytes:
+        return urlsafe_b64encode(self._rng.randbytes(NONCE_BYTES)).rstrip(b"=")

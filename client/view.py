@@ -1,0 +1,36 @@
+"""The view: the servers that a client believes in, and which of them a topic belongs to. PROTOCOL §8."""
+
+from collections import defaultdict
+
+from client.cluster import Cluster, ServerEntry
+from hashring.hashing import rendezvous
+from hashring.ring import Explanation, HashRing
+
+
+class View:
+    """A cluster's hosts on the ring. `K` counts hosts; among a host's servers the topic picks one."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.policy = cluster.policy
+        servers_of: defaultdict[bytes, list[ServerEntry]] = defaultdict(list)
+        for server in cluster.servers:
+            servers_of[server.key.encode()].append(server)
+        self._servers_of = dict(servers_of)
+        self.ring = HashRing(servers_of, cluster.salt)
+
+    def servers(self, topic: bytes) -> tuple[ServerEntry, ...]:
+        """The servers of a topic (decoded), one of each of its hosts, nearest host first."""
+        return tuple(self._pick(host, topic) for host in self.policy.candidates(self.ring, topic))
+
+    def explain(self, topic: bytes) -> tuple[Explanation, tuple[ServerEntry, ...]]:
+        """Why these hosts, and the server picked on each."""
+        explanation = self.ring.explain(topic, self.policy.k)
+        return explanation, tuple(self._pick(place.key, topic) for place in explanation.places)
+
+    def _pick(self, host: bytes, topic: bytes) -> ServerEntry:
+        servers = self._servers_of[host]
+        if len(servers) == 1:
+            return servers[0]
+        by_port = {server.addresses[0][1]: server for server in servers}
+        return by_port[rendezvous(topic, tuple(by_port))]

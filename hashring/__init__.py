@@ -1,0 +1,1 @@
+"""Placement, policies and the probability model. Pure functions of keys and topics."""

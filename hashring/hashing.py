@@ -1,0 +1,110 @@
+"""The arithmetic of placement: which bytes are hashed, and where they fall (PROTOCOL §8).
+
+Positions on the ring are integers below 2**64. The ring is cut into 1024 equal arcs, and a host has
+exactly one point in each: a hash into "a thousand bit strings", as the 2004 note by K. J. Sitaker asks
+of consistent hashing (Karger et al., STOC 1997), but so spread that the points about a topic can be
+computed without computing any others. All points of a host follow from its *base*, 64 bits:
+
+    base       = XXH3_64(salt || key)
+    point(i)   = (i << 54) | (mix64(base + (i + 1) * G) >> 10)      i = 0 .. 1023
+    topic      = XXH3_64(hashed bytes, seed = 1)
+
+`mix64` is the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), so the points are 1024 outputs
+of that generator. Neither hash is a cryptographic one: keys must be something that an attacker cannot
+choose freely, such as IP addresses, and the salt must be younger than they are.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest
+
+ARC_BITS = 10
+ARCS = 1 << ARC_BITS
+OFFSET_BITS = 64 - ARC_BITS
+OFFSET_MAX = (1 << OFFSET_BITS) - 1
+U64_MAX = (1 << 64) - 1
+
+GOLDEN = 0x9E3779B97F4A7C15
+MULTIPLIER_A = 0xBF58476D1CE4E5B9
+MULTIPLIER_B = 0x94D049BB133111EB
+
+TOPIC_SEED = 1
+RENDEZVOUS_SEED = 2
+PORT_MAX = 65535
+
+Words = npt.NDArray[np.uint64]
+
+_A, _B = np.uint64(MULTIPLIER_A), np.uint64(MULTIPLIER_B)
+_27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+def hashed_bytes(topic: bytes | str) -> bytes:
+    """The part of a decoded topic (a `str` stands for its UTF-8) that decides its place (PROTOCOL §8.2).
+
+    It is what stands inside the first `{...}` that is not empty, else the whole topic: so `{game7}score`
+    and `{game7}chat` share their servers. A `{` pairs with the first `}` after it, as in the hash tags of
+    Redis Cluster, and after an empty pair the search goes on: `{}{a}` hashes `a`, `{{a}}` hashes `{a`.
+    """
+    data = topic.encode() if isinstance(topic, str) else topic
+    opened = data.find(b"{")
+    while opened >= 0:
+        closed = data.find(b"}", opened + 1)
+        if closed < 0:
+            break
+        if closed > opened + 1:
+            return data[opened + 1 : closed]
+        opened = data.find(b"{", closed + 1)
+    return data
+
+
+def topic_hash(topic: bytes | str) -> int:
+    """The position of a decoded topic on the ring, 0 .. 2**64 - 1."""
+    return xxh3_64_intdigest(hashed_bytes(topic), seed=TOPIC_SEED)
+
+
+def host_base(key: bytes, salt: bytes = b"") -> int:
+    """The 64 bits from which all points of a host follow."""
+    return xxh3_64_intdigest(salt + key)
+
+
+def point(base: int, arc: int) -> int:
+    """The position of the one point that the host of `base` has in `arc` (0 .. 1023)."""
+    return arc << OFFSET_BITS | mix64(base + (arc + 1) * GOLDEN) >> ARC_BITS
+
+
+def rendezvous(topic: bytes | str, ports: Sequence[int]) -> int:
+    """The port of the server that serves `topic` among those of one host (PROTOCOL §8.4).
+
+    The highest XXH3_64(hashed bytes || 0x00 || port in ASCII, seed = 2) wins, of equals the smaller port:
+    rendezvous hashing (Thaler and Ravishankar, 1998), so a server that leaves moves only its own topics.
+    Raises ValueError if there is no port or one outside 1 .. 65535.
+    """
+    if not ports:
+        raise ValueError("no ports: name at least one server of the host")
+    for port in ports:
+        if not 1 <= port <= PORT_MAX:
+            raise ValueError(f"port {port} is not in 1..{PORT_MAX}")
+    prefix = hashed_bytes(topic) + b"\0"
+    return max(ports, key=lambda port: (xxh3_64_intdigest(b"%s%d" % (prefix, port), RENDEZVOUS_SEED), -port))
+
+
+def mix64(word: int) -> int:
+    """The SplitMix64 finaliser of `word` modulo 2**64."""
+    word &= U64_MAX
+    word = (word ^ word >> 30) * MULTIPLIER_A & U64_MAX
+    word = (word ^ word >> 27) * MULTIPLIER_B & U64_MAX
+    return word ^ word >> 31
+
+
+def mix_in_place(words: Words, scratch: Words) -> None:
+    """Replace every element by its `mix64`. `scratch` is overwritten; its shape is that of `words`."""
+    np.right_shift(words, _30, out=scratch)
+    words ^= scratch
+    words *= _A
+    np.right_shift(words, _27, out=scratch)
+    words ^= scratch
+    words *= _B
+    np.right_shift(words, _31, out=scratch)
+    words ^= scratch

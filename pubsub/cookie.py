@@ -1,0 +1,78 @@
+"""Stateless cookies: proof that a client receives at the address it sends from. PROTOCOL §6.
+
+The threat: a subscribe with a forged source address makes a server send every copy of a topic to a victim.
+So before it keeps anything for an address, a server sends a value there, and wants it back. The value has
+to be unforgeable, bound to the address, short-lived, and must cost the server no memory, or asking for
+cookies would itself be the attack (RFC 6347 §4.2.1 has the argument; DNS cookies, RFC 9018, the form).
+
+    cookie = base64url( issued || tag )                      24 bytes, 32 characters
+    issued = version, three zero bytes, seconds on the server's own monotonic clock (4 bytes)
+    tag    = BLAKE2s-128(key of the epoch, issued || family || IP || port)
+
+The port is bound too: a cookie that is good for one host behind a NAT must not be good for its neighbours.
+Keys derive from the server's secret and the epoch, so nothing is stored and nothing needs rotating. The
+secret lives as long as the process: after a restart every cookie is foreign, which costs a client one more
+round trip and tells it that the leases are gone.
+"""
+
+import hmac
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import lru_cache
+from hashlib import blake2s
+from ipaddress import ip_address
+
+from pubsub.endpoint import Address
+from pubsub.limits import COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S
+
+SECRET_BYTES = 32
+_ISSUED = struct.Struct(">B3xI")
+_VERSION = 1
+_EPOCHS_ALIVE = int(COOKIE_PUBLISH_LIFE_S // COOKIE_EPOCH_S) + 2
+
+
+class Cookies:
+    """Mints and checks cookies with one server's `secret` (32 random bytes)."""
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != SECRET_BYTES:
+            raise ValueError(f"the secret must be {SECRET_BYTES} random bytes, not {len(secret)}")
+        self._secret = secret
+        self._epoch_key = lru_cache(maxsize=_EPOCHS_ALIVE)(self._derive_key)
+
+    def mint(self, address: Address, now: float) -> bytes:
+        """A cookie for this address, issued now: 32 base64url characters."""
+        issued = _ISSUED.pack(_VERSION, int(now))
+        return urlsafe_b64encode(issued + self._tag(issued, int(now), address))
+
+    def age_s(self, cookie: bytes, address: Address, now: float) -> float | None:
+        """Seconds since this cookie was issued to this address; None for one that this server never issued.
+
+        `cookie` is 32 base64url characters, as the parser guarantees.
+        """
+        raw = urlsafe_b64decode(cookie)
+        issued = raw[: _ISSUED.size]
+        version: int
+        issued_s: int
+        version, issued_s = _ISSUED.unpack(issued)
+        age_s = now - issued_s
+        # Outside the longest life no key is derived: else garbage could make the key cache churn.
+        if version != _VERSION or not 0 <= age_s <= COOKIE_PUBLISH_LIFE_S:
+            return None
+        if not hmac.compare_digest(raw[_ISSUED.size :], self._tag(issued, issued_s, address)):
+            return None
+        return age_s
+
+    def _tag(self, issued: bytes, issued_s: int, address: Address) -> bytes:
+        key = self._epoch_key(int(issued_s // COOKIE_EPOCH_S))
+        return blake2s(issued + _address_bytes(address), digest_size=16, key=key, person=b"kcastck1").digest()
+
+    def _derive_key(self, epoch: int) -> bytes:
+        return blake2s(epoch.to_bytes(8, "big"), key=self._secret, person=b"kcastke1").digest()
+
+
+@lru_cache(maxsize=4096)
+def _address_bytes(address: Address) -> bytes:
+    host, port = address
+    packed = ip_address(host).packed
+    return bytes([4 if len(packed) == 4 else 6]) + packed + port.to_bytes(2, "big")

@@ -1,0 +1,60 @@
+"""The contract between sans-IO cores and whatever moves their datagrams.
+
+A core takes what arrived, a clock reading and (at construction) a random source; it gives back what to
+send. It never touches a socket, a clock, asyncio, threads or a global random. So the same core runs
+under a real driver and under the simulated network of the tests.
+
+Both speak in *bursts*: the kernel hands over, and takes, runs of equal datagrams from or to one peer in
+one call (UDP_GRO, UDP_SEGMENT), and the number of calls, not of bytes, is what a datagram costs.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+Address = tuple[str, int]
+"""An IP address in its shortest text form and a UDP port. IPv4-mapped IPv6 appears as plain IPv4."""
+
+
+class Burst(NamedTuple):
+    """What one receive call brought from one peer: datagrams of `segment_bytes`, the last may be shorter."""
+
+    data: bytes
+    segment_bytes: int
+    source: Address
+
+
+class Transmit(NamedTuple):
+    """Datagrams of `segment_bytes` (the last may be shorter) to be sent to each of `destinations`."""
+
+    data: bytes
+    segment_bytes: int
+    destinations: Sequence[Address]
+
+
+def datagrams(data: bytes, segment_bytes: int) -> Iterator[bytes]:
+    """The datagrams that a `Burst` or a `Transmit` carries, in order."""
+    if len(data) <= segment_bytes:
+        yield data
+        return
+    for start in range(0, len(data), segment_bytes):
+        yield data[start : start + segment_bytes]
+
+
+class Endpoint(Protocol):
+    """A core as its driver sees it. `now` is monotonic time in seconds and never goes back.
+
+    A driver's turn is: `receive` all that has arrived, `handle_timeout` if `next_timeout` is due, then
+    send what `flush` returns.
+    """
+
+    def receive(self, burst: Burst, now: float) -> None:
+        """Take what arrived. Any bytes are acceptable; nothing raises."""
+
+    def handle_timeout(self, now: float) -> None:
+        """Do what has fallen due by `now`. Harmless when called early."""
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` wants to be called, on the same clock as `now`; None for never."""
+
+    def flush(self, now: float) -> list[Transmit]:
+        """What is to be sent now; the core forgets it."""

@@ -1,0 +1,259 @@
+"""The wire format: %-encoding, lines, and the control lines. PROTOCOL §2 to §5.
+
+Everything that arrives is parsed here, once, into a value; what does not parse is None, and the caller
+counts it. What a caller of ours gets wrong raises ValueError with the sizes in it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pubsub.limits import DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN, TOPIC_BYTES_MAX
+
+
+class TopicError(ValueError):
+    """A topic that cannot be put on the wire; the message says why."""
+
+
+# --- %-encoding (§3) ---------------------------------------------------------------------------------
+
+_TOPIC_ESCAPES = re.compile(rb"[^!-$&-~]")
+_MESSAGE_ESCAPES = re.compile(rb"[\x00-\x1f%\x7f]")
+_TOPIC = re.compile(rb"(?:[!-$&-~]|%(?:[01][0-9A-F]|20|25|7F|[89A-F][0-9A-F]))+")
+_MESSAGE = re.compile(rb"(?:[ -$&-~\x80-\xff]|%(?:[01][0-9A-F]|25|7F))*")
+_ESCAPE = re.compile(rb"%([0-9A-F]{2})")
+_HEX_ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
+
+
+def encode_topic(name: bytes) -> bytes:
+    """The one wire form of a topic (§3.1). Raises TopicError when it is empty or longer than 255 bytes."""
+    if not name:
+        raise TopicError("a topic must not be empty")
+    topic = _TOPIC_ESCAPES.sub(_escape, name)
+    if len(topic) > TOPIC_BYTES_MAX:
+        raise TopicError(f"topic too long: {len(topic)} bytes encoded, at most {TOPIC_BYTES_MAX}")
+    return topic
+
+
+def is_topic(topic: bytes) -> bool:
+    """Whether these bytes are the one wire form of some topic (§3.1)."""
+    return len(topic) <= TOPIC_BYTES_MAX and _TOPIC.fullmatch(topic) is not None
+
+
+def decode_topic(topic: bytes) -> bytes | None:
+    """The name that a wire topic stands for, or None where the bytes are not canonical."""
+    return _unescape(topic) if is_topic(topic) else None
+
+
+def encode_message(payload: bytes) -> bytes:
+    """The one wire form of a message (§3.2): `%`, control bytes and DEL escaped, all else as it is."""
+    return _MESSAGE_ESCAPES.sub(_escape, payload)
+
+
+def decode_message(message: bytes) -> bytes | None:
+    """The payload that a wire message stands for, or None where the bytes are not canonical."""
+    return _unescape(message) if _MESSAGE.fullmatch(message) else None
+
+
+def _escape(match: re.Match[bytes]) -> bytes:
+    return b"%%%02X" % match[0][0]
+
+
+def _unescape(text: bytes) -> bytes:
+    if b"%" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), text)
+
+
+# --- Lines (§2) --------------------------------------------------------------------------------------
+
+
+def split_lines(datagram: bytes) -> tuple[list[bytes], bool]:
+    """Non-blank lines without their LF, and whether a last line without LF was dropped (§2.2)."""
+    parts = datagram.split(b"\n")
+    tail = parts.pop()
+    return [part for part in parts if part], bool(tail)
+
+
+def is_control(line: bytes) -> bool:
+    """Whether the line is a control line: `%` not followed by two hex digits (§4)."""
+    return line[:1] == b"%" and _HEX_ESCAPE.match(line) is None
+
+
+def publish_line(topic: bytes, message: bytes) -> bytes:
+    """`topic SP message LF` from wire forms; what a server forwards as it came (§4.1)."""
+    return b"%b %b\n" % (topic, message)
+
+
+# --- Control lines (§5) ------------------------------------------------------------------------------
+
+
+class Ask(NamedTuple):
+    """`%? NONCE`: asks for a cookie (§5.3)."""
+
+    nonce: bytes
+
+
+class Vouch(NamedTuple):
+    """`%! NONCE COOKIE STAMP|-`: first line; vouches for every line of its datagram (§5.4)."""
+
+    nonce: bytes
+    cookie: bytes
+    stamp: bytes | None
+
+
+class Ping(NamedTuple):
+    """`%~ NONCE`: asks how long the publish lease still lives (§5.5)."""
+
+    nonce: bytes
+
+
+class Challenge(NamedTuple):
+    """`%= NONCE COOKIE BITS`: a cookie, and that nothing else was done (§5.6)."""
+
+    nonce: bytes
+    cookie: bytes
+    bits: int
+    attributes: Mapping[str, str] = {}
+
+
+class Receipt(NamedTuple):
+    """`%+ NONCE TTL COOKIE BITS`: leases stand for `ttl_s`, publishes were forwarded (§5.7)."""
+
+    nonce: bytes
+    ttl_s: int
+    cookie: bytes
+    bits: int
+    attributes: Mapping[str, str] = {}
+
+
+class Refusal(NamedTuple):
+    """`%- NONCE REASON HEXMAP`: bit i of `lines` is the i-th subscribe line; None is all of them (§5.8)."""
+
+    nonce: bytes
+    reason: str
+    lines: int | None
+    attributes: Mapping[str, str] = {}
+
+
+class Pong(NamedTuple):
+    """`%: NONCE LEFT`: seconds of publish lease left, 0 for none (§5.9)."""
+
+    nonce: bytes
+    left_s: int
+    attributes: Mapping[str, str] = {}
+
+
+Request = Ask | Vouch | Ping
+Reply = Challenge | Receipt | Refusal | Pong
+
+_NONCE, _COOKIE, _STAMP = rb" ([0-9A-Za-z_-]{1,22})", rb" ([0-9A-Za-z_-]{32})", rb" (-|[0-9A-Za-z_-]{1,22})"
+_SECONDS, _BITS = rb" (0|[1-9][0-9]{0,6})", rb" (0|[1-9][0-9]?)"
+_REASON, _HEXMAP = rb" ([a-z][a-z-]{0,15})", rb" (-|[0-9a-f]{1,16})"
+_ATTRIBUTES = rb"((?: [a-z][0-9a-z-]*=[!-~]*)*)"
+
+
+def _form(verb: bytes, *fields: bytes) -> re.Pattern[bytes]:
+    return re.compile(re.escape(verb) + b"".join(fields) + _ATTRIBUTES)
+
+
+_ASK = _form(b"%?", _NONCE)
+_VOUCH = _form(b"%!", _NONCE, _COOKIE, _STAMP)
+_PING = _form(b"%~", _NONCE)
+_CHALLENGE = _form(b"%=", _NONCE, _COOKIE, _BITS)
+_RECEIPT = _form(b"%+", _NONCE, _SECONDS, _COOKIE, _BITS)
+_REFUSAL = _form(b"%-", _NONCE, _REASON, _HEXMAP)
+_PONG = _form(b"%:", _NONCE, _SECONDS)
+
+REPLY_VERBS = (b"%=", b"%+", b"%-", b"%:")
+
+
+def parse_request(line: bytes) -> Request | None:
+    """A client's control line, or None where it is malformed or no request. Attributes are ignored (§5.1)."""
+    verb = line[:2]
+    if verb == b"%!" and (match := _VOUCH.fullmatch(line)):
+        return Vouch(match[1], match[2], None if match[3] == b"-" else match[3])
+    if verb == b"%?" and (match := _ASK.fullmatch(line)):
+        return Ask(match[1])
+    if verb == b"%~" and (match := _PING.fullmatch(line)):
+        return Ping(match[1])
+    return None
+
+
+def parse_reply(line: bytes) -> Reply | None:
+    """A server's control line, or None where it is malformed or no reply."""
+    verb = line[:2]
+    if verb == b"%+" and (match := _RECEIPT.fullmatch(line)):
+        return Receipt(match[1], int(match[2]), match[3], int(match[4]), _attributes(match[5]))
+    if verb == b"%=" and (match := _CHALLENGE.fullmatch(line)):
+        return Challenge(match[1], match[2], int(match[3]), _attributes(match[4]))
+    if verb == b"%-" and (match := _REFUSAL.fullmatch(line)):
+        lines = None if match[3] == b"-" else int(match[3], 16)
+        return Refusal(match[1], match[2].decode(), lines, _attributes(match[4]))
+    if verb == b"%:" and (match := _PONG.fullmatch(line)):
+        return Pong(match[1], int(match[2]), _attributes(match[3]))
+    return None
+
+
+def _attributes(text: bytes) -> dict[str, str]:
+    return dict(field.split("=", 1) for field in text.decode("ascii").split(" ")[1:])
+
+
+def format_line(control: Request | Reply) -> bytes:
+    """The control line with its LF."""
+    match control:
+        case Ask(nonce):
+            return b"%%? %b\n" % nonce
+        case Vouch(nonce, cookie, stamp):
+            return b"%%! %b %b %b\n" % (nonce, cookie, stamp or b"-")
+        case Ping(nonce):
+            return b"%%~ %b\n" % nonce
+        case Challenge(nonce, cookie, bits, attributes):
+            return b"%%= %b %b %d%b\n" % (nonce, cookie, bits, _format_attributes(attributes))
+        case Receipt(nonce, ttl_s, cookie, bits, attributes):
+            return b"%%+ %b %d %b %d%b\n" % (nonce, ttl_s, cookie, bits, _format_attributes(attributes))
+        case Refusal(nonce, reason, lines, attributes):
+            hexmap = b"-" if lines is None else b"%x" % lines
+            return b"%%- %b %b %b%b\n" % (nonce, reason.encode(), hexmap, _format_attributes(attributes))
+        case Pong(nonce, left_s, attributes):
+            return b"%%: %b %d%b\n" % (nonce, left_s, _format_attributes(attributes))
+
+
+def _format_attributes(attributes: Mapping[str, str]) -> bytes:
+    return b"".join(b" %b=%b" % (name.encode(), value.encode()) for name, value in attributes.items())
+
+
+def request_datagram(first: Request, lines: Iterable[bytes] = ()) -> bytes:
+    """A request and the lines it covers (each with its LF), padded so that the answer is no longer (§5.2).
+
+    Raises ValueError where the whole is longer than a datagram may be.
+    """
+    datagram = b"".join((format_line(first), *lines))
+    if len(datagram) > DATAGRAM_BYTES_MAX:
+        raise ValueError(f"datagram too long: {len(datagram)} bytes, at most {DATAGRAM_BYTES_MAX}")
+    return pad(datagram, REQUEST_BYTES_MIN)
+
+
+def pack_lines(lines: Iterable[bytes], lines_max: int = DATAGRAM_BYTES_MAX) -> tuple[bytes, int]:
+    """Lines (without LF, each shorter than a datagram) in as few datagrams as they fit, in order (§4.3).
+
+    Returns the datagrams in one buffer, and their length in bytes: all but the last are padded with blank
+    lines to the same length, so that the kernel can cut them (UDP_SEGMENT).
+    """
+    filled: list[bytes] = []
+    parts: list[bytes] = []
+    size_bytes = 0
+    for line in lines:
+        size_bytes += len(line) + 1
+        if size_bytes > DATAGRAM_BYTES_MAX or len(parts) == lines_max:
+            filled.append(b"\n".join(parts) + b"\n")
+            parts, size_bytes = [], len(line) + 1
+        parts.append(line)
+    last = b"\n".join(parts) + b"\n"
+    segment_bytes = max(len(last), *map(len, filled)) if filled else len(last)
+    return b"".join([pad(datagram, segment_bytes) for datagram in filled]) + last, segment_bytes
+
+
+def pad(datagram: bytes, size_bytes: int) -> bytes:
+    """The datagram made at least `size_bytes` long with blank lines, which carry nothing (§2.3)."""
+    return datagram.ljust(size_bytes, b"\n")

@@ -1,0 +1,1 @@
+"""Captures in, reliability versus K out. Arrives with the load test's captures; only a name so far."""
