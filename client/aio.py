@@ -1,9 +1,9 @@
 """The asyncio driver: one socket, one core, coroutines around it.
 
-    async with Client("cluster.txt") as client:
-        await client.publish("weather/oslo", "-3.5")
-        async for delivery in client.subscribe("weather/oslo"):
-            print(delivery.payload)
+async with Client("cluster.txt") as client:
+    await client.publish("weather/oslo", "-3.5")
+    async for delivery in client.subscribe("weather/oslo"):
+        print(delivery.payload)
 """
 
 import asyncio
@@ -15,13 +15,15 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from client import cluster as clusters
 from client.cluster import Cluster
 from client.core import REPEAT_INTERVAL_S, ClientCore
 from client.events import Delivery, Drop, Event, LeasesChanged, Published
 from pubsub.udp import UdpPort, open_socket
+
+Item = TypeVar("Item")
 
 QUEUE_MAX = 65_536
 EVENTS_MAX = 4096
@@ -55,7 +57,6 @@ class Client:
         self._flush_scheduled = False
         self._subscriptions: dict[bytes, list[Subscription]] = {}
         self._publishes: dict[int, asyncio.Future[Published]] = {}
-        self._settled: Counter[int] = Counter()
         self._listeners: list[_Queue[Event]] = []
 
     async def __aenter__(self) -> Self:
@@ -63,7 +64,7 @@ class Client:
         version_6 = ":" in self.cluster.servers[0].addresses[0][0]
         self._port = UdpPort(open_socket("::" if version_6 else "0.0.0.0", 0, report_unreachable=True))
         self._loop.add_reader(self._port.fileno(), self._readable)
-        _renew_publisher_after_fork(self.core)
+        _open_cores.add(self.core)
         return self
 
     async def __aexit__(
@@ -112,7 +113,8 @@ class Client:
             confirm=confirm,
             raw=raw,
         )
-        future = self._publishes[handle] = self._loop.create_future()
+        future: asyncio.Future[Published] = self._loop.create_future()
+        self._publishes[handle] = future
         self._schedule_turn()
         return await future
 
@@ -262,5 +264,50 @@ class Subscription:
         self._changed.set()
 
 
-class _Queue[T]:
-    """A queue that keeps the newest `size_max` items, for one taker."""
+class _Queue(Generic[Item]):
+    """A queue that keeps the newest `size_max` items, for one taker at a time."""
+
+    def __init__(self, size_max: int) -> None:
+        self._items: deque[Item] = deque()
+        self._size_max = size_max
+        self._filled = asyncio.Event()
+        self._closed = False
+
+    def put(self, item: Item) -> bool:
+        """Adds an item; False where the oldest had to go for it."""
+        self._items.append(item)
+        self._filled.set()
+        if len(self._items) <= self._size_max:
+            return True
+        self._items.popleft()
+        return False
+
+    def close(self) -> None:
+        """What is in the queue can still be taken; after that there is nothing to wait for."""
+        self._closed = True
+        self._filled.set()
+
+    async def get(self) -> Item | None:
+        """The oldest item; None once the queue is closed and empty."""
+        while not self._items:
+            if self._closed:
+                return None
+            self._filled.clear()
+            await self._filled.wait()
+        return self._items.popleft()
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+_open_cores: "weakref.WeakSet[ClientCore]" = weakref.WeakSet()
+
+
+def _renew_publishers() -> None:
+    for core in _open_cores:
+        core.renew_publisher()
+
+
+# Two processes with one publisher's name would number different messages alike.
+os.register_at_fork(after_in_child=_renew_publishers)

@@ -31,6 +31,7 @@ class _Run:
 class _Sequence:
     highest: int
     missing: list[_Run]
+    advanced_at: float
 
 
 class GapTracker:
@@ -49,8 +50,8 @@ class GapTracker:
         """Takes note of a delivery; tells when it fills a gap that had been reported."""
         key = topic, publisher
         sequence = self._sequences.get(key)
-        if sequence is None or abs(seq - sequence.highest) > JUMP_MAX:
-            self._sequences[key] = _Sequence(seq, [])
+        if sequence is None or self._is_new_start(sequence, seq, now):
+            self._sequences[key] = _Sequence(seq, [], now)
             self._sequences.move_to_end(key)
             if len(self._sequences) > self._publishers_max:
                 self._sequences.popitem(last=False)
@@ -64,8 +65,14 @@ class GapTracker:
             sequence.missing.append(_Run(sequence.highest + 1, seq - 1, due_at))
             del sequence.missing[:-RUNS_MAX]
             self._settling.append((due_at, key))
-        sequence.highest = seq
+        sequence.highest, sequence.advanced_at = seq, now
         return None
+
+    def _is_new_start(self, sequence: _Sequence, seq: int, now: float) -> bool:
+        """Whether the publisher has begun anew: far ahead, or far back and not merely by a slower server."""
+        if seq > sequence.highest:
+            return seq - sequence.highest > JUMP_MAX
+        return sequence.highest - seq > JUMP_MAX and now > sequence.advanced_at + self._settling_s
 
     def next_timeout(self) -> float | None:
         """When the next skipped numbers have had their time to come."""

@@ -266,25 +266,24 @@ class Server:
         prefix stands at the start and after every LF that ends a non-blank line.
         """
         data, segment_bytes, source = burst
-        if len(data) <= DATAGRAM_BYTES_MAX or segment_bytes > DATAGRAM_BYTES_MAX:
+        if len(data) <= segment_bytes or segment_bytes > DATAGRAM_BYTES_MAX:
             return False
-        may_publish = self.publish_leases.left_s(source, now) > 0 or self._is_open_to(source)
+        if not (self.publish_leases.left_s(source, now) > 0 or self._is_open_to(source)):
+            return False
         topic, space, _ = data[:DATAGRAM_BYTES_MAX].partition(b" ")
-        if not may_publish or not space or data[-1:] != b"\n":
+        if not space or data[-1:] != b"\n" or data[segment_bytes - 1 :: segment_bytes].strip(b"\n"):
             return False
-        ends = data[segment_bytes - 1 :: segment_bytes]
-        if ends.strip(b"\n"):
-            return False
-        prefix = topic + b" "
-        line_count = _count_lines(data)
-        if line_count != 1 + data.count(b"\n" + prefix) or not wire.is_topic(topic):
-            return False
-        datagram_count = -(-len(data) // segment_bytes)
-        if line_count > LINES_PER_DATAGRAM_MAX and any(
-            _count_lines(datagram) > LINES_PER_DATAGRAM_MAX for datagram in datagrams(data, segment_bytes)
+        line_count = 1 + data.count(b"\n" + topic + b" ")
+        line_counts = [datagram.count(b"\n") for datagram in datagrams(data, segment_bytes)]
+        if sum(line_counts) != line_count:
+            line_counts = [len(wire.split_lines(datagram)[0]) for datagram in datagrams(data, segment_bytes)]
+        if (
+            sum(line_counts) != line_count
+            or max(line_counts) > LINES_PER_DATAGRAM_MAX
+            or not wire.is_topic(topic)
         ):
             return False
-        self.counts["datagrams_received"] += datagram_count
+        self.counts["datagrams_received"] += len(line_counts)
         self.counts["messages_received"] += line_count
         subscribers = self.leases.subscribers(topic, now)
         if subscribers:
@@ -317,11 +316,3 @@ class Server:
         for topics_wanted, addresses in audiences.items():
             wanted = [line for topic in topics_wanted for line in self._lines_by_topic[topic]]
             yield Transmit(*wire.pack_lines(wanted), addresses)
-
-
-def _count_lines(data: bytes) -> int:
-    """Non-blank lines in data that ends with LF."""
-    blank_count = data.count(b"\n\n")
-    if not blank_count:
-        return data.count(b"\n")
-    return sum(1 for line in data.split(b"\n") if line)
