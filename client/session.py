@@ -17,7 +17,7 @@ and all of them are asked for at once.
 import heapq
 from base64 import urlsafe_b64encode
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
@@ -93,7 +93,7 @@ class _Line:
     line: bytes
     handle: int
     confirm: bool
-    tries_left: int = 2
+    tries_left: int = 1  # beyond the first
 
 
 @dataclass(slots=True)
@@ -238,8 +238,17 @@ class Session:
         else:
             wait_s = self.answer_timeout_s * (2 ** (self._misses - 1) - 1)
         self._control_not_before = now + wait_s
-        while self._queue:
-            self.settled.append(Settled(self._queue.popleft().handle, Outcome.NO_ANSWER))
+        # A lost question about a cookie must not cost the messages that wait for it: they get a second one.
+        waiting, self._queue = self._queue, deque()
+        self._try_again(waiting)
+
+    def _try_again(self, lines: Collection[_Line]) -> None:
+        """Puts lines that were not carried out back at the front of the queue, as often as each may be."""
+        for line in lines:
+            line.tries_left -= 1
+            if line.tries_left < 0:
+                self.settled.append(Settled(line.handle, Outcome.NO_ANSWER))
+        self._queue.extendleft(reversed([line for line in lines if line.tries_left >= 0]))
 
     def _give_up(self, request: _Request, now: float) -> None:
         del self._in_flight[request.nonce]
@@ -335,12 +344,7 @@ class Session:
         if self._challenges_in_a_row > 1:
             # A fresh cookie is refused: asking faster will not help.
             self._control_not_before = now + self.answer_timeout_s
-        for line in reversed(request.lines):
-            line.tries_left -= 1
-            if line.tries_left:
-                self._queue.appendleft(line)
-            else:
-                self.settled.append(Settled(line.handle, Outcome.NO_ANSWER))
+        self._try_again(request.lines)
         if request.sent_at - shown_at < COOKIE_LEASE_LIFE_S - COOKIE_MARGIN_S and shown_at > self.warm_at:
             self.warm_at = now + self.renewal_interval_s
             self._publish_lease_until = -inf

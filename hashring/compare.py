@@ -1,15 +1,13 @@
 """How two views differ in placement, and how even one of them is. Measured on sampled topics."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hashring.hashing import GOLDEN, Words, mix_in_place
-
-if TYPE_CHECKING:
-    from hashring.ring import HashRing
+from hashring.hashing import GOLDEN, Words, mix_in_place, topic_hash
+from hashring.ring import HashRing
 
 SAMPLES_DEFAULT = 10_000
 
@@ -47,8 +45,18 @@ class Balance:
     least_to_mean: float
 
 
-def diff(here: "HashRing", there: "HashRing", k: int, positions: Words) -> RingDiff:
-    """Compare the hosts of the topics at `positions`, an array of shape (topics,), in two views."""
+def diff(
+    here: HashRing,
+    there: HashRing,
+    k: int,
+    topics: Iterable[bytes | str] | None = None,
+    samples: int = SAMPLES_DEFAULT,
+) -> RingDiff:
+    """Compare two views: over `topics` if given, else over `samples` positions evenly spread on the ring."""
+    if topics is None:
+        positions = sample_positions(samples)
+    else:
+        positions = np.fromiter(map(topic_hash, topics), np.uint64)
     index = {key: i for i, key in enumerate(here.keys)}
     translated = np.array([index.setdefault(key, len(index)) for key in there.keys], np.int32)
     rows_here = here.nodes_of_hashes(positions, k)
@@ -60,22 +68,26 @@ def diff(here: "HashRing", there: "HashRing", k: int, positions: Words) -> RingD
         moved = rows_here[:, 0] != rows_there[:, 0]
     else:
         moved = np.full(len(positions), len(here) != len(there))
-    topics = max(1, len(positions))
+    topic_count = max(1, len(positions))
     return RingDiff(
         only_here=tuple(sorted(set(here.keys) - set(there.keys))),
         only_there=tuple(sorted(set(there.keys) - set(here.keys))),
         topics=len(positions),
         k=k,
-        touched=int(np.count_nonzero(swapped)) / topics,
-        swapped=int(swapped.sum()) / topics,
-        first_moved=int(np.count_nonzero(moved)) / topics,
+        touched=int(np.count_nonzero(swapped)) / topic_count,
+        swapped=int(swapped.sum()) / topic_count,
+        first_moved=int(np.count_nonzero(moved)) / topic_count,
     )
 
 
-def balance(ring: "HashRing", k: int, positions: Words) -> Balance:
-    """Count how often each host is among the `k` of the topics at `positions`, shape (topics,)."""
+def balance(ring: HashRing, k: int, samples: int = SAMPLES_DEFAULT) -> Balance:
+    """Place `samples` evenly spread topics and see how evenly their `k` hosts each are loaded.
+
+    Raises LookupError if the ring is empty, ValueError if `samples` is below 1.
+    """
     if not len(ring):
         raise LookupError("the ring has no hosts: there is nothing to balance")
+    positions = sample_positions(samples)
     found = ring.nodes_of_hashes(positions, k)
     loads = np.bincount(found.ravel(), minlength=len(ring))
     mean = float(loads.mean())

@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
-from hashring.compare import SAMPLES_DEFAULT, Balance, RingDiff, balance, diff, sample_positions
 from hashring.hashing import (
     ARC_BITS,
     ARCS,
@@ -42,11 +41,9 @@ from hashring.hashing import (
 )
 
 __all__ = [
-    "Balance",
     "Explanation",
     "HashRing",
     "Place",
-    "RingDiff",
     "hashed_bytes",
     "rendezvous",
     "topic_hash",
@@ -242,25 +239,6 @@ class HashRing:
         for start, stop in zip([0, *(place + 1 for place in places)], [*places, len(self)], strict=True):
             kept += self._keys[start:stop]
         return self._derived(np.delete(self._bases, places), tuple(kept))
-
-    def diff(
-        self,
-        other: "HashRing",
-        k: int,
-        topics: Iterable[bytes | str] | None = None,
-        samples: int = SAMPLES_DEFAULT,
-    ) -> RingDiff:
-        """Compare with another view: over `topics` if given, else over `samples` positions on the ring."""
-        if topics is None:
-            return diff(self, other, k, sample_positions(samples))
-        return diff(self, other, k, np.fromiter(map(topic_hash, topics), np.uint64))
-
-    def balance(self, k: int, samples: int = SAMPLES_DEFAULT) -> Balance:
-        """Place `samples` evenly drawn topics and see how evenly their `k` hosts each are loaded.
-
-        Raises LookupError if the ring is empty, ValueError if `samples` is below 1.
-        """
-        return balance(self, k, sample_positions(samples))
 
     def _look_up(self, hashed: bytes, k: int) -> tuple[bytes, ...]:
         found = self._older.get((hashed, k))
