@@ -14,7 +14,6 @@ young, the server has restarted, or our address has changed in a NAT; either way
 and all of them are asked for at once.
 """
 
-import heapq
 from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
@@ -25,6 +24,7 @@ from random import Random
 
 from client.cluster import ServerEntry
 from client.events import Outcome
+from client.leases import Leases
 from pubsub import wire
 from pubsub.endpoint import Address
 from pubsub.limits import (
@@ -82,13 +82,6 @@ class Settled:
 
 
 @dataclass(slots=True)
-class _Lease:
-    due_at: float  # when to ask for it; infinite while asked
-    expires_at: float = -inf
-    live: bool = False
-
-
-@dataclass(slots=True)
 class _Line:
     line: bytes
     handle: int
@@ -135,9 +128,7 @@ class Session:
         self._control: _Request | None = None
         self._control_not_before = -inf
         self._in_flight: dict[bytes, _Request] = {}
-        self._leases: dict[bytes, _Lease] = {}
-        self._due: list[tuple[float, bytes]] = []
-        self._expiring: list[tuple[float, bytes]] = []
+        self._leases = Leases()
         self._queue: deque[_Line] = deque()
 
     # --- What the core asks of it --------------------------------------------------------------------
@@ -166,18 +157,15 @@ class Session:
 
     def want(self, topic: bytes, now: float) -> None:
         """Holds a lease on this topic (wire form) from now on."""
-        if topic not in self._leases:
-            self._leases[topic] = _Lease(due_at=now)
-            heapq.heappush(self._due, (now, topic))
+        self._leases.want(topic, now)
 
     def unwant(self, topic: bytes) -> None:
         """Lets the lease run out."""
-        self._leases.pop(topic, None)
+        self._leases.unwant(topic)
 
     def is_leased(self, topic: bytes) -> bool:
         """Whether the server has promised copies of this topic for now."""
-        lease = self._leases.get(topic)
-        return lease is not None and lease.live
+        return self._leases.is_live(topic)
 
     def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
         """Sends a line (with its LF) with the next flush; False where too much waits already."""
@@ -191,14 +179,15 @@ class Session:
     def next_timeout(self) -> float | None:
         """When `handle_timeout` or `datagrams_to_send` has something to do."""
         times = [request.deadline for request in self._in_flight.values()]
-        if self._expiring:
-            times.append(self._expiring[0][0])
+        expiry, due = self._leases.next_expiry(), self._leases.next_due()
+        if expiry is not None:
+            times.append(expiry)
         if self._control is not None:
             times.append(self._control.deadline)
-        elif self.is_suspected or self.is_lost:
+        elif not self.is_alive:
             times.append(self._control_not_before)
-        elif self._due:
-            times.append(max(self._due[0][0], self._control_not_before))
+        elif due is not None:
+            times.append(max(due, self._control_not_before))
         return min(times, default=None)
 
     def handle_timeout(self, now: float) -> None:
@@ -207,12 +196,7 @@ class Session:
             self._control_missed(now)
         for request in [request for request in self._in_flight.values() if request.deadline <= now]:
             self._give_up(request, now)
-        while self._expiring and self._expiring[0][0] <= now:
-            _, topic = heapq.heappop(self._expiring)
-            lease = self._leases.get(topic)
-            if lease is not None and lease.live and lease.expires_at <= now:
-                lease.live = False
-                self.notices.append(Notice(Change.LEASES, topic))
+        self.notices += [Notice(Change.LEASES, topic) for topic in self._leases.expire(now)]
 
     def handle_unreachable(self, now: float) -> None:
         """The network says that nobody listens there: what is in flight will not be answered.
@@ -227,7 +211,7 @@ class Session:
     def _control_missed(self, now: float) -> None:
         assert self._control is not None
         request, self._control = self._control, None
-        self._ask_again(request.topics, now)
+        self._leases.ask_again(request.topics, now)
         self._misses += 1
         self.is_suspected = True
         if self._misses >= LOST_AFTER_MISSES and not self.is_lost:
@@ -258,13 +242,6 @@ class Session:
         if not self.is_suspected:
             self.is_suspected = True
             self._control_not_before = now
-
-    def _ask_again(self, topics: Sequence[bytes], at: float) -> None:
-        for topic in topics:
-            lease = self._leases.get(topic)
-            if lease is not None:
-                lease.due_at = at
-                heapq.heappush(self._due, (at, topic))
 
     # --- Answers -------------------------------------------------------------------------------------
 
@@ -314,7 +291,7 @@ class Session:
             self.is_lost = False
             self.warm_at = now + self.renewal_interval_s
             self.notices.append(Notice(Change.RETURNED))
-            self._ask_for_missing_leases(now)
+            self._leases.ask_for_missing(now)
 
     def _handle_receipt(
         self, request: _Request, receipt: wire.Receipt, refusal: wire.Refusal | None, now: float
@@ -337,7 +314,7 @@ class Session:
     def _handle_challenge(self, request: _Request, challenge: wire.Challenge, now: float) -> None:
         shown_at = request.cookie_at
         self._keep_cookie(challenge.cookie, request)
-        self._ask_again(request.topics, now)
+        self._leases.ask_again(request.topics, now)
         if shown_at is None:  # we had asked for it
             return
         self._challenges_in_a_row += 1
@@ -349,11 +326,8 @@ class Session:
             self.warm_at = now + self.renewal_interval_s
             self._publish_lease_until = -inf
             self.notices.append(Notice(Change.FORGOT))
-            for topic, lease in self._leases.items():
-                if lease.live:
-                    lease.live = False
-                    self.notices.append(Notice(Change.LEASES, topic))
-            self._ask_for_missing_leases(now)
+            self.notices += [Notice(Change.LEASES, topic) for topic in self._leases.void()]
+            self._leases.ask_for_missing(now)
 
     def _handle_refusal(self, request: _Request, refusal: wire.Refusal, now: float) -> None:
         self._challenges_in_a_row = 0
@@ -368,22 +342,13 @@ class Session:
             self._cookie, self._cookie_at = cookie, request.sent_at
 
     def _lease_granted(self, topic: bytes, asked_at: float) -> None:
-        lease = self._leases.get(topic)
-        if lease is None:
-            return
-        lease.expires_at = asked_at + self.ttl_s
-        heapq.heappush(self._expiring, (lease.expires_at, topic))
-        self._ask_again((topic,), asked_at + self.renewal_interval_s * self._rng.uniform(0.9, 1.0))
-        if not lease.live:
-            lease.live = True
+        renew_at = asked_at + self.renewal_interval_s * self._rng.uniform(0.9, 1.0)
+        if self._leases.grant(topic, asked_at + self.ttl_s, renew_at):
             self.notices.append(Notice(Change.LEASES, topic))
 
     def _lease_refused(self, topic: bytes, reason: str, now: float) -> None:
-        self._ask_again((topic,), now + self.renewal_interval_s)
+        self._leases.ask_again((topic,), now + self.renewal_interval_s)
         self.notices.append(Notice(Change.REFUSED, topic, reason))
-
-    def _ask_for_missing_leases(self, now: float) -> None:
-        self._ask_again([topic for topic, lease in self._leases.items() if not lease.live], now)
 
     # --- Sending -------------------------------------------------------------------------------------
 
@@ -399,10 +364,12 @@ class Session:
         if self._control is not None:
             return None
         may_ask = now >= self._control_not_before
-        lease_due = may_ask and self._is_lease_due(now)
+        lease_due = may_ask and self._leases.is_due(now)
         if lease_due and self._has_cookie(COOKIE_LEASE_LIFE_S, now):
             assert self._cookie is not None
-            topics = self._take_due_topics(now)
+            # What falls due a little later goes along, so that renewals stay together.
+            horizon = now + self.renewal_interval_s / 5
+            topics = self._leases.take_due(horizon, LINES_PER_DATAGRAM_MAX - 1, LINE_BYTES_MAX)
             vouch = wire.Vouch(self._new_nonce(), self._cookie, None)
             return self._send_control(vouch, topics, now)
         if lease_due or (may_ask and not self.is_alive) or self._queue:
@@ -414,33 +381,6 @@ class Session:
         cookie_at = self._cookie_at if isinstance(first, wire.Vouch) else None
         self._control = _Request(first.nonce, now, now + self.answer_timeout_s, cookie_at, topics)
         return wire.request_datagram(first, [topic + b"\n" for topic in topics])
-
-    def _is_lease_due(self, now: float) -> bool:
-        while self._due and self._due[0][0] <= now:
-            due_at, topic = self._due[0]
-            lease = self._leases.get(topic)
-            if lease is not None and lease.due_at == due_at:
-                return True
-            heapq.heappop(self._due)
-        return False
-
-    def _take_due_topics(self, now: float) -> list[bytes]:
-        """Topics to lease now, as many as one datagram takes, with those that fall due a little later, so
-        that renewals stay together."""
-        horizon = now + self.renewal_interval_s / 5
-        topics: list[bytes] = []
-        size_bytes = VOUCH_BYTES_MAX
-        while self._due and self._due[0][0] <= horizon and len(topics) < LINES_PER_DATAGRAM_MAX - 1:
-            due_at, topic = self._due[0]
-            lease = self._leases.get(topic)
-            if lease is not None and lease.due_at == due_at:
-                size_bytes += len(topic) + 1
-                if size_bytes > DATAGRAM_BYTES_MAX:
-                    break
-                lease.due_at = inf
-                topics.append(topic)
-            heapq.heappop(self._due)
-        return topics
 
     def _publish_datagrams(self, now: float) -> list[tuple[bytes, int]]:
         if not self._queue:

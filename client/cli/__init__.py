@@ -37,7 +37,3 @@ class _LazyGroup(click.Group):
 @click.version_option(package_name="kcast")
 def main() -> None:
     """Publish/subscribe over UDP with dumb servers and smart clients."""
-
-
-if __name__ == "__main__":
-    main()

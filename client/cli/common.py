@@ -1,0 +1,244 @@
+"""What the commands that deal with a cluster share: options, errors as one line, text for people, output."""
+
+import asyncio
+import json
+import math
+import os
+import re
+import select
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from client import cluster as clusters
+from client.cluster import Cluster, ClusterError
+from client.core import Backlog, MessageTooLarge
+from pubsub.wire import TopicError, encode_topic
+
+CLUSTER_VARIABLE = "KCAST_CLUSTER"
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+TRIED_SHOWN_MAX = 5
+
+_PIPE_WRITE_BYTES = 4096  # what a pipe that is writable takes without blocking: PIPE_BUF of Linux
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+# --- Options -----------------------------------------------------------------------------------------
+
+
+class Number(click.FloatRange):
+    """A finite number in a range; click alone would let `nan` through."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or a usage error."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number to work with.", param, ctx)
+        return number
+
+
+def cluster_option(command: _Command) -> _Command:
+    """`--cluster FILE`, by default what KCAST_CLUSTER names; the parameter is `cluster_file`."""
+    return click.option(
+        "--cluster",
+        "cluster_file",
+        envvar=CLUSTER_VARIABLE,
+        metavar="FILE",
+        help=f"The cluster file; by default the one that {CLUSTER_VARIABLE} names.",
+    )(command)
+
+
+def load_cluster(command: str, cluster_file: str | None) -> Cluster:
+    """The cluster; where none is given, the program ends with a line on what to do. Raises ClusterError."""
+    if not cluster_file:
+        fail(
+            command,
+            f"no cluster file: give --cluster FILE or set {CLUSTER_VARIABLE}; such a file begins with the line "
+            f"'{clusters.HEADER}' and names one 'server IP:PORT' a line",
+            EXIT_USAGE,
+        )
+    return clusters.load(Path(cluster_file))
+
+
+def argument_bytes(text: str) -> bytes:
+    """A command line argument as the bytes that were typed, UTF-8 or not."""
+    return os.fsencode(text)
+
+
+def topic_argument(text: str) -> bytes:
+    """A topic from the command line. Raises TopicError, before anything is opened or sent."""
+    topic = argument_bytes(text)
+    encode_topic(topic)
+    return topic
+
+
+# --- Text for people ---------------------------------------------------------------------------------
+
+# Control characters, and what reverses or breaks lines: a terminal, or a reader, could be misled by them.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escaped(text: str | bytes) -> str:
+    """Text that no terminal acts on: control characters as `\\n` and `\\x1b`, bytes that are no UTF-8 too."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(match[0])
+    code = ord(match[0])
+    if short:
+        return short
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def to_json(fields: dict[str, object]) -> str:
+    """One object in one line, ASCII alone, so that no terminal acts on it."""
+    return json.dumps(fields).replace("\x7f", "\\u007f")
+
+
+def text_fields(name: str, data: bytes) -> dict[str, object]:
+    """`{name: text}` where the bytes are UTF-8, else `{name_base64: ...}`."""
+    try:
+        return {name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        import base64
+
+        return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
+    """Aligned columns: the first `left` to the left, the others to the right."""
+    cells = [tuple(heads), *(tuple(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if index < left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def count_of(count: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def tried(names: Sequence[str]) -> str:
+    """The servers that were asked, not more than a line takes."""
+    shown = ", ".join(names[:TRIED_SHOWN_MAX])
+    return shown + (f" and {len(names) - TRIED_SHOWN_MAX} more" if len(names) > TRIED_SHOWN_MAX else "")
+
+
+def nobody_answers(cluster: Cluster, names: Sequence[str]) -> str:
+    """What to say where none of these servers answers."""
+    whose = f"server of {escaped(cluster.name)}" if cluster.name else "server"
+    return f"no {whose} answers (tried {tried(names)})"
+
+
+# --- Errors ------------------------------------------------------------------------------------------
+
+
+def say(command: str, text: str) -> None:
+    """One line on standard error; nobody has to be reading it."""
+    with suppress(OSError, ValueError):
+        print(f"kcast {command}: {escaped(text)}", file=sys.stderr, flush=True)
+
+
+def fail(command: str, text: str, exit_code: int = EXIT_FAILURE) -> NoReturn:
+    """Says why, and ends the program."""
+    say(command, text)
+    sys.exit(exit_code)
+
+
+@contextmanager
+def errors_as_lines(command: str, closed_pipe_exit: int = 0) -> Iterator[None]:
+    """What can go wrong for a user becomes one line and an exit code, whatever else is going on."""
+    try:
+        yield
+    except (ClusterError, TopicError, MessageTooLarge, Backlog) as error:
+        fail(command, str(error))
+    except BrokenPipeError:
+        _forget_stdout()
+        sys.exit(closed_pipe_exit)
+    except OSError as error:
+        what = error.strerror or str(error)
+        fail(command, f"{os.fsdecode(error.filename)}: {what}" if error.filename else what)
+    except KeyboardInterrupt:
+        with suppress(OSError):
+            sys.stdout.flush()
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _forget_stdout() -> None:
+    """Python flushes standard output at its end, and would complain there once more."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
+# --- Output from within an event loop ----------------------------------------------------------------
+
+
+class Output:
+    """Standard output for a program that must not stop while a reader is slow: else its leases would end.
+
+    What is written has been handed to the system when `write` returns. Raises BrokenPipeError.
+    """
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._fd = sys.stdout.fileno()
+        self.is_terminal = os.isatty(self._fd)
+        mode = os.fstat(self._fd).st_mode
+        self._is_file = stat.S_ISREG(mode)
+        self._is_pipe = stat.S_ISFIFO(mode)
+
+    async def write(self, data: bytes) -> None:
+        """Writes all of it, waiting for a slow reader without stopping the loop."""
+        while data:
+            if not self._takes_at_once():
+                await self._writable()
+            data = data[self._write(data) :]
+
+    def write_what_fits(self, data: bytes) -> None:
+        """Writes as much as can be had without waiting: for the end, when nothing may wait any more."""
+        with suppress(OSError):
+            while data and self._takes_at_once():
+                data = data[self._write(data) :]
+
+    def on_closed(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls back when the reader of a pipe has gone, though nothing is being written. Returns its undo."""
+        if not self._is_pipe:
+            return lambda: None
+        loop = asyncio.get_running_loop()
+        # The writing end of a pipe never becomes readable, but its closing wakes up whoever watches it.
+        loop.add_reader(self._fd, callback)
+        return lambda: bool(loop.remove_reader(self._fd)) and None
+
+    def _takes_at_once(self) -> bool:
+        return self._is_file or bool(select.select([], [self._fd], [], 0)[1])
+
+    def _write(self, data: bytes) -> int:
+        return os.write(self._fd, data if self._is_file else data[:_PIPE_WRITE_BYTES])
+
+    async def _writable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_writer(self._fd, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_writer(self._fd)
