@@ -14,6 +14,7 @@ young, the server has restarted, or our address has changed in a NAT; either way
 and all of them are asked for at once.
 """
 
+import heapq
 from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
@@ -99,9 +100,12 @@ class _Request:
     lines: Sequence[_Line] = ()
     is_ping: bool = False
 
-    @property
-    def is_control(self) -> bool:
-        return not self.lines and not self.is_ping
+    def fits(self, reply: wire.Reply) -> bool:
+        """Whether a reply is of a kind that answers this request."""
+        if self.is_ping:
+            return isinstance(reply, wire.Pong)
+        is_ask = self.cookie_at is None
+        return isinstance(reply, wire.Challenge if is_ask else wire.Challenge | wire.Receipt | wire.Refusal)
 
 
 class Session:
@@ -128,6 +132,8 @@ class Session:
         self._control: _Request | None = None
         self._control_not_before = -inf
         self._in_flight: dict[bytes, _Request] = {}
+        self._deadlines: list[tuple[float, bytes]] = []
+        self._forgotten_at = -inf
         self._leases = Leases()
         self._queue: deque[_Line] = deque()
 
@@ -178,7 +184,9 @@ class Session:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` or `datagrams_to_send` has something to do."""
-        times = [request.deadline for request in self._in_flight.values()]
+        while self._deadlines and self._deadlines[0][1] not in self._in_flight:
+            heapq.heappop(self._deadlines)
+        times = [self._deadlines[0][0]] if self._deadlines else []
         expiry, due = self._leases.next_expiry(), self._leases.next_due()
         if expiry is not None:
             times.append(expiry)
@@ -194,8 +202,10 @@ class Session:
         """Gives up requests that were not answered in time, and leases that were not renewed."""
         if self._control is not None and self._control.deadline <= now:
             self._control_missed(now)
-        for request in [request for request in self._in_flight.values() if request.deadline <= now]:
-            self._give_up(request, now)
+        while self._deadlines and self._deadlines[0][0] <= now:
+            request = self._in_flight.get(heapq.heappop(self._deadlines)[1])
+            if request is not None:
+                self._give_up(request, now)
         self.notices += [Notice(Change.LEASES, topic) for topic in self._leases.expire(now)]
 
     def handle_unreachable(self, now: float) -> None:
@@ -252,7 +262,7 @@ class Session:
         for reply in replies:
             if isinstance(reply, wire.Refusal) and receipt is not None and reply.nonce == receipt.nonce:
                 continue
-            request = self._take_request(reply.nonce)
+            request = self._take_request(reply)
             if request is None:
                 unasked += 1
                 continue
@@ -271,11 +281,13 @@ class Session:
                     self._publish_lease_until = now + reply.left_s if reply.left_s else -inf
         return unasked
 
-    def _take_request(self, nonce: bytes) -> _Request | None:
-        if self._control is not None and self._control.nonce == nonce:
-            request, self._control = self._control, None
-            return request
-        return self._in_flight.pop(nonce, None)
+    def _take_request(self, reply: wire.Reply) -> _Request | None:
+        control = self._control
+        if control is not None and control.nonce == reply.nonce and control.fits(reply):
+            self._control = None
+            return control
+        request = self._in_flight.get(reply.nonce)
+        return self._in_flight.pop(reply.nonce) if request is not None and request.fits(reply) else None
 
     def _answered(self, request: _Request, now: float) -> None:
         rtt_s = now - request.sent_at
@@ -322,7 +334,10 @@ class Session:
             # A fresh cookie is refused: asking faster will not help.
             self._control_not_before = now + self.answer_timeout_s
         self._try_again(request.lines)
-        if request.sent_at - shown_at < COOKIE_LEASE_LIFE_S - COOKIE_MARGIN_S and shown_at > self.warm_at:
+        was_young = request.sent_at - shown_at < COOKIE_LEASE_LIFE_S - COOKIE_MARGIN_S
+        # Requests that were under way when it was noticed tell nothing new.
+        if was_young and shown_at >= self._forgotten_at:
+            self._forgotten_at = now
             self.warm_at = now + self.renewal_interval_s
             self._publish_lease_until = -inf
             self.notices.append(Notice(Change.FORGOT))
@@ -403,7 +418,7 @@ class Session:
             return [wire.pack_lines(texts, LINES_PER_DATAGRAM_MAX)]
         self._pinged_at = now
         ping = wire.Ping(self._new_nonce())
-        self._in_flight[ping.nonce] = _Request(ping.nonce, now, now + self.answer_timeout_s, is_ping=True)
+        self._await_answer(_Request(ping.nonce, now, now + self.answer_timeout_s, is_ping=True))
         data, segment_bytes = wire.pack_lines([wire.format_line(ping)[:-1], *texts], LINES_PER_DATAGRAM_MAX)
         if len(data) <= segment_bytes:
             data = wire.pad(data, _PONG_BYTES)
@@ -427,8 +442,12 @@ class Session:
         assert self._cookie is not None
         vouch = wire.Vouch(self._new_nonce(), self._cookie, None)
         deadline = now + self.answer_timeout_s
-        self._in_flight[vouch.nonce] = _Request(vouch.nonce, now, deadline, self._cookie_at, lines=lines)
+        self._await_answer(_Request(vouch.nonce, now, deadline, self._cookie_at, lines=lines))
         return wire.request_datagram(vouch, [line.line for line in lines])
+
+    def _await_answer(self, request: _Request) -> None:
+        self._in_flight[request.nonce] = request
+        heapq.heappush(self._deadlines, (request.deadline, request.nonce))
 
     def _has_cookie(self, life_s: float, now: float) -> bool:
         return self._cookie is not None and now - self._cookie_at < life_s - COOKIE_MARGIN_S
