@@ -61,8 +61,9 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        version_6 = ":" in self.cluster.servers[0].addresses[0][0]
-        self._port = UdpPort(open_socket("::" if version_6 else "0.0.0.0", 0, report_unreachable=True))
+        # A wildcard IPv6 socket takes IPv4 too; where IPv4 is all there is, nothing must hang on IPv6.
+        any_ipv6 = any(":" in server.addresses[0][0] for server in self.cluster.servers)
+        self._port = UdpPort(open_socket("::" if any_ipv6 else "0.0.0.0", 0, report_unreachable=True))
         self._loop.add_reader(self._port.fileno(), self._readable)
         _open_cores.add(self.core)
         return self
@@ -82,7 +83,7 @@ class Client:
             future.cancel()
         for subscriptions in self._subscriptions.values():
             for subscription in subscriptions:
-                subscription._queue.close()
+                subscription._end()
         for listener in self._listeners:
             listener.close()
 
@@ -132,12 +133,16 @@ class Client:
         self._schedule_turn()
         return subscription
 
-    async def events(self) -> AsyncIterator[Event]:
+    def events(self) -> AsyncIterator[Event]:
         """All that happens besides deliveries and settled publishes, from now on: lost and returned servers,
         lease changes, gaps."""
         self._require_open()
+        # Not in the generator's body, which would listen only from its first step on.
         queue: _Queue[Event] = _Queue(EVENTS_MAX)
         self._listeners.append(queue)
+        return self._take_events(queue)
+
+    async def _take_events(self, queue: "_Queue[Event]") -> AsyncIterator[Event]:
         try:
             while True:
                 event = await queue.get()
@@ -232,11 +237,11 @@ class Subscription:
 
     @property
     def leases(self) -> tuple[int, int]:
-        """How many of the topic's servers hold a lease for us now, of how many we want."""
-        return self._client.core.lease_counts(self.topic)
+        """How many of the topic's servers hold a lease for us now, of how many we want; none once closed."""
+        return (0, 0) if self._queue.is_closed else self._client.core.lease_counts(self.topic)
 
     async def ready(self, timeout_s: float | None = None) -> tuple[int, int]:
-        """Waits until all wanted leases stand, or the time is over; returns `leases` as they are then."""
+        """Waits until all wanted leases stand, the time is over, or it is closed; returns `leases` then."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self.leases[0] < self.leases[1]:
@@ -249,7 +254,7 @@ class Subscription:
     def close(self) -> None:
         """Stops renewing, and ends the iteration."""
         self._client._close_subscription(self)
-        self._queue.close()
+        self._end()
 
     def __aiter__(self) -> Self:
         return self
@@ -263,6 +268,10 @@ class Subscription:
     def _leases_changed(self) -> None:
         self._changed.set()
 
+    def _end(self) -> None:
+        self._queue.close()
+        self._changed.set()
+
 
 class _Queue(Generic[Item]):
     """A queue that keeps the newest `size_max` items, for one taker at a time."""
@@ -271,7 +280,7 @@ class _Queue(Generic[Item]):
         self._items: deque[Item] = deque()
         self._size_max = size_max
         self._filled = asyncio.Event()
-        self._closed = False
+        self.is_closed = False
 
     def put(self, item: Item) -> bool:
         """Adds an item; False where the oldest had to go for it."""
@@ -284,13 +293,13 @@ class _Queue(Generic[Item]):
 
     def close(self) -> None:
         """What is in the queue can still be taken; after that there is nothing to wait for."""
-        self._closed = True
+        self.is_closed = True
         self._filled.set()
 
     async def get(self) -> Item | None:
         """The oldest item; None once the queue is closed and empty."""
         while not self._items:
-            if self._closed:
+            if self.is_closed:
                 return None
             self._filled.clear()
             await self._filled.wait()

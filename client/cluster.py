@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import cast
 
 from hashring.policy import Policy, Side
-from pubsub.endpoint import Address
+from pubsub.endpoint import Address, format_address
 
 HEADER = "kcast-cluster 1"
 FILE_BYTES_MAX = 64 * 1024 * 1024
+_NUMBER_DIGITS_MAX = 18
 _SIGNATURE_MARK = "\N{EM DASH}"
 
 
@@ -114,12 +115,6 @@ def parse_address(text: str) -> Address:
     return _plain(ip), int(port)
 
 
-def format_address(address: Address) -> str:
-    """`ip:port`, an IPv6 address in brackets."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _plain(ip: IPv4Address | IPv6Address) -> str:
     return str(ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else str(ip)
 
@@ -140,6 +135,11 @@ def _without_comment(line: str) -> str:
         if word.startswith("#"):
             return " ".join(words[:index])
     return line
+
+
+def _is_number(text: str) -> bool:
+    # Python's int() takes much more: signs, underscores, other alphabets' digits; and not all that isdigit().
+    return text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX
 
 
 def _format_policy(policy: Policy) -> str:
@@ -218,7 +218,7 @@ class _Reader:
         except (IndexError, ValueError):
             raise self._error("expected 'salt HEX', an even number of hex digits") from None
         settings = self._settings(words[2:], ("from",))
-        from_s = int(settings["from"]) if settings.get("from", "-").isdigit() else None
+        from_s = int(settings["from"]) if _is_number(settings.get("from", "")) else None
         if len(words) > 2 and from_s is None:
             raise self._error("expected 'salt HEX from=UNIX-SECONDS'")
         if from_s is None and any(at is None for _, at in self._salts):
@@ -231,7 +231,7 @@ class _Reader:
         self._is_lab = True
 
     def _read_number(self, words: list[str]) -> None:
-        if len(words) != 2 or not words[1].isdigit():
+        if len(words) != 2 or not _is_number(words[1]):
             raise self._error(f"expected '{words[0]} NUMBER'")
         self._reserved.append((words[0], words[1]))
 
@@ -300,7 +300,11 @@ class _Reader:
         if settings is None:
             return Policy()
         try:
-            numbers = {name: int(value) for name, value in settings.items() if name not in ("scheme", "side")}
+            given = {name: value for name, value in settings.items() if name not in ("scheme", "side")}
+            for name, value in given.items():
+                if not _is_number(value):
+                    raise ValueError(f"{name} is {value!r}: give a whole number")
+            numbers = {name: int(value) for name, value in given.items()}
             if "scheme" not in settings:
                 if not numbers.keys() == {"k", "publish", "subscribe"}:
                     raise ValueError("k, publish and subscribe are all needed")

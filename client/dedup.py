@@ -53,9 +53,10 @@ class CopyFilter:
 
     def is_new(self, line: bytes, server: Address, raw: bool, now: float) -> bool:
         """Whether this copy is to be delivered; remembers it."""
-        self._forget(now)
+        self._forget_old(now)
         seen = self._seen.get(line)
         if seen is None:
+            self._make_room(len(line) + _ENTRY_BYTES)
             seen = self._seen[line] = _Seen(now)
             self._size_bytes += len(line) + _ENTRY_BYTES
         else:
@@ -71,14 +72,17 @@ class CopyFilter:
         seen.delivered += new
         return new
 
-    def _forget(self, now: float) -> None:
-        while self._seen:
-            line, seen = next(iter(self._seen.items()))
-            if (
-                seen.at + self._window_s > now
-                and len(self._seen) < self._window_count
-                and self._size_bytes < self._window_bytes
-            ):
-                return
-            del self._seen[line]
-            self._size_bytes -= len(line) + _ENTRY_BYTES
+    def _forget_old(self, now: float) -> None:
+        while self._seen and next(iter(self._seen.values())).at + self._window_s <= now:
+            self._forget_oldest()
+
+    def _make_room(self, size_bytes: int) -> None:
+        # Only for a new line: a further copy takes no room, and must not cost another line its place.
+        while self._seen and (
+            len(self._seen) >= self._window_count or self._size_bytes + size_bytes > self._window_bytes
+        ):
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        line, _ = self._seen.popitem(last=False)
+        self._size_bytes -= len(line) + _ENTRY_BYTES

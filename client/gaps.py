@@ -4,7 +4,7 @@ The first number seen from a publisher is its baseline. A number that is skipped
 another server, so a gap is reported only after a settling time, and withdrawn when it is filled. Numbers
 are claims that anyone can make: they report, and decide nothing. A jump of more than 1000 is taken for a
 new start, or one forged number could report a million missing. What is kept is runs of numbers, not numbers:
-a message can add one run at most, however far it jumps.
+a message can add one run at most, however far it jumps, and the oldest runs go first.
 """
 
 from collections import OrderedDict, deque
@@ -95,5 +95,6 @@ def _fill(missing: list[_Run], seq: int) -> bool:
         if run.first <= seq <= run.last:
             halves = replace(run, last=seq - 1), replace(run, first=seq + 1)
             missing[index : index + 1] = [half for half in halves if half.first <= half.last]
+            del missing[:-RUNS_MAX]
             return run.reported
     return False

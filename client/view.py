@@ -24,7 +24,9 @@ class View:
         return tuple(self._pick(host, topic) for host in self.policy.candidates(self.ring, topic))
 
     def explain(self, topic: bytes) -> tuple[Explanation, tuple[ServerEntry, ...]]:
-        """Why these hosts, and the server picked on each."""
+        """Why these hosts, and the server picked on each. Raises ValueError for policies without the ring."""
+        if self.policy.placement != "ring":
+            raise ValueError(f"the policy is {self.policy}: its hosts are not those of the ring")
         explanation = self.ring.explain(topic, self.policy.k)
         return explanation, tuple(self._pick(place.key, topic) for place in explanation.places)
 

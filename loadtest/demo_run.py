@@ -5,6 +5,8 @@ of K = 5, few publish. So each phase shows all three under the same failures.
 """
 
 import asyncio
+import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +35,7 @@ SETTLE_TIMEOUT_S = 5.0
 SETTLE_POLL_S = 0.05
 QUIET_S = 0.5  # with nothing new for so long, what is missing will not come
 PROGRESS_INTERVAL_S = 0.1
+PACE_SLACK_S = 0.02  # a loop's timers are no more exact than some milliseconds
 
 
 class DemoFailed(RuntimeError):
@@ -41,7 +44,7 @@ class DemoFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. Topics, subscribers and publishers are numbers for each K'; `rate` is messages a second."""
+    """What to run: how many topics, subscribers and publishers for each K', and `rate` messages a second."""
 
     servers: int = 12
     kill: int = 4
@@ -50,7 +53,7 @@ class Plan:
     subscribers: int = 16
     publishers: int = 4
     seed: int = 1
-    rate: float = 400.0
+    rate: int = 400
 
 
 @dataclass(slots=True)
@@ -60,6 +63,7 @@ class Result:
     cells: list[Cell] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     kernel_drops: int = 0
+    slow_drops: int = 0
     killed: tuple[str, ...] = ()
     dead_of_topic: dict[str, int] = field(default_factory=dict)
     subscriptions: int = 0
@@ -69,6 +73,11 @@ class Result:
     """When all leases stood again."""
     last_loss_s: float | None = None
     """When the last message was published that did not reach all of its audience."""
+
+    @property
+    def dropped(self) -> int:
+        """What arrived at clients and was dropped because it was not read in time."""
+        return self.kernel_drops + self.slow_drops
 
 
 class Watcher(Protocol):
@@ -103,9 +112,8 @@ def make_topics(plan: Plan, servers: ProcessCluster, rng: Random) -> list[Topic]
 
 async def run(plan: Plan, texts: Sequence[bytes], watcher: Watcher) -> Result:
     """Runs the demo with these texts. Raises ServerFailed and DemoFailed."""
-    loop_servers = ProcessCluster(plan.servers, ttl_s=plan.ttl_s)
     began = time.monotonic()
-    with loop_servers as servers:
+    with ProcessCluster(plan.servers, ttl_s=plan.ttl_s) as servers:
         watcher.say(f"{plan.servers} servers started in {time.monotonic() - began:.1f} s, ttl {plan.ttl_s} s")
         async with AsyncExitStack() as stack:
             return await _Demo(plan, texts, watcher, servers, stack).run()
@@ -125,7 +133,6 @@ class _Demo:
         self._watcher = watcher
         self._servers = servers
         self._stack = stack
-        self._rng = Random(f"{plan.seed}/draws")
         self._topics = make_topics(plan, servers, Random(f"{plan.seed}/topics"))
         self._topics_of = {k: [topic for topic in self._topics if topic.k_prime == k] for k in K_PRIMES}
         self._tally = Tally(self._topics, K)
@@ -143,18 +150,21 @@ class _Demo:
             await self._open_clients(readers)
             await self._warm_up()
 
-            await self._phase(Phase.UP, self._judged(1))
+            await self._judged_phase(Phase.UP, 1)
 
             indexes = sorted(Random(f"{plan.seed}/kill").sample(range(plan.servers), plan.kill))
             result.killed = tuple(self._servers.keys[index] for index in indexes)
             self._servers.kill(*indexes)
+            forgotten_at = time.monotonic() + plan.ttl_s
             self._dead = frozenset(self._servers.names[index] for index in indexes)
             result.dead_of_topic = {
                 topic.name.decode(): len(topic.servers & self._dead) for topic in self._topics
             }
             self._watcher.say(f"killed {', '.join(result.killed)} with SIGKILL; publishers do not avoid them")
-            await self._phase(Phase.DOWN, self._judged(-(-DOWN_MESSAGES_MIN // len(self._texts))))
+            await self._judged_phase(Phase.DOWN, -(-DOWN_MESSAGES_MIN // len(self._texts)))
 
+            # Until then a holder may believe in leases that went with the dead, and count them as standing.
+            await asyncio.sleep(forgotten_at - time.monotonic())
             # In a thread, since the leases at the other servers have to be renewed meanwhile.
             await asyncio.to_thread(self._servers.restart, *indexes)
             self._dead = frozenset()
@@ -162,9 +172,13 @@ class _Demo:
                 publisher.core.avoid_dead = True
             self._watcher.say(f"restarted {', '.join(result.killed)}; publishers avoid the dead")
             await self._recover()
-            await self._phase(Phase.RECOVERED, self._judged(1))
+            await self._judged_phase(Phase.RECOVERED, 1)
 
             result.faults = self._tally.faults
+            everyone = chain(self._subscribers.values(), *self._publishers.values())
+            for client in everyone:
+                result.kernel_drops += client.kernel_drops
+                result.slow_drops += client.drops[Drop.SLOW_CONSUMER]
             result.cells = self._tally.cells({Phase.DOWN: plan.kill})
             for subscription in self._subscriptions:
                 subscription.close()
@@ -179,7 +193,9 @@ class _Demo:
                 self._subscribers[k_prime, number] = client
             self._publishers[k_prime] = [
                 await self._stack.enter_async_context(
-                    Client(cluster, avoid_dead=False, rng=Random(f"{self._plan.seed}/publisher/{k_prime}/{n}"))
+                    Client(
+                        cluster, avoid_dead=False, rng=Random(f"{self._plan.seed}/publisher/{k_prime}/{n}")
+                    )
                 )
                 for n in range(self._plan.publishers)
             ]
@@ -205,21 +221,122 @@ class _Demo:
 
     async def _read(self, subscription: Subscription, number: int) -> None:
         async for delivery in subscription:
-            if delivery.payload != _WARM_UP:
-                self._tally.deliver(delivery.topic, number, delivery.payload)
+            self._tally.deliver(delivery.topic, number, delivery.payload)
 
     async def _warm_up(self) -> None:
-        """Every publisher talks once to each server of its topics, so that no cookie is awaited later."""
-        async with asyncio.TaskGroup() as group:
-            for k_prime, publishers in self._publishers.items():
-                for topic in self._topics_of[k_prime]:
-                    for publisher in publishers:
-                        # Repeats go to servers that do not have the message yet.
-                        group.create_task(
-                            publisher.publish(topic.name, _WARM_UP, repeat=-(-K // k_prime), repeat_interval_s=0.05)
-                        )
-        await asyncio.sleep(QUIET_S)
+        """Every publisher publishes to each server once, so that no cookie is awaited later.
 
-    def _judged(self, passes: int) -> Iterator[tuple[int, bytes]]:
+        The topics for it have no subscribers.
+        """
+        view = View(self._servers.cluster(Policy(K, K, K)))
+        missing = set(self._servers.names)
+        async with asyncio.TaskGroup() as group:
+            for number in count():
+                name = b"demo/warm-up/%d" % number
+                hosts = {server.name for server in view.servers(name)}
+                if hosts & missing:
+                    for k_prime, publishers in self._publishers.items():
+                        for publisher in publishers:
+                            group.create_task(self._warm_up_topic(publisher, name, k_prime))
+                missing -= hosts
+                if not missing:
+                    return
+
+    async def _warm_up_topic(self, publisher: Client, topic: bytes, k_prime: int) -> None:
+        # Repeats go to servers that do not have the message yet.
+        repeats = -(-K // k_prime)
+        published = await publisher.publish(topic, b"", repeat=repeats, repeat_interval_s=0.05)
+        if published.receipts < K:
+            silent = [name for name, outcome in published.servers.items() if outcome is not Outcome.RECEIPT]
+            raise DemoFailed(f"no receipt from {', '.join(silent)}; is this machine very busy?")
+
+    # --- Phases --------------------------------------------------------------------------------------
+
+    def _work(self, passes: int) -> Iterator[tuple[int, bytes]]:
         """Every text under every policy, so many times: (K', text)."""
         return ((k, text) for text in chain.from_iterable(repeat(self._texts, passes)) for k in K_PRIMES)
+
+    async def _judged_phase(self, phase: Phase, passes: int) -> None:
+        self._watcher.begin(phase, passes * len(self._texts) * len(K_PRIMES))
+        await self._publish_all(phase, self._work(passes))
+        await self._settle(phase)
+
+    async def _recover(self) -> None:
+        """Publishes for one ttl, from the moment when all servers are up again."""
+        self._watcher.begin(Phase.RECOVERING, None)
+        until = time.monotonic() + self._plan.ttl_s
+        leases = asyncio.create_task(self._await_leases(until))
+        await self._publish_all(Phase.RECOVERING, self._work(sys.maxsize), until)
+        self._result.leases_after_s = await leases
+        await self._settle(Phase.RECOVERING)
+        self._result.last_loss_s = self._tally.last_loss_s(Phase.RECOVERING)
+
+    async def _await_leases(self, until: float) -> float | None:
+        began = time.monotonic()
+        while any(held < wanted for held, wanted in (s.leases for s in self._subscriptions)):
+            if time.monotonic() > until:
+                return None
+            await asyncio.sleep(SETTLE_POLL_S)
+        return time.monotonic() - began
+
+    async def _publish_all(
+        self, phase: Phase, work: Iterable[tuple[int, bytes]], until: float = math.inf
+    ) -> None:
+        """Publishes at the plan's rate, each text on a random topic of its policy by a random publisher."""
+        # A source for each phase, since one of them lasts for a time and not for a number of messages.
+        rng = Random(f"{self._plan.seed}/{phase}")
+        began = next_at = time.monotonic()
+        shown_at = -math.inf
+        async with asyncio.TaskGroup() as group:
+            for published, (k_prime, text) in enumerate(work, 1):
+                # Whoever is late does not catch up: a burst is what overflows a buffer.
+                now = time.monotonic()
+                if now >= until:
+                    break
+                if next_at > now:
+                    await asyncio.sleep(next_at - now)
+                next_at = max(next_at, now - PACE_SLACK_S) + 1 / self._plan.rate
+                await self._room.acquire()
+                topic = rng.choice(self._topics_of[k_prime])
+                publisher = rng.choice(self._publishers[k_prime])
+                at_s = time.monotonic() - began
+                number, payload = self._tally.publish(phase, topic, text, self._dead, at_s)
+                group.create_task(self._publish(publisher, topic.name, number, payload, phase))
+                if now > shown_at + PROGRESS_INTERVAL_S:
+                    shown_at = now
+                    self._watcher.update(phase, published, self._tally)
+
+    async def _publish(
+        self, publisher: Client, topic: bytes, number: int, payload: bytes, phase: Phase
+    ) -> None:
+        try:
+            published = await publisher.publish(topic, payload)
+        finally:
+            self._room.release()
+        self._tally.sent(number, published.servers)
+        if phase is not Phase.RECOVERING:
+            self._result.unanswered += sum(
+                outcome is not Outcome.RECEIPT and name not in self._dead
+                for name, outcome in published.servers.items()
+            )
+
+    async def _settle(self, phase: Phase) -> None:
+        """Waits until all has been delivered, or nothing more comes."""
+        began = changed_at = time.monotonic()
+        seen = -1
+        while not self._tally.is_complete(phase):
+            now = time.monotonic()
+            delivered = self._tally.delivered.total()
+            if delivered != seen:
+                seen, changed_at = delivered, now
+            if now > changed_at + QUIET_S or now > began + SETTLE_TIMEOUT_S:
+                break
+            await asyncio.sleep(SETTLE_POLL_S)
+        # Second and third copies may still be on their way; they are counted too.
+        await asyncio.sleep(SETTLE_POLL_S)
+        for k_prime in K_PRIMES:
+            clients = [client for (k, _), client in self._subscribers.items() if k == k_prime]
+            duplicates = sum(client.drops[Drop.DUPLICATE] for client in clients)
+            self._tally.duplicates[phase, k_prime] = duplicates - self._duplicates[k_prime]
+            self._duplicates[k_prime] = duplicates
+        self._watcher.end(phase, self._tally)

@@ -20,9 +20,9 @@ import time
 from types import TracebackType
 from typing import IO, Self
 
-from client.cluster import Cluster, ServerEntry, format_address
+from client.cluster import Cluster, ServerEntry
 from hashring.policy import Policy
-from pubsub.endpoint import Address
+from pubsub.endpoint import Address, format_address
 
 START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0
@@ -167,10 +167,21 @@ class _Server:
     def start(self, options: tuple[str, ...]) -> None:
         self.reap()
         self._said = b""
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115: it lives as long as the process
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         self._process = subprocess.Popen(
             # -P: whatever lies in the working directory must not pass for our packages.
-            (sys.executable, "-P", "-c", _PROGRAM, "serve", "--host", _HOST, "--port", str(self.port), *options),
+            (
+                sys.executable,
+                "-P",
+                "-c",
+                _PROGRAM,
+                "serve",
+                "--host",
+                _HOST,
+                "--port",
+                str(self.port),
+                *options,
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hashring.intervals import effective_count, wilson
 from hashring.model import delivered_pairs, delivery_given_down, miss_exactly_down
 
 CONFIDENCE = 0.9999
@@ -56,8 +57,12 @@ class _Message:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One phase under one policy. `predicted` and the range `low` .. `high`, in pairs, are the model's, given
-    the servers that were dead; None where nothing is judged."""
+    """One phase under one policy.
+
+    `interval` is that of the measured share, 0 .. 1, at 99.99 %, messages being the trials (Wilson's, on the
+    effective count of clusters). `predicted` and the range `low` .. `high`, in pairs, are the model's, given
+    the servers that were dead; None where nothing is judged.
+    """
 
     phase: Phase
     k_prime: int
@@ -68,6 +73,7 @@ class Cell:
     duplicates: int
     unexplained: int
     """Pairs lost although the message was sent to a live server."""
+    interval: tuple[float, float]
     predicted: float | None
     low: int | None
     high: int | None
@@ -80,7 +86,16 @@ class Cell:
     @property
     def agrees(self) -> bool:
         """Whether the measured pairs lie where 99.99 % of all runs do, if the model is right."""
-        return self.low is None or self.high is None or (self.pairs > 0 and self.low <= self.delivered <= self.high)
+        return (
+            self.low is None
+            or self.high is None
+            or (self.pairs > 0 and self.low <= self.delivered <= self.high)
+        )
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the cell agrees, and what was lost is explained by dead servers."""
+        return self.agrees and not self.unexplained
 
     def share(self, pairs: float) -> float:
         """Pairs as a share, 0 .. 1, of those expected; 0 if none were."""
@@ -99,7 +114,9 @@ class Tally:
         self._k = k
         self._messages: list[_Message] = []
 
-    def publish(self, phase: Phase, topic: Topic, text: bytes, dead: frozenset[str], at_s: float) -> tuple[int, bytes]:
+    def publish(
+        self, phase: Phase, topic: Topic, text: bytes, dead: frozenset[str], at_s: float
+    ) -> tuple[int, bytes]:
         """Enters a message while the servers `dead` are; its number, and the payload that carries it.
 
         `at_s` counts from the beginning of the phase.
@@ -164,6 +181,7 @@ class Tally:
             delivered=self.delivered[phase, k_prime],
             duplicates=self.duplicates[phase, k_prime],
             unexplained=sum(m.missing for m in messages if m.sent_to is None or set(m.sent_to) - m.dead),
+            interval=_measured_interval(messages),
             predicted=predicted,
             low=low,
             high=high,
@@ -173,22 +191,30 @@ class Tally:
         return delivery_given_down(self._k, k_prime, self._k, dead)
 
 
+def _measured_interval(messages: Iterable[_Message]) -> tuple[float, float]:
+    clusters = [(len(m.topic.audience), len(m.delivered)) for m in messages]
+    pairs = sum(expected for expected, _ in clusters)
+    share = sum(delivered for _, delivered in clusters) / pairs if pairs else 0.0
+    trials = effective_count(clusters)
+    return wilson(share * trials, trials, CONFIDENCE)
+
+
 def unconditional(servers: int, down: int, k_prime: int) -> float:
     """The delivery to expect before it is known which servers will be killed: every K' of all, at random."""
     return 1 - miss_exactly_down(servers, down, k_prime)
 
 
-def failures(cells: Iterable[Cell], faults: Counter[str], kernel_drops: int) -> list[str]:
+def failures(cells: Iterable[Cell], faults: Counter[str], dropped: int) -> list[str]:
     """Why a run did not succeed, a sentence each; none if it did.
 
-    `kernel_drops` are datagrams that the kernel dropped because clients did not read them in time: then
-    nothing was measured but an overload, and the run is not valid.
+    `dropped` is what reached this machine's receive buffers and was not read in time: then nothing was
+    measured but an overload, and the run is not valid.
     """
     found = []
-    if kernel_drops:
+    if dropped:
         found.append(
-            f"invalid run: the kernel dropped {kernel_drops} datagrams because this machine was too slow to "
-            "read them; use fewer --subscribers or --topics"
+            f"invalid run: {_count(dropped, 'datagram')} dropped, because this machine did not read in time; "
+            "use a lower --rate"
         )
     for cell in cells:
         if cell.is_judged and not cell.agrees:
@@ -199,17 +225,25 @@ def failures(cells: Iterable[Cell], faults: Counter[str], kernel_drops: int) -> 
             )
         if cell.is_judged and cell.unexplained:
             found.append(
-                f"K'={cell.k_prime}, {cell.phase}: {cell.unexplained:,} pairs lost although a live server "
-                "had the message"
+                f"K'={cell.k_prime}, {cell.phase}: {_count(cell.unexplained, 'pair')} lost of messages that "
+                "were sent to a live server"
             )
-    found += [f"{count:,} payloads {kind}: {_FAULTS[kind]}" for kind, count in sorted(faults.items()) if count]
+    found += [
+        f"{_count(count, 'payload')} {kind}: {_FAULTS[kind]}"
+        for kind, count in sorted(faults.items())
+        if count
+    ]
     return found
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 _FAULTS = {
-    "unknown": "they carry the number of no message that was published",
-    "misdirected": "they came on a topic, or to a subscriber, that they were not for",
-    "corrupted": "they differ from the line in the file",
+    "unknown": "with the number of no message that was published",
+    "misdirected": "on a topic, or at a subscriber, that they were not for",
+    "corrupted": "not what stands in the file",
     "repeated": "the same message was delivered twice to one subscriber",
 }
 

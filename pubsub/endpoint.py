@@ -15,6 +15,12 @@ Address = tuple[str, int]
 """An IP address in its shortest text form and a UDP port. IPv4-mapped IPv6 appears as plain IPv4."""
 
 
+def format_address(address: Address) -> str:
+    """`ip:port` as people write it, an IPv6 address in brackets."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Burst(NamedTuple):
     """What one receive call brought from one peer: datagrams of `segment_bytes`, the last may be shorter."""
 

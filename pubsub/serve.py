@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from pubsub.cookie import SECRET_BYTES
-from pubsub.endpoint import Address, Endpoint
+from pubsub.endpoint import Address, Endpoint, format_address
 from pubsub.limits import LEASES_MAX_DEFAULT, TTL_S_DEFAULT
 from pubsub.server import Server
 from pubsub.udp import UdpPort, open_socket
@@ -193,7 +193,7 @@ def command(host: str, port: int, ttl_s: int, capacity: int, is_open: bool, open
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--host") from None
     except OSError as error:
-        _fail(_bind_failure(error, _text((host, port))))
+        _fail(_bind_failure(error, format_address((host, port))))
     with UdpPort(sock) as udp:
         open_to: Callable[[Address], bool] | None = None
         if open_to_anyone:
@@ -212,7 +212,9 @@ def command(host: str, port: int, ttl_s: int, capacity: int, is_open: bool, open
         run(
             server,
             udp,
-            on_ready=lambda: print(f"kcast: serving on {_text(udp.address)} (ttl {ttl_s} s)", flush=True),
+            on_ready=lambda: print(
+                f"kcast: serving on {format_address(udp.address)} (ttl {ttl_s} s)", flush=True
+            ),
         )
         _say(_summary(server, udp))
 
@@ -238,11 +240,6 @@ def _summary(server: Server, udp: UdpPort) -> str:
     parts = [f"{reason}={count}" for reason, count in sorted(drops.items()) if count]
     copies, messages = server.counts["copies_sent"], server.counts["messages_received"]
     return f"forwarded {copies} copies of {messages} messages; drops: {' '.join(parts) or 'none'}"
-
-
-def _text(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _say(text: str) -> None:

@@ -90,7 +90,7 @@ class Server:
     def receive(self, burst: Burst, now: float) -> None:
         """Routes what arrived; copies and answers wait for `flush`."""
         if burst.source in self._own_addresses:
-            self.drops[Drop.OWN_ADDRESS] += 1
+            self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(burst.data, burst.segment_bytes))
         elif not self._forward_whole(burst, now):
             for datagram in datagrams(burst.data, burst.segment_bytes):
                 self._receive_datagram(datagram, burst.source, now)
@@ -287,6 +287,11 @@ class Server:
         self.counts["messages_received"] += line_count
         subscribers = self.leases.subscribers(topic, now)
         if subscribers:
+            waiting = self._lines_by_topic.pop(topic, None)
+            if waiting:
+                # What came before it leaves before it.
+                line_count += len(waiting)
+                self._bursts.append(Transmit(*wire.pack_lines(waiting), subscribers))
             self.counts["copies_sent"] += line_count * len(subscribers)
             self._bursts.append(Transmit(data, segment_bytes, subscribers))
         else:

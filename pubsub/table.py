@@ -90,7 +90,8 @@ class LeaseTable:
         audience = self._topics.get(topic)
         if audience is None:
             audience = self._topics[topic] = _Audience()
-        if address not in audience.expires_at:
+        if audience.expires_at.get(address, now) <= now:
+            # New, or lapsed and not forgotten yet: it is not in the ready list.
             audience.live_until = 0.0
         audience.expires_at[address] = now + self._leases.ttl_s
         return True

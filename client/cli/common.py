@@ -60,7 +60,7 @@ def load_cluster(command: str, cluster_file: str | None) -> Cluster:
     if not cluster_file:
         fail(
             command,
-            f"no cluster file: give --cluster FILE or set {CLUSTER_VARIABLE}; such a file begins with the line "
+            f"no cluster file: give --cluster FILE or set {CLUSTER_VARIABLE}; such a file begins with "
             f"'{clusters.HEADER}' and names one 'server IP:PORT' a line",
             EXIT_USAGE,
         )
@@ -199,8 +199,10 @@ class Output:
     """
 
     def __init__(self) -> None:
-        sys.stdout.flush()
+        if sys.stdout is None:
+            raise OSError("standard output is closed")
         self._fd = sys.stdout.fileno()
+        self._turn = asyncio.Lock()
         self.is_terminal = os.isatty(self._fd)
         mode = os.fstat(self._fd).st_mode
         self._is_file = stat.S_ISREG(mode)
@@ -208,25 +210,31 @@ class Output:
 
     async def write(self, data: bytes) -> None:
         """Writes all of it, waiting for a slow reader without stopping the loop."""
-        while data:
-            if not self._takes_at_once():
-                await self._writable()
-            data = data[self._write(data) :]
+        async with self._turn:
+            while data:
+                if not self._takes_at_once():
+                    await self._writable()
+                data = data[self._write(data) :]
 
-    def write_what_fits(self, data: bytes) -> None:
-        """Writes as much as can be had without waiting: for the end, when nothing may wait any more."""
+    def write_at_once(self, data: bytes) -> bool:
+        """Writes what goes without waiting, for the end, when nothing may wait; whether that was all."""
         with suppress(OSError):
             while data and self._takes_at_once():
                 data = data[self._write(data) :]
+        return not data
 
     def on_closed(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back when the reader of a pipe has gone, though nothing is being written. Returns its undo."""
+        """Calls back when the reader of a pipe has gone, though nothing is written. Returns its undo."""
         if not self._is_pipe:
             return lambda: None
         loop = asyncio.get_running_loop()
         # The writing end of a pipe never becomes readable, but its closing wakes up whoever watches it.
         loop.add_reader(self._fd, callback)
-        return lambda: bool(loop.remove_reader(self._fd)) and None
+
+        def undo() -> None:
+            loop.remove_reader(self._fd)
+
+        return undo
 
     def _takes_at_once(self) -> bool:
         return self._is_file or bool(select.select([], [self._fd], [], 0)[1])

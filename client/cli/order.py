@@ -1,0 +1,99 @@
+"""Puts deliveries into the order in which each publisher sent them, as far as they come within a moment.
+
+Messages travel by different servers, so the second may be here before the first. What comes early is held
+until what is missing has come, but not for long: a message that was lost must not stop the others.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+from client.events import Delivery
+
+HELD_MAX = 4096
+PUBLISHERS_MAX = 4096
+
+_Key = tuple[bytes, str]
+
+
+class Sequencer:
+    """Holds early deliveries for at most `hold_s` seconds; 0 holds nothing. Clock readings are arguments."""
+
+    def __init__(self, hold_s: float) -> None:
+        self._hold_s = hold_s
+        self._next_seq: OrderedDict[_Key, int] = OrderedDict()
+        self._held: dict[_Key, dict[int, Delivery]] = {}
+        self._due: deque[tuple[float, _Key, int]] = deque()
+        self._held_count = 0
+
+    def put(self, delivery: Delivery, now: float) -> list[Delivery]:
+        """Takes a delivery; gives what can be handed on now, in order."""
+        if delivery.seq is None or delivery.publisher is None or not self._hold_s:
+            return [delivery]
+        key = delivery.topic, delivery.publisher
+        expected = self._next_seq.get(key, 1)
+        self._remember(key, expected)
+        held = self._held.get(key, {})
+        if delivery.seq < expected or delivery.seq in held:
+            return [delivery]  # it comes late; or two claim the same number, and neither may be lost
+        if delivery.seq == expected:
+            self._remember(key, expected + 1)
+            return [delivery, *self._run_of(key)]
+        self._held.setdefault(key, {})[delivery.seq] = delivery
+        self._held_count += 1
+        self._due.append((now + self._hold_s, key, delivery.seq))
+        ready: list[Delivery] = []
+        while self._held_count > HELD_MAX:
+            ready += self._release_oldest()
+        return ready
+
+    def release(self, now: float) -> list[Delivery]:
+        """What has been held long enough."""
+        ready: list[Delivery] = []
+        while self._due and self._due[0][0] <= now:
+            ready += self._release_oldest()
+        return ready
+
+    def release_all(self) -> list[Delivery]:
+        """All that is held."""
+        return self.release(float("inf"))
+
+    def next_timeout(self) -> float | None:
+        """When `release` has something to do; None while nothing is held."""
+        return self._due[0][0] if self._due else None
+
+    def _release_oldest(self) -> Iterable[Delivery]:
+        """Stops waiting for what comes before the one that has been held for longest."""
+        _, key, seq = self._due.popleft()
+        held = self._held.get(key, {})
+        if seq not in held:
+            return []
+        before = [held.pop(earlier) for earlier in sorted(held) if earlier <= seq]
+        self._let_go(key, len(before))
+        self._remember(key, seq + 1)
+        return before + self._run_of(key)
+
+    def _run_of(self, key: _Key) -> list[Delivery]:
+        """The held ones that are next now, one after the other."""
+        held = self._held.get(key)
+        if not held:
+            return []
+        seq = self._next_seq[key]
+        run: list[Delivery] = []
+        while seq in held:
+            run.append(held.pop(seq))
+            seq += 1
+        self._let_go(key, len(run))
+        self._remember(key, seq)
+        return run
+
+    def _let_go(self, key: _Key, count: int) -> None:
+        self._held_count -= count
+        if not self._held[key]:
+            del self._held[key]
+
+    def _remember(self, key: _Key, next_seq: int) -> None:
+        self._next_seq[key] = next_seq
+        self._next_seq.move_to_end(key)
+        while len(self._next_seq) > PUBLISHERS_MAX:
+            # Its held ones, if any, are still due, and a number that is forgotten is learnt again.
+            self._next_seq.popitem(last=False)

@@ -1,0 +1,242 @@
+"""`kcast ping`: asks every server of a cluster whether it is up, and how long an answer takes."""
+
+import asyncio
+import secrets
+import sys
+from dataclasses import dataclass, field
+from statistics import median
+from time import monotonic
+
+import click
+
+from client.cli.common import (
+    EXIT_FAILURE,
+    Number,
+    cluster_option,
+    errors_as_lines,
+    escaped,
+    load_cluster,
+    say,
+    table,
+    to_json,
+)
+from client.cluster import Cluster
+from pubsub import wire
+from pubsub.endpoint import Address, Transmit, datagrams, format_address
+from pubsub.udp import UdpPort, open_socket
+
+# Longer than a pong is now, since a server may come to say more in it, and never answers at greater length.
+PING_BYTES = 64
+SPREAD_S = 0.0005  # between two servers, so that a large cluster's answers do not come all at once
+
+
+@dataclass
+class Target:
+    """One address of a server, and what pings to it have come to."""
+
+    server: str
+    address: Address
+    sent: int = 0
+    rtts_s: list[float] = field(default_factory=list)
+    refused: bool = False  # the network says that nobody listens at this port
+    unsent: str = ""  # the name of the error that a ping could not be sent for
+    problem: str = ""  # why it could not even be asked
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it has answered at all."""
+        return bool(self.rtts_s)
+
+    @property
+    def loss(self) -> float:
+        """The share of pings without an answer."""
+        return 1 - len(self.rtts_s) / self.sent if self.sent else 1.0
+
+    @property
+    def state(self) -> str:
+        """In words."""
+        if self.is_up:
+            return "up"
+        if self.unsent:
+            return f"down: cannot send ({self.unsent})"
+        return self.problem or ("down: nobody listens" if self.refused else "down: no answer")
+
+
+@click.command("ping", short_help="every server of the cluster: up, round-trip time, loss")
+@cluster_option
+@click.option("--count", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Pings a server.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=Number(min=0.01, max=3600),
+    default=0.2,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two pings to one server.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Number(min=0, min_open=True, max=3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the last answers are awaited.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a server, one a line.")
+def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: float, as_json: bool) -> None:
+    """Ping every server of the cluster, at each of its addresses.
+
+    With --json the keys are server, address, up, sent, received, loss (0 to 1), rtt_min_ms, rtt_median_ms,
+    rtt_max_ms (null without an answer), and state, in words.
+
+    The exit code is 0 if all answered, 1 if some did not; standard error names those.
+
+    \b
+    Example
+      kcast ping --cluster lab.cluster
+    """
+    with errors_as_lines("ping"):
+        cluster = load_cluster("ping", cluster_file)
+        targets = [Target(server.name, address) for server in cluster.servers for address in server.addresses]
+        asyncio.run(_Pinger(targets, count, interval_s, timeout_s).run())
+        for line in _as_json(targets) if as_json else _as_table(cluster, targets):
+            click.echo(line)
+        down = [format_address(target.address) for target in targets if not target.is_up]
+        if down:
+            all_down = len(down) == len(targets)
+            say("ping", f"{'all' if all_down else len(down)} of {len(targets)} down: {', '.join(down)}")
+            sys.exit(EXIT_FAILURE)
+
+
+class _Pinger:
+    """Sends all pings, and takes the answers, from one socket for each address family."""
+
+    def __init__(self, targets: list[Target], count: int, interval_s: float, timeout_s: float) -> None:
+        self._targets = targets
+        self._count = count
+        self._interval_s = interval_s
+        self._timeout_s = timeout_s
+        self._target_at = {target.address: target for target in targets}
+        self._ports: dict[bool, UdpPort] = {}
+        self._awaited: dict[bytes, tuple[Target, float]] = {}
+        self._all_answered = asyncio.Event()
+
+    async def run(self) -> None:
+        """Returns when every ping has its answer, or the time is over."""
+        loop = asyncio.get_running_loop()
+        self._open()
+        for port in self._ports.values():
+            loop.add_reader(port.fileno(), self._receive, port)
+        try:
+            started_at = loop.time()
+            for number in range(self._count):
+                await asyncio.sleep(started_at + number * self._interval_s - loop.time())
+                for target in self._targets:
+                    if target.problem:
+                        continue
+                    self._ping(target)
+                    if len(self._targets) > 1:
+                        await asyncio.sleep(SPREAD_S)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    while self._awaited:
+                        self._all_answered.clear()
+                        await self._all_answered.wait()
+            except TimeoutError:
+                pass
+        finally:
+            for port in self._ports.values():
+                loop.remove_reader(port.fileno())
+                port.close()
+
+    def _open(self) -> None:
+        for is_v6 in sorted({_is_v6(target) for target in self._targets}):
+            try:
+                sock = open_socket("::" if is_v6 else "0.0.0.0", 0, report_unreachable=True)
+            except OSError as error:
+                if not is_v6:
+                    raise
+                for target in filter(_is_v6, self._targets):
+                    target.problem = f"not asked: no IPv6 here ({error.strerror})"
+            else:
+                self._ports[is_v6] = UdpPort(sock)
+
+    def _ping(self, target: Target) -> None:
+        port = self._ports[_is_v6(target)]
+        nonce = secrets.token_urlsafe(12).encode()
+        ping = wire.pad(wire.format_line(wire.Ping(nonce)), PING_BYTES)
+        target.sent += 1
+        errors_before = port.send_errors.copy()
+        sent_at = monotonic()
+        port.send([Transmit(ping, len(ping), (target.address,))])
+        error = next(iter(port.send_errors - errors_before), None)
+        if error is None:
+            self._awaited[nonce] = target, sent_at
+        else:
+            target.unsent = error
+
+    def _receive(self, port: UdpPort) -> None:
+        for burst in port.receive():
+            for datagram in datagrams(burst.data, burst.segment_bytes):
+                self._take(datagram, burst.source, monotonic())
+        for address in port.unreachable():
+            target = self._target_at.get(address)
+            if target is not None:
+                target.refused = True
+                # Reports do not say which ping they are about, and none that is on its way will do better.
+                self._awaited = {n: (t, at) for n, (t, at) in self._awaited.items() if t is not target}
+        if not self._awaited:
+            self._all_answered.set()
+
+    def _take(self, datagram: bytes, source: Address, now: float) -> None:
+        for line in wire.split_lines(datagram)[0]:
+            pong = wire.parse_reply(line)
+            if isinstance(pong, wire.Pong) and pong.nonce in self._awaited:
+                target, sent_at = self._awaited[pong.nonce]
+                if source == target.address:
+                    del self._awaited[pong.nonce]
+                    target.rtts_s.append(now - sent_at)
+
+
+def _is_v6(target: Target) -> bool:
+    return ":" in target.address[0]
+
+
+def _as_json(targets: list[Target]) -> list[str]:
+    return [
+        to_json(
+            {
+                "server": target.server,
+                "address": format_address(target.address),
+                "up": target.is_up,
+                "sent": target.sent,
+                "received": len(target.rtts_s),
+                "loss": round(target.loss, 6),
+                "rtt_min_ms": _ms(min(target.rtts_s, default=None)),
+                "rtt_median_ms": _ms(median(target.rtts_s) if target.rtts_s else None),
+                "rtt_max_ms": _ms(max(target.rtts_s, default=None)),
+                "state": target.state,
+            }
+        )
+        for target in targets
+    ]
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)
+
+
+def _as_table(cluster: Cluster, targets: list[Target]) -> list[str]:
+    rows = []
+    for target in targets:
+        rtts = [f"{1000 * s:.2f}" for s in _spread(target.rtts_s)] or ["-", "-", "-"]
+        rows.append((format_address(target.address), target.state, *rtts, f"{100 * target.loss:.0f} %"))
+    up = sum(target.is_up for target in targets)
+    name = f" in {escaped(cluster.name)}" if cluster.name else ""
+    heads = ("server", "state", "min ms", "median ms", "max ms", "lost")
+    return [*table(heads, rows, left=2), "", f"{up} of {len(targets)} up{name}"]
+
+
+def _spread(values: list[float]) -> list[float]:
+    return [min(values), median(values), max(values)] if values else []

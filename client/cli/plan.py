@@ -1,0 +1,424 @@
+"""`kcast plan`: what theory predicts for a policy, so that one can be chosen: delivery, copies, cost, TTL."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from math import fsum
+
+import click
+
+from client.cli.common import (
+    Number,
+    cluster_option,
+    count_of,
+    errors_as_lines,
+    load_cluster,
+    table,
+    to_json,
+)
+from hashring import model
+from hashring.policy import Policy
+from pubsub.limits import RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, TTL_S_DEFAULT
+
+HOSTS_DEFAULT = 100
+DOWN_DEFAULT = 0.1
+CH_K_SHOWN_MAX = 5
+K_PRIME_SHOWN_MAX = 10
+EXACT_K_MAX = 100  # beyond, blocked hosts are taken as independent: the exact sum is cubic in K
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a policy is to work in. Shares are 0 to 1, `rate` messages a second on one topic."""
+
+    hosts: int
+    down: float  # the share of time that a host is down, each on its own ...
+    down_exactly: int | None  # ... or so many of `hosts` are, whichever
+    loss: float
+    repeat: int
+    subscribers: int
+    rate: float
+    ttl_s: float
+    lifetime_s: float
+
+    @property
+    def up(self) -> float:
+        """The share of hosts that are up, on average."""
+        return 1 - (self.down if self.down_exactly is None else self.down_exactly / self.hosts)
+
+    @property
+    def interval_s(self) -> float:
+        """Between two renewals of a lease."""
+        return min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+
+    @property
+    def live(self) -> float:
+        """The share of time that a lease stands although renewals get lost."""
+        return model.sigma(RENEWALS_PER_TTL, self.loss)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What comes of a policy in a setting. Copies are of one message at one subscriber."""
+
+    policy: str
+    delivery: float
+    miss: float
+    whole_audience: float
+    copies: float
+    duplicates: float
+    packets_per_message: float
+    published_per_s: float
+    renewals_per_s: float
+    forwarded_per_s: float
+    blocked_to_halve: int
+    blocked_to_stop: int
+    best_ttl_s: float
+    waste_per_s: float
+    waste_at_best_per_s: float
+
+    @property
+    def packets_per_s(self) -> float:
+        """All of a topic's traffic, answers apart."""
+        return self.published_per_s + self.renewals_per_s + self.forwarded_per_s
+
+
+@click.command("plan", short_help="predicted delivery, copies and cost of a policy")
+@cluster_option
+@click.option("--hosts", "--fleet", "hosts", type=click.IntRange(1, 100_000), help="Hosts in the cluster.")
+@click.option("--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A policy by its name.")
+@click.option("--k", type=click.IntRange(1, 1000), metavar="K", help="Hosts of a topic.")
+@click.option(
+    "--publish", type=click.IntRange(1, 1000), metavar="M", help="How many of them a publisher uses."
+)
+@click.option("--subscribe", type=click.IntRange(1, 1000), metavar="N", help="How many a subscriber uses.")
+@click.option(
+    "--down", type=Number(0, 1), metavar="P", help=f"Share of time a host is down. [default: {DOWN_DEFAULT}]"
+)
+@click.option("--down-exactly", type=click.IntRange(min=0), metavar="D", help="D of the hosts are down.")
+@click.option(
+    "--loss", type=Number(0, 1, max_open=True), default=0.0, show_default=True, help="Packet loss, each way."
+)
+@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Sends a message.")
+@click.option(
+    "--subscribers", type=click.IntRange(1, 10_000_000), default=10, show_default=True, help="Of the topic."
+)
+@click.option(
+    "--rate",
+    type=Number(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Messages a second on the topic.",
+)
+@click.option(
+    "--ttl",
+    "ttl_s",
+    type=Number(1),
+    default=TTL_S_DEFAULT,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a lease lives unless renewed.",
+)
+@click.option(
+    "--lifetime",
+    "lifetime_s",
+    type=Number(1),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a subscriber stays, on average.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a policy, one a line; the first is yours."
+)
+def command(
+    cluster_file: str | None,
+    hosts: int | None,
+    scheme: str | None,
+    k: int | None,
+    publish: int | None,
+    subscribe: int | None,
+    down: float | None,
+    down_exactly: int | None,
+    loss: float,
+    repeat: int,
+    subscribers: int,
+    rate: float,
+    ttl_s: float,
+    lifetime_s: float,
+    as_json: bool,
+) -> None:
+    """Predict what a policy delivers and costs, beside others to choose from. Asks no server.
+
+    Policy and number of hosts are the cluster file's, unless options say else (RCH 5/3/5 of 100 hosts if
+    nothing does). Hosts are taken to fail independently, for a share --down of the time; or just
+    --down-exactly of --hosts are down. Predictions are for publishers that do not avoid dead hosts: kcast's
+    do, and so lose less.
+
+    With --json the keys say what the table does, in full; shares are 0 to 1, and `avoidance` is false.
+
+    \b
+    Examples: the default policy, and a lab of 12 with 4 servers killed
+      kcast plan --down 0.1 --loss 0.01
+      kcast plan --hosts 12 --down-exactly 4 --k 5 --publish 2 --subscribe 5
+    """
+    with errors_as_lines("plan"):
+        if down is not None and down_exactly is not None:
+            raise click.UsageError("--down and --down-exactly are two ways to say it: give one of them.")
+        own = any(value is not None for value in (scheme, k, publish, subscribe))
+        cluster = load_cluster("plan", cluster_file) if cluster_file else None
+        if hosts is None:
+            hosts = len({server.key for server in cluster.servers}) if cluster else HOSTS_DEFAULT
+        policy = cluster.policy if cluster and not own else _policy(scheme, hosts, k, publish, subscribe)
+        if down_exactly is not None and down_exactly > hosts:
+            raise click.UsageError(
+                f"--down-exactly is {down_exactly}, but there are {count_of(hosts, 'host')}."
+            )
+        down = DOWN_DEFAULT if down is None else down
+        setting = Setting(hosts, down, down_exactly, loss, repeat, subscribers, rate, ttl_s, lifetime_s)
+        for line in _as_json(policy, setting) if as_json else _as_text(policy, setting):
+            click.echo(line)
+
+
+def _policy(
+    scheme: str | None, hosts: int, k: int | None, publish: int | None, subscribe: int | None
+) -> Policy:
+    """The policy of the options. Raises click.UsageError."""
+    try:
+        if scheme == "S":
+            return Policy.from_scheme("S", k=k, publish=publish, subscribe=subscribe)
+        if scheme == "R":
+            return Policy.from_scheme("R", servers=hosts, k=k, publish=publish, subscribe=subscribe)
+        if scheme == "CH":
+            return Policy.from_scheme("CH", k=k, publish=publish, subscribe=subscribe)
+        k = Policy().k if k is None else k
+        few = min(k, Policy().publish)
+        if publish is None:
+            publish = few if subscribe in (None, k) else k
+        return Policy(k, publish, k if subscribe is None else subscribe)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+
+
+# --- Prediction --------------------------------------------------------------------------------------
+
+
+def predict(policy: Policy, setting: Setting) -> Prediction:
+    """What the model says of a policy in a setting, publishers not avoiding dead hosts."""
+    k, m, n = policy.sizes(setting.hosts)
+    miss = _miss(k, m, n, setting)
+    delivery = 1 - miss
+    copies = model.copies(k, m, n, setting.up, setting.loss, setting.loss, setting.live, setting.repeat)
+    cost = model.cost(
+        k,
+        m,
+        n,
+        setting.subscribers,
+        setting.rate,
+        setting.interval_s,
+        setting.repeat,
+        setting.up,
+        setting.loss,
+        setting.live,
+    )
+    flow = setting.rate * setting.repeat * m / k
+
+    def waste(ttl_s: float) -> float:
+        return model.wasted_traffic(ttl_s, flow, setting.lifetime_s, RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+
+    best_ttl_s = model.best_ttl(flow, setting.lifetime_s, RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+    return Prediction(
+        policy=str(policy),
+        delivery=delivery,
+        miss=miss,
+        whole_audience=_whole_audience(k, m, n, setting),
+        copies=copies,
+        duplicates=model.duplicates(copies, delivery) if delivery else 0.0,
+        packets_per_message=(cost.published + cost.forwarded) / setting.rate,
+        published_per_s=cost.published,
+        renewals_per_s=cost.renewals,
+        forwarded_per_s=cost.forwarded,
+        blocked_to_halve=_blocked_to_halve(k, m, n, setting),
+        blocked_to_stop=k,
+        best_ttl_s=best_ttl_s,
+        waste_per_s=waste(setting.ttl_s),
+        waste_at_best_per_s=waste(best_ttl_s),
+    )
+
+
+def _sends(k: int, m: int, repeat: int) -> tuple[int, int]:
+    """Repeats go to hosts not yet used first: `extra` of the k get one send more than the `least` of all."""
+    return divmod(m * repeat, k)
+
+
+def _path_up(sends: int, setting: Setting) -> float:
+    """The chance that a message gets through a host that is up, sent to it so often."""
+    return model.path(0.0, setting.loss, setting.loss, setting.live, sends)
+
+
+def _miss(k: int, m: int, n: int, setting: Setting) -> float:
+    """The chance that a subscriber misses a message: `hyp_miss`, with repeats at the hosts they go to."""
+    least, extra = _sends(k, m, setting.repeat)
+    more, less = _path_up(least + 1, setting), _path_up(least, setting)
+    first, pmf = model.hypergeometric(k, extra, n)
+    if setting.down_exactly is None:
+        up = 1 - setting.down
+        return fsum(w * (1 - up * more) ** h * (1 - up * less) ** (n - h) for h, w in enumerate(pmf, first))
+    # How many of the subscriber's n hosts are down is drawn first for those with more sends.
+    hosts, down = setting.hosts, setting.down_exactly
+    total = 0.0
+    for h, weight in enumerate(pmf, first):
+        first_down, down_pmf = model.hypergeometric(hosts, down, h)
+        for d, chance in enumerate(down_pmf, first_down):
+            rest = 1.0
+            if less and n > h:
+                rest = model.miss_exactly_down(hosts - h, down - d, n - h, less)
+            total += weight * chance * (1 - more) ** (h - d) * rest
+    return total
+
+
+def _whole_audience(k: int, m: int, n: int, setting: Setting) -> float:
+    """The chance that all subscribers get a message; with more sends than hosts, a lower bound."""
+    used = min(k, m * setting.repeat)
+    if setting.down_exactly is None:
+        return model.audience(
+            k, used, n, setting.subscribers, setting.up, setting.loss, setting.loss, setting.live
+        )
+    first, pmf = model.hypergeometric(setting.hosts, setting.hosts - setting.down_exactly, used)
+    # Given how many of the used hosts are up, none of them is down: what is left to chance is loss.
+    return fsum(
+        weight * model.audience(k, up, n, setting.subscribers, 1.0, setting.loss, setting.loss, setting.live)
+        for up, weight in enumerate(pmf, first)
+    )
+
+
+def _blocked_to_halve(k: int, m: int, n: int, setting: Setting) -> int:
+    """How many of a topic's hosts must be blocked until at most half of what they deliver else arrives."""
+    used, path_up = min(k, m * setting.repeat), setting.up * _path_up(1, setting)
+
+    def delivery(blocked: int) -> float:
+        if k > EXACT_K_MAX:
+            return model.delivery(k, used, n, path_up * (1 - blocked / k))
+        return model.delivery_given_down(k, used, n, blocked, path_up)
+
+    whole = delivery(0)
+    return bisect_left(range(k), True, key=lambda blocked: delivery(blocked) <= whole / 2)
+
+
+def _few_publish(policy: Policy, hosts: int) -> list[Policy]:
+    """Few publish with K' = 1..K, where the policy is on the ring; long lists thinned."""
+    if policy.placement != "ring":
+        return []
+    k, m, _ = policy.sizes(hosts)
+    step = max(1, -(-k // K_PRIME_SHOWN_MAX))
+    return [Policy(k, k_prime, k) for k_prime in sorted({1, *range(step, k + 1, step), k, m})]
+
+
+def _all_of_k(hosts: int) -> list[Policy]:
+    return [Policy(k, k, k) for k in range(1, min(CH_K_SHOWN_MAX, hosts) + 1)]
+
+
+# --- Output ------------------------------------------------------------------------------------------
+
+
+def _as_json(policy: Policy, setting: Setting) -> Iterator[str]:
+    for each in (policy, *_few_publish(policy, setting.hosts), *_all_of_k(setting.hosts)):
+        prediction = predict(each, setting)
+        fields = asdict(prediction)
+        del fields["policy"]
+        k, m, n = each.sizes(setting.hosts)
+        yield to_json(
+            {
+                "policy": str(each),
+                "scheme": each.scheme,
+                "k": k,
+                "publish": m,
+                "subscribe": n,
+                "avoidance": False,
+                **fields,
+                "packets_per_s": prediction.packets_per_s,
+                "setting": asdict(setting),
+            }
+        )
+
+
+def _as_text(policy: Policy, setting: Setting) -> Iterator[str]:
+    own = predict(policy, setting)
+    k, publish, _ = policy.sizes(setting.hosts)
+    if setting.down_exactly is None:
+        outage = f"each down {_share(setting.down)} of the time"
+    else:
+        outage = f"just {setting.down_exactly} of them down"
+    yield f"policy     {policy}" + ("" if k == policy.k else f" (in so few hosts, k={k})")
+    hosts = count_of(setting.hosts, "host")
+    yield f"setting    {hosts}, {outage}; packet loss {_share(setting.loss)} each way"
+    yield (
+        f"           {setting.rate:g} messages/s, {setting.subscribers} subscribers, "
+        f"each message sent {'once' if setting.repeat == 1 else f'{setting.repeat} times'}"
+    )
+    yield "           avoidance of dead servers off"
+    yield ""
+    yield f"delivery   {_share(own.delivery)}: {_one_in(own.miss)}"
+    more_sends = publish * setting.repeat > k
+    yield (
+        f"audience   {'at least ' if more_sends else ''}{_share(own.whole_audience)} of messages reach all "
+        f"{setting.subscribers} subscribers"
+    )
+    yield f"copies     {own.copies:.2f} a message and subscriber; {own.duplicates:.2f} duplicates a delivery"
+    yield f"packets    {own.packets_per_message:.1f} a message (published and forwarded)"
+    yield (
+        f"           {own.packets_per_s:.1f} a second: {own.published_per_s:.1f} published, "
+        f"{own.forwarded_per_s:.1f} forwarded, {own.renewals_per_s:.1f} renewals; answers not counted"
+    )
+    yield (
+        f"to block   {own.blocked_to_halve} of a topic's {count_of(k, 'host')} to halve its delivery, "
+        f"{own.blocked_to_stop} to stop it"
+    )
+    yield (
+        f"best TTL   {own.best_ttl_s:.0f} s: a lease then wastes {own.waste_at_best_per_s:.3f} packets/s, "
+        f"with {setting.ttl_s:g} s {own.waste_per_s:.3f} (subscribers stay {setting.lifetime_s:g} s)"
+    )
+    yield ""
+    yield from _choices(policy, setting)
+
+
+def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
+    heads = ("", "policy", "delivery", "lost", "audience", "copies", "packets", "packets/s", "halve/stop")
+    groups = (_few_publish(policy, setting.hosts), _all_of_k(setting.hosts))
+    rows = []
+    for name, policies in zip(("few publish", "CH"), groups, strict=True):
+        for each in policies:
+            predicted = predict(each, setting)
+            is_own = policy.placement == "ring" and each.sizes(setting.hosts) == policy.sizes(setting.hosts)
+            few = f"few publish {each.publish} of {each.k}"
+            rows.append(
+                (
+                    "*" if is_own else "",
+                    few if name == "few publish" else f"CH k={each.k}",
+                    _share(predicted.delivery),
+                    _one_in(predicted.miss).removesuffix(" lost"),
+                    _share(predicted.whole_audience),
+                    f"{predicted.copies:.2f}",
+                    f"{predicted.packets_per_message:.1f}",
+                    f"{predicted.packets_per_s:.1f}",
+                    f"{predicted.blocked_to_halve}/{predicted.blocked_to_stop}",
+                )
+            )
+    yield from table(heads, rows, left=2)
+
+
+def _share(share: float) -> str:
+    """A percentage with as many digits as tell it from 100 %."""
+    if share >= 1:
+        return "100 %"
+    for digits in range(1, 9):
+        text = f"{100 * share:.{digits}f}"
+        if float(text) < 100 and (100 - float(text)) >= 0.5 * 10 ** (1 - digits):
+            return f"{text} %"
+    return f"{100 * share:.8f} %"
+
+
+def _one_in(miss: float) -> str:
+    if miss < 1e-15:
+        return "none lost"
+    return f"1 in {1 / miss:,.3g} lost" if 1 / miss < 1000 else f"1 in {1 / miss:,.0f} lost"

@@ -1,0 +1,308 @@
+"""`kcast sub`: prints the messages of topics, and tells on standard error how the leases stand."""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import AsyncIterator
+
+import click
+
+from client.aio import Client, Subscription
+from client.cli.common import (
+    EXIT_FAILURE,
+    Number,
+    Output,
+    cluster_option,
+    count_of,
+    errors_as_lines,
+    escaped,
+    load_cluster,
+    nobody_answers,
+    say,
+    text_fields,
+    to_json,
+    topic_argument,
+)
+from client.cli.order import Sequencer
+from client.cluster import Cluster
+from client.events import (
+    Delivery,
+    Drop,
+    Event,
+    Gap,
+    GapFilled,
+    LeaseRefused,
+    LeasesChanged,
+    ServerForgot,
+    ServerLost,
+    ServerReturned,
+)
+
+HOLD_S = 0.1
+LEASES_SETTLING_S = 1.0  # a count of leases that is not yet, or no more, full is told after this
+READY_MAX = 1024  # deliveries taken from the client and not yet printed
+
+
+@click.command("sub", short_help="print the messages of topics")
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@cluster_option
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N messages.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Number(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End after this time.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a message, one message a line.")
+@click.option("--raw", is_flag=True, help="The bytes of a payload as they are, so that a LF in it is a LF.")
+@click.option("-v", "--verbose", is_flag=True, help="Topic and TAB before each payload.")
+@click.option(
+    "--hold",
+    "hold_s",
+    type=Number(min=0, max=10),
+    default=HOLD_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a message waits for one that was sent before it; 0 prints all as it comes.",
+)
+def command(
+    topics: tuple[str, ...],
+    cluster_file: str | None,
+    count: int | None,
+    timeout_s: float | None,
+    as_json: bool,
+    raw: bool,
+    verbose: bool,
+    hold_s: float,
+) -> None:
+    """Print the messages of topics until Ctrl-C, --count or --timeout.
+
+    One message is one line: a LF within a payload is printed as \\n (not with --raw). All other bytes go
+    into pipes and files as they are; on a terminal, control characters appear as \\x1b and the like.
+    Standard error says when the leases stand ("leased on 5 of 5"), and what happens to them.
+
+    With --json the keys are topic, payload, publisher and seq (null where the message has no envelope),
+    attributes, and server; topic_base64 and payload_base64 instead where the bytes are not UTF-8.
+
+    The exit code is 0 after --count messages, or without it at the end of --timeout; 1 where --timeout came
+    before --count, or where no server ever answered; 130 after Ctrl-C.
+
+    \b
+    Example: a subscriber, and a publisher in another terminal
+      kcast sub --cluster lab.cluster weather/oslo weather/bergen -v
+      kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
+    """
+    if as_json and (raw or verbose):
+        raise click.UsageError("--json says all that --raw and --verbose say: give it alone.")
+    with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
+        names = [topic_argument(topic) for topic in dict.fromkeys(topics)]
+        cluster = load_cluster("sub", cluster_file)
+        printer = _Printer(Output(), count, hold_s, as_json=as_json, raw=raw, verbose=verbose)
+        sys.exit(asyncio.run(_run(cluster, names, printer, timeout_s)))
+
+
+async def _run(cluster: Cluster, topics: list[bytes], printer: "_Printer", timeout_s: float | None) -> int:
+    async with Client(cluster) as client:
+        watcher = _Watcher(client, topics)
+        tasks = [asyncio.create_task(watcher.watch(client.events()))]
+        subscriptions = [client.subscribe(topic) for topic in topics]
+        tasks += [asyncio.create_task(printer.take(subscription)) for subscription in subscriptions]
+        tasks.append(asyncio.create_task(printer.hold()))
+        printing = asyncio.create_task(printer.print())
+        try:
+            await _first_of([printing, *tasks], timeout_s)
+        finally:
+            for task in (printing, *tasks):
+                task.cancel()
+            printer.finish()
+            watcher.report_drops()
+        if printer.wanted and printer.printed < printer.wanted:
+            whose = f"{printer.printed} of {count_of(printer.wanted, 'message')} came within {timeout_s:g} s"
+            say("sub", whose + ("" if watcher.ever_leased else f": {watcher.nobody_answers()}"))
+            return EXIT_FAILURE
+        if not watcher.ever_leased and not printer.printed:
+            say("sub", watcher.nobody_answers())
+            return EXIT_FAILURE
+        return 0
+
+
+async def _first_of(tasks: "list[asyncio.Task[None]]", timeout_s: float | None) -> None:
+    """Waits until one of the tasks ends, or the time is over; raises what the task raised."""
+    done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+class _Printer:
+    """Takes deliveries from subscriptions, puts them in order, prints them, counts them."""
+
+    def __init__(
+        self, output: Output, wanted: int | None, hold_s: float, *, as_json: bool, raw: bool, verbose: bool
+    ) -> None:
+        self.wanted = wanted
+        self.printed = 0
+        self._output = output
+        self._as_json = as_json
+        self._raw = raw
+        self._verbose = verbose
+        self._sequencer = Sequencer(hold_s)
+        self._closed = False
+        self._ready: deque[Delivery] = deque()
+        self._changed = asyncio.Event()
+        self._space = asyncio.Event()
+        self._holding = asyncio.Event()
+
+    async def take(self, subscription: Subscription) -> None:
+        """Takes one topic's deliveries; leaves them in the client's queue while printing is slow."""
+        loop = asyncio.get_running_loop()
+        async for delivery in subscription:
+            self._add(self._sequencer.put(delivery, loop.time()))
+            if self._sequencer.next_timeout() is not None:
+                self._holding.set()
+            while len(self._ready) > READY_MAX:
+                self._space.clear()
+                await self._space.wait()
+
+    async def hold(self) -> None:
+        """Lets go in time what is held back for the sake of order."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due_at = self._sequencer.next_timeout()
+            if due_at is None:
+                self._holding.clear()
+                await self._holding.wait()
+            elif due_at > loop.time():
+                await asyncio.sleep(due_at - loop.time())
+            else:
+                self._add(self._sequencer.release(loop.time()))
+
+    async def print(self) -> None:
+        """Prints until all that is wanted is printed, or nobody reads any more (BrokenPipeError)."""
+        forget = self._output.on_closed(self._reader_has_gone)
+        try:
+            while self.wanted is None or self.printed < self.wanted:
+                if self._closed:
+                    raise BrokenPipeError
+                if self._ready:
+                    await self._output.write(self._line(self._ready[0]))
+                    self._ready.popleft()
+                    self.printed += 1
+                    self._space.set()
+                else:
+                    self._changed.clear()
+                    await self._changed.wait()
+        finally:
+            forget()
+
+    def finish(self) -> None:
+        """Prints what has come and can be printed without waiting for anybody."""
+        self._add(self._sequencer.release_all())
+        while self._ready and (self.wanted is None or self.printed < self.wanted):
+            if not self._output.write_at_once(self._line(self._ready.popleft())):
+                break
+            self.printed += 1
+
+    def _reader_has_gone(self) -> None:
+        self._closed = True
+        self._changed.set()
+
+    def _add(self, deliveries: list[Delivery]) -> None:
+        if deliveries:
+            self._ready.extend(deliveries)
+            self._changed.set()
+
+    def _line(self, delivery: Delivery) -> bytes:
+        if self._as_json:
+            return to_json(_fields(delivery)).encode() + b"\n"
+        head = f"{escaped(delivery.topic)}\t".encode() if self._verbose else b""
+        if self._output.is_terminal:
+            lines = delivery.payload.split(b"\n") if self._raw else [delivery.payload]
+            return head + "\n".join(map(escaped, lines)).encode() + b"\n"
+        payload = delivery.payload if self._raw else delivery.payload.replace(b"\n", b"\\n")
+        return head + payload + b"\n"
+
+
+def _fields(delivery: Delivery) -> dict[str, object]:
+    return {
+        **text_fields("topic", delivery.topic),
+        **text_fields("payload", delivery.payload),
+        "publisher": delivery.publisher,
+        "seq": delivery.seq,
+        "attributes": dict(delivery.attributes),
+        "server": delivery.server,
+    }
+
+
+class _Watcher:
+    """Tells on standard error what happens besides deliveries."""
+
+    def __init__(self, client: Client, topics: list[bytes]) -> None:
+        self.ever_leased = False
+        self._client = client
+        self._topics = topics
+        self._told: dict[bytes, tuple[int, int]] = {}
+        self._timers: dict[bytes, asyncio.TimerHandle] = {}
+
+    async def watch(self, events: AsyncIterator[Event]) -> None:
+        """Until the client is closed."""
+        async for event in events:
+            self._tell(event)
+
+    def nobody_answers(self) -> str:
+        """Says who has been asked in vain."""
+        return nobody_answers(self._client.cluster, list(self._client.core.server_states()))
+
+    def report_drops(self) -> None:
+        """Tells what arrived and was not printed, but for further copies, which are no loss."""
+        for timer in self._timers.values():
+            timer.cancel()
+        drops = {str(reason): count for reason, count in self._client.drops.items()}
+        drops.pop(Drop.DUPLICATE, None)
+        drops["receive-buffer"] = self._client.kernel_drops
+        parts = [f"{reason}={count}" for reason, count in sorted(drops.items()) if count]
+        if parts:
+            say("sub", f"dropped: {' '.join(parts)}")
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case LeasesChanged(topic, leased, wanted):
+                self.ever_leased = self.ever_leased or leased > 0
+                self._leases_changed(topic, leased, wanted)
+            case ServerLost(server):
+                say("sub", f"lost {server}: it does not answer")
+                if set(self._client.core.server_states().values()) == {"lost"}:
+                    say("sub", f"{self.nobody_answers()}; trying on")
+            case ServerReturned(server):
+                say("sub", f"{server} answers again")
+            case ServerForgot(server):
+                say("sub", f"{server} has restarted, or our address has changed: leasing again")
+            case LeaseRefused(topic, server, reason):
+                say("sub", f"{server} refuses a lease{self._of(topic)}: {reason}; trying on")
+            case Gap(topic, publisher, first_seq, last_seq):
+                which = (
+                    f"message {first_seq}" if first_seq == last_seq else f"messages {first_seq} to {last_seq}"
+                )
+                say("sub", f"missing {which} of {publisher}{self._of(topic)}")
+            case GapFilled(topic, publisher, seq):
+                say("sub", f"message {seq} of {publisher}{self._of(topic)} came after all")
+
+    def _leases_changed(self, topic: bytes, leased: int, wanted: int) -> None:
+        timer = self._timers.pop(topic, None)
+        if timer is not None:
+            timer.cancel()
+        if leased == wanted:
+            self._tell_leases(topic)
+        else:
+            loop = asyncio.get_running_loop()
+            self._timers[topic] = loop.call_later(LEASES_SETTLING_S, self._tell_leases, topic)
+
+    def _tell_leases(self, topic: bytes) -> None:
+        leases = self._client.core.lease_counts(topic)
+        if self._told.get(topic) != leases:
+            self._told[topic] = leases
+            say("sub", f"leased on {leases[0]} of {leases[1]}{self._of(topic)}")
+
+    def _of(self, topic: bytes) -> str:
+        """Which topic, where there are several."""
+        return f" for {escaped(topic)}" if len(self._topics) > 1 else ""

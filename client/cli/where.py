@@ -1,0 +1,173 @@
+"""`kcast where`: the servers of a topic, their ranks, and why they are those."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import click
+
+from client.cli.common import (
+    cluster_option,
+    errors_as_lines,
+    escaped,
+    load_cluster,
+    table,
+    text_fields,
+    to_json,
+    topic_argument,
+)
+from client.cluster import Cluster, ServerEntry
+from client.view import View
+from hashring.hashing import ARCS, OFFSET_BITS, hashed_bytes, topic_hash
+from hashring.policy import Policy
+
+_RING = 2**64
+
+
+@click.command("where", short_help="the servers of a topic, their ranks, and why")
+@click.argument("topic")
+@cluster_option
+@click.option("-k", type=click.IntRange(min=1), help="List so many hosts of the ring, not the policy's K.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a server, one a line.")
+def command(topic: str, cluster_file: str | None, k: int | None, as_json: bool) -> None:
+    """Show the servers of TOPIC, nearest first, and why they are those. Asks no server.
+
+    On the ring, a topic belongs to the K hosts whose points come right before its position; rank 1 is the
+    nearest. With -k greater than K, the hosts that would be next have `-` under "used".
+
+    With --json the keys are topic (topic_base64 where it is not UTF-8), policy, hashed, position, rank,
+    server, host, used; on the ring also arc, point and distance. Positions, points and distances are
+    hexadecimal, in units of 2^-64 of the ring.
+
+    \b
+    Example
+      kcast where --cluster lab.cluster weather/oslo
+    """
+    with errors_as_lines("where"):
+        name = topic_argument(topic)
+        cluster = load_cluster("where", cluster_file)
+        policy = cluster.policy
+        if policy.placement != "ring":
+            if k is not None:
+                raise click.UsageError(f"-k is for policies on the ring; this one is {policy}.")
+            lines = _without_ring(cluster, name, as_json)
+        else:
+            lines = _on_ring(cluster, name, policy.k if k is None else k, as_json)
+        for line in lines:
+            click.echo(line)
+
+
+def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[str]:
+    view = View(replace(cluster, policy=Policy(k, k, k)))
+    explanation, servers = view.explain(topic)
+    used_count, publish, subscribe = cluster.policy.sizes(len(view.ring))
+    position = explanation.topic_hash
+    rows = []
+    for place, server in zip(explanation.places, servers, strict=True):
+        used = place.rank < used_count
+        if as_json:
+            yield to_json(
+                {
+                    **_common_fields(cluster, topic, position),
+                    "rank": place.rank + 1,
+                    "server": server.name,
+                    "host": server.key,
+                    "used": used,
+                    "arc": place.arc,
+                    "point": f"{place.point:016x}",
+                    "distance": f"{place.distance:016x}",
+                }
+            )
+        distance = f"{place.distance / _RING:.7f}"
+        names = escaped(server.name), escaped(server.key)
+        rows.append(
+            (
+                f"{place.rank + 1}",
+                *names,
+                "yes" if used else "-",
+                f"{place.arc}",
+                f"{place.point:016x}",
+                distance,
+            )
+        )
+    if as_json:
+        return
+    yield from _head(cluster, topic)
+    arc = position >> OFFSET_BITS
+    yield f"position  {position:016x}, {position / _RING:.7f} of the ring, arc {arc} of 0 to {ARCS - 1}"
+    if publish == subscribe == used_count:
+        yield f"used      both sides use all {used_count} hosts"
+    else:
+        yield (
+            f"used      publishers send to {_part(publish, used_count)}, "
+            f"subscribers lease on {_part(subscribe, used_count)}"
+        )
+    yield ""
+    yield from table(("rank", "server", "host key", "used", "arc", "point", "distance"), rows, left=3)
+    yield from _shared_hosts(view, servers)
+    yield ""
+    yield (
+        "Each host has one point in each arc, from its key and the cluster's salt. A topic's hosts are those"
+    )
+    yield "whose points come right before its position; the distance is a share of the ring."
+
+
+def _without_ring(cluster: Cluster, topic: bytes, as_json: bool) -> Iterator[str]:
+    view = View(cluster)
+    servers = view.servers(topic)
+    position, host_count = topic_hash(topic), len(view.ring)
+    _, publish, subscribe = cluster.policy.sizes(host_count)
+    if as_json:
+        for rank, server in enumerate(servers, 1):
+            yield to_json(
+                {
+                    **_common_fields(cluster, topic, position),
+                    "rank": rank,
+                    "server": server.name,
+                    "host": server.key,
+                    "used": True,
+                }
+            )
+        return
+    yield from _head(cluster, topic)
+    if cluster.policy.placement == "modulo":
+        yield f"position  {position:016x}, modulo {host_count} hosts: number {position % host_count}"
+        yield "used      the one host of that number, from 0 in the order of host keys"
+    else:
+        yield "position  of no account: every topic is at home on all hosts"
+        yield (
+            f"used      publishers send to {_part(publish, host_count)}, "
+            f"subscribers lease on {_part(subscribe, host_count)}"
+        )
+    yield ""
+    rows = [(f"{rank}", escaped(s.name), escaped(s.key)) for rank, s in enumerate(servers, 1)]
+    yield from table(("rank", "server", "host key"), rows, left=3)
+    yield from _shared_hosts(view, servers)
+
+
+def _head(cluster: Cluster, topic: bytes) -> Iterator[str]:
+    hashed = hashed_bytes(topic)
+    yield f"topic     {escaped(topic)}"
+    yield f"hashed    {escaped(hashed)}" + ("" if hashed == topic else " (only what is inside {...})")
+    yield f"policy    {cluster.policy}"
+
+
+def _part(count: int, total: int) -> str:
+    return f"all {total}" if count == total else f"{count} random ones of {total}"
+
+
+def _shared_hosts(view: View, servers: tuple[ServerEntry, ...]) -> Iterator[str]:
+    """Says where a host has several servers, of which the topic picks one."""
+    for server in servers:
+        count = sum(other.key == server.key for other in view.cluster.servers)
+        if count > 1:
+            host = escaped(server.key)
+            yield f"Host {host} has {count} servers; by their ports, this topic's is {server.name}."
+
+
+def _common_fields(cluster: Cluster, topic: bytes, position: int) -> dict[str, object]:
+    return {
+        **text_fields("topic", topic),
+        "policy": str(cluster.policy),
+        **text_fields("hashed", hashed_bytes(topic)),
+        "position": f"{position:016x}",
+    }

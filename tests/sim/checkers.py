@@ -1,0 +1,549 @@
+"""The invariants. Each is a small class that is shown every turn and raises InvariantViolation by its name.
+
+They judge by the ledger, which is what an outside observer knows. Only the sizes of tables, and whether a
+server keeps something for an address, are asked of the cores themselves: that cannot be seen from outside.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from client.events import Delivery, Outcome, Published
+from client.session import ANSWER_TIMEOUT_S_MAX, QUEUE_MAX
+from pubsub import wire
+from pubsub.endpoint import Address
+from pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL, REPLY_BYTES_MAX, TTL_S_DEFAULT
+from pubsub.server import Drop
+from tests.sim.ledger import (
+    LEASE_COOKIE_S,
+    ClientTurn,
+    Message,
+    ServerTurn,
+    is_answer,
+    is_control,
+    line_of,
+    lines_of,
+    topic_of,
+)
+from tests.sim.network import Packet
+
+if TYPE_CHECKING:
+    from tests.sim.hosts import ClientHost
+    from tests.sim.world import World
+
+WINDOW_S = 120.0
+WINDOW_BYTES = 16 * 1024 * 1024
+RUNS_MAX = 64
+SETTLED_S = 3.0
+
+
+class InvariantViolation(AssertionError):
+    """What must always hold did not: which checker says so, in which run, when, and the facts."""
+
+    def __init__(self, checker: str, seed: int, time: float, facts: str) -> None:
+        super().__init__(f"{checker}: seed {seed}, at {time:.6f} s: {facts}")
+        self.checker = checker
+        self.seed = seed
+        self.time = time
+        self.facts = facts
+
+
+class Checker:
+    """An invariant. `name` is what a violation says."""
+
+    name = ""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        """Looks at what a server has just done; the ledger knows of it already."""
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        """Looks at what a client has just done."""
+
+    def finish(self) -> None:
+        """Looks at the whole run, at its end."""
+
+    def fail(self, facts: str) -> NoReturn:
+        self.world.violate(self.name, facts)
+
+
+class DatagramSize(Checker):
+    """Nothing longer than 1200 bytes, and nothing empty, is ever sent."""
+
+    name = "datagram-size"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        self._check(turn.host.name, turn.sent)
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        self._check(turn.host.name, turn.sent)
+
+    def _check(self, name: str, sent: list[tuple[Address, bytes]]) -> None:
+        for destination, data in sent:
+            if not 0 < len(data) <= DATAGRAM_BYTES_MAX:
+                self.fail(f"{name} sends {len(data)} bytes to {destination}")
+
+
+class Amplification(Checker):
+    """One answer at most to a datagram, no longer than it, and to strangers no more bytes than they sent."""
+
+    name = "amplification"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        for destination, data in turn.unasked:
+            self.fail(f"{turn.host.name} sends {destination} an answer to nothing: {data!r}")
+        for request in turn.requests:
+            answer = request.answer
+            if answer is not None and len(answer) > min(len(request.packet.data), REPLY_BYTES_MAX):
+                self.fail(
+                    f"{turn.host.name} answers {len(request.packet.data)} bytes from {request.packet.source} "
+                    f"with {len(answer)}: {answer!r}"
+                )
+        boot = turn.boot
+        for destination, _ in turn.sent:
+            if boot.answers_out[destination] > boot.datagrams_in[destination]:
+                self.fail(f"{turn.host.name} has answered {destination} more often than it was asked")
+            if destination not in boot.proven and boot.bytes_out[destination] > boot.bytes_in[destination]:
+                self.fail(
+                    f"{turn.host.name} has sent {boot.bytes_out[destination]} bytes to {destination}, which "
+                    f"never showed a cookie and sent {boot.bytes_in[destination]}"
+                )
+
+
+class NoStateBeforeCookie(Checker):
+    """A server keeps nothing for an address that has not received a cookie there and shown it."""
+
+    name = "no-state-before-cookie"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        boot, server = turn.boot, turn.host.core
+        for request in turn.requests:
+            source = request.packet.source
+            if request.is_granted:
+                if source not in boot.proven or not request.is_cookie_received:
+                    self.fail(
+                        f"{turn.host.name} gives {source} a receipt for a cookie that never went there: "
+                        f"{request.packet.data!r}"
+                    )
+                assert request.cookie_age_s is not None
+                if request.subscribes() and request.cookie_age_s > LEASE_COOKIE_S:
+                    self.fail(f"{turn.host.name} leases for a cookie of {request.cookie_age_s} s")
+            if source in boot.proven:
+                continue
+            if server.publish_leases.left_s(source, turn.now) > 0:
+                self.fail(f"{turn.host.name} has a publish lease for {source}, which showed no cookie")
+            for topic in request.subscribes():
+                if source in server.leases.subscribers(topic, turn.now):
+                    self.fail(f"{turn.host.name} has {source} on {topic!r}, which showed no cookie")
+        if turn.requests and len(server.leases) > boot.leases_live(turn.now):
+            self.fail(
+                f"{turn.host.name} holds {len(server.leases)} leases; {boot.leases_live(turn.now)} were "
+                f"granted to addresses that had shown a cookie, and live"
+            )
+
+
+class TableBounds(Checker):
+    """No table, window or queue outgrows its bound."""
+
+    name = "table-bounds"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        server, options = turn.host.core, self.world.options
+        self._bound(turn.host.name, "leases", len(server.leases), options.capacity)
+        self._bound(turn.host.name, "publish leases", len(server.publish_leases), options.capacity)
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        host, options = turn.host, self.world.options
+        self._bound(host.name, "lines remembered", len(host.copies), options.window_count)
+        self._bound(host.name, "bytes remembered", host.copies.size_bytes, WINDOW_BYTES + 2048)
+        self._bound(host.name, "publishers followed", len(host.gaps), options.publishers_max)
+        if any(isinstance(event, Published) for event in turn.events):
+            for session in host.core._sessions.values():
+                self._bound(host.name, "lines waiting", len(session._queue), QUEUE_MAX)
+
+    def finish(self) -> None:
+        for host in self.world.clients:
+            for sequence in host.gaps._sequences.values():
+                self._bound(host.name, "runs of missing numbers", len(sequence.missing), RUNS_MAX)
+
+    def _bound(self, name: str, what: str, count: int, bound: int) -> None:
+        if count > bound:
+            self.fail(f"{name} has {count} {what}, at most {bound}")
+
+
+class NothingToExpiredLease(Checker):
+    """Copies go to live leases only, as the receipts gave them, and carry only what just came in."""
+
+    name = "nothing-to-expired-lease"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        arrived: set[bytes] | None = None
+        for destination, data in turn.sent:
+            if is_answer(data):
+                continue
+            if arrived is None:
+                arrived = {line for request in turn.requests for line in request.lines}
+            for line in lines_of(data):
+                if not turn.boot.is_leased(destination, topic_of(line), turn.now):
+                    until = turn.boot.leases.get((destination, topic_of(line)))
+                    over = "none" if until is None else f"one that ended {turn.now - until:.3f} s ago"
+                    self.fail(f"{turn.host.name} sends {line!r} to {destination}, whose lease is {over}")
+                if line not in arrived:
+                    self.fail(f"{turn.host.name} sends {line!r}, which nobody sent to it")
+
+
+class OnlyVouchedForwarded(Checker):
+    """A server forwards only what a cookie or a publish lease vouches for."""
+
+    name = "only-vouched-forwarded"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        copies = {line for _, data in turn.sent if not is_answer(data) for line in lines_of(data)}
+        if copies:
+            vouched = {line for request in turn.requests if request.forwards for line in request.publishes()}
+            for line in copies - vouched:
+                self.fail(f"{turn.host.name} forwards {line!r}, for which nobody vouched")
+
+
+@dataclass(slots=True)
+class _Line:
+    """What a client has had of a line since it last went a whole window without a copy of it."""
+
+    last_at: float
+    last_arrival: int
+    delivered: int
+    from_server: Counter[Address]
+
+
+class _Copies(Checker):
+    """What both checkers of copies need: how many of each line came from each server, and were delivered."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._lines: dict[str, dict[bytes, _Line]] = {}
+        self._arrivals: Counter[str] = Counter()
+
+    def _arrived(self, turn: ClientTurn) -> Counter[tuple[bytes, Address]]:
+        """The copies that this client should look at: of its topics, from servers of theirs."""
+        host = turn.host
+        arrived: Counter[tuple[bytes, Address]] = Counter()
+        for packet in turn.packets:
+            if len(packet.data) <= DATAGRAM_BYTES_MAX:
+                for line in lines_of(packet.data):
+                    if not is_control(line) and packet.source in self.world.servers_for(host, topic_of(line)):
+                        arrived[line, packet.source] += 1
+        return arrived
+
+    def _account(self, turn: ClientTurn) -> tuple[list[tuple[bytes, _Line]], Counter[bytes]]:
+        """The lines that came, brought up to date, and what was delivered in this turn."""
+        name, now = turn.host.name, turn.now
+        known = self._lines.setdefault(name, {})
+        touched: dict[bytes, _Line] = {}
+        window_count = self.world.options.window_count
+        arrived = self._arrived(turn)
+        self._arrivals[name] += arrived.total()
+        for (line, server), count in arrived.items():
+            entry = known.get(line)
+            since = self._arrivals[name] - entry.last_arrival if entry else 0
+            forgotten = entry is not None and (now - entry.last_at >= WINDOW_S or since >= window_count)
+            if entry is None or (forgotten and line not in touched):
+                entry = known[line] = _Line(now, 0, 0, Counter())
+            entry.from_server[server] += count
+            entry.last_at, entry.last_arrival = now, self._arrivals[name]
+            touched[line] = entry
+        delivered: Counter[bytes] = Counter()
+        for event in turn.events:
+            if isinstance(event, Delivery):
+                line = line_of(event)
+                delivered[line] += 1
+                if line in touched:
+                    touched[line].delivered += 1
+        return list(touched.items()), delivered
+
+
+def _is_raw(line: bytes) -> bool:
+    return not line.partition(b" ")[2].startswith(b"%@")
+
+
+class AtMostOnce(_Copies):
+    """Within the window an enveloped line is delivered once, and a raw one once per publish."""
+
+    name = "at-most-once"
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        if not turn.packets and not turn.events:
+            return
+        touched, delivered = self._account(turn)
+        for line, entry in touched:
+            # Of a raw line, each server brings one copy for each time that it was published.
+            allowed = max(entry.from_server.values()) if _is_raw(line) else 1
+            if entry.delivered > allowed:
+                self.fail(f"{turn.host.name} delivers {line!r} {entry.delivered} times, {allowed} are right")
+        for line in delivered.keys() - dict(touched).keys():
+            self.fail(f"{turn.host.name} delivers {line!r}, of which no copy came")
+
+
+class NothingInvented(Checker):
+    """Nothing is delivered that was not published, by a client or by an attacker, nor on another topic."""
+
+    name = "nothing-delivered-not-published"
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        ledger = self.world.ledger
+        for event in turn.events:
+            if isinstance(event, Delivery):
+                line = line_of(event)
+                if line not in ledger.messages and line not in ledger.forged:
+                    self.fail(f"{turn.host.name} delivers {line!r}, which nobody published")
+                if event.topic not in turn.host.subscribed:
+                    self.fail(f"{turn.host.name} delivers {line!r}, a topic that it does not subscribe to")
+
+
+class CompleteDelivery(_Copies):
+    """Everything is delivered that can be: by servers in any weather, and end to end where nothing is lost.
+
+    1. A server that accepts a publish sends it, in the same turn, to every live lease of its topic.
+    2. A client delivers what a server of the topic brings, unless it has delivered it before.
+    3. While the network loses nothing: what is published while all the leases of a subscriber stand, and
+       reaches a server that it holds a lease at, is delivered within the time that datagrams take; and it
+       reaches as many servers as the policy says.
+    """
+
+    name = "complete-delivery"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._open: list[tuple[float, bytes, Message, list[tuple[ClientHost, frozenset[str]]]]] = []
+        self._seen = 0
+        self.checked = 0
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        copies: Counter[tuple[Address, bytes]] | None = None
+        for request in turn.requests:
+            is_sure = request.is_vouched or self.world.options.is_roomy
+            if request.packet.sender is None or not request.forwards or not is_sure:
+                continue
+            for line in request.publishes():
+                for address in turn.boot.audience(topic_of(line), turn.now):
+                    if copies is None:
+                        copies = Counter(
+                            (to, copy)
+                            for to, data in turn.sent
+                            if not is_answer(data)
+                            for copy in lines_of(data)
+                        )
+                    copies[address, line] -= 1
+                    if copies[address, line] < 0:
+                        self.fail(
+                            f"{turn.host.name} holds a lease of {address} and does not forward {line!r}"
+                        )
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        self._open_new()
+        self._close_due()
+        if not turn.packets:
+            return
+        touched, _ = self._account(turn)
+        messages = self.world.ledger.messages
+        for line, entry in touched:
+            if line not in messages:
+                continue
+            if _is_raw(line):
+                due = max(entry.from_server.values()) if self.world.options.window_count >= 1000 else 0
+            else:
+                due = 1
+            ever = self.world.ledger.delivered[turn.host.name][line]
+            if (entry.delivered if _is_raw(line) else ever) < due:
+                self.fail(f"{turn.host.name} got {line!r} and delivered {entry.delivered} of {due}")
+
+    def _open_new(self) -> None:
+        """Takes note, for each new message, of who is leased at which servers."""
+        new = self.world.ledger.log[self._seen :]
+        if not new:
+            return
+        self._seen += len(new)
+        if not self.world.is_calm:
+            return
+        for line, message in new:
+            audience = [
+                (host, self.world.leased_at(host, message.topic))
+                for host in self.world.clients
+                if self.world.is_fully_leased(host, message.topic)
+            ]
+            due_at = message.at + SETTLED_S + 2 * self.world.network.delay_s_max
+            self._open.append((due_at, line, message, audience))
+
+    def _close_due(self) -> None:
+        while self._open and self._open[0][0] <= self.world.clock.time:
+            self._close(*self._open.pop(0))
+
+    def _close(
+        self,
+        due_at: float,
+        line: bytes,
+        message: Message,
+        audience: "list[tuple[ClientHost, frozenset[str]]]",
+    ) -> None:
+        world = self.world
+        if not world.was_calm_since(message.at) or not world.options.is_roomy or not message.is_unique:
+            return
+        candidates = world.servers_of(message.publisher, message.topic)
+        wanted = min(world.options.policy.publish, len(candidates))
+        if len(message.forwarded) < wanted:
+            self.fail(f"{line!r} was forwarded by {sorted(message.forwarded)}, {wanted} servers are drawn")
+        for host, leased in audience:
+            if message.topic not in host.subscribed or host.subscribed[message.topic] > message.at:
+                continue
+            self.checked += 1
+            if leased & message.forwarded and not world.ledger.delivered[host.name][line]:
+                self.fail(
+                    f"{host.name}, leased at {sorted(leased)}, has not got {line!r}, which "
+                    f"{sorted(message.forwarded)} forwarded"
+                )
+
+    def finish(self) -> None:
+        self._open_new()
+        self._close_due()
+
+
+class ReceiptsTrue(Checker):
+    """A publish whose outcome at a server is a receipt was forwarded by that server."""
+
+    name = "receipts-true"
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        for event in turn.events:
+            if not isinstance(event, Published) or event.seq is None:
+                continue
+            publisher = turn.host.core.publisher
+            message = self.world.ledger.message_by_number(event.topic, publisher, event.seq)
+            for server, outcome in event.servers.items():
+                name = self.world.name_of_server[server]
+                if outcome is Outcome.RECEIPT and (message is None or name not in message.forwarded):
+                    self.fail(
+                        f"{turn.host.name} believes that {name} forwarded {publisher}.{event.seq} on "
+                        f"{event.topic!r}, which it did not"
+                    )
+
+
+class LeasedAgain(Checker):
+    """Once all is healed, every subscriber holds all the leases it wants within a ttl and a renewal.
+
+    Whoever has never had a receipt from a server does not know its ttl, and asks a lost one as seldom as it
+    would with the default ttl.
+    """
+
+    name = "leased-again"
+
+    def due_at(self, healed_at: float, *, is_known: bool) -> float:
+        """When this may be asked. The slack is for round trips, and answers still awaited at the healing."""
+        bound_s = self.world.options.ttl_s + self.world.options.renewal_interval_s
+        if not is_known:
+            bound_s = max(bound_s, TTL_S_DEFAULT / RENEWALS_PER_TTL + ANSWER_TIMEOUT_S_MAX)
+        return healed_at + bound_s + 6 * self.world.network.delay_s_max + 0.5
+
+    def check(self, unknown: frozenset[tuple[str, str]] = frozenset()) -> None:
+        """Leases of the pairs (client, server) in `unknown` are not yet due."""
+        for host in self.world.clients:
+            for topic in host.subscribed if host.can_act else ():
+                leased, wanted = host.core.lease_counts(topic)
+                candidates = self.world.servers_of(host, topic)
+                really = self.world.leased_at(host, topic) & candidates
+                unheard = sum((host.name, server) in unknown for server in candidates)
+                due = min(self.world.options.policy.subscribe, len(candidates))
+                if wanted != due or leased < due - unheard or len(really) < due - unheard:
+                    self.fail(
+                        f"{host.name} holds {leased} of {wanted} leases on {topic!r} by its own account, and "
+                        f"really at {sorted(really)}; {due} of {sorted(candidates)} are right; it sees "
+                        f"{host.core.server_states()}"
+                    )
+
+
+class DropsAccounted(Checker):
+    """Every datagram handed to a core is counted, and so is what became of it."""
+
+    name = "drops-accounted"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._before: dict[object, tuple[int, int]] = {}
+        self._asked: dict[str, set[tuple[Address, bytes]]] = {}
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        server = turn.host.core
+        received = server.counts["datagrams_received"] + server.drops[Drop.OWN_ADDRESS]
+        if received != turn.boot.handed_over:
+            self.fail(f"{turn.host.name} was handed {turn.boot.handed_over} datagrams and counts {received}")
+        if server.counts["copies_sent"] != turn.boot.copies_out:
+            self.fail(
+                f"{turn.host.name} sent {turn.boot.copies_out} copies, counts {server.counts['copies_sent']}"
+            )
+        counted = server.counts["answers_sent"] + server.counts["messages_received"] + server.drops.total()
+        self._compare(turn.boot, turn.host.name, received, counted)
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        client = turn.host.core
+        asked = self._asked.setdefault(turn.host.name, set())
+        # Answers to what was asked have no counter: they do their work. Padding alone carries nothing.
+        silent = 0
+        for packet in turn.packets:
+            answered = asked.intersection(_answers(packet))
+            asked -= answered
+            silent += bool(answered) or not packet.data.strip(b"\n")
+        for destination, data in turn.sent:
+            lines = [line for line in lines_of(data) if is_control(line)]
+            asked.update((destination, line.split(b" ")[1]) for line in lines)
+        received = client.counts["datagrams_received"]
+        before, counted_before = self._before.get(turn.host, (0, 0))
+        if received - before != len(turn.packets):
+            self.fail(f"{turn.host.name} was handed {len(turn.packets)} datagrams, not {received - before}")
+        counted = client.counts["copies_received"] + client.drops.total()
+        if counted - counted_before < received - before - silent:
+            self.fail(
+                f"{turn.host.name} was handed {received - before} datagrams, and tells what became of "
+                f"{counted - counted_before}: {[packet.data for packet in turn.packets]}"
+            )
+        self._before[turn.host] = received, counted
+
+    def _compare(self, key: object, name: str, received: int, counted: int) -> None:
+        received_before, counted_before = self._before.get(key, (0, 0))
+        if counted - counted_before < received - received_before:
+            self.fail(
+                f"{name} was handed {received - received_before} datagrams, and tells what became of "
+                f"{counted - counted_before}"
+            )
+        self._before[key] = received, counted
+
+    def finish(self) -> None:
+        fates = self.world.network.fates
+        carried = fates["sent"] + fates["duplicated"]
+        buffered = sum(len(host._buffer) for host in (*self.world.servers, *self.world.clients))
+        ended = fates.total() - carried + self.world.network.in_flight + buffered
+        if carried != ended:
+            self.fail(f"the network carried {carried} datagrams and knows the fate of {ended}: {dict(fates)}")
+
+
+def _answers(packet: Packet) -> list[tuple[Address, bytes]]:
+    """What it answers: from where, and to which nonce."""
+    if len(packet.data) > DATAGRAM_BYTES_MAX:
+        return []
+    replies = [wire.parse_reply(line) for line in lines_of(packet.data)]
+    return [(packet.source, reply.nonce) for reply in replies if reply is not None]
+
+
+CHECKERS: tuple[type[Checker], ...] = (
+    DatagramSize,
+    Amplification,
+    NoStateBeforeCookie,
+    TableBounds,
+    NothingToExpiredLease,
+    OnlyVouchedForwarded,
+    NothingInvented,
+    AtMostOnce,
+    CompleteDelivery,
+    ReceiptsTrue,
+    LeasedAgain,
+    DropsAccounted,
+)

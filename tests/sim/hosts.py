@@ -1,0 +1,271 @@
+"""A core on a machine: the turn that its driver makes, and what can befall it.
+
+A turn is what every driver does: receive all that has arrived, `handle_timeout` if it is due, send what
+`flush` returns. Each machine has a clock of its own, which began at some other moment than its neighbours'.
+A stopped machine keeps what arrives, within the bound of its socket's buffer, and takes all of it later.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from random import Random
+from typing import TYPE_CHECKING
+
+from client.core import ClientCore
+from client.dedup import CopyFilter
+from client.events import Event
+from client.gaps import GapTracker
+from client.view import View
+from pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagrams
+from pubsub.server import Server
+from tests.sim.ledger import Boot, ClientTurn, ServerTurn
+from tests.sim.network import Packet
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+BUFFER_DATAGRAMS = 512
+SEGMENTS_MAX = 64
+SPINS_MAX = 50
+
+
+class Host:
+    """What servers and clients have in common: an address, a clock, a buffer and turns."""
+
+    core: Endpoint
+
+    def __init__(self, world: "World", name: str, address: Address) -> None:
+        self.world = world
+        self.name = name
+        self.address = address
+        self.is_up = True
+        self.is_paused = False
+        self.clock_offset_s = round(world.rng.uniform(0, 100_000), 3)
+        self._buffer: deque[Packet] = deque()
+        self._is_turn_planned = False
+        self._timer_at = math.inf
+        self._spins = 0
+        world.network.bind(address, self)
+
+    @property
+    def now(self) -> float:
+        """This machine's own clock."""
+        return self.world.clock.time + self.clock_offset_s
+
+    def arrive(self, packets: list[Packet]) -> None:
+        room = BUFFER_DATAGRAMS - len(self._buffer)
+        self.world.network.fates["overflow"] += max(0, len(packets) - room)
+        self._buffer.extend(packets[: max(0, room)])
+        if not self._is_turn_planned and not self.is_paused:
+            self._is_turn_planned = True
+            # A process wakes a little later, so that now and then a turn has more than one arrival.
+            self.world.clock.after(self.world.rng.choice((0.0, 0.0001, 0.002)), self._wake)
+
+    def unreachable(self, address: Address) -> None:
+        """The network says that nobody listens at `address`."""
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        if self.is_paused:
+            self.is_paused = False
+            if self.is_up:
+                self.turn()
+
+    def crash(self) -> None:
+        self.is_up, self.is_paused = False, False
+        self.world.network.fates["host-down"] += len(self._buffer)
+        self._buffer.clear()
+
+    def _wake(self) -> None:
+        self._is_turn_planned = False
+        if self.is_up and not self.is_paused and self._buffer:
+            self.turn()
+
+    def _timer(self, at: float) -> None:
+        if at == self._timer_at and self.is_up and not self.is_paused:
+            self._timer_at = math.inf
+            self.turn()
+
+    def turn(self) -> None:
+        """One turn of the driver, seen by the checkers."""
+        packets = list(self._buffer)
+        self._buffer.clear()
+        self.world.network.fates["handed-over"] += len(packets)
+        now = self.now
+        transmits: list[Transmit] = []
+        try:
+            for burst in self._join(packets):
+                self.core.receive(burst, now)
+            due_at = self.core.next_timeout()
+            is_early = self.world.rng.random() < 0.02
+            if is_early or (due_at is not None and due_at <= now):
+                self.core.handle_timeout(now)
+            transmits = self.core.flush(now)
+            due_at = self.core.next_timeout()
+        except Exception as error:
+            facts = f"{self.name} raised {error!r} on {[packet.data for packet in packets]}"
+            self.world.violate("no-exception", facts, error)
+        self._show(packets, now, transmits)
+        for transmit in transmits:
+            self.world.network.send(transmit, self.address, self.name, self._tag())
+        self._arm(due_at)
+
+    def _join(self, packets: list[Packet]) -> Iterator[Burst]:
+        """Datagrams as the kernel hands them over: now and then a run of equal ones from one peer at once."""
+        rng, joined = self.world.rng, self.world.options.joined
+        run: list[Packet] = []
+        for packet in packets:
+            is_next = (
+                run
+                and len(run) < SEGMENTS_MAX
+                and packet.source == run[0].source
+                and 0 < len(packet.data) <= len(run[0].data) == len(run[-1].data)
+                and rng.random() < joined
+            )
+            if run and not is_next:
+                yield _burst(run)
+                run = []
+            run.append(packet)
+        if run:
+            yield _burst(run)
+
+    def _arm(self, due_at: float | None) -> None:
+        if due_at is None:
+            self._timer_at = math.inf
+            return
+        time = self.world.clock.time
+        at = due_at - self.clock_offset_s
+        while at + self.clock_offset_s < due_at:
+            at = math.nextafter(at, math.inf)  # or rounding would wake it for nothing, again and again
+        self._spins = self._spins + 1 if at <= time else 0
+        if self._spins > SPINS_MAX:
+            self.world.violate("no-spinning", f"{self.name} wants to be called at once, {SPINS_MAX} times")
+        if at != self._timer_at:
+            self._timer_at = at
+            self.world.clock.at(at, lambda: self._timer(at))
+
+    def _tag(self) -> object:
+        return self
+
+    def _show(self, packets: list[Packet], now: float, transmits: list[Transmit]) -> None:
+        raise NotImplementedError
+
+
+def _burst(run: list[Packet]) -> Burst:
+    return Burst(b"".join([packet.data for packet in run]), len(run[0].data), run[0].source)
+
+
+def sent_datagrams(transmits: list[Transmit]) -> list[tuple[Address, bytes]]:
+    """Each datagram of these transmits, with where it goes."""
+    return [
+        (destination, data)
+        for transmit in transmits
+        for destination in transmit.destinations
+        for data in datagrams(transmit.data, transmit.segment_bytes)
+    ]
+
+
+class ServerHost(Host):
+    """A server; each of its lives has a secret of its own, and begins with empty tables."""
+
+    core: Server
+
+    def __init__(self, world: "World", name: str, address: Address) -> None:
+        super().__init__(world, name, address)
+        self.boot = Boot(name, address)
+        self._start()
+
+    def _start(self) -> None:
+        options = self.world.options
+        self.boot = Boot(self.name, self.address)
+        self.core = self.world.make_server(
+            secret=self.world.rng.randbytes(32),
+            ttl_s=options.ttl_s,
+            capacity=options.capacity,
+            publish_capacity=options.capacity,
+            own_addresses=frozenset((self.address,)),
+        )
+        self._timer_at = math.inf
+
+    def restart(self) -> None:
+        """Comes up again, if it is down, knowing nothing."""
+        if not self.is_up:
+            self.is_up = True
+            self._start()
+
+    def _tag(self) -> object:
+        return self.boot
+
+    def _show(self, packets: list[Packet], now: float, transmits: list[Transmit]) -> None:
+        self.world.server_turn(ServerTurn(self, self.boot, now, packets, sent_datagrams(transmits)))
+
+
+class ClientHost(Host):
+    """A client with its application, behind a NAT that may move it to another address."""
+
+    core: ClientCore
+
+    def __init__(self, world: "World", name: str, address: Address, view: View) -> None:
+        super().__init__(world, name, address)
+        options = world.options
+        self.view = view
+        self.copies = CopyFilter(window_count=options.window_count)
+        self.gaps = GapTracker(publishers_max=options.publishers_max)
+        self.core = world.make_client(
+            view.cluster,
+            Random(world.rng.getrandbits(64)),
+            avoid_dead=options.avoid_dead,
+            copies=self.copies,
+            gaps=self.gaps,
+        )
+        self.subscribed: dict[bytes, float] = {}  # decoded topic -> since when, in virtual time
+        self.seqs: dict[bytes, int] = {}
+        self.heard: set[str] = set()  # names of servers whose receipts have come, and so their ttl
+
+    @property
+    def can_act(self) -> bool:
+        return self.is_up and not self.is_paused
+
+    def subscribe(self, topic: bytes) -> None:
+        if self.can_act and topic not in self.subscribed:
+            self.subscribed[topic] = self.world.clock.time
+            self.core.subscribe(topic, self.now)
+            self.turn()
+
+    def unsubscribe(self, topic: bytes) -> None:
+        if self.can_act and topic in self.subscribed:
+            del self.subscribed[topic]
+            self.core.unsubscribe(topic)
+            self.turn()
+
+    def publish(
+        self, topic: bytes, payloads: list[bytes], *, repeat: int = 1, confirm: bool = True, raw: bool = False
+    ) -> None:
+        """Publishes all of them in one turn."""
+        if not self.can_act:
+            return
+        for payload in payloads:
+            self.world.ledger.publish(self, topic, payload, raw)
+            self.core.publish(topic, payload, self.now, repeat=repeat, confirm=confirm, raw=raw)
+        self.turn()
+
+    def rebind(self, address: Address) -> None:
+        """The NAT gives it another address; the old one leads nowhere from now on."""
+        self.world.network.unbind(self.address)
+        self.address = address
+        self.world.network.bind(address, self)
+
+    def unreachable(self, address: Address) -> None:
+        if self.can_act:
+            self.core.handle_unreachable(address, self.now)
+            self.turn()
+
+    def _show(self, packets: list[Packet], now: float, transmits: list[Transmit]) -> None:
+        for packet in packets:
+            self.world.note_cookies(packet)
+            if isinstance(packet.sender, Boot) and packet.data.startswith(b"%+"):
+                self.heard.add(packet.sender.name)
+        events: list[Event] = self.core.events()
+        self.world.client_turn(ClientTurn(self, now, packets, sent_datagrams(transmits), events))

@@ -1,0 +1,287 @@
+"""What an outside observer of the wire knows: which cookies, leases and messages there are.
+
+This is a second, naive account of the protocol, kept from what is sent and received and from what
+applications publish. It shares no code with the cores but the codec, which has vectors of its own.
+"""
+
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from client.envelope import Envelope, format_envelope
+from client.events import Delivery, Event
+from pubsub import wire
+from pubsub.endpoint import Address
+from tests.sim.network import Clock, Packet
+
+if TYPE_CHECKING:
+    from tests.sim.hosts import ClientHost, ServerHost
+
+HEX = b"0123456789ABCDEFabcdef"
+LEASE_COOKIE_S = 128.0
+PUBLISH_COOKIE_S = 3600.0
+
+
+def lines_of(datagram: bytes) -> list[bytes]:
+    """Its non-blank lines; a last one without LF is none."""
+    return [line for line in datagram.split(b"\n")[:-1] if line]
+
+
+def is_control(line: bytes) -> bool:
+    return line[:1] == b"%" and not (len(line) >= 3 and line[1] in HEX and line[2] in HEX)
+
+
+def is_answer(datagram: bytes) -> bool:
+    """Whether it begins as a server's answer does, and not as a copy."""
+    return datagram[:2] in (b"%=", b"%+", b"%-", b"%:")
+
+
+def topic_of(line: bytes) -> bytes:
+    return line.partition(b" ")[0]
+
+
+def line_of(delivery: Delivery) -> bytes:
+    """The line that this delivery came from, without LF."""
+    if delivery.publisher is None or delivery.seq is None:
+        message = wire.encode_message(delivery.payload)
+    else:
+        message = format_envelope(
+            Envelope(delivery.publisher, delivery.seq, delivery.payload, delivery.attributes)
+        )
+    return wire.publish_line(wire.encode_topic(delivery.topic), message)[:-1]
+
+
+@dataclass(slots=True)
+class Request:
+    """A datagram that reached a server in a turn, and what came of it."""
+
+    packet: Packet
+    lines: list[bytes]
+    answer: bytes | None = None
+    cookie_age_s: float | None = None  # of a cookie that this server had issued to this address
+    is_cookie_received: bool = False
+    forwards: bool = False  # whether its publishes are to be forwarded
+
+    @property
+    def is_vouched(self) -> bool:
+        return bool(self.lines) and self.lines[0].startswith(b"%!")
+
+    @property
+    def is_granted(self) -> bool:
+        return self.answer is not None and any(line[:2] == b"%+" for line in lines_of(self.answer))
+
+    def publishes(self) -> list[bytes]:
+        return [line for line in self.lines if b" " in line and not is_control(line)]
+
+    def subscribes(self) -> list[bytes]:
+        return [line for line in self.lines if b" " not in line and not is_control(line)]
+
+
+class Boot:
+    """One life of one server, from its start to its crash."""
+
+    def __init__(self, name: str, address: Address) -> None:
+        self.name = name
+        self.address = address
+        self.issued: defaultdict[Address, dict[bytes, float]] = defaultdict(dict)
+        self.received: defaultdict[Address, set[bytes]] = defaultdict(set)
+        self.proven: set[Address] = set()
+        self.leases: dict[tuple[Address, bytes], float] = {}
+        self.leased_since: dict[tuple[Address, bytes], float] = {}
+        self.publish_leases: dict[Address, float] = {}
+        self.leases_by_topic: defaultdict[bytes, set[Address]] = defaultdict(set)
+        self.bytes_in: Counter[Address] = Counter()
+        self.bytes_out: Counter[Address] = Counter()
+        self.datagrams_in: Counter[Address] = Counter()
+        self.answers_out: Counter[Address] = Counter()
+        self.copies_out = 0
+        self.handed_over = 0
+
+    def cookie_received(self, address: Address, lines: list[bytes]) -> None:
+        """A datagram of this server has really come to `address`."""
+        for line in lines:
+            if (cookie := _cookie_in(line)) is not None:
+                self.received[address].add(cookie)
+
+    def is_leased(self, address: Address, topic: bytes, now: float) -> bool:
+        return self.leases.get((address, topic), -1.0) > now
+
+    def leases_live(self, now: float) -> int:
+        return sum(until > now for until in self.leases.values())
+
+    def audience(self, topic: bytes, now: float) -> list[Address]:
+        """Who has a live lease that stood before `now`: a new one may come too late for what came with it."""
+        return [
+            address
+            for address in self.leases_by_topic.get(topic, ())
+            if self.is_leased(address, topic, now) and self.leased_since[address, topic] < now
+        ]
+
+
+def _cookie_in(answer_line: bytes) -> bytes | None:
+    fields = answer_line.split(b" ")
+    if fields[0] == b"%=" and len(fields) > 2:
+        return fields[2]
+    if fields[0] == b"%+" and len(fields) > 3:
+        return fields[3]
+    return None
+
+
+@dataclass(slots=True)
+class ServerTurn:
+    """What a server was given in one turn and what it sent. `unasked` are answers to nothing."""
+
+    host: "ServerHost"
+    boot: Boot
+    now: float
+    packets: list[Packet]
+    sent: list[tuple[Address, bytes]]
+    requests: list[Request] = field(default_factory=list)
+    unasked: list[tuple[Address, bytes]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ClientTurn:
+    """What a client was given in one turn, what it sent, and what it told its application."""
+
+    host: "ClientHost"
+    now: float
+    packets: list[Packet]
+    sent: list[tuple[Address, bytes]]
+    events: list[Event]
+
+
+def _head(line: bytes) -> bytes:
+    """Topic, publisher and number of an enveloped line."""
+    topic, _, message = line.partition(b" ")
+    return topic + b" " + message.partition(b" ")[0]
+
+
+@dataclass(slots=True)
+class Message:
+    """Something published: by whom, when, and which servers have forwarded it."""
+
+    topic: bytes
+    publisher: "ClientHost"
+    at: float
+    is_unique: bool
+    forwarded: set[str] = field(default_factory=set)
+
+
+class Ledger:
+    """The account of a whole run."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.messages: dict[bytes, Message] = {}
+        self.log: list[tuple[bytes, Message]] = []
+        self.forged: set[bytes] = set()
+        self.delivered: defaultdict[str, Counter[bytes]] = defaultdict(Counter)
+        self.answers: list[bytes] = []
+        self._clock = clock
+        self._by_head: dict[bytes, Message] = {}
+
+    def publish(self, host: "ClientHost", topic: bytes, payload: bytes, raw: bool) -> None:
+        """An application is about to publish."""
+        wire_topic = wire.encode_topic(topic)
+        if raw:
+            message = wire.encode_message(payload)
+        else:
+            host.seqs[wire_topic] = seq = host.seqs.get(wire_topic, 0) + 1
+            message = format_envelope(Envelope(host.core.publisher, seq, payload))
+        line = wire.publish_line(wire_topic, message)[:-1]
+        is_unique = line not in self.messages
+        self.messages[line] = message_sent = Message(topic, host, self._clock.time, is_unique)
+        self.log.append((line, message_sent))
+        self._by_head[_head(line)] = message_sent
+
+    def message_by_number(self, topic: bytes, publisher: str, seq: int) -> Message | None:
+        """The message of this number that this publisher really published on a decoded topic."""
+        return self._by_head.get(b"%b %%@%b.%d" % (wire.encode_topic(topic), publisher.encode(), seq))
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        for event in turn.events:
+            if isinstance(event, Delivery):
+                self.delivered[turn.host.name][line_of(event)] += 1
+
+    def forge(self, datagram: bytes) -> None:
+        """An attacker sends this; what it has of publishes counts as published, by the attacker."""
+        self.forged.update(lines_of(datagram))
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        """Brings the boot's account up to date, in the order in which things arrived."""
+        boot, now = turn.boot, turn.now
+        boot.handed_over += len(turn.packets)
+        waiting: defaultdict[tuple[Address, bytes], deque[Request]] = defaultdict(deque)
+        for packet in turn.packets:
+            request = Request(packet, lines_of(packet.data))
+            turn.requests.append(request)
+            boot.bytes_in[packet.source] += len(packet.data)
+            boot.datagrams_in[packet.source] += 1
+            for line in request.lines:
+                if line[:2] in (b"%!", b"%?", b"%~"):
+                    waiting[packet.source, line.split(b" ")[1] if b" " in line else b""].append(request)
+        for destination, data in turn.sent:
+            boot.bytes_out[destination] += len(data)
+            if is_answer(data):
+                self.answers.append(data)
+                boot.answers_out[destination] += 1
+                nonce = data.split(b" ")[1] if b" " in data else b""
+                queue = waiting[destination, nonce]
+                while queue and queue[0].answer is not None:
+                    queue.popleft()
+                if queue:
+                    queue.popleft().answer = data
+                else:
+                    turn.unasked.append((destination, data))
+            else:
+                boot.copies_out += len(lines_of(data))
+        for request in turn.requests:
+            self._account(boot, request, now)
+        for destination, data in turn.sent:
+            if is_answer(data):
+                for line in lines_of(data):
+                    if (cookie := _cookie_in(line)) is not None:
+                        # Only whole seconds stand in a cookie.
+                        boot.issued[destination].setdefault(cookie, float(int(now)))
+
+    def _account(self, boot: Boot, request: Request, now: float) -> None:
+        source = request.packet.source
+        if request.is_vouched:
+            fields = request.lines[0].split(b" ")
+            cookie = fields[2] if len(fields) > 2 else b""
+            issued_at = boot.issued[source].get(cookie)
+            if issued_at is not None and now - issued_at <= PUBLISH_COOKIE_S:
+                request.cookie_age_s = now - issued_at
+                request.is_cookie_received = cookie in boot.received[source]
+                if request.is_cookie_received:
+                    boot.proven.add(source)
+            if request.is_granted:
+                self._grant(boot, request, now)
+                request.forwards = True
+            elif request.answer is not None and request.answer[:2] == b"%-":
+                request.forwards = False
+        else:
+            request.forwards = boot.publish_leases.get(source, -1.0) > now
+        for line in request.publishes() if request.forwards else ():
+            message = self.messages.get(line)
+            if message is not None:
+                message.forwarded.add(boot.name)
+
+    def _grant(self, boot: Boot, request: Request, now: float) -> None:
+        assert request.answer is not None
+        source, refused, ttl_s = request.packet.source, 0, 0
+        for line in lines_of(request.answer):
+            fields = line.split(b" ")
+            if fields[0] == b"%+":
+                ttl_s = int(fields[2])
+            elif fields[0] == b"%-":
+                refused = int(fields[3], 16)
+        topics = request.subscribes()
+        for index, topic in enumerate(topics):
+            if not refused >> index & 1:
+                if not boot.is_leased(source, topic, now):
+                    boot.leased_since[source, topic] = now
+                boot.leases[source, topic] = now + ttl_s
+                boot.leases_by_topic[topic].add(source)
+        if request.publishes() or not topics:
+            boot.publish_leases[source] = now + ttl_s

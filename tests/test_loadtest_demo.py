@@ -1,0 +1,249 @@
+"""`kcast demo`: real runs, small ones, and all the ways in which it must not say that all is well."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+import loadtest.demo_run
+import loadtest.tally
+from loadtest.demo import command
+from loadtest.demo_view import table
+from loadtest.processes import ProcessCluster
+from loadtest.tally import Cell, Phase
+from pubsub.wire import encode_message
+
+LINES = [b"line %d \xc3\xa9 %%" % number for number in range(40)] + [b"x" * 1000, b"\0\x01\xff", b"", b"  "]
+TEXTS = 40 + 4 + 1
+SMALL = (
+    *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4"),
+    "--subscribers",
+    "4",
+    "--publishers",
+    "2",
+    *("--rate", "1000"),
+)
+
+
+@pytest.fixture
+def text_file(tmp_path: Path) -> Path:
+    path = tmp_path / "some text.bin"
+    path.write_bytes(b"\n".join(LINES))
+    return path
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loadtest.demo_run, "DOWN_MESSAGES_MIN", 300)
+
+
+def demo(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """A run as a user would start it; all others are within this process, to be hurried and spoilt."""
+    folder = tmp_path_factory.mktemp("demo")
+    text_file, out = folder / "some text.bin", folder / "deep" / "out"
+    text_file.write_bytes(b"\n".join(LINES))
+    run = subprocess.run(
+        (sys.executable, "-m", "client.cli", "demo", *SMALL, "--seed", "3", "--out", out, text_file),
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONUTF8": "1"},
+        timeout=60,
+        check=False,
+    )
+    return run, out
+
+
+def test_a_run_agrees_with_the_model(
+    whole_run: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    run, out = whole_run
+    assert (run.returncode, run.stderr) == (0, ""), run.stdout
+    lines = run.stdout.splitlines()
+    assert lines[-3] == "measurement and model agree"
+    assert lines[-2].split() == ["chart:", str(out / "delivery.svg")]
+    assert lines[-1].split() == ["results:", str(out / "results.json")]
+    assert "publishers do not avoid them" in run.stdout and "predicted" in run.stdout
+
+    report = json.loads((out / "results.json").read_text())
+    assert report["agrees"] and report["failures"] == [] and report["payload_faults"] == {}
+    assert report["parameters"]["seed"] == 3 and report["parameters"]["servers"] == 6
+    assert report["sources"] == ["some text.bin"] and report["texts"] == TEXTS
+    assert len(report["killed"]) == 2 and report["kernel_drops"] == 0
+    cells = {(cell["k_prime"], cell["phase"]): cell for cell in report["cells"]}
+    assert set(cells) == {
+        (k, phase) for k in (1, 2, 3) for phase in ("up", "down", "recovering", "recovered")
+    }
+    for (k_prime, phase), cell in cells.items():
+        assert cell["unexplained"] == 0 or phase == "recovering"
+        if phase in ("up", "recovered"):
+            assert cell["messages"] == TEXTS and cell["delivered"] == cell["pairs"] == cell["range_pairs"][0]
+            assert cell["duplicates"] == cell["pairs"] * (k_prime - 1)
+        elif phase == "down":
+            low, high = cell["range_pairs"]
+            assert low <= cell["delivered"] <= high and cell["messages"] >= 1500
+            assert cell["down"] == 2
+    assert cells[1, "down"]["delivered"] < cells[1, "down"]["pairs"]
+    assert ElementTree.parse(out / "delivery.svg").getroot().tag.endswith("svg")
+
+
+def test_the_same_seed_kills_the_same_and_uses_the_same_topics(
+    whole_run: tuple[subprocess.CompletedProcess[str], Path], text_file: Path, tmp_path: Path, quick: None
+) -> None:
+    result = demo(*SMALL, "--seed", "3", "--json", "--out", tmp_path, text_file)
+    assert result.exit_code == 0, result.output
+    one = json.loads((whole_run[1] / "results.json").read_text())
+    two = json.loads((tmp_path / "results.json").read_text())
+    for name in ("killed", "dead_of_topic", "parameters", "versions"):
+        assert one[name] == two[name]
+    for cell, other in zip(one["cells"], two["cells"], strict=True):
+        if cell["phase"] in ("up", "recovered"):
+            assert cell == other
+
+
+# Runs that are spoilt.
+
+
+def test_a_wrong_model_is_noticed(
+    text_file: Path, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        loadtest.tally,
+        "delivery_given_down",
+        lambda k, m, n, down: 1 - (down / k) ** (m + 1) if down else 1.0,
+    )
+    result = demo(*SMALL, "--json", "--out", tmp_path, text_file)
+    assert result.exit_code == 1
+    *cells, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert last["type"] == "result" and not last["agrees"]
+    assert next((cell["k_prime"], cell["phase"]) for cell in cells if cell["verdict"] == "NOT") == (1, "down")
+    assert last["failures"][0].startswith("K'=1, down: ")
+
+
+def test_servers_that_do_not_come_back_are_noticed(
+    text_file: Path, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restart = ProcessCluster.restart
+    monkeypatch.setattr(
+        ProcessCluster,
+        "restart",
+        lambda self, *indexes: restart(self, *indexes) if len(indexes) == 6 else None,
+    )
+    monkeypatch.setattr(
+        loadtest.demo_run.Client, "publish", without_avoidance(loadtest.demo_run.Client.publish)
+    )
+    result = demo(*SMALL, "--out", tmp_path, text_file)
+    assert result.exit_code == 1, result.output
+    assert "NOT: K'=1, recovered: " in result.stdout
+    assert "measurement and model do NOT agree" in result.stdout
+    assert "not all leases stood again within the ttl, 2 s" in result.stdout
+    report = json.loads((tmp_path / "results.json").read_text())
+    assert report["leases_after_s"] is None
+    assert report["last_loss_s"] > 1  # of 2 s for which it was given time to recover
+
+
+def without_avoidance(publish: Any) -> Any:
+    async def spoilt(self: Any, *arguments: Any, **options: Any) -> Any:
+        self.core.avoid_dead = False
+        return await publish(self, *arguments, **options)
+
+    return spoilt
+
+
+def test_a_changed_payload_is_noticed(
+    text_file: Path, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter = loadtest.tally.Tally.publish
+
+    def spoilt(self: Any, *arguments: Any) -> Any:
+        number, payload = enter(self, *arguments)
+        return number, payload + b"!" if number == 7 else payload
+
+    monkeypatch.setattr(loadtest.tally.Tally, "publish", spoilt)
+    result = demo(*SMALL, "--out", tmp_path, text_file)
+    assert result.exit_code == 1, result.output
+    assert " corrupted: not what stands in the file" in result.stdout
+
+
+# Bad input: one line, and no server started.
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("absent.txt", None, "absent.txt: No such file or directory"),
+        (".", None, ": Is a directory"),
+        ("ab\x1bsent.txt", None, "ab\ufffdsent.txt: No such file or directory"),
+        ("blank.txt", b"\n \n", "no line that is not blank, so there is nothing to publish"),
+    ],
+)
+def test_a_file_that_cannot_be_published_is_named(
+    tmp_path: Path, name: str, content: bytes | None, complaint: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    result = demo("--out", tmp_path / "out", path)
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1 and result.stderr.startswith("kcast demo: ")
+    assert complaint in result.stderr and result.stdout == ""
+
+
+def test_a_place_that_takes_no_files_is_named(text_file: Path) -> None:
+    result = demo("--out", text_file / "out", text_file)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "Not a directory" in result.stderr
+
+
+def test_not_all_servers_can_be_killed() -> None:
+    result = demo("--servers", "5", "--kill", "5")
+    assert result.exit_code == 2
+    assert "at most 4 can be killed" in result.stderr
+
+
+def test_without_a_licence_a_file_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loadtest.demo._licences", lambda: [])
+    result = demo()
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "name a FILE" in result.stderr
+
+
+def test_a_server_that_does_not_start_is_one_clear_failure(
+    text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loadtest.processes._PROGRAM", "raise SystemExit('no such luck')")
+    result = demo("--out", tmp_path, text_file)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"kcast demo: {result.stderr.split()[2]} did not start: it ended with exit code 1\n  no such luck\n"
+    )
+
+
+def test_the_licence_is_found() -> None:
+    from loadtest.demo import _licences
+
+    assert "GNU GENERAL PUBLIC LICENSE" in _licences()[0].read_text()
+
+
+def test_what_is_not_judged_says_so_and_what_disagrees_stands_out() -> None:
+    recovering = Cell(Phase.RECOVERING, 1, 0, 10, 40, 39, 0, 0, (0.9, 1.0), None, None, None)
+    bad = Cell(Phase.DOWN, 2, 4, 10, 4000, 3000, 12, 0, (0.7, 0.8), 0.9, 3500, 3700)
+    header, first, blank, second = table([recovering, bad]).splitlines()
+    assert "measured" in header and not blank
+    assert first.endswith("not judged") and "97.50 %" in first
+    assert second.endswith(" 87.50-92.50  NOT") and " 4 down " in second and " 70.00-80.00 " in second
+    assert second.split()[0] == "5/2/5"
+
+
+def test_the_wire_form_of_a_piece_is_what_the_test_file_needs() -> None:
+    assert any(len(encode_message(line)) != len(line) for line in LINES)
