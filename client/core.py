@@ -220,6 +220,8 @@ class ClientCore:
                 self.drops[Drop.UNKNOWN_SOURCE] += 1
             elif len(datagram) > DATAGRAM_BYTES_MAX:
                 self.drops[Drop.OVERSIZE] += 1
+            elif not datagram.strip(b"\n"):
+                self.drops[Drop.EMPTY] += 1
             else:
                 self._receive_datagram(datagram, session, now)
 
@@ -348,9 +350,10 @@ class ClientCore:
                     self._events.append(LeaseRefused(name, session.server.name, notice.reason))
                 case Change.LOST:
                     self._events.append(ServerLost(session.server.name))
-                    self._redraw(session, now)
+                    self._replace_lost(now)
                 case Change.RETURNED:
                     self._events.append(ServerReturned(session.server.name))
+                    self._replace_lost(now)
                 case Change.FORGOT:
                     self._events.append(ServerForgot(session.server.name))
         for fate in settled:
@@ -374,23 +377,20 @@ class ClientCore:
             subscription.leased = leased
             self._events.append(LeasesChanged(subscription.name, leased, len(subscription.sessions)))
 
-    def _redraw(self, lost: Session, now: float) -> None:
-        """Where subscribers use only some of the K, another of them takes the lost one's place (§8.5)."""
-        if not self.avoid_dead:
+    def _replace_lost(self, now: float) -> None:
+        """Where subscribers use only some of the K, live ones of them take the place of lost ones (§8.5)."""
+        if not self.avoid_dead or self.policy.subscribe >= self.policy.k:
             return
         for wire_topic, subscription in self._subscriptions.items():
-            if lost not in subscription.sessions:
-                continue
-            unused = [
-                s for s in subscription.candidates.values() if s not in subscription.sessions and s.is_alive
-            ]
-            if unused:
-                chosen = self._rng.choice(unused)
-                subscription.sessions[subscription.sessions.index(lost)] = chosen
-                lost.unwant(wire_topic)
-                chosen.want(wire_topic, now)
-                self._touch(chosen)
-                self._leases_changed(wire_topic)
+            for index, lost in enumerate(subscription.sessions):
+                used = subscription.sessions
+                unused = [s for s in subscription.candidates.values() if s.is_alive and s not in used]
+                if lost.is_lost and unused:
+                    chosen = used[index] = self._rng.choice(unused)
+                    lost.unwant(wire_topic)
+                    chosen.want(wire_topic, now)
+                    self._touch(chosen)
+                    self._leases_changed(wire_topic)
 
     # --- Publishing ----------------------------------------------------------------------------------
 

@@ -124,6 +124,7 @@ class Drop(StrEnum):
 
     UNKNOWN_SOURCE = "unknown-source"
     OVERSIZE = "oversize"
+    EMPTY = "empty"
     UNTERMINATED = "unterminated"
     MALFORMED_CONTROL = "malformed-control"
     UNASKED_REPLY = "unasked-reply"

@@ -79,9 +79,9 @@ class Leases:
                 lease.due_at = at
                 heapq.heappush(self._due, (at, topic))
 
-    def ask_for_missing(self, now: float) -> None:
-        """Makes all leases that do not stand due now."""
-        self.ask_again([topic for topic, lease in self._leases.items() if not lease.is_live], now)
+    def ask_for_all(self, now: float) -> None:
+        """Makes all leases due now, whether they stand or not."""
+        self.ask_again(self._leases, now)
 
     def grant(self, topic: bytes, expires_at: float, renew_at: float) -> bool:
         """The server has promised it; whether it did not stand before."""

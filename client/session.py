@@ -16,9 +16,9 @@ and all of them are asked for at once.
 
 import heapq
 from base64 import urlsafe_b64encode
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from math import inf
 from random import Random
@@ -37,7 +37,6 @@ from pubsub.limits import (
     NONCE_CHARS_MAX,
     RENEWAL_INTERVAL_S_MAX,
     RENEWALS_PER_TTL,
-    TTL_S_DEFAULT,
 )
 
 NONCE_BYTES = 8
@@ -47,6 +46,8 @@ ANSWER_TIMEOUT_S_MIN = 0.5  # a loaded machine answers late; calling it dead cos
 ANSWER_TIMEOUT_S_MAX = 3.0
 LOST_AFTER_MISSES = 3
 PING_INTERVAL_S = 1.0
+ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its ttl
+LATE_MAX = 256  # requests given up whose late answers still teach something
 QUEUE_MAX = 4096  # lines that wait for one server's cookie
 
 # The longest first line: nonce, cookie, and a stamp of at most 22 characters (§5.4).
@@ -95,7 +96,8 @@ class _Request:
     nonce: bytes
     sent_at: float
     deadline: float
-    cookie_at: float | None = None  # when the cookie it showed was asked for
+    cookie: bytes | None = None  # the one it showed, if any
+    cookie_at: float = -inf  # when that was asked for
     topics: Sequence[bytes] = ()
     lines: Sequence[_Line] = ()
     is_ping: bool = False
@@ -104,8 +106,9 @@ class _Request:
         """Whether a reply is of a kind that answers this request."""
         if self.is_ping:
             return isinstance(reply, wire.Pong)
-        is_ask = self.cookie_at is None
-        return isinstance(reply, wire.Challenge if is_ask else wire.Challenge | wire.Receipt | wire.Refusal)
+        if self.cookie is None:
+            return isinstance(reply, wire.Challenge)
+        return isinstance(reply, wire.Challenge | wire.Receipt | wire.Refusal)
 
 
 class Session:
@@ -116,7 +119,7 @@ class Session:
         self.address = address
         self.notices: list[Notice] = []
         self.settled: list[Settled] = []
-        self.ttl_s = TTL_S_DEFAULT
+        self.ttl_s: float | None = None
         self.is_lost = False
         self.is_suspected = False
         self.warm_at = -inf
@@ -133,7 +136,7 @@ class Session:
         self._control_not_before = -inf
         self._in_flight: dict[bytes, _Request] = {}
         self._deadlines: list[tuple[float, bytes]] = []
-        self._forgotten_at = -inf
+        self._late: OrderedDict[bytes, _Request] = OrderedDict()
         self._leases = Leases()
         self._queue: deque[_Line] = deque()
 
@@ -146,7 +149,9 @@ class Session:
 
     @property
     def renewal_interval_s(self) -> float:
-        """How often leases are renewed (§7.3)."""
+        """How often leases are renewed (§7.3), or the server is asked while its ttl is not known."""
+        if self.ttl_s is None:
+            return ASK_INTERVAL_S
         return min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
 
     @property
@@ -221,6 +226,7 @@ class Session:
     def _control_missed(self, now: float) -> None:
         assert self._control is not None
         request, self._control = self._control, None
+        self._remember_late(request)
         self._leases.ask_again(request.topics, now)
         self._misses += 1
         self.is_suspected = True
@@ -237,21 +243,30 @@ class Session:
         self._try_again(waiting)
 
     def _try_again(self, lines: Collection[_Line]) -> None:
-        """Puts lines that were not carried out back at the front of the queue, as often as each may be."""
+        """Puts lines that were not carried out back into the queue, as often as each may be."""
         for line in lines:
             line.tries_left -= 1
             if line.tries_left < 0:
                 self.settled.append(Settled(line.handle, Outcome.NO_ANSWER))
-        self._queue.extendleft(reversed([line for line in lines if line.tries_left >= 0]))
+        again = [line for line in lines if line.tries_left >= 0]
+        self._queue = deque(sorted([*again, *self._queue], key=lambda line: line.handle))
 
     def _give_up(self, request: _Request, now: float) -> None:
         del self._in_flight[request.nonce]
+        self._remember_late(request)
         for line in request.lines:
             self.settled.append(Settled(line.handle, Outcome.NO_ANSWER))
         self._publish_lease_until = -inf
         if not self.is_suspected:
             self.is_suspected = True
             self._control_not_before = now
+
+    def _remember_late(self, request: _Request) -> None:
+        """An answer that comes after all must teach how late answers come: else a path that has become slow
+        would look dead for ever. The fate of its messages is settled already."""
+        self._late[request.nonce] = replace(request, lines=())
+        if len(self._late) > LATE_MAX:
+            self._late.popitem(last=False)
 
     # --- Answers -------------------------------------------------------------------------------------
 
@@ -286,8 +301,11 @@ class Session:
         if control is not None and control.nonce == reply.nonce and control.fits(reply):
             self._control = None
             return control
-        request = self._in_flight.get(reply.nonce)
-        return self._in_flight.pop(reply.nonce) if request is not None and request.fits(reply) else None
+        for requests in (self._in_flight, self._late):
+            request = requests.get(reply.nonce)
+            if request is not None and request.fits(reply):
+                return requests.pop(reply.nonce)
+        return None
 
     def _answered(self, request: _Request, now: float) -> None:
         rtt_s = now - request.sent_at
@@ -303,7 +321,7 @@ class Session:
             self.is_lost = False
             self.warm_at = now + self.renewal_interval_s
             self.notices.append(Notice(Change.RETURNED))
-            self._leases.ask_for_missing(now)
+            self._leases.ask_for_all(now)
 
     def _handle_receipt(
         self, request: _Request, receipt: wire.Receipt, refusal: wire.Refusal | None, now: float
@@ -318,31 +336,30 @@ class Session:
                 self._lease_refused(topic, reason, now)
             else:
                 self._lease_granted(topic, request.sent_at)
-        if request.lines:
+        if not request.topics:
             self._publish_lease_until = request.sent_at + self.ttl_s
-            for line in request.lines:
-                self.settled.append(Settled(line.handle, Outcome.RECEIPT))
+        for line in request.lines:
+            self.settled.append(Settled(line.handle, Outcome.RECEIPT))
 
     def _handle_challenge(self, request: _Request, challenge: wire.Challenge, now: float) -> None:
-        shown_at = request.cookie_at
+        is_news = request.cookie is not None and request.cookie == self._cookie
+        was_young = request.sent_at - request.cookie_at < COOKIE_LEASE_LIFE_S - COOKIE_MARGIN_S
         self._keep_cookie(challenge.cookie, request)
         self._leases.ask_again(request.topics, now)
-        if shown_at is None:  # we had asked for it
+        self._try_again(request.lines)
+        # We had asked for it, or it refuses a cookie that we no longer use: then it tells nothing new.
+        if not is_news:
             return
         self._challenges_in_a_row += 1
         if self._challenges_in_a_row > 1:
             # A fresh cookie is refused: asking faster will not help.
             self._control_not_before = now + self.answer_timeout_s
-        self._try_again(request.lines)
-        was_young = request.sent_at - shown_at < COOKIE_LEASE_LIFE_S - COOKIE_MARGIN_S
-        # Requests that were under way when it was noticed tell nothing new.
-        if was_young and shown_at >= self._forgotten_at:
-            self._forgotten_at = now
+        if was_young:
             self.warm_at = now + self.renewal_interval_s
             self._publish_lease_until = -inf
             self.notices.append(Notice(Change.FORGOT))
             self.notices += [Notice(Change.LEASES, topic) for topic in self._leases.void()]
-            self._leases.ask_for_missing(now)
+            self._leases.ask_for_all(now)
 
     def _handle_refusal(self, request: _Request, refusal: wire.Refusal, now: float) -> None:
         self._challenges_in_a_row = 0
@@ -358,6 +375,7 @@ class Session:
 
     def _lease_granted(self, topic: bytes, asked_at: float) -> None:
         renew_at = asked_at + self.renewal_interval_s * self._rng.uniform(0.9, 1.0)
+        assert self.ttl_s is not None
         if self._leases.grant(topic, asked_at + self.ttl_s, renew_at):
             self.notices.append(Notice(Change.LEASES, topic))
 
@@ -379,29 +397,28 @@ class Session:
         if self._control is not None:
             return None
         may_ask = now >= self._control_not_before
-        lease_due = may_ask and self._leases.is_due(now)
-        if lease_due and self._has_cookie(COOKIE_LEASE_LIFE_S, now):
-            assert self._cookie is not None
-            # What falls due a little later goes along, so that renewals stay together.
-            horizon = now + self.renewal_interval_s / 5
-            topics = self._leases.take_due(horizon, LINES_PER_DATAGRAM_MAX - 1, LINE_BYTES_MAX)
-            vouch = wire.Vouch(self._new_nonce(), self._cookie, None)
-            return self._send_control(vouch, topics, now)
-        if lease_due or (may_ask and not self.is_alive) or self._queue:
+        is_due = may_ask and (not self.is_alive or self._leases.is_due(now))
+        if not is_due and not self._queue:
+            return None
+        nonce, deadline = self._new_nonce(), now + self.answer_timeout_s
+        if not is_due or not self._has_cookie(COOKIE_LEASE_LIFE_S, now):
             # Lines still in the queue wait for a cookie, and do not wait for the next renewal.
-            return self._send_control(wire.Ask(self._new_nonce()), (), now)
-        return None
-
-    def _send_control(self, first: wire.Ask | wire.Vouch, topics: Sequence[bytes], now: float) -> bytes:
-        cookie_at = self._cookie_at if isinstance(first, wire.Vouch) else None
-        self._control = _Request(first.nonce, now, now + self.answer_timeout_s, cookie_at, topics)
-        return wire.request_datagram(first, [topic + b"\n" for topic in topics])
+            self._control = _Request(nonce, now, deadline)
+            return wire.request_datagram(wire.Ask(nonce))
+        assert self._cookie is not None
+        # What falls due a little later goes along, so that renewals stay together. A suspected server is
+        # always shown the cookie, and so asked whether it is the one that we knew.
+        horizon = now + self.renewal_interval_s / 5 if self.is_alive else inf
+        topics = self._leases.take_due(horizon, LINES_PER_DATAGRAM_MAX - 1, LINE_BYTES_MAX)
+        self._control = _Request(nonce, now, deadline, self._cookie, self._cookie_at, topics)
+        vouch = wire.Vouch(nonce, self._cookie, None)
+        return wire.request_datagram(vouch, [topic + b"\n" for topic in topics])
 
     def _publish_datagrams(self, now: float) -> list[tuple[bytes, int]]:
         if not self._queue:
             return []
         # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
-        has_lease = self._publish_lease_until - now > self.ttl_s / RENEWALS_PER_TTL
+        has_lease = self._publish_lease_until - now > self.renewal_interval_s
         has_cookie = self._has_cookie(COOKIE_PUBLISH_LIFE_S, now)
         bare = [line for line in self._queue if has_lease and not line.confirm]
         rest = [line for line in self._queue if not (has_lease and not line.confirm)]
@@ -442,7 +459,7 @@ class Session:
         assert self._cookie is not None
         vouch = wire.Vouch(self._new_nonce(), self._cookie, None)
         deadline = now + self.answer_timeout_s
-        self._await_answer(_Request(vouch.nonce, now, deadline, self._cookie_at, lines=lines))
+        self._await_answer(_Request(vouch.nonce, now, deadline, self._cookie, self._cookie_at, lines=lines))
         return wire.request_datagram(vouch, [line.line for line in lines])
 
     def _await_answer(self, request: _Request) -> None:

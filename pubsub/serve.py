@@ -18,7 +18,7 @@ import click
 
 from pubsub.cookie import SECRET_BYTES
 from pubsub.endpoint import Address, Endpoint, format_address
-from pubsub.limits import LEASES_MAX_DEFAULT, TTL_S_DEFAULT
+from pubsub.limits import LEASES_MAX_DEFAULT, TTL_S_DEFAULT, TTL_S_MAX
 from pubsub.server import Server
 from pubsub.udp import UdpPort, open_socket
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 # and `--help`, a usage error or a taken port have no use for them.
 
 PORT_DEFAULT = 7400
-TTL_S_MAX = 9_999_999  # §5.7: a receipt has seven digits for it
 
 _TIMER_SLACK_S = 0.001  # loops round to milliseconds; a timer that fires too early would only be set again
 

@@ -27,6 +27,7 @@ from pubsub.limits import (
     REPLY_BYTES_MAX,
     REQUEST_BYTES_MIN,
     TTL_S_DEFAULT,
+    TTL_S_MAX,
 )
 from pubsub.table import ExpiringSet, LeaseTable
 
@@ -72,8 +73,8 @@ class Server:
         own_addresses: frozenset[Address] = frozenset(),
         open_to: Callable[[Address], bool] | None = None,
     ) -> None:
-        if ttl_s < 1:
-            raise ValueError(f"ttl must be at least 1 s, not {ttl_s}")
+        if not 1 <= ttl_s <= TTL_S_MAX:
+            raise ValueError(f"ttl_s is {ttl_s}: give 1 to {TTL_S_MAX} seconds")
         self.leases = LeaseTable(ttl_s, capacity)
         self.publish_leases: ExpiringSet[Address] = ExpiringSet(ttl_s, publish_capacity)
         self.counts: Counter[str] = Counter()

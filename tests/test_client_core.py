@@ -264,6 +264,18 @@ def test_message_that_one_server_does_not_answer_goes_to_a_fresh_one(seed: int) 
     assert len(event.servers) == 3 + (dead in event.servers)
 
 
+def test_receipt_stands_whatever_becomes_of_repeats() -> None:
+    lab_ = Lab(ALL)
+    client = lab_.client()
+    client.publish(b"t", b"x", lab_.now, repeat=2)
+    lab_.turn()
+    lab_.down = set(lab_.servers)
+    lab_.run(30)
+    (event,) = of_kind(client.events(), Published)
+    assert isinstance(event, Published)
+    assert event.receipts == 5
+
+
 def test_outcome_where_all_are_dead_names_each_server_once() -> None:
     lab_ = Lab(FEW_PUBLISH)
     client = lab_.client()
@@ -417,6 +429,7 @@ def arriving_from_another_topics_server(lab_: Lab, client: ClientCore) -> None:
 PROVOCATIONS: dict[Drop, list[Provoke]] = {
     Drop.UNKNOWN_SOURCE: [arriving(b"t x\n", FOREIGN), arriving(b"", FOREIGN)],
     Drop.OVERSIZE: [arriving(b"t " + b"x" * 1198 + b"\n")],
+    Drop.EMPTY: [arriving(b""), arriving(b"\n" * 192)],
     Drop.UNTERMINATED: [arriving(b"t x"), arriving(b"\nt")],
     Drop.MALFORMED_CONTROL: [arriving(line) for line in (b"%\n", b"%+ x\n", b"%? N\n", b"%@p.1 x\n")],
     Drop.UNASKED_REPLY: [arriving(line) for line in (b"%: N 5\n", b"%- N full -\n", b"%: N 5 drain=1\n")],

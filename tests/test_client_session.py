@@ -125,7 +125,6 @@ def test_handshake() -> None:
     """§6: `%?`, `%=`, `%!`, `%+`."""
     line = Line()
     line.session.want(b"t", line.now)
-    assert not line.session.is_leased(b"t")
     line.exchange()
     assert line.verbs() == "?!"
     assert all(len(data) == REQUEST_BYTES_MIN for _, data in line.out)
@@ -348,8 +347,8 @@ def test_server_that_does_not_answer_is_suspected_then_lost_and_asked_for_ever()
     line.run(3600)
     times = line.times(b"%?")[2:]
     steps = [after - before for before, after in pairwise(times)]
-    assert min(steps) >= 16
-    assert max(steps) <= 20
+    assert min(steps) >= 4, "its ttl is not known"
+    assert max(steps) <= 5.5
     assert line.changes() == []
 
 
@@ -472,7 +471,7 @@ def test_publish_that_is_not_answered() -> None:
     line.run(0.001)
     assert line.outcomes() == [(1, Outcome.NO_ANSWER)]
     assert line.session.is_suspected
-    assert line.verbs() == "!?"
+    assert line.verbs() == "!!", "the probe shows the cookie, so that a restart cannot hide"
 
 
 def test_publish_whose_cookie_does_not_come_gets_a_second_question() -> None:
@@ -547,18 +546,22 @@ def test_ping_that_is_not_answered_casts_suspicion() -> None:
     line = vouched_at_last()
     line.is_up = False
     line.session.publish(b"t 1\n", 1, False)
+    line.exchange()
+    receipt = wire.Receipt(line.out[0][1].split()[1], 60, b"A" * 32, 0)
+    assert line.session.handle_replies([receipt], line.now) == 1, "a ping is answered by a pong only"
     line.run(0.5)
     assert line.session.is_suspected
-    assert line.verbs() == "~?"
+    assert line.verbs() == "~!"
     line.is_up = True
     line.run(5)
     assert line.session.is_alive
 
 
+@pytest.mark.parametrize("ttl_s", [60, 9_999_999])
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 300])
-def test_bare_lines_fill_datagrams_and_every_ping_is_answered(count: int) -> None:
+def test_bare_lines_fill_datagrams_and_every_ping_is_answered(count: int, ttl_s: int) -> None:
     """§5.2: the pong is no longer than the datagram in which the ping rides; §2.1: 64 lines."""
-    line = vouched_at_last()
+    line = vouched_at_last(ttl_s=ttl_s)
     for number in range(count):
         line.session.publish(b"t \n", number, False)
     line.exchange()
@@ -580,8 +583,7 @@ def test_replies_that_answer_nothing_are_counted_and_change_nothing() -> None:
     cookie = b"A" * 32
     strangers: list[wire.Reply] = [
         wire.Challenge(b"other", cookie, 0), wire.Receipt(b"other", 60, cookie, 0), wire.Pong(b"other", 60),
-        wire.Refusal(b"other", "full", None), wire.Receipt(nonce, 60, cookie, 0), wire.Pong(nonce, 60),
-        wire.Refusal(nonce, "full", 1),
+        wire.Receipt(nonce, 60, cookie, 0), wire.Pong(nonce, 60), wire.Refusal(nonce, "full", 1),
     ]  # fmt: skip
     for reply in strangers:
         assert line.session.handle_replies([reply], line.now) == 1

@@ -15,7 +15,6 @@ from pubsub.endpoint import Address, Burst, Transmit, datagrams
 from pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
     COOKIE_PUBLISH_LIFE_S,
-    DATAGRAM_BYTES_MAX,
     REPLY_BYTES_MAX,
     REQUEST_BYTES_MIN,
 )
@@ -244,18 +243,6 @@ def test_lines_of_a_topic_stay_in_order_between_bursts_and_single_datagrams() ->
     assert copies.split() == [b"t", b"1", b"t", b"2", b"t", b"3", b"t", b"4", b"t", b"5", b"t", b"6"]
 
 
-def test_copies_fill_no_datagram_beyond_its_limit() -> None:
-    """§2.1"""
-    server = new_server()
-    lease(server, OTHER, b"t")
-    publish_lease(server)
-    for _ in range(20):
-        server.receive(Burst(b"t " + b"m" * 400 + b"\n", 403, CLIENT), START)
-    back = sent(server.flush(START))
-    assert len(back) == 10
-    assert all(len(data) <= DATAGRAM_BYTES_MAX for _, data in back)
-
-
 def test_open_server_speaks_the_note_as_it_stands() -> None:
     """§4.4"""
     server = open_server(capacity=2)
@@ -415,12 +402,19 @@ def test_partial_refusals(lines: list[bytes], receipt: bool, refused: tuple[str,
 
 
 def test_full_table_renews_what_stands() -> None:
-    """§5.8: `full` is for new leases."""
+    """§5.8: `full` is for new leases, and only for as long as it is."""
     server = new_server(capacity=1)
     lease(server, CLIENT, b"t")
     replies = answer(server, vouched(handshake(server), b"u", b"t"), now=START + 1)
     assert [type(reply) for reply in replies] == [wire.Receipt, wire.Refusal]
     assert server.leases.next_expiry() == START + 61
+    lease(server, OTHER, b"u", now=START + 61)
+
+
+@pytest.mark.parametrize("ttl_s", [0.9, 10_000_000, float("nan")])
+def test_ttl_that_no_receipt_can_tell_is_the_callers_fault(ttl_s: float) -> None:
+    with pytest.raises(ValueError, match=rf"ttl_s is {ttl_s}: give 1 to 9999999 seconds"):
+        Server(secret=bytes(32), ttl_s=ttl_s)
 
 
 def test_pong_tells_whole_seconds_left() -> None:

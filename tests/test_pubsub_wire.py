@@ -395,3 +395,6 @@ def test_packing_fills_a_datagram_to_its_last_byte() -> None:
     data, segment_bytes = wire.pack_lines([b"a" * 599, b"b" * 600])
     assert (len(data), segment_bytes) == (601 + 601, 601)
     assert data == b"a" * 599 + b"\n\n" + b"b" * 600 + b"\n"
+    data, segment_bytes = wire.pack_lines([b"x" * 1199, b"a" * 599, b"b" * 600])
+    assert segment_bytes == 1200
+    assert len(data) == 1200 + 1200 + 601

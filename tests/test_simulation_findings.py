@@ -100,8 +100,8 @@ def test_a_second_restart_soon_after_the_first_is_noticed_too() -> None:
         assert is_leased(world), f"restart {number + 1}"
 
 
-def test_leases_stand_soon_at_a_server_that_was_lost_and_restarted() -> None:
-    """Silence, then a cookie: it may have restarted, so what it still holds is not to be taken for granted."""
+def test_leases_stand_soon_at_a_server_that_was_silent_and_restarted() -> None:
+    """Silence, then a cookie: it may have restarted, and holds nothing that it has not said again."""
     world = world_of(ttl_s=60)
     client = world.clients[0]
     client.subscribe(TOPIC)

@@ -16,6 +16,7 @@ from client.dedup import CopyFilter
 from client.events import Event
 from client.gaps import GapTracker
 from client.view import View
+from pubsub import wire
 from pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagrams
 from pubsub.server import Server
 from tests.sim.ledger import Boot, ClientTurn, ServerTurn
@@ -221,6 +222,7 @@ class ClientHost(Host):
             gaps=self.gaps,
         )
         self.subscribed: dict[bytes, float] = {}  # decoded topic -> since when, in virtual time
+        self._believed: dict[bytes, frozenset[Address]] = {}
         self.seqs: dict[bytes, int] = {}
         self.heard: set[str] = set()  # names of servers whose receipts have come, and so their ttl
 
@@ -228,15 +230,20 @@ class ClientHost(Host):
     def can_act(self) -> bool:
         return self.is_up and not self.is_paused
 
+    def believed(self, wire_topic: bytes) -> frozenset[Address]:
+        """The servers that it takes copies of this topic from: none, if it does not subscribe."""
+        return self._believed.get(wire_topic, frozenset())
+
     def subscribe(self, topic: bytes) -> None:
         if self.can_act and topic not in self.subscribed:
             self.subscribed[topic] = self.world.clock.time
+            self._believed[wire.encode_topic(topic)] = self.world.server_addresses(self, topic)
             self.core.subscribe(topic, self.now)
             self.turn()
 
     def unsubscribe(self, topic: bytes) -> None:
         if self.can_act and topic in self.subscribed:
-            del self.subscribed[topic]
+            del self.subscribed[topic], self._believed[wire.encode_topic(topic)]
             self.core.unsubscribe(topic)
             self.turn()
 

@@ -6,12 +6,14 @@ applications publish. It shares no code with the cores but the codec, which has 
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from client.envelope import Envelope, format_envelope
 from client.events import Delivery, Event
 from pubsub import wire
 from pubsub.endpoint import Address
+from pubsub.limits import DATAGRAM_BYTES_MAX
 from tests.sim.network import Clock, Packet
 
 if TYPE_CHECKING:
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
 HEX = b"0123456789ABCDEFabcdef"
 LEASE_COOKIE_S = 128.0
 PUBLISH_COOKIE_S = 3600.0
+WINDOW_S = 120.0
 
 
-def lines_of(datagram: bytes) -> list[bytes]:
+@lru_cache(maxsize=8192)
+def lines_of(datagram: bytes) -> tuple[bytes, ...]:
     """Its non-blank lines; a last one without LF is none."""
-    return [line for line in datagram.split(b"\n")[:-1] if line]
+    return tuple([line for line in datagram.split(b"\n")[:-1] if line])
 
 
 def is_control(line: bytes) -> bool:
@@ -56,7 +60,7 @@ class Request:
     """A datagram that reached a server in a turn, and what came of it."""
 
     packet: Packet
-    lines: list[bytes]
+    lines: tuple[bytes, ...]
     answer: bytes | None = None
     cookie_age_s: float | None = None  # of a cookie that this server had issued to this address
     is_cookie_received: bool = False
@@ -97,7 +101,7 @@ class Boot:
         self.copies_out = 0
         self.handed_over = 0
 
-    def cookie_received(self, address: Address, lines: list[bytes]) -> None:
+    def cookie_received(self, address: Address, lines: tuple[bytes, ...]) -> None:
         """A datagram of this server has really come to `address`."""
         for line in lines:
             if (cookie := _cookie_in(line)) is not None:
@@ -142,13 +146,28 @@ class ServerTurn:
 
 @dataclass(slots=True)
 class ClientTurn:
-    """What a client was given in one turn, what it sent, and what it told its application."""
+    """What a client was given in one turn, what it sent, and what it told its application.
+
+    `copies` is the account of the lines that came, `delivered` which lines were delivered.
+    """
 
     host: "ClientHost"
     now: float
     packets: list[Packet]
     sent: list[tuple[Address, bytes]]
     events: list[Event]
+    copies: "dict[bytes, Copies]" = field(default_factory=dict)
+    delivered: set[bytes] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Copies:
+    """What a client has had of a line since it last went a whole window without a copy of it."""
+
+    last_at: float
+    last_arrival: int
+    delivered: int = 0
+    from_server: dict[Address, int] = field(default_factory=dict)
 
 
 def _head(line: bytes) -> bytes:
@@ -179,6 +198,8 @@ class Ledger:
         self.answers: list[bytes] = []
         self._clock = clock
         self._by_head: dict[bytes, Message] = {}
+        self._copies: defaultdict[str, dict[bytes, Copies]] = defaultdict(dict)
+        self._arrivals: Counter[str] = Counter()
 
     def publish(self, host: "ClientHost", topic: bytes, payload: bytes, raw: bool) -> None:
         """An application is about to publish."""
@@ -189,8 +210,10 @@ class Ledger:
             host.seqs[wire_topic] = seq = host.seqs.get(wire_topic, 0) + 1
             message = format_envelope(Envelope(host.core.publisher, seq, payload))
         line = wire.publish_line(wire_topic, message)[:-1]
-        is_unique = line not in self.messages
-        self.messages[line] = message_sent = Message(topic, host, self._clock.time, is_unique)
+        before = self.messages.get(line)
+        if before is not None:
+            before.is_unique = False  # what is seen of one of them may be the other's
+        self.messages[line] = message_sent = Message(topic, host, self._clock.time, before is None)
         self.log.append((line, message_sent))
         self._by_head[_head(line)] = message_sent
 
@@ -199,9 +222,32 @@ class Ledger:
         return self._by_head.get(b"%b %%@%b.%d" % (wire.encode_topic(topic), publisher.encode(), seq))
 
     def client_turn(self, turn: ClientTurn) -> None:
+        """Counts the copies that the client should look at, and what it has delivered."""
+        name, now = turn.host.name, turn.now
+        known = self._copies[name]
+        for packet in turn.packets:
+            for line in lines_of(packet.data) if len(packet.data) <= DATAGRAM_BYTES_MAX else ():
+                if is_control(line) or packet.source not in turn.host.believed(topic_of(line)):
+                    continue
+                self._arrivals[name] += 1
+                entry = known.get(line)
+                if entry is None or (line not in turn.copies and self._is_forgotten(turn, entry)):
+                    entry = known[line] = Copies(now, 0)
+                entry.from_server[packet.source] = entry.from_server.get(packet.source, 0) + 1
+                entry.last_at, entry.last_arrival = now, self._arrivals[name]
+                turn.copies[line] = entry
         for event in turn.events:
             if isinstance(event, Delivery):
-                self.delivered[turn.host.name][line_of(event)] += 1
+                line = line_of(event)
+                turn.delivered.add(line)
+                self.delivered[name][line] += 1
+                if line in turn.copies:
+                    turn.copies[line].delivered += 1
+
+    def _is_forgotten(self, turn: ClientTurn, entry: Copies) -> bool:
+        """Whether the client may have forgotten this line, for its age or for all that came since."""
+        since = self._arrivals[turn.host.name] - entry.last_arrival
+        return turn.now - entry.last_at >= WINDOW_S or since >= turn.host.world.options.window_count
 
     def forge(self, datagram: bytes) -> None:
         """An attacker sends this; what it has of publishes counts as published, by the attacker."""

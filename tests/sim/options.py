@@ -83,7 +83,7 @@ def options_of_seed(seed: int) -> Options:
         joined=rng.choice((0.0, 0.5, 1.0)),
         unreachable=rng.choice((0.0, 0.5, 1.0)),
         diverging=not calm and rng.random() < 0.25,
-        publish_interval_s=rng.choice((1.0, 2.0, 4.0)),
+        publish_interval_s=rng.choice((1.5, 3.0, 6.0)),
         burst=rng.choice((0.0, 0.1)),
         faults=0 if calm else rng.randint(1, 8),
         attacks=rng.choice((0, 40, 80)),

@@ -59,7 +59,6 @@ class World:
             for number in range(options.clients)
         ]
         self._servers_of: dict[tuple[View, bytes], frozenset[Address]] = {}
-        self._topic_of_wire = {wire.encode_topic(topic): topic for topic in self.topics}
         self.attacker = Attacker(self, [self.new_client_address(), self.new_client_address()])
         self.watchers: list[Callable[[ClientTurn], None]] = []
         self.checkers: list[Checker] = [checker(self) for checker in CHECKERS]
@@ -102,13 +101,6 @@ class World:
     def servers_of(self, host: ClientHost, topic: bytes) -> frozenset[str]:
         """The names of a decoded topic's servers, in this client's view."""
         return frozenset(self.server_at[address].name for address in self.server_addresses(host, topic))
-
-    def servers_for(self, host: ClientHost, wire_topic: bytes) -> frozenset[Address]:
-        """The addresses that this client takes copies of a topic from: none, if it does not subscribe."""
-        topic = self._topic_of_wire.get(wire_topic)
-        if topic is None or topic not in host.subscribed:
-            return frozenset()
-        return self.server_addresses(host, topic)
 
     def leased_at(self, host: ClientHost, topic: bytes) -> frozenset[str]:
         """The servers that hold a lease of this client's present address, by the ledger."""
