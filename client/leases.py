@@ -13,6 +13,7 @@ from math import inf
 @dataclass(slots=True)
 class _Lease:
     due_at: float  # when to ask for it; infinite while asked
+    asked_at: float = -inf
     expires_at: float = -inf
     is_live: bool = False
 
@@ -24,6 +25,7 @@ class Leases:
         self._leases: dict[bytes, _Lease] = {}
         self._due: list[tuple[float, bytes]] = []
         self._expiring: list[tuple[float, bytes]] = []
+        self._void_at = -inf
 
     def want(self, topic: bytes, now: float) -> None:
         """Wants a lease from now on."""
@@ -83,12 +85,13 @@ class Leases:
         """Makes all leases due now, whether they stand or not."""
         self.ask_again(self._leases, now)
 
-    def grant(self, topic: bytes, expires_at: float, renew_at: float) -> bool:
-        """The server has promised it; whether it did not stand before."""
+    def grant(self, topic: bytes, asked_at: float, expires_at: float, renew_at: float) -> bool:
+        """The server has promised it; whether it did not stand before. A late answer to an older question
+        than the one last answered, or one asked before all were void, changes nothing."""
         lease = self._leases.get(topic)
-        if lease is None:
+        if lease is None or asked_at < max(lease.asked_at, self._void_at):
             return False
-        lease.expires_at = expires_at
+        lease.asked_at, lease.expires_at = asked_at, expires_at
         heapq.heappush(self._expiring, (expires_at, topic))
         self.ask_again((topic,), renew_at)
         was_live, lease.is_live = lease.is_live, True
@@ -105,8 +108,9 @@ class Leases:
                 ended.append(topic)
         return ended
 
-    def void(self) -> list[bytes]:
+    def void(self, now: float) -> list[bytes]:
         """The server knows none of them any more; the topics whose leases stood."""
+        self._void_at = now
         live = [topic for topic, lease in self._leases.items() if lease.is_live]
         for topic in live:
             self._leases[topic].is_live = False

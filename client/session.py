@@ -358,7 +358,7 @@ class Session:
             self.warm_at = now + self.renewal_interval_s
             self._publish_lease_until = -inf
             self.notices.append(Notice(Change.FORGOT))
-            self.notices += [Notice(Change.LEASES, topic) for topic in self._leases.void()]
+            self.notices += [Notice(Change.LEASES, topic) for topic in self._leases.void(now)]
             self._leases.ask_for_all(now)
 
     def _handle_refusal(self, request: _Request, refusal: wire.Refusal, now: float) -> None:
@@ -376,7 +376,7 @@ class Session:
     def _lease_granted(self, topic: bytes, asked_at: float) -> None:
         renew_at = asked_at + self.renewal_interval_s * self._rng.uniform(0.9, 1.0)
         assert self.ttl_s is not None
-        if self._leases.grant(topic, asked_at + self.ttl_s, renew_at):
+        if self._leases.grant(topic, asked_at, asked_at + self.ttl_s, renew_at):
             self.notices.append(Notice(Change.LEASES, topic))
 
     def _lease_refused(self, topic: bytes, reason: str, now: float) -> None:

@@ -147,3 +147,17 @@ def test_few_subscribe_takes_a_server_that_returns_for_one_that_is_lost() -> Non
     unused[0].restart()
     world.run_for(8.0)
     assert is_leased(world, 2)
+
+
+def test_a_late_receipt_from_before_a_restart_revives_no_lease() -> None:
+    """The server that gave it has forgotten; what it promised is gone."""
+    world = world_of(ttl_s=60, delay_s=0.01)
+    client = world.clients[0]
+    client.subscribe(TOPIC)
+    world.run_for(3.0)
+    (session,) = client.core._sessions.values()
+    asked_at = client.now
+    session._leases.void(client.now + 1.0)
+    assert not session._leases.grant(TOPIC, asked_at, asked_at + 60.0, asked_at + 20.0)
+    assert not session.is_leased(TOPIC)
+    assert session._leases.grant(TOPIC, asked_at + 2.0, asked_at + 62.0, asked_at + 22.0)

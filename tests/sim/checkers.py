@@ -8,10 +8,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, NoReturn
 
 from client.events import Delivery, Outcome, Published
-from client.session import ANSWER_TIMEOUT_S_MAX, QUEUE_MAX
+from client.session import QUEUE_MAX
 from pubsub import wire
 from pubsub.endpoint import Address
-from pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL, REPLY_BYTES_MAX, TTL_S_DEFAULT
+from pubsub.limits import DATAGRAM_BYTES_MAX, REPLY_BYTES_MAX
 from pubsub.server import Drop
 from tests.sim.ledger import (
     LEASE_COOKIE_S,
@@ -345,11 +345,25 @@ class CompleteDelivery(Checker):
 
 
 class ReceiptsTrue(Checker):
-    """A publish whose outcome at a server is a receipt was forwarded by that server."""
+    """A publish whose outcome at a server is a receipt was forwarded by it, unless tampered with."""
 
     name = "receipts-true"
 
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._sent: dict[bytes, tuple[bytes, ...]] = {}  # nonce -> lines of the request that it stood in
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        for request in turn.requests:
+            if request.packet.sender is None and request.is_granted:
+                for line in self._sent.get(request.lines[0].split(b" ")[1], ()):
+                    if (message := self.world.ledger.messages.get(line)) is not None:
+                        message.tampered.add(turn.boot.name)
+
     def client_turn(self, turn: ClientTurn) -> None:
+        for _, data in turn.sent:
+            if data.startswith(b"%!"):
+                self._sent[data.split(b" ", 2)[1]] = lines_of(data)
         for event in turn.events:
             if not isinstance(event, Published) or event.seq is None:
                 continue
@@ -357,7 +371,8 @@ class ReceiptsTrue(Checker):
             message = self.world.ledger.message_by_number(event.topic, publisher, event.seq)
             for server, outcome in event.servers.items():
                 name = self.world.name_of_server[server]
-                if outcome is Outcome.RECEIPT and (message is None or name not in message.forwarded):
+                known = message is not None and name in message.forwarded | message.tampered
+                if outcome is Outcome.RECEIPT and not known:
                     self.fail(
                         f"{turn.host.name} believes that {name} forwarded {publisher}.{event.seq} on "
                         f"{event.topic!r}, which it did not"
@@ -365,31 +380,24 @@ class ReceiptsTrue(Checker):
 
 
 class LeasedAgain(Checker):
-    """Once all is healed, every subscriber holds all the leases it wants within a ttl and a renewal.
-
-    Whoever has never had a receipt from a server does not know its ttl, and asks a lost one as seldom as it
-    would with the default ttl.
-    """
+    """Once all is healed, every subscriber holds all the leases it wants within a ttl and a renewal."""
 
     name = "leased-again"
 
-    def due_at(self, healed_at: float, *, is_known: bool) -> float:
-        """When this may be asked. The slack is for round trips, and answers still awaited at the healing."""
-        bound_s = self.world.options.ttl_s + self.world.options.renewal_interval_s
-        if not is_known:
-            bound_s = max(bound_s, TTL_S_DEFAULT / RENEWALS_PER_TTL + ANSWER_TIMEOUT_S_MAX)
+    def due_at(self, healed_at: float) -> float:
+        """When this may be asked. The slack is for round trips."""
+        options = self.world.options
+        bound_s = options.ttl_s + options.renewal_interval_s
         return healed_at + bound_s + 6 * self.world.network.delay_s_max + 0.5
 
-    def check(self, unknown: frozenset[tuple[str, str]] = frozenset()) -> None:
-        """Leases of the pairs (client, server) in `unknown` are not yet due."""
+    def check(self) -> None:
         for host in self.world.clients:
             for topic in host.subscribed if host.can_act else ():
                 leased, wanted = host.core.lease_counts(topic)
                 candidates = self.world.servers_of(host, topic)
                 really = self.world.leased_at(host, topic) & candidates
-                unheard = sum((host.name, server) in unknown for server in candidates)
                 due = min(self.world.options.policy.subscribe, len(candidates))
-                if wanted != due or leased < due - unheard or len(really) < due - unheard:
+                if wanted != due or leased != due or len(really) < due:
                     self.fail(
                         f"{host.name} holds {leased} of {wanted} leases on {topic!r} by its own account, and "
                         f"really at {sorted(really)}; {due} of {sorted(candidates)} are right; it sees "
@@ -422,13 +430,13 @@ class DropsAccounted(Checker):
     def client_turn(self, turn: ClientTurn) -> None:
         client = turn.host.core
         asked = self._asked.setdefault(turn.host.name, set())
-        # Answers to what was asked have no counter: they do their work. Padding alone carries nothing.
+        # Answers to what was asked have no counter: they do their work.
         silent = 0
         for packet in turn.packets:
             answered = asked.intersection(_answers(packet))
             if packet.sender is not None:
                 asked -= answered  # a forged one may not have done, if it is of another kind
-            silent += bool(answered) or not packet.data.strip(b"\n")
+            silent += bool(answered)
         for destination, data in turn.sent:
             lines = [line for line in lines_of(data) if is_control(line)]
             asked.update((destination, line.split(b" ")[1]) for line in lines)

@@ -224,7 +224,6 @@ class ClientHost(Host):
         self.subscribed: dict[bytes, float] = {}  # decoded topic -> since when, in virtual time
         self._believed: dict[bytes, frozenset[Address]] = {}
         self.seqs: dict[bytes, int] = {}
-        self.heard: set[str] = set()  # names of servers whose receipts have come, and so their ttl
 
     @property
     def can_act(self) -> bool:
@@ -272,7 +271,5 @@ class ClientHost(Host):
     def _show(self, packets: list[Packet], now: float, transmits: list[Transmit]) -> None:
         for packet in packets:
             self.world.note_cookies(packet)
-            if isinstance(packet.sender, Boot) and packet.data.startswith(b"%+"):
-                self.heard.add(packet.sender.name)
         events: list[Event] = self.core.events()
         self.world.client_turn(ClientTurn(self, now, packets, sent_datagrams(transmits), events))

@@ -178,13 +178,17 @@ def _head(line: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Message:
-    """Something published: by whom, when, and which servers have forwarded it."""
+    """Something published: by whom, when, and which servers have forwarded it.
+
+    At those in `tampered`, an attacker on the path has put something else into the request.
+    """
 
     topic: bytes
     publisher: "ClientHost"
     at: float
     is_unique: bool
     forwarded: set[str] = field(default_factory=set)
+    tampered: set[str] = field(default_factory=set)
 
 
 class Ledger:
