@@ -182,9 +182,9 @@ def explanation(plan: Plan, result: Result) -> str:
     topics_with = Counter(result.dead_of_topic.values())
     spread = ", ".join(f"{dead} of {topics_with[dead]} topics" for dead in sorted(topics_with))
     lines = [
-        "A policy is k/publish/subscribe; a pair, a message and a subscriber that should get it. The interval",
-        "is that of the measured share; the range is where 99.99 % of runs fall if the model is right, and it",
-        "decides. Both count that a message that goes to dead servers only is lost for its whole audience.",
+        "A policy is k/publish/subscribe; a pair, a message and a subscriber that should get it. The",
+        "interval is that of the measured share; the range is where 99.99 % of runs fall if the model is",
+        "right, and it decides. Both count that a message is lost for its whole audience at once.",
         "",
         f"While it is not known which {plan.kill} of {plan.servers} servers die, the model says {before}",
         f"for K' = {k_primes}. The table's predictions know: each topic has its own {K} servers,",
