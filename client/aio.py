@@ -27,6 +27,7 @@ Item = TypeVar("Item")
 
 QUEUE_MAX = 65_536
 EVENTS_MAX = 4096
+TURN_RETRY_S = 1.0
 
 
 class ClientClosed(RuntimeError):
@@ -52,6 +53,7 @@ class Client:
         self.core = ClientCore(
             self.cluster, rng or random.SystemRandom(), avoid_dead=avoid_dead, publisher=publisher
         )
+        _cores.add(self.core)
         self._port: UdpPort | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._flush_scheduled = False
@@ -65,7 +67,6 @@ class Client:
         any_ipv6 = any(":" in server.addresses[0][0] for server in self.cluster.servers)
         self._port = UdpPort(open_socket("::" if any_ipv6 else "0.0.0.0", 0, report_unreachable=True))
         self._loop.add_reader(self._port.fileno(), self._readable)
-        _open_cores.add(self.core)
         return self
 
     async def __aexit__(
@@ -80,7 +81,8 @@ class Client:
         if self._timer is not None:
             self._timer.cancel()
         for future in self._publishes.values():
-            future.cancel()
+            if not future.done():
+                future.set_exception(ClientClosed("the client was closed before the outcome was known"))
         for subscriptions in self._subscriptions.values():
             for subscription in subscriptions:
                 subscription._end()
@@ -188,16 +190,19 @@ class Client:
         self._flush_scheduled = False
         if self._port is None:
             return
+        self._wake_in(TURN_RETRY_S)  # a turn that raises must not be the last
         now = time.monotonic()
         self.core.handle_timeout(now)
         self._port.send(self.core.flush(now))
         for event in self.core.events():
             self._dispatch(event)
         wake_at = self.core.next_timeout()
+        self._wake_in(None if wake_at is None else max(0.0, wake_at - now))
+
+    def _wake_in(self, delay_s: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # The loop's clock is this clock, but uvloop rounds it: a delay is exact enough.
-        self._timer = None if wake_at is None else self._loop.call_later(max(0.0, wake_at - now), self._turn)
+        self._timer = None if delay_s is None else self._loop.call_later(delay_s, self._turn)
 
     def _dispatch(self, event: Event) -> None:
         match event:
@@ -310,11 +315,11 @@ def _bytes(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else text
 
 
-_open_cores: "weakref.WeakSet[ClientCore]" = weakref.WeakSet()
+_cores: "weakref.WeakSet[ClientCore]" = weakref.WeakSet()
 
 
 def _renew_publishers() -> None:
-    for core in _open_cores:
+    for core in _cores:
         core.renew_publisher()
 
 

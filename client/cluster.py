@@ -55,11 +55,12 @@ def load(path: str | Path) -> Cluster:
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise ClusterError(f"{path}: longer than {FILE_BYTES_MAX} bytes; is it a cluster file?")
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8-sig")  # some editors begin a file with U+FEFF
     except OSError as error:
         raise ClusterError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ClusterError(f"{path}: not UTF-8 text; is it a cluster file?") from None
+    except UnicodeDecodeError as error:
+        number = error.object.count(b"\n", 0, error.start) + 1
+        raise ClusterError(f"{path}:{number}: not UTF-8 text; is it a cluster file?") from None
     return parse(text, str(path))
 
 
@@ -102,17 +103,19 @@ def lab(addresses: Iterable[Address], policy: Policy | None = None, name: str = 
 
 def parse_address(text: str) -> Address:
     """`192.0.2.7:7400` or `[2001:db8::7]:7400`, normalised. Raises ValueError that says what was expected."""
-    host, colon, port = text.rpartition(":")
+    host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
+    why = ""
     try:
         ip = ip_address(host[1:-1] if bracketed else host)
-        if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError
-        if bracketed != (ip.version == 6) or (isinstance(ip, IPv6Address) and ip.scope_id):
-            raise ValueError
+        if bracketed == (ip.version == 6) and not (isinstance(ip, IPv6Address) and ip.scope_id):
+            if _is_number(port) and 0 < int(port) < 65536:
+                return _plain(ip), int(port)
+            why = "; ports are 1 to 65535"
     except ValueError:
-        raise ValueError(f"expected IP:PORT or [IPv6]:PORT, not {text!r}") from None
-    return _plain(ip), int(port)
+        if ":" not in host and any(map(str.isalpha, host)):
+            why = "; names are not looked up"
+    raise ValueError(f"expected IP:PORT or [IPv6]:PORT, not {text!r}{why}")
 
 
 def _plain(ip: IPv4Address | IPv6Address) -> str:
@@ -260,7 +263,7 @@ class _Reader:
 
     def cluster(self) -> Cluster:
         if not self._has_header:
-            raise self._error(f"expected {HEADER!r} as the first line, but the file is empty", 1)
+            raise self._error(f"expected {HEADER!r} as the first line, but there is none", 1)
         if not self._servers:
             raise self._error("expected at least one 'server IP:PORT' line before the end of the file")
         servers: list[ServerEntry] = []
@@ -324,6 +327,6 @@ class _Reader:
             )
         except ValueError as error:
             raise self._error(
-                f"expected 'policy k=K publish=M subscribe=N' or 'policy scheme=S|R|CH|RCH ...': {error}",
+                f"{error}; expected 'policy k=K publish=M subscribe=N' or 'policy scheme=S|R|CH|RCH ...'",
                 self._policy_line,
             ) from None

@@ -96,6 +96,8 @@ class ClientCore:
         self.policy = cluster.policy
         self.avoid_dead = avoid_dead
         self.publisher = publisher or enveloping.new_publisher(rng)
+        if not enveloping.is_publisher(self.publisher):
+            raise ValueError(f"publisher is {publisher!r}: give 1 to 43 of A-Z, a-z, 0-9, '-' and '_'")
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         self._rng = rng
@@ -118,7 +120,7 @@ class ClientCore:
 
     def subscribe(self, topic: bytes, now: float) -> None:
         """Holds leases on this topic at the policy's number of its servers. Raises wire.TopicError."""
-        wire_topic = wire.encode_topic(topic)
+        wire_topic = _users_topic(topic)
         if wire_topic in self._subscriptions:
             return
         sessions = self._candidates(topic)
@@ -162,7 +164,7 @@ class ClientCore:
             raise Backlog(
                 f"{UNSETTLED_MAX} publishes await their outcome; wait for some, or use confirm=False"
             )
-        wire_topic = wire.encode_topic(topic)
+        wire_topic = _users_topic(topic)
         seq = None if raw else self._seqs.get(wire_topic, 0) + 1
         if seq is None:
             message = wire.encode_message(payload)
@@ -170,9 +172,11 @@ class ClientCore:
             message = enveloping.format_envelope(Envelope(self.publisher, seq, payload))
         line = wire.publish_line(wire_topic, message)
         if len(line) > LINE_BYTES_MAX:
+            is_grown = len(wire.encode_message(payload)) > len(payload)
+            grown = " (% and control bytes take 3 bytes each)" if is_grown else ""
             raise MessageTooLarge(
                 f"message too large: {len(payload)} bytes of payload on a topic of {len(wire_topic)} make "
-                f"a line of {len(line)} bytes, at most {LINE_BYTES_MAX}; send less, or split it"
+                f"a line of {len(line)} bytes{grown}, at most {LINE_BYTES_MAX}; send less, or split it"
             )
         if seq is not None:
             self._seqs[wire_topic] = seq
@@ -354,6 +358,8 @@ class ClientCore:
                 case Change.RETURNED:
                     self._events.append(ServerReturned(session.server.name))
                     self._replace_lost(now)
+                case Change.TRUSTED:
+                    self._replace_lost(now)
                 case Change.FORGOT:
                     self._events.append(ServerForgot(session.server.name))
         for fate in settled:
@@ -437,3 +443,10 @@ class ClientCore:
         del self._publications[handle]
         servers = {session.server.name: outcome for session, outcome in publication.outcomes.items()}
         self._events.append(Published(handle, publication.name, publication.seq, servers))
+
+
+def _users_topic(name: bytes) -> bytes:
+    """The wire form of a topic that a user may use (§3.4). Raises wire.TopicError."""
+    if name.startswith(b"\0"):
+        raise wire.TopicError("a topic must not begin with a NUL byte: such topics are kcast's own")
+    return wire.encode_topic(name)

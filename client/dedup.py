@@ -2,30 +2,43 @@
 
 Copies are recognised by the whole line, never by the sequence number they claim: anyone may publish, so
 anyone could publish the next number first and so silence the real message. A changed byte makes another
-message.
+message. Lines are kept whole and not as short hashes, because whoever can make two lines collide could
+silence one with the other.
 
-A raw line may be published twice and mean it ("on", "off", "on"), so for raw lines copies are counted per
-server: the i-th copy from one server is new only if fewer than i were delivered. Lines are kept whole and
-not as short hashes, because whoever can make two lines collide could silence one with the other.
+A raw line may be published twice and mean it ("on", "off", "on"; a sensor that says the same every five
+seconds), and nothing in it tells the two apart. Copies of one message come within a moment, each by another
+server. So a delivery of a raw line stays *open* for two seconds; a copy belongs to the oldest open delivery
+that its server has not brought yet, and where there is none it is new. To count copies per server for longer
+would be wrong where publishers draw servers at random: after a hundred equal messages each server has
+brought sixty, and the next forty from any of them would be taken for old.
 """
 
 from collections import OrderedDict
+from dataclasses import dataclass, field
 
 from pubsub.endpoint import Address
 
 WINDOW_COUNT = 65_536
 WINDOW_BYTES = 16 * 1024 * 1024
 WINDOW_S = 120.0
-_ENTRY_BYTES = 200  # what Python needs besides the line itself, so that the bound is one on memory
+RAW_OPEN_S = 2.0
+RAW_OPEN_MAX = 64  # deliveries of one raw line
+
+# What Python needs besides the line itself, so that the bound is one on memory.
+_ENTRY_BYTES = 250
+_DELIVERY_BYTES = 350
 
 
+@dataclass(slots=True)
+class _RawDelivery:
+    at: float
+    servers: list[Address]
+
+
+@dataclass(slots=True)
 class _Seen:
-    __slots__ = ("at", "delivered", "from_server")
-
-    def __init__(self, now: float) -> None:
-        self.at = now
-        self.delivered = 0
-        self.from_server: dict[Address, int] | None = None
+    at: float
+    open: list[_RawDelivery] = field(default_factory=list)
 
 
 class CopyFilter:
@@ -55,22 +68,28 @@ class CopyFilter:
         """Whether this copy is to be delivered; remembers it."""
         self._forget_old(now)
         seen = self._seen.get(line)
+        is_first = seen is None
         if seen is None:
-            self._make_room(len(line) + _ENTRY_BYTES)
+            self._make_room(len(line) + _ENTRY_BYTES + (_DELIVERY_BYTES if raw else 0))
             seen = self._seen[line] = _Seen(now)
             self._size_bytes += len(line) + _ENTRY_BYTES
         else:
             seen.at = now
             self._seen.move_to_end(line)
-        if not raw:
-            new = seen.delivered == 0
+        return self._opens_delivery(seen, server, now) if raw else is_first
+
+    def _opens_delivery(self, seen: _Seen, server: Address, now: float) -> bool:
+        still_open = [delivery for delivery in seen.open if delivery.at + RAW_OPEN_S > now]
+        unbrought = next((delivery for delivery in still_open if server not in delivery.servers), None)
+        if unbrought is None:
+            still_open = [*still_open[1 - RAW_OPEN_MAX :], _RawDelivery(now, [server])]
         else:
-            if seen.from_server is None:
-                seen.from_server = {}
-            seen.from_server[server] = nth = seen.from_server.get(server, 0) + 1
-            new = nth > seen.delivered
-        seen.delivered += new
-        return new
+            unbrought.servers.append(server)
+        self._size_bytes += (len(still_open) - len(seen.open)) * _DELIVERY_BYTES
+        seen.open = still_open
+        while self._size_bytes > self._window_bytes and len(self._seen) > 1:
+            self._forget_oldest()  # never this line's own entry, which is the youngest
+        return unbrought is None
 
     def _forget_old(self, now: float) -> None:
         while self._seen and next(iter(self._seen.values())).at + self._window_s <= now:
@@ -84,5 +103,5 @@ class CopyFilter:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        line, _ = self._seen.popitem(last=False)
-        self._size_bytes -= len(line) + _ENTRY_BYTES
+        line, seen = self._seen.popitem(last=False)
+        self._size_bytes -= len(line) + _ENTRY_BYTES + len(seen.open) * _DELIVERY_BYTES

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pubsub import wire
 
 _HEAD = re.compile(rb"%@([0-9A-Za-z_-]{1,43})\.([1-9][0-9]{0,17})((?:;[A-Za-z][0-9A-Za-z-]*=[!-$&-:<-~]*)*) ")
+_PUBLISHER = re.compile(r"[0-9A-Za-z_-]{1,43}")
 _PUBLISHER_CHARS = 11
 
 
@@ -28,6 +29,11 @@ def new_publisher(rng: Random) -> str:
     """A publisher's name: 11 base64url characters, 66 random bits, for the life of one process."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     return "".join(rng.choices(alphabet, k=_PUBLISHER_CHARS))
+
+
+def is_publisher(name: str) -> bool:
+    """Whether this can name a publisher (§9.1)."""
+    return _PUBLISHER.fullmatch(name) is not None
 
 
 def format_envelope(envelope: Envelope) -> bytes:

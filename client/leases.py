@@ -15,6 +15,7 @@ class _Lease:
     due_at: float  # when to ask for it; infinite while asked
     asked_at: float = -inf
     expires_at: float = -inf
+    looked_at: float = inf  # when expiry is looked at next: one entry a lease, however often it is renewed
     is_live: bool = False
 
 
@@ -92,7 +93,7 @@ class Leases:
         if lease is None or asked_at < max(lease.asked_at, self._void_at):
             return False
         lease.asked_at, lease.expires_at = asked_at, expires_at
-        heapq.heappush(self._expiring, (expires_at, topic))
+        self._look_at_expiry(topic, lease)
         self.ask_again((topic,), renew_at)
         was_live, lease.is_live = lease.is_live, True
         return not was_live
@@ -101,9 +102,14 @@ class Leases:
         """The topics whose leases have ended by now."""
         ended = []
         while self._expiring and self._expiring[0][0] <= now:
-            _, topic = heapq.heappop(self._expiring)
+            looked_at, topic = heapq.heappop(self._expiring)
             lease = self._leases.get(topic)
-            if lease is not None and lease.is_live and lease.expires_at <= now:
+            if lease is None or lease.looked_at != looked_at:
+                continue
+            lease.looked_at = inf
+            if lease.expires_at > now:
+                self._look_at_expiry(topic, lease)
+            elif lease.is_live:
                 lease.is_live = False
                 ended.append(topic)
         return ended
@@ -115,6 +121,11 @@ class Leases:
         for topic in live:
             self._leases[topic].is_live = False
         return live
+
+    def _look_at_expiry(self, topic: bytes, lease: _Lease) -> None:
+        if lease.expires_at < lease.looked_at:
+            lease.looked_at = lease.expires_at
+            heapq.heappush(self._expiring, (lease.expires_at, topic))
 
     def _is_current(self, due_at: float, topic: bytes) -> bool:
         lease = self._leases.get(topic)

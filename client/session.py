@@ -63,6 +63,7 @@ class Change(Enum):
     REFUSED = auto()
     LOST = auto()
     RETURNED = auto()
+    TRUSTED = auto()
     FORGOT = auto()
 
 
@@ -139,6 +140,7 @@ class Session:
         self._late: OrderedDict[bytes, _Request] = OrderedDict()
         self._leases = Leases()
         self._queue: deque[_Line] = deque()
+        self._again: list[_Line] = []  # to be sent again, before the queue
 
     # --- What the core asks of it --------------------------------------------------------------------
 
@@ -180,7 +182,7 @@ class Session:
 
     def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
         """Sends a line (with its LF) with the next flush; False where too much waits already."""
-        if len(self._queue) >= QUEUE_MAX:
+        if len(self._queue) + len(self._again) >= QUEUE_MAX:
             return False
         self._queue.append(_Line(line, handle, confirm))
         return True
@@ -239,17 +241,16 @@ class Session:
             wait_s = self.answer_timeout_s * (2 ** (self._misses - 1) - 1)
         self._control_not_before = now + wait_s
         # A lost question about a cookie must not cost the messages that wait for it: they get a second one.
-        waiting, self._queue = self._queue, deque()
+        waiting, self._queue, self._again = [*self._again, *self._queue], deque(), []
         self._try_again(waiting)
 
     def _try_again(self, lines: Collection[_Line]) -> None:
-        """Puts lines that were not carried out back into the queue, as often as each may be."""
+        """Sends lines again that were not carried out, as often as each may be."""
         for line in lines:
             line.tries_left -= 1
             if line.tries_left < 0:
                 self.settled.append(Settled(line.handle, Outcome.NO_ANSWER))
-        again = [line for line in lines if line.tries_left >= 0]
-        self._queue = deque(sorted([*again, *self._queue], key=lambda line: line.handle))
+        self._again += [line for line in lines if line.tries_left >= 0]
 
     def _give_up(self, request: _Request, now: float) -> None:
         del self._in_flight[request.nonce]
@@ -316,12 +317,14 @@ class Session:
             self._smoothed_rtt_s += (rtt_s - self._smoothed_rtt_s) / 8
         self._misses = 0
         self._control_not_before = -inf
-        self.is_suspected = False
         if self.is_lost:
             self.is_lost = False
             self.warm_at = now + self.renewal_interval_s
             self.notices.append(Notice(Change.RETURNED))
             self._leases.ask_for_all(now)
+        elif self.is_suspected:
+            self.notices.append(Notice(Change.TRUSTED))
+        self.is_suspected = False
 
     def _handle_receipt(
         self, request: _Request, receipt: wire.Receipt, refusal: wire.Refusal | None, now: float
@@ -329,21 +332,23 @@ class Session:
         self._challenges_in_a_row = 0
         self._keep_cookie(receipt.cookie, request)
         self.ttl_s = max(1.0, receipt.ttl_s)
-        refused = (refusal.lines or 0) if refusal else 0
+        refused = 0 if refusal is None else -1 if refusal.lines is None else refusal.lines
         reason = refusal.reason if refusal else ""
         for index, topic in enumerate(request.topics):
             if refused >> index & 1:
                 self._lease_refused(topic, reason, now)
             else:
-                self._lease_granted(topic, request.sent_at)
+                self._lease_granted(topic, request.sent_at, now)
         if not request.topics:
-            self._publish_lease_until = request.sent_at + self.ttl_s
+            is_open = receipt.attributes.get("bare") != "0"
+            self._publish_lease_until = request.sent_at + self.ttl_s if is_open else -inf
         for line in request.lines:
             self.settled.append(Settled(line.handle, Outcome.RECEIPT))
 
     def _handle_challenge(self, request: _Request, challenge: wire.Challenge, now: float) -> None:
         is_news = request.cookie is not None and request.cookie == self._cookie
-        was_young = request.sent_at - request.cookie_at < COOKIE_LEASE_LIFE_S - COOKIE_MARGIN_S
+        life_s = COOKIE_LEASE_LIFE_S if request.topics else COOKIE_PUBLISH_LIFE_S
+        was_young = request.sent_at - request.cookie_at < life_s - COOKIE_MARGIN_S
         self._keep_cookie(challenge.cookie, request)
         self._leases.ask_again(request.topics, now)
         self._try_again(request.lines)
@@ -373,9 +378,12 @@ class Session:
         if request.sent_at >= self._cookie_at:
             self._cookie, self._cookie_at = cookie, request.sent_at
 
-    def _lease_granted(self, topic: bytes, asked_at: float) -> None:
-        renew_at = asked_at + self.renewal_interval_s * self._rng.uniform(0.9, 1.0)
+    def _lease_granted(self, topic: bytes, asked_at: float, now: float) -> None:
         assert self.ttl_s is not None
+        if asked_at + self.ttl_s <= now:  # we slept, and it has ended meanwhile
+            self._leases.ask_again((topic,), now)
+            return
+        renew_at = asked_at + self.renewal_interval_s * self._rng.uniform(0.9, 1.0)
         if self._leases.grant(topic, asked_at, asked_at + self.ttl_s, renew_at):
             self.notices.append(Notice(Change.LEASES, topic))
 
@@ -415,8 +423,11 @@ class Session:
         return wire.request_datagram(vouch, [topic + b"\n" for topic in topics])
 
     def _publish_datagrams(self, now: float) -> list[tuple[bytes, int]]:
-        if not self._queue:
+        if not self._queue and not self._again:
             return []
+        # Each refused datagram puts its lines back; in order, and sorted once for all of them.
+        self._queue.extendleft(sorted(self._again, key=lambda line: line.handle, reverse=True))
+        self._again = []
         # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
         has_lease = self._publish_lease_until - now > self.renewal_interval_s
         has_cookie = self._has_cookie(COOKIE_PUBLISH_LIFE_S, now)

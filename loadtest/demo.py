@@ -2,8 +2,10 @@
 
 import asyncio
 import importlib.metadata
+import io
 import json
 import platform
+import stat
 import sys
 from collections.abc import Coroutine
 from dataclasses import asdict
@@ -12,13 +14,15 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
 from loadtest import chart
 from loadtest.demo_run import DemoFailed, K, Plan, Result, run
 from loadtest.demo_view import LiveWatcher, PlainWatcher, curves, explanation, policy_name, table
 from loadtest.processes import ServerFailed
 from loadtest.tally import CONFIDENCE, PIECE_BYTES_MAX, Cell, failures, pieces
 
-_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+TEXT_BYTES_MAX = 64 * 1024 * 1024
+
 _DISTRIBUTION = "kcast"
 _LIBRARIES = ("kcast", "uvloop", "numpy", "xxhash")
 
@@ -102,44 +106,60 @@ def command(
         raise click.BadParameter(
             f"of {servers} servers at most {servers - 1} can be killed", param_hint="--kill"
         )
+    plan = Plan(servers, kill, ttl_s, topics, subscribers, publishers, seed, rate)
+    with errors_as_lines("demo", closed_pipe_exit=EXIT_FAILURE):
+        if sys.stdout is None:
+            raise OSError("standard output is closed")
+        sys.exit(0 if _demo(plan, files, out, as_json) else EXIT_FAILURE)
+
+
+def _demo(plan: Plan, files: tuple[Path, ...], out: Path, as_json: bool) -> bool:
+    """Runs it, and shows and writes what came of it; whether measurement and model agree."""
     texts, sources = _read(files)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _fail(f"{out}: {error.strerror or error}")
-    plan = Plan(servers, kill, ttl_s, topics, subscribers, publishers, seed, rate)
-    result = _run(plan, texts, sys.stderr if as_json else sys.stdout)
-    reasons = failures(result.cells, result.faults, result.dropped)
+    result = _run(plan, texts, (sys.stderr or io.StringIO()) if as_json else sys.stdout)
+    reasons = failures(result.cells, result.faults, result.dropped, result.leases_after_s)
     report = _report(plan, result, sources, len(texts), reasons)
     drawn = curves(plan, result.cells)
     source = ", ".join(sources)
     subtitle = (
         f"{len(texts):,} lines of {source if len(source) <= 40 else f'{len(sources)} files'}, "
-        f"{servers} servers, K = {K}, few publish, no avoidance while down, seed {seed}"
+        f"{plan.servers} servers, K = {K}, few publish, no avoidance while down, seed {plan.seed}"
     )
     title = "Delivery while servers die: measured against predicted"
     svg_path, json_path = out / "delivery.svg", out / "results.json"
     try:
-        svg_path.write_text(chart.svg(drawn, title, subtitle), encoding="utf-8")
-        json_path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        _fail(f"{error.filename}: {error.strerror or error}")
-    if as_json:
-        for cell in report["cells"]:
-            print(json.dumps({"type": "cell", **cell}))
-        rest = {name: value for name, value in report.items() if name not in ("cells", "dead_of_topic")}
-        print(json.dumps({"type": "result", **rest, "files": [str(svg_path), str(json_path)]}))
-    else:
-        ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
-        print()
-        print(table(result.cells))
-        print(explanation(plan, result))
-        print(chart.text(drawn, ascii_only))
-        for reason in reasons:
-            print(f"NOT: {reason}")
-        print("measurement and model agree" if not reasons else "measurement and model do NOT agree")
+        if as_json:
+            for cell in report["cells"]:
+                print(json.dumps({"type": "cell", **cell}))
+            rest = {name: value for name, value in report.items() if name not in ("cells", "dead_of_topic")}
+            print(json.dumps({"type": "result", **rest, "files": [str(svg_path), str(json_path)]}))
+        else:
+            ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
+            print()
+            print(table(result.cells))
+            print(explanation(plan, result))
+            print(chart.text(drawn, ascii_only))
+            for reason in reasons:
+                print(f"NOT: {reason}")
+            print("measurement and model agree" if not reasons else "measurement and model do NOT agree")
+        sys.stdout.flush()
+    finally:  # a run that is over shall not be lost because one of its outputs fails
+        _write(svg_path, chart.svg(drawn, title, subtitle))
+        _write(json_path, json.dumps(report, indent=2) + "\n")
+    if not as_json:
         print(f"chart:   {svg_path}\nresults: {json_path}", flush=True)
-    sys.exit(1 if reasons else 0)
+    return not reasons
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        _fail(f"{path}: {error.strerror or error} (the result stands above)")
 
 
 def _run(plan: Plan, texts: list[bytes], stream: TextIO) -> Result:
@@ -149,15 +169,18 @@ def _run(plan: Plan, texts: list[bytes], stream: TextIO) -> Result:
                 return _run_loop(run(plan, texts, watcher))
         return _run_loop(run(plan, texts, PlainWatcher(plan, stream)))
     except KeyboardInterrupt:
-        sys.exit(_EXIT_INTERRUPTED)
-    except (ServerFailed, DemoFailed, OSError) as error:
+        fail("demo", "stopped, no verdict", EXIT_INTERRUPTED)
+    except (ServerFailed, DemoFailed) as error:
         _fail(str(error))
     except ExceptionGroup as group:
         # One failure in a task group cancels the rest, so there is one to tell.
         known, other = group.split((ServerFailed, DemoFailed, OSError))
         if known is None or other is not None:
             raise
-        _fail(str(_first(known)))
+        first = _first(known)
+        if isinstance(first, OSError):
+            raise first from None
+        _fail(str(first))
 
 
 def _first(error: BaseException) -> BaseException:
@@ -180,11 +203,19 @@ def _read(files: tuple[Path, ...]) -> tuple[list[bytes], list[str]]:
     if not files and not licence:
         _fail("kcast's licence, the text to publish by default, is not installed: name a FILE")
     texts: list[bytes] = []
+    bytes_left = TEXT_BYTES_MAX
     for path in files or licence:
         try:
-            data = path.read_bytes()
+            mode = path.stat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                _fail(f"{_printable(path)}: not a regular file")
+            with path.open("rb") as file:
+                data = file.read(bytes_left + 1)
         except OSError as error:
             _fail(f"{_printable(path)}: {error.strerror or error}")
+        bytes_left -= len(data)
+        if bytes_left < 0:
+            _fail(f"{_printable(path)}: with it, more than {TEXT_BYTES_MAX >> 20} MiB would be published")
         texts += pieces(data)
     if not texts:
         _fail(

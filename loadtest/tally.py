@@ -14,6 +14,7 @@ from hashring.intervals import effective_count, wilson
 from hashring.model import delivered_pairs, delivery_given_down, miss_exactly_down
 
 CONFIDENCE = 0.9999
+"""That a right system's run is not rejected: all its cells together."""
 PIECE_BYTES_MAX = 300
 """A longer line is published in pieces: even if each of its bytes takes three on the wire, a piece fits."""
 
@@ -171,7 +172,7 @@ class Tally:
                 (count, self._chance(k_prime, dead), audience) for (dead, audience), count in groups.items()
             )
             predicted = distribution.mean / distribution.total if distribution.total else 0.0
-            low, high = distribution.interval(CONFIDENCE)
+            low, high = distribution.interval(cell_confidence(len({k for _, k in self.expected})))
         return Cell(
             phase=phase,
             k_prime=k_prime,
@@ -204,9 +205,20 @@ def unconditional(servers: int, down: int, k_prime: int) -> float:
     return 1 - miss_exactly_down(servers, down, k_prime)
 
 
-def failures(cells: Iterable[Cell], faults: Counter[str], dropped: int) -> list[str]:
+def cell_confidence(k_primes: int) -> float:
+    """The confidence of each cell at which all hold together with `CONFIDENCE` (Bonferroni).
+
+    Only while servers are down does chance decide, once under each of the K'.
+    """
+    return 1 - (1 - CONFIDENCE) / max(1, k_primes)
+
+
+def failures(
+    cells: Iterable[Cell], faults: Counter[str], dropped: int, leases_after_s: float | None
+) -> list[str]:
     """Why a run did not succeed, a sentence each; none if it did.
 
+    `leases_after_s` is when all leases stood again after the servers' restart, None if not within a ttl.
     `dropped` is what reached this machine's receive buffers and was not read in time: then nothing was
     measured but an overload, and the run is not valid.
     """
@@ -216,6 +228,8 @@ def failures(cells: Iterable[Cell], faults: Counter[str], dropped: int) -> list[
             f"invalid run: {_count(dropped, 'datagram')} dropped, because this machine did not read in time; "
             "use a lower --rate"
         )
+    if leases_after_s is None:
+        found.append("not all leases stood again within a ttl of the servers' restart")
     for cell in cells:
         if cell.is_judged and not cell.agrees:
             assert cell.predicted is not None and cell.low is not None and cell.high is not None

@@ -5,6 +5,7 @@ is forwarded in one flush, so the busier the server, the fewer system calls a co
 """
 
 import errno
+import os
 import secrets
 import signal
 import sys
@@ -182,10 +183,12 @@ def command(host: str, port: int, ttl_s: int, capacity: int, is_open: bool, open
     published. It knows no other server and keeps nothing on disk.
 
     \b
-    Example: a server, and a subscriber and a publisher without kcast
+    Example: a server, and by hand (netcat-openbsd) a subscriber and a publisher
       kcast serve --open &
-      (echo weather; sleep 60) | nc -u 127.0.0.1 7400
+      echo weather | nc -u -w60 127.0.0.1 7400 &
       echo 'weather rain' | nc -u -w1 127.0.0.1 7400
+
+    A subscription sent by hand lives for one --ttl: nobody renews it.
     """
     try:
         sock = open_socket(host, port)
@@ -208,14 +211,20 @@ def command(host: str, port: int, ttl_s: int, capacity: int, is_open: bool, open
             own_addresses=own_addresses(udp.address),
             open_to=open_to,
         )
-        run(
-            server,
-            udp,
-            on_ready=lambda: print(
-                f"kcast: serving on {format_address(udp.address)} (ttl {ttl_s} s)", flush=True
-            ),
-        )
+        ready_line = f"kcast: serving on {format_address(udp.address)} (ttl {ttl_s} s)\n"
+        run(server, udp, on_ready=lambda: _announce(ready_line))
         _say(_summary(server, udp))
+
+
+def _announce(line: str) -> None:
+    """Whoever started the server waits for this line: without it, the server ends."""
+    if sys.stdout is None:
+        _fail("standard output is closed")
+    try:
+        # Past Python's buffer, which would be written, and fail, once more at the end.
+        os.write(sys.stdout.fileno(), line.encode())
+    except OSError as error:
+        _fail(f"standard output: {error.strerror or error}")
 
 
 def _anyone(_: Address) -> bool:

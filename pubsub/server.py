@@ -154,14 +154,17 @@ class Server:
         refused, reason = self._renew_leases(subscribes, source, now)
         for line in publishes:
             self._forward(line)
+        attributes = {}
         if publishes or not subscribes:
             self.publish_leases.pop_expired(now)
             if not self.publish_leases.renew(source, now):
                 self.drops[Drop.TABLE_FULL] += 1
+                attributes["bare"] = "0"
         answer = b""
         if publishes or not subscribes or refused.bit_count() < len(subscribes):
             cookie = self._cookies.mint(source, now)
-            answer = wire.format_line(wire.Receipt(vouch.nonce, int(self.leases.ttl_s), cookie, bits=0))
+            ttl_s = int(self.leases.ttl_s)
+            answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, bits=0, attributes=attributes))
         if refused:
             answer += wire.format_line(wire.Refusal(vouch.nonce, reason, refused))
         self._reply(datagram, source, answer)
@@ -305,7 +308,11 @@ class Server:
         self._lines_by_topic[topic].append(line)
 
     def _pack_lines(self, now: float) -> Iterator[Transmit]:
-        """Each subscriber's lines in as few datagrams as they fit; one packing for equal sets of topics."""
+        """Each subscriber's lines in as few datagrams as they fit; one packing for equal sets of topics.
+
+        A topic that has enough for a datagram by itself is packed once for all its subscribers: to copy it
+        for each would let a few busy topics and many odd sets of them fill the memory.
+        """
         topics_of: defaultdict[Address, list[bytes]] = defaultdict(list)
         for topic, lines in self._lines_by_topic.items():
             subscribers = self.leases.subscribers(topic, now)
@@ -314,6 +321,9 @@ class Server:
                 self.drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += len(lines)
                 continue
             self.counts["copies_sent"] += len(lines) * len(subscribers)
+            if sum(map(len, lines)) > DATAGRAM_BYTES_MAX // 2:
+                yield Transmit(*wire.pack_lines(lines), subscribers)
+                continue
             for address in subscribers:
                 topics_of[address].append(topic)
         audiences: defaultdict[tuple[bytes, ...], list[Address]] = defaultdict(list)

@@ -31,7 +31,8 @@ def encode_topic(name: bytes) -> bytes:
         raise TopicError("a topic must not be empty")
     topic = _TOPIC_ESCAPES.sub(_escape, name)
     if len(topic) > TOPIC_BYTES_MAX:
-        raise TopicError(f"topic too long: {len(topic)} bytes encoded, at most {TOPIC_BYTES_MAX}")
+        grown = " (spaces, % and bytes outside printable ASCII take 3 each)" if len(topic) > len(name) else ""
+        raise TopicError(f"topic too long: {len(topic)} bytes encoded, at most {TOPIC_BYTES_MAX}{grown}")
     return topic
 
 

@@ -42,8 +42,8 @@ def model_run(k_prime: int, dead: int, messages: int = 2000, seed: int = 1, audi
     return tally
 
 
-def verdict(tally: Tally, dropped: int = 0) -> list[str]:
-    return failures(tally.cells({Phase.DOWN: 1}), tally.faults, dropped)
+def verdict(tally: Tally, dropped: int = 0, leases_after_s: float | None = 1.0) -> list[str]:
+    return failures(tally.cells({Phase.DOWN: 1}), tally.faults, dropped, leases_after_s)
 
 
 def only_cell(tally: Tally) -> Cell:
@@ -141,6 +141,12 @@ def test_what_recovers_is_shown_and_not_judged() -> None:
 def test_datagrams_not_read_in_time_make_a_run_invalid() -> None:
     (reason,) = verdict(model_run(1, 2), dropped=3)
     assert reason.startswith("invalid run: 3 datagrams")
+
+
+def test_leases_that_do_not_stand_again_fail_the_run() -> None:
+    """Else clients that never return to a restarted server would pass, since the others cover for it."""
+    (reason,) = verdict(model_run(1, 2), leases_after_s=None)
+    assert reason == "not all leases stood again within a ttl of the servers' restart"
 
 
 def test_the_predictions_that_can_be_made_beforehand() -> None:

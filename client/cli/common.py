@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from client import cluster as clusters
 from client.cluster import Cluster, ClusterError
@@ -61,10 +62,33 @@ def load_cluster(command: str, cluster_file: str | None) -> Cluster:
         fail(
             command,
             f"no cluster file: give --cluster FILE or set {CLUSTER_VARIABLE}; such a file begins with "
-            f"'{clusters.HEADER}' and names one 'server IP:PORT' a line",
+            f"'{clusters.HEADER}' and names one 'server IP:PORT' a line; for servers on one machine it also "
+            "has a line 'lab'",
             EXIT_USAGE,
         )
-    return clusters.load(Path(cluster_file))
+    path = Path(cluster_file)
+    try:
+        return clusters.load(path)
+    except ClusterError as error:
+        source = click.get_current_context().get_parameter_source("cluster_file")
+        if source is not ParameterSource.ENVIRONMENT:
+            raise
+        named = str(error).replace(f"{path}: ", f"{path} (from {CLUSTER_VARIABLE}): ", 1)
+        raise ClusterError(named) from None
+
+
+def load_cluster_to_use(command: str, cluster_file: str | None) -> Cluster:
+    """The cluster; says so where it has fewer hosts than its policy is made for. Raises ClusterError."""
+    cluster = load_cluster(command, cluster_file)
+    wanted, servers, hosts = cluster.policy.k, len(cluster.servers), len({s.key for s in cluster.servers})
+    if cluster.policy.placement != "ring" or hosts >= wanted:
+        return cluster
+    text = f"the policy wants {wanted} hosts, there {'is 1' if hosts == 1 else f'are {hosts}'}"
+    if servers > hosts and not cluster.is_lab:
+        counted = f"{servers} servers on {count_of(hosts, 'host')} count as {'one' if hosts == 1 else hosts}"
+        text = f"{counted} ({text}); for several hosts on one machine add a line 'lab'"
+    say(command, f"{cluster_file}: {text}")
+    return cluster
 
 
 def argument_bytes(text: str) -> bytes:

@@ -15,7 +15,7 @@ from client.cli.common import (
     cluster_option,
     errors_as_lines,
     escaped,
-    load_cluster,
+    load_cluster_to_use,
     say,
     table,
     to_json,
@@ -97,7 +97,7 @@ def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: 
       kcast ping --cluster lab.cluster
     """
     with errors_as_lines("ping"):
-        cluster = load_cluster("ping", cluster_file)
+        cluster = load_cluster_to_use("ping", cluster_file)
         targets = [Target(server.name, address) for server in cluster.servers for address in server.addresses]
         asyncio.run(_Pinger(targets, count, interval_s, timeout_s).run())
         for line in _as_json(targets) if as_json else _as_table(cluster, targets):

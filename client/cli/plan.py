@@ -85,7 +85,7 @@ class Prediction:
 
 @click.command("plan", short_help="predicted delivery, copies and cost of a policy")
 @cluster_option
-@click.option("--hosts", "--fleet", "hosts", type=click.IntRange(1, 100_000), help="Hosts in the cluster.")
+@click.option("--hosts", type=click.IntRange(1, 100_000), help="Hosts in the cluster.")
 @click.option("--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A policy by its name.")
 @click.option("--k", type=click.IntRange(1, 1000), metavar="K", help="Hosts of a topic.")
 @click.option(
@@ -385,15 +385,17 @@ def _as_text(policy: Policy, setting: Setting) -> Iterator[str]:
 def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
     heads = ("", "policy", "delivery", "lost", "audience", "copies", "packets", "packets/s", "halve/stop")
     groups = (_few_publish(policy, setting.hosts), _all_of_k(setting.hosts))
-    rows = []
+    rows: list[list[str]] = []
+    own_row = None
     for name, policies in zip(("few publish", "CH"), groups, strict=True):
         for each in policies:
             predicted = predict(each, setting)
-            is_own = policy.placement == "ring" and each.sizes(setting.hosts) == policy.sizes(setting.hosts)
+            if policy.placement == "ring" and each.sizes(setting.hosts) == policy.sizes(setting.hosts):
+                own_row = len(rows)  # "few publish 3 of 3" is CH with k=3: the latter, if it is shown
             few = f"few publish {each.publish} of {each.k}"
             rows.append(
-                (
-                    "*" if is_own else "",
+                [
+                    "",
                     few if name == "few publish" else f"CH k={each.k}",
                     _share(predicted.delivery),
                     _one_in(predicted.miss).removesuffix(" lost"),
@@ -402,9 +404,15 @@ def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
                     f"{predicted.packets_per_message:.1f}",
                     f"{predicted.packets_per_s:.1f}",
                     f"{predicted.blocked_to_halve}/{predicted.blocked_to_stop}",
-                )
+                ]
             )
+    if own_row is not None:
+        rows[own_row][0] = "*"
     yield from table(heads, rows, left=2)
+    yield (
+        "few publish M of K: to M of a topic's K hosts, subscribers lease on all K; CH: both sides use all K"
+        + ("" if own_row is None else "; *: yours")
+    )
 
 
 def _share(share: float) -> str:

@@ -21,7 +21,7 @@ from client.cli.common import (
     count_of,
     errors_as_lines,
     fail,
-    load_cluster,
+    load_cluster_to_use,
     nobody_answers,
     say,
     text_fields,
@@ -30,7 +30,7 @@ from client.cli.common import (
 )
 from client.cluster import Cluster
 from client.core import MessageTooLarge
-from client.events import Outcome, Published, ServerLost
+from client.events import Outcome, Published, ServerLost, ServerReturned
 
 OUTSTANDING_MAX = 256  # publishes that await receipts
 RATE_DEFAULT = 1000.0  # a second
@@ -42,7 +42,7 @@ _READ_BYTES = 65_536
 
 @click.command("pub", short_help="publish a message, or one per line of standard input")
 @click.argument("topic")
-@click.argument("message", required=False)
+@click.argument("words", nargs=-1, metavar="[MESSAGE]")
 @cluster_option
 @click.option(
     "--repeat",
@@ -64,7 +64,7 @@ _READ_BYTES = 65_536
 @click.option("--json", "as_json", is_flag=True, help="What became of each message, as a JSON object a line.")
 def command(
     topic: str,
-    message: str | None,
+    words: tuple[str, ...],
     cluster_file: str | None,
     repeat: int,
     rate: float,
@@ -88,11 +88,14 @@ def command(
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
       kcast pub --cluster lab.cluster text/license < LICENSE
     """
+    if len(words) > 1:
+        extra = " ".join(words[1:])
+        raise click.UsageError(f"Got unexpected words ({extra}): quote a message of several words.")
     with errors_as_lines("pub", closed_pipe_exit=EXIT_FAILURE):
         name = topic_argument(topic)
-        cluster = load_cluster("pub", cluster_file)
-        if message is not None:
-            lines = _just(argument_bytes(message))
+        cluster = load_cluster_to_use("pub", cluster_file)
+        if words:
+            lines = _just(argument_bytes(words[0]))
         elif sys.stdin is None:
             fail("pub", "standard input is closed: give MESSAGE, or something to read")
         else:
@@ -234,11 +237,17 @@ class _Stream:
             await self.output.write(to_json(_fields(line, published)).encode() + b"\n")
 
     async def _watch(self, client: Client) -> None:
+        lost: set[str] = set()
         async for event in client.events():
-            if isinstance(event, ServerLost) and set(client.core.server_states().values()) == {"lost"}:
-                if not any(self.receipts):
-                    raise NobodyAnswers
-                say("pub", f"{nobody_answers(self.cluster, self.servers)}; trying on")
+            match event:
+                case ServerReturned(server):
+                    lost.discard(server)
+                case ServerLost(server):
+                    lost.add(server)
+                    if lost == client.core.server_states().keys():
+                        if not any(self.receipts):
+                            raise NobodyAnswers
+                        say("pub", f"{nobody_answers(self.cluster, self.servers)}; still trying")
 
     def summarise(self) -> int:
         """Tells what became of all; the exit code."""

@@ -16,7 +16,7 @@ from client.cli.common import (
     count_of,
     errors_as_lines,
     escaped,
-    load_cluster,
+    load_cluster_to_use,
     nobody_answers,
     say,
     text_fields,
@@ -97,7 +97,7 @@ def command(
         raise click.UsageError("--json says all that --raw and --verbose say: give it alone.")
     with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
         names = [topic_argument(topic) for topic in dict.fromkeys(topics)]
-        cluster = load_cluster("sub", cluster_file)
+        cluster = load_cluster_to_use("sub", cluster_file)
         printer = _Printer(Output(), count, hold_s, as_json=as_json, raw=raw, verbose=verbose)
         sys.exit(asyncio.run(_run(cluster, names, printer, timeout_s)))
 
@@ -111,12 +111,14 @@ async def _run(cluster: Cluster, topics: list[bytes], printer: "_Printer", timeo
         tasks.append(asyncio.create_task(printer.hold()))
         printing = asyncio.create_task(printer.print())
         try:
-            await _first_of([printing, *tasks], timeout_s)
+            timed_out = not await _first_of([printing, *tasks], timeout_s)
         finally:
             for task in (printing, *tasks):
                 task.cancel()
             printer.finish()
             watcher.report_drops()
+        if timed_out:
+            watcher.report_missing_leases()
         if printer.wanted and printer.printed < printer.wanted:
             whose = f"{printer.printed} of {count_of(printer.wanted, 'message')} came within {timeout_s:g} s"
             say("sub", whose + ("" if watcher.ever_leased else f": {watcher.nobody_answers()}"))
@@ -127,11 +129,12 @@ async def _run(cluster: Cluster, topics: list[bytes], printer: "_Printer", timeo
         return 0
 
 
-async def _first_of(tasks: "list[asyncio.Task[None]]", timeout_s: float | None) -> None:
-    """Waits until one of the tasks ends, or the time is over; raises what the task raised."""
+async def _first_of(tasks: "list[asyncio.Task[None]]", timeout_s: float | None) -> bool:
+    """Waits until one of the tasks ends, or the time is over (False); raises what the task raised."""
     done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
+    return bool(done)
 
 
 class _Printer:
@@ -241,6 +244,7 @@ class _Watcher:
         self.ever_leased = False
         self._client = client
         self._topics = topics
+        self._lost: set[str] = set()
         self._told: dict[bytes, tuple[int, int]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
 
@@ -264,6 +268,13 @@ class _Watcher:
         if parts:
             say("sub", f"dropped: {' '.join(parts)}")
 
+    def report_missing_leases(self) -> None:
+        """Tells at the end of the time how many leases stand, where some do not and it is not told yet."""
+        for topic in self._topics:
+            leased, wanted = self._client.core.lease_counts(topic)
+            if leased < wanted:
+                self._tell_leases(topic)
+
     def _tell(self, event: Event) -> None:
         match event:
             case LeasesChanged(topic, leased, wanted):
@@ -271,14 +282,17 @@ class _Watcher:
                 self._leases_changed(topic, leased, wanted)
             case ServerLost(server):
                 say("sub", f"lost {server}: it does not answer")
-                if set(self._client.core.server_states().values()) == {"lost"}:
-                    say("sub", f"{self.nobody_answers()}; trying on")
+                self._lost.add(server)
+                # Told servers, and not states: of several lost at once, only the last is to say this.
+                if self._lost == self._client.core.server_states().keys():
+                    say("sub", f"{self.nobody_answers()}; still trying")
             case ServerReturned(server):
+                self._lost.discard(server)
                 say("sub", f"{server} answers again")
             case ServerForgot(server):
                 say("sub", f"{server} has restarted, or our address has changed: leasing again")
             case LeaseRefused(topic, server, reason):
-                say("sub", f"{server} refuses a lease{self._of(topic)}: {reason}; trying on")
+                say("sub", f"{server} refuses a lease{self._of(topic)}: {reason}; still trying")
             case Gap(topic, publisher, first_seq, last_seq):
                 which = (
                     f"message {first_seq}" if first_seq == last_seq else f"messages {first_seq} to {last_seq}"

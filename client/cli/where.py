@@ -94,13 +94,7 @@ def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[
     yield from _head(cluster, topic)
     arc = position >> OFFSET_BITS
     yield f"position  {position:016x}, {position / _RING:.7f} of the ring, arc {arc} of 0 to {ARCS - 1}"
-    if publish == subscribe == used_count:
-        yield f"used      both sides use all {used_count} hosts"
-    else:
-        yield (
-            f"used      publishers send to {_part(publish, used_count)}, "
-            f"subscribers lease on {_part(subscribe, used_count)}"
-        )
+    yield f"used      {_used(publish, subscribe, used_count)}"
     yield ""
     yield from table(("rank", "server", "host key", "used", "arc", "point", "distance"), rows, left=3)
     yield from _shared_hosts(view, servers)
@@ -134,10 +128,7 @@ def _without_ring(cluster: Cluster, topic: bytes, as_json: bool) -> Iterator[str
         yield "used      the one host of that number, from 0 in the order of host keys"
     else:
         yield "position  of no account: every topic is at home on all hosts"
-        yield (
-            f"used      publishers send to {_part(publish, host_count)}, "
-            f"subscribers lease on {_part(subscribe, host_count)}"
-        )
+        yield f"used      {_used(publish, subscribe, host_count)}"
     yield ""
     rows = [(f"{rank}", escaped(s.name), escaped(s.key)) for rank, s in enumerate(servers, 1)]
     yield from table(("rank", "server", "host key"), rows, left=3)
@@ -149,6 +140,12 @@ def _head(cluster: Cluster, topic: bytes) -> Iterator[str]:
     yield f"topic     {escaped(topic)}"
     yield f"hashed    {escaped(hashed)}" + ("" if hashed == topic else " (only what is inside {...})")
     yield f"policy    {cluster.policy}"
+
+
+def _used(publish: int, subscribe: int, total: int) -> str:
+    if publish == subscribe == total:
+        return "both sides use " + ("the one host there is" if total == 1 else f"all {total} hosts")
+    return f"publishers send to {_part(publish, total)}, subscribers lease on {_part(subscribe, total)}"
 
 
 def _part(count: int, total: int) -> str:

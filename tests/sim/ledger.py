@@ -23,6 +23,7 @@ HEX = b"0123456789ABCDEFabcdef"
 LEASE_COOKIE_S = 128.0
 PUBLISH_COOKIE_S = 3600.0
 WINDOW_S = 120.0
+RAW_OPEN_S = 2.0
 
 
 @lru_cache(maxsize=8192)
@@ -167,7 +168,18 @@ class Copies:
     last_at: float
     last_arrival: int
     delivered: int = 0
-    from_server: dict[Address, int] = field(default_factory=dict)
+    raw_due: int = 0  # how often it should have been delivered, were it raw
+    raw_open: list[tuple[float, set[Address]]] = field(default_factory=list)
+
+    def take_raw(self, server: Address, now: float) -> None:
+        """Accounts for a copy of a raw line as PROTOCOL §9.3 says."""
+        self.raw_open = [(at, servers) for at, servers in self.raw_open if now - at < RAW_OPEN_S]
+        for _, servers in self.raw_open:
+            if server not in servers:
+                servers.add(server)
+                return
+        self.raw_open.append((now, {server}))
+        self.raw_due += 1
 
 
 def _head(line: bytes) -> bytes:
@@ -237,7 +249,7 @@ class Ledger:
                 entry = known.get(line)
                 if entry is None or (line not in turn.copies and self._is_forgotten(turn, entry)):
                     entry = known[line] = Copies(now, 0)
-                entry.from_server[packet.source] = entry.from_server.get(packet.source, 0) + 1
+                entry.take_raw(packet.source, now)
                 entry.last_at, entry.last_arrival = now, self._arrivals[name]
                 turn.copies[line] = entry
         for event in turn.events:
