@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.metadata
-import io
 import json
 import platform
 import stat
@@ -120,7 +119,7 @@ def _demo(plan: Plan, files: tuple[Path, ...], out: Path, as_json: bool) -> bool
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _fail(f"{out}: {error.strerror or error}")
-    result = _run(plan, texts, (sys.stderr or io.StringIO()) if as_json else sys.stdout)
+    result = _run(plan, texts, sys.stderr if as_json else sys.stdout)
     reasons = failures(result.cells, result.faults, result.dropped, result.leases_after_s)
     report = _report(plan, result, sources, len(texts), reasons)
     drawn = curves(plan, result.cells)

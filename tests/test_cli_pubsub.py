@@ -251,7 +251,7 @@ def test_a_timeout_without_a_count_is_an_end(cluster: ClusterOfProcesses) -> Non
 
 
 def test_no_server_answers(tmp_path: Path) -> None:
-    with ClusterOfProcesses(tmp_path, 2) as cluster:
+    with ClusterOfProcesses(tmp_path, 3, Policy(3, 3, 3)) as cluster:
         for name in cluster.names:
             cluster.kill(name)
         order = ", ".join(server.name for server in View(cluster.cluster).servers(b"t"))
@@ -265,15 +265,38 @@ def test_no_server_answers(tmp_path: Path) -> None:
         complaint = rb"kcast pub: \d+ messages got no receipt: %s; what was to come was not read\n"
         assert re.fullmatch(complaint % re.escape(why), errors)
         with subscriber(cluster, "t") as forever, subscriber(cluster, "t", "--timeout", "0.5") as sub:
-            assert sub.end() == (1, b"", b"kcast sub: %s\n" % why)
+            assert sub.end() == (1, b"", b"kcast sub: leased on 0 of 3\nkcast sub: %s\n" % why)
             with subscriber(cluster, "t", "--timeout", "0.5", "--count", "1") as counting:
                 assert counting.end() == (
                     1,
                     b"",
-                    b"kcast sub: 0 of 1 message came within 0.5 s: %s\n" % why,
+                    b"kcast sub: leased on 0 of 3\nkcast sub: 0 of 1 message came within 0.5 s: %s\n" % why,
                 )
-            forever.await_error(b"kcast sub: %s; trying on\n" % why)
+            forever.await_error(b"kcast sub: %s; still trying\n" % why)
+            *lost, last = forever.errors.splitlines()
+            assert last == b"kcast sub: %s; still trying" % why
+            assert sorted(lost) == sorted(
+                b"kcast sub: lost %s: it does not answer" % name.encode() for name in cluster.names
+            )
             assert forever.process.poll() is None
+
+
+def test_a_publisher_says_once_that_no_server_answers_any_more(tmp_path: Path) -> None:
+    with (
+        ClusterOfProcesses(tmp_path, 2, Policy(2, 2, 2)) as cluster,
+        publisher(cluster, "t", "--json") as pub,
+    ):
+        feed(pub, b"one\n", close=False)
+        pub.await_lines(1)
+        for name in cluster.names:
+            cluster.kill(name)
+        feed(pub, b"two\n", close=False)
+        pub.await_error(b"; still trying\n")
+        feed(pub, b"three\n")
+        code, _, errors = pub.end()
+    assert code == 1
+    assert errors.count(b"; still trying\n") == 1
+    assert b"2 of 3 messages got no receipt" in errors
 
 
 def test_a_server_that_is_silent(tmp_path: Path) -> None:
@@ -281,7 +304,7 @@ def test_a_server_that_is_silent(tmp_path: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         file = tmp_path / "silent.cluster"
-        file.write_text(format_cluster(lab([silent.getsockname()])))
+        file.write_text(format_cluster(lab([silent.getsockname()], Policy(1, 1, 1))))
         with Command("pub", "--cluster", str(file), "t", "m") as pub:
             code, _, errors = pub.end()
     assert code == 1
@@ -415,12 +438,15 @@ SERVER = "server 127.0.0.1:7401\n"
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", ":1: expected 'kcast-cluster 1' as the first line, but the file is empty"),
+        ("", ":1: expected 'kcast-cluster 1' as the first line, but there is none"),
         ("servers\n", ":1: expected 'kcast-cluster 1' as the first line, not 'servers'"),
         (HEADER + "server 127.0.0.1\n", ":2: expected IP:PORT or [IPv6]:PORT, not '127.0.0.1'"),
         (HEADER + SERVER + SERVER, ":3: 127.0.0.1:7401 stands in line 2 already"),
         (HEADER + "sevrer 127.0.0.1:1\n", ":2: expected one of name, policy, "),
-        (HEADER + "policy k=3\n" + SERVER, ":2: expected 'policy k=K publish=M subscribe=N' or "),
+        (
+            HEADER + "policy k=3\n" + SERVER,
+            ":2: k, publish and subscribe are all needed; expected 'policy k=K ",
+        ),
     ],
 )
 def test_a_wrong_cluster_file_is_one_line(tmp_path: Path, verb: str, text: str, complaint: str) -> None:
@@ -442,7 +468,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, verb: str) -> No
     assert folder.stderr == f"kcast {verb}: {tmp_path}: Is a directory\n"
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     binary = CliRunner().invoke(main, [verb, "--cluster", str(tmp_path / "binary"), *arguments])
-    assert binary.stderr == f"kcast {verb}: {tmp_path / 'binary'}: not UTF-8 text; is it a cluster file?\n"
+    assert binary.stderr == f"kcast {verb}: {tmp_path / 'binary'}:1: not UTF-8 text; is it a cluster file?\n"
     assert missing.exit_code == folder.exit_code == binary.exit_code == 1
 
 
@@ -452,9 +478,64 @@ def test_no_cluster_file_is_one_line(verb: str) -> None:
     result = CliRunner().invoke(main, [verb, *arguments], env={"KCAST_CLUSTER": None})
     assert result.stderr == (
         f"kcast {verb}: no cluster file: give --cluster FILE or set KCAST_CLUSTER; such a file begins with "
-        "'kcast-cluster 1' and names one 'server IP:PORT' a line\n"
+        "'kcast-cluster 1' and names one 'server IP:PORT' a line; for servers on one machine it also has a "
+        "line 'lab'\n"
     )
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("verb", ["pub", "sub", "where", "ping", "plan"])
+def test_a_file_that_the_environment_names_wrongly_is_one_line(tmp_path: Path, verb: str) -> None:
+    arguments = [] if verb in ("ping", "plan") else ["t"]
+    result = CliRunner().invoke(main, [verb, *arguments], env={"KCAST_CLUSTER": str(tmp_path / "no")})
+    assert result.stderr == (
+        f"kcast {verb}: {tmp_path / 'no'} (from KCAST_CLUSTER): No such file or directory\n"
+    )
+    assert result.exit_code == 1
+
+
+def test_a_message_of_several_words_wants_quotes() -> None:
+    result = CliRunner().invoke(main, ["pub", "t", "rain,", "4", "degrees"])
+    assert result.exit_code == 2
+    assert "unexpected words (4 degrees): quote a message of several words" in result.stderr
+
+
+ONE_HOST = "server 127.0.0.1:1\nserver 127.0.0.1:2\nserver 127.0.0.1:3\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [("sub", ("t", "--timeout", "0.2")), ("pub", ("t", "m")), ("ping", ("--count", "1", "--timeout", "0.1"))],
+)
+@pytest.mark.parametrize(
+    ("facts", "warning"),
+    [
+        (
+            ONE_HOST,
+            "3 servers on 1 host count as one (the policy wants 5 hosts, there is 1); "
+            "for several hosts on one machine add a line 'lab'",
+        ),
+        (
+            "policy k=3 publish=2 subscribe=3\n" + ONE_HOST + "server 127.0.0.2:1\n",
+            "4 servers on 2 hosts count as 2 (the policy wants 3 hosts, there are 2); "
+            "for several hosts on one machine add a line 'lab'",
+        ),
+        ("lab\n" + ONE_HOST, "the policy wants 5 hosts, there are 3"),
+        ("server 127.0.0.1:1\n", "the policy wants 5 hosts, there is 1"),
+        ("policy k=1 publish=1 subscribe=1\n" + ONE_HOST, None),
+        ("policy scheme=S\n" + ONE_HOST, None),
+    ],
+)
+def test_too_few_hosts_for_the_policy_are_told(
+    tmp_path: Path, verb: str, arguments: tuple[str, ...], facts: str, warning: str | None
+) -> None:
+    file = tmp_path / "few.txt"
+    file.write_text(HEADER + facts)
+    with Command(verb, "--cluster", str(file), *arguments) as command:
+        errors = command.end()[2].decode().splitlines()
+    expected = [] if warning is None else [f"kcast {verb}: {file}: {warning}"]
+    assert errors[: len(expected)] == expected
+    assert "the policy wants" not in "".join(errors[len(expected) :])
 
 
 @pytest.mark.parametrize("verb", ["pub", "sub", "where"])
@@ -463,7 +544,11 @@ def test_no_cluster_file_is_one_line(verb: str) -> None:
     [
         ("", "a topic must not be empty"),
         ("x" * 256, "topic too long: 256 bytes encoded, at most 255"),
-        ("\u00e6" * 43, "topic too long: 258 bytes encoded, at most 255"),
+        (
+            "\u00e6" * 43,
+            "topic too long: 258 bytes encoded, at most 255 "
+            "(spaces, % and bytes outside printable ASCII take 3 each)",
+        ),
     ],
 )
 def test_a_topic_that_is_not_allowed_is_one_line(verb: str, topic: str, complaint: str) -> None:

@@ -105,13 +105,14 @@ def test_where_one_host_has_several_servers(tmp_path: Path) -> None:
     (server,) = View(parse(Path(file).read_text())).servers(b"t")
     told = kcast("where", "--cluster", file, "t").stdout
     assert f"Host 192.0.2.1 has 3 servers; by their ports, this topic's is {server.name}.\n" in told
+    assert "used      both sides use the one host there is\n" in told
 
 
 # --- ping --------------------------------------------------------------------------------------------
 
 
 def test_ping_tells_who_is_up_and_who_is_not(tmp_path: Path) -> None:
-    with ClusterOfProcesses(tmp_path, 3) as cluster:
+    with ClusterOfProcesses(tmp_path, 3, Policy(3, 2, 3)) as cluster:
         all_up = kcast("ping", "--cluster", str(cluster.file), "--interval", "0.01")
         assert (all_up.exit_code, all_up.stderr) == (0, "")
         assert all_up.stdout.endswith("\n3 of 3 up in lab\n")
@@ -138,7 +139,8 @@ def test_ping_tells_silence_from_a_closed_port(tmp_path: Path) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
             closed.bind(("127.0.0.1", 0))
             file = tmp_path / "lab.cluster"
-            file.write_text(format_cluster(lab([silent.getsockname(), closed.getsockname()])))
+            addresses = [silent.getsockname(), closed.getsockname()]
+            file.write_text(format_cluster(lab(addresses, Policy(2, 1, 2))))
         result = kcast("ping", "--cluster", str(file), "--json", "--count", "1", "--timeout", "0.2")
     assert result.exit_code == 1
     assert result.stderr.startswith("kcast ping: all of 2 down: 127.0.0.1:")
@@ -255,6 +257,27 @@ def test_plan_as_a_table() -> None:
     assert "best TTL   " in told
     assert re.search(r"^\* +few publish 2 of 5 +90\.9 %", told, re.MULTILINE)
     assert re.search(r"^ +CH k=5 +100 % +none lost|^ +CH k=5 +100 % +none", told, re.MULTILINE)
+    assert told.endswith(
+        "\nfew publish M of K: to M of a topic's K hosts, subscribers lease on all K; "
+        "CH: both sides use all K; *: yours\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "marked"),
+    [
+        (("--scheme", "CH"), ["CH k=3"]),
+        (("--scheme", "CH", "--k", "7"), ["few publish 7 of 7"]),
+        (("--hosts", "2"), ["CH k=2"]),
+        (("--publish", "1"), ["few publish 1 of 5"]),
+        (("--subscribe", "3"), []),
+        (("--scheme", "R"), []),
+    ],
+)
+def test_plan_marks_one_row_as_yours(options: tuple[str, ...], marked: list[str]) -> None:
+    told = kcast("plan", *options).stdout
+    assert re.findall(r"^\* +(\S+(?: \S+)*)", told, re.MULTILINE) == marked
+    assert told.endswith("; *: yours\n") == bool(marked)
 
 
 @pytest.mark.parametrize(
@@ -268,6 +291,7 @@ def test_plan_as_a_table() -> None:
         (("--down", "nan"), "nan is not a number to work with"),
         (("--loss", "1"), "not in the range"),
         (("--scheme", "X"), "is not one of"),
+        (("--fleet", "9"), "No such option"),
     ],
 )
 def test_plan_usage_errors(arguments: tuple[str, ...], complaint: str) -> None:

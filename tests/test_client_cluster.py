@@ -193,8 +193,8 @@ def test_several_servers_of_one_host() -> None:
 # --- Complaints ---------------------------------------------------------------------------------------
 
 COMPLAINTS = [
-    ("", 1, "expected 'kcast-cluster 1' as the first line, but the file is empty"),
-    ("# only a comment\n\n", 1, "expected 'kcast-cluster 1' as the first line, but the file is empty"),
+    ("", 1, "expected 'kcast-cluster 1' as the first line, but there is none"),
+    ("# only a comment\n\n", 1, "expected 'kcast-cluster 1' as the first line, but there is none"),
     ("kcast-cluster 2\n", 1, "expected 'kcast-cluster 1' as the first line, not 'kcast-cluster 2'"),
     ("server 192.0.2.1:1\n", 1, "expected 'kcast-cluster 1' as the first line, not 'server 192.0.2.1:1'"),
     ("\ufeff" + HEADER, 1, "expected 'kcast-cluster 1' as the first line, not "),
@@ -228,7 +228,11 @@ COMPLAINTS = [
     (HEADER + "valid-until\n", 2, "expected 'valid-until NUMBER'"),
     (HEADER + "next-keys\n", 2, "expected 'next-keys KEY...'"),
     (HEADER + "server\n", 2, "expected 'server IP:PORT[,[IPv6]:PORT] [key=NAME]'"),
-    (HEADER + "server localhost:1\n", 2, "expected IP:PORT or [IPv6]:PORT, not 'localhost:1'"),
+    (HEADER + "server localhost:1\n", 2,
+     "expected IP:PORT or [IPv6]:PORT, not 'localhost:1'; names are not looked up"),
+    (HEADER + "server node7.example.net:1\n", 2, "not 'node7.example.net:1'; names are not looked up"),
+    (HEADER + "server 192.0.2.1:0\n", 2, "not '192.0.2.1:0'; ports are 1 to 65535"),
+    (HEADER + "server [2001:db8::1]:70000\n", 2, "not '[2001:db8::1]:70000'; ports are 1 to 65535"),
     (HEADER + "server 192.0.2.1:1,\n", 2, "expected IP:PORT or [IPv6]:PORT, not ''"),
     (HEADER + "server 192.0.2.1:1 192.0.2.2:1\n", 2, "expected key=..., each once, not '192.0.2.2:1'"),
     (HEADER + "server 192.0.2.1:1 key=\n", 2, "expected key=..., each once, not 'key='"),
@@ -251,6 +255,7 @@ COMPLAINTS = [
         ("k=1_0 publish=3 subscribe=10", "k is '1_0': give a whole number"),
         ("scheme=CH k=\u0663", "k is '\u0663': give a whole number"),
         ("k=5 publish=0 subscribe=5", "publish is 0: give a whole number of at least 1"),
+        ("k=0 publish=1 subscribe=1", "lab.txt:3: k is 0: give a whole number of at least 1; expected "),
         ("k=5 publish=6 subscribe=5", "publish=6 is more than k=5"),
         ("k=5 publish=2 subscribe=3", "may have no host in common"),
         ("k=5 k=5", "each once, not 'k=5'"),
@@ -289,6 +294,8 @@ def test_load(tmp_path: Path) -> None:
     path.write_text(HEADER + "name Tromsø\r\n" + ONE, encoding="utf-8", newline="")
     assert clusters.load(path) == clusters.load(str(path))
     assert clusters.load(path).name == "Tromsø"
+    path.write_text(HEADER + "name Tromsø\n" + ONE, encoding="utf-8-sig")
+    assert clusters.load(path).name == "Tromsø"
 
 
 def test_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +305,7 @@ def test_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         clusters.load(tmp_path)
     binary = tmp_path / "binary"
     binary.write_bytes(b"kcast-cluster 1\n\xff\n")
-    with pytest.raises(ClusterError, match=r"binary: not UTF-8 text; is it a cluster file\?"):
+    with pytest.raises(ClusterError, match=r"binary:2: not UTF-8 text; is it a cluster file\?"):
         clusters.load(binary)
     monkeypatch.setattr(clusters, "FILE_BYTES_MAX", 10)
     with pytest.raises(ClusterError, match=r"binary: longer than 10 bytes; is it a cluster file\?"):

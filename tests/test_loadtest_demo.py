@@ -1,9 +1,13 @@
 """`kcast demo`: real runs, small ones, and all the ways in which it must not say that all is well."""
 
+import errno
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,9 +15,11 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+import loadtest.demo
 import loadtest.demo_run
 import loadtest.tally
 from loadtest.demo import command
+from loadtest.demo_run import Result as DemoResult
 from loadtest.demo_view import table
 from loadtest.processes import ProcessCluster
 from loadtest.tally import Cell, Phase
@@ -41,6 +47,13 @@ def text_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loadtest.demo_run, "DOWN_MESSAGES_MIN", 300)
+
+
+@pytest.fixture
+def finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a run had just gone well."""
+    cells = [Cell(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)]
+    monkeypatch.setattr("loadtest.demo._run", lambda *_: DemoResult(cells, leases_after_s=1.0))
 
 
 def demo(*arguments: str | Path) -> Result:
@@ -175,6 +188,108 @@ def test_a_changed_payload_is_noticed(
     assert " corrupted: not what stands in the file" in result.stdout
 
 
+# Outputs that fail.
+
+
+@pytest.mark.parametrize("name", ["delivery.svg", "results.json"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_cannot_be_written_is_shown(
+    text_file: Path, tmp_path: Path, finished: None, name: str, options: tuple[str, ...]
+) -> None:
+    (tmp_path / name).symlink_to("/dev/full")
+    result = demo(*options, "--out", tmp_path, text_file)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"kcast demo: {tmp_path / name}: No space left on device (the result stands above)\n"
+    )
+    if options:
+        assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == [*3 * ["cell"], "result"]
+    else:
+        assert "measured" in result.stdout and "4 of 12 down" in result.stdout
+        assert result.stdout.endswith("\nmeasurement and model agree\n")
+
+
+class Full(io.StringIO):
+    """Standard output on a disk that is full."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_what_cannot_be_shown_is_written(
+    text_file: Path,
+    tmp_path: Path,
+    finished: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Full())
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--out", str(tmp_path), str(text_file)])
+    assert (ended.value.code, capsys.readouterr().err) == (1, "kcast demo: No space left on device\n")
+    assert json.loads((tmp_path / "results.json").read_text())["agrees"]
+    assert (tmp_path / "delivery.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "complaint"),
+    [(">/dev/full", "No space left on device"), (">&-", "standard output is closed")],
+)
+def test_a_standard_output_of_no_use_is_one_line(
+    text_file: Path, tmp_path: Path, redirection: str, complaint: str
+) -> None:
+    run = subprocess.run(
+        ("sh", "-c", f'exec "$@" {redirection}', "sh", *KCAST_DEMO, "--out", tmp_path, text_file),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (1, f"kcast demo: {complaint}\n")
+
+
+def test_a_reader_that_leaves_ends_it_quietly(text_file: Path, tmp_path: Path) -> None:
+    """As `kcast demo | head -1`, but not with 0, which says that measurement and model agree."""
+    with started(tmp_path, text_file) as run:
+        assert run.stdout is not None and run.stderr is not None
+        assert b" servers started " in run.stdout.readline()
+        servers = children(run)
+        run.stdout.close()
+        assert (run.stderr.read(), run.wait(60)) == (b"", 1)
+    assert len(servers) == 6
+    wait_until_gone(servers)
+
+
+def test_ctrl_c_says_that_there_is_no_verdict(text_file: Path, tmp_path: Path) -> None:
+    with started(tmp_path, text_file) as run:
+        assert run.stdout is not None and run.stderr is not None
+        assert b" servers started " in run.stdout.readline()
+        servers = children(run)
+        run.send_signal(signal.SIGINT)
+        assert (run.stderr.read(), run.wait(60)) == (b"kcast demo: stopped, no verdict\n", 130)
+    wait_until_gone(servers)
+
+
+KCAST_DEMO = (sys.executable, "-m", "client.cli", "demo", *SMALL)
+
+
+def started(out: Path, text_file: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        (*KCAST_DEMO, "--out", out, text_file), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def children(process: subprocess.Popen[bytes]) -> list[str]:
+    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+
+
+def wait_until_gone(pids: list[str]) -> None:
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 # Bad input: one line, and no server started.
 
 
@@ -197,6 +312,25 @@ def test_a_file_that_cannot_be_published_is_named(
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1 and result.stderr.startswith("kcast demo: ")
     assert complaint in result.stderr and result.stdout == ""
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/zero"), tmp_path / "pipe"):
+        result = demo("--out", tmp_path / "out", path)
+        assert (result.exit_code, result.stderr) == (1, f"kcast demo: {path}: not a regular file\n")
+
+
+def test_no_more_is_read_than_can_be_held(tmp_path: Path) -> None:
+    size_bytes = loadtest.demo.TEXT_BYTES_MAX // 2 + 1
+    for name in ("one", "two"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size_bytes)
+    result = demo("--out", tmp_path / "out", tmp_path / "one", tmp_path / "two")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"kcast demo: {tmp_path / 'two'}: with it, more than 64 MiB would be published\n",
+    )
 
 
 def test_a_place_that_takes_no_files_is_named(text_file: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -182,6 +183,29 @@ def test_a_taken_port_is_one_line(serve: Serve) -> None:
     assert second.returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("redirection", "complaint"),
+    [
+        (">/dev/full", "standard output: No space left on device"),
+        (">&0", "standard output: Broken pipe"),
+        (">&-", "standard output is closed"),
+    ],
+)
+def test_a_server_that_cannot_say_it_is_ready_says_why_and_ends(redirection: str, complaint: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe_without_reader:
+        run = subprocess.run(
+            ("sh", "-c", f'exec "$@" {redirection}', "sh", *PROGRAM, "--port", "0"),
+            stdin=pipe_without_reader,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+    assert (run.returncode, run.stderr) == (1, f"kcast serve: {complaint}\n")
+
+
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
 def test_an_address_of_another_machine_is_one_line(host: str) -> None:
     result = CliRunner().invoke(command, ["--host", host, "--port", "7400"])
@@ -214,6 +238,25 @@ def test_help_has_an_example() -> None:
     result = CliRunner().invoke(command, ["--help"])
     assert result.exit_code == 0
     assert "kcast serve --open" in result.stdout
+    assert "lives for one --ttl" in result.stdout
+
+
+@pytest.mark.skipif(shutil.which("nc.openbsd") is None, reason="netcat-openbsd is not installed")
+def test_the_example_works_typed_in_one_terminal(serve: Serve) -> None:
+    _, port = served_address(serve("--open"))
+    told = CliRunner().invoke(command, ["--help"]).stdout
+    subscribe, publish = (
+        line.strip().replace("7400", str(port)).replace(" nc ", " nc.openbsd ")
+        for line in told.splitlines()
+        if " | nc " in line
+    )
+    assert " -w60 " in subscribe
+    # The first may be too early, for a computer types fast.
+    typed = [subscribe.replace(" -w60 ", " -w2 "), publish, publish]
+    shell = subprocess.run(
+        ("sh", "-c", "\n".join(typed)), capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert shell.stdout in ("weather rain\n", "weather rain\nweather rain\n")
 
 
 def test_no_event_loop_is_imported_before_it_is_needed() -> None:
