@@ -30,6 +30,9 @@ GOLDEN = 0x9E3779B97F4A7C15
 MULTIPLIER_A = 0xBF58476D1CE4E5B9
 MULTIPLIER_B = 0x94D049BB133111EB
 
+LAST_STEP_BITS = 64 - 31
+"""The last step of `mix64` changes only so many low bits."""
+
 TOPIC_SEED = 1
 RENDEZVOUS_SEED = 2
 PORT_MAX = 65535
@@ -100,11 +103,21 @@ def mix64(word: int) -> int:
 
 def mix_in_place(words: Words, scratch: Words) -> None:
     """Replace every element by its `mix64`. `scratch` is overwritten; its shape is that of `words`."""
+    premix_in_place(words, scratch)
+    finish_mix_in_place(words, scratch)
+
+
+def premix_in_place(words: Words, scratch: Words) -> None:
+    """`mix_in_place` but for its last step, which changes no more than the low `LAST_STEP_BITS` bits."""
     np.right_shift(words, _30, out=scratch)
     words ^= scratch
     words *= _A
     np.right_shift(words, _27, out=scratch)
     words ^= scratch
     words *= _B
+
+
+def finish_mix_in_place(words: Words, scratch: Words) -> None:
+    """The last step of `mix_in_place`, after `premix_in_place`."""
     np.right_shift(words, _31, out=scratch)
     words ^= scratch

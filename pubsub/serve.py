@@ -204,6 +204,11 @@ def command(host: str, port: int, ttl_s: int, capacity: int, is_open: bool, open
         elif is_open:
             open_to = is_local
             _say("open to loopback and private addresses: anyone there can subscribe others")
+        if ip_address(udp.address[0]).is_unspecified:
+            _say(
+                "serving on all addresses: answers leave from the one that the system picks; on a machine "
+                "with several, give --host the one that clients are told"
+            )
         server = Server(
             secret=secrets.token_bytes(SECRET_BYTES),
             ttl_s=ttl_s,

@@ -391,3 +391,11 @@ def test_a_timeout_comes_when_due(port: UdpPort) -> None:
     assert due <= now < due + WAIT_S
     # One turn for the datagram and one for the timeout; a timer that fires too early would make it more.
     assert len(endpoint.turns) - 1 <= 3
+
+
+def test_a_wildcard_address_comes_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers leave from the address that the system picks, and clients drop what is from another."""
+    monkeypatch.setattr("pubsub.serve.run", lambda *_, **__: None)
+    result = CliRunner().invoke(command, ["--host", "0.0.0.0", "--port", "0"])
+    assert result.exit_code == 0
+    assert "on a machine with several, give --host the one that clients are told" in result.stderr

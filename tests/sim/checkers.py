@@ -285,10 +285,8 @@ class CompleteDelivery(Checker):
         for line, entry in turn.copies.items():
             if line not in messages:
                 continue
-            if _is_raw(line):
-                due = entry.raw_due if self.world.options.window_count >= 1000 else 0
-            else:
-                due = 1
+            raw_due = entry.raw_due if self.world.options.window_count >= 1000 else 0
+            due = raw_due if _is_raw(line) else 1
             ever = self.world.ledger.delivered[turn.host.name][line]
             if (entry.delivered if _is_raw(line) else ever) < due:
                 self.fail(f"{turn.host.name} got {line!r} and delivered {entry.delivered} of {due}")
