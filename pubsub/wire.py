@@ -71,6 +71,8 @@ def _unescape(text: bytes) -> bytes:
 
 def split_lines(datagram: bytes) -> tuple[list[bytes], bool]:
     """Non-blank lines without their LF, and whether a last line without LF was dropped (§2.2)."""
+    if datagram.find(b"\n") == len(datagram) - 1 > 0:  # one line: the usual publish
+        return [datagram[:-1]], False
     parts = datagram.split(b"\n")
     tail = parts.pop()
     return [part for part in parts if part], bool(tail)
