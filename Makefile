@@ -23,7 +23,7 @@ demo:  ## a cluster on this machine, servers killed, delivery measured against p
 	@$(BIN)/kcast demo $(ARGS)
 
 test: lint  ## all checks, then all tests
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 lint:  ## ruff and mypy, changing nothing
 	@$(SETUP) dev
