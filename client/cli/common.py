@@ -197,6 +197,10 @@ def errors_as_lines(command: str, closed_pipe_exit: int = 0) -> Iterator[None]:
         _forget_stdout()
         sys.exit(closed_pipe_exit)
     except OSError as error:
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError, AttributeError):
+            _forget_stdout()
         what = error.strerror or str(error)
         fail(command, f"{os.fsdecode(error.filename)}: {what}" if error.filename else what)
     except KeyboardInterrupt:
@@ -207,7 +211,7 @@ def errors_as_lines(command: str, closed_pipe_exit: int = 0) -> Iterator[None]:
 
 def _forget_stdout() -> None:
     """Python flushes standard output at its end, and would complain there once more."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)

@@ -202,6 +202,7 @@ class _Stream:
             self.servers = tuple(server.name for server in client.core.view.servers(self.topic))
             places = asyncio.Semaphore(OUTSTANDING_MAX)
             pace = _Pace(self.rate)
+            failure: BaseException | None = None
             try:
                 async with asyncio.TaskGroup() as tasks:
                     watching = tasks.create_task(self._watch(client))
@@ -217,7 +218,9 @@ class _Stream:
             except* NobodyAnswers:
                 self.gave_up = True
             except* OSError as errors:
-                raise errors.exceptions[0] from None
+                failure = errors.exceptions[0]
+            if failure is not None:  # raised within `except*` it would come out in a group again
+                raise failure from None
 
     async def _publish(self, client: Client, line: Line) -> None:
         try:
