@@ -53,9 +53,11 @@ def load(path: str | Path) -> Cluster:
     """Reads a cluster file. Raises ClusterError, also where the file cannot be read."""
     path = Path(path)
     try:
-        if path.stat().st_size > FILE_BYTES_MAX:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)  # it may be a pipe, or a device without an end
+        if len(data) > FILE_BYTES_MAX:
             raise ClusterError(f"{path}: longer than {FILE_BYTES_MAX} bytes; is it a cluster file?")
-        text = path.read_bytes().decode("utf-8-sig")  # some editors begin a file with U+FEFF
+        text = data.decode("utf-8-sig")  # some editors begin a file with U+FEFF
     except OSError as error:
         raise ClusterError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -53,7 +53,7 @@ QUEUE_MAX = 4096  # lines that wait for one server's cookie
 # The longest first line: nonce, cookie, and a stamp of at most 22 characters (§5.4).
 VOUCH_BYTES_MAX = len("%!   \n") + NONCE_CHARS_MAX + COOKIE_CHARS + 22
 LINE_BYTES_MAX = DATAGRAM_BYTES_MAX - VOUCH_BYTES_MAX  # so that every line can be vouched for
-_PONG_BYTES = len("%: XXXXXXXXXXX 1000000\n")  # a ping rides in a datagram at least as long as its answer
+_PONG_BYTES = len("%: 11-of-nonce 1000000\n")  # a ping rides in a datagram at least as long as its answer
 
 
 class Change(Enum):

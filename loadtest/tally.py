@@ -197,7 +197,8 @@ def _measured_interval(messages: Iterable[_Message]) -> tuple[float, float]:
     pairs = sum(expected for expected, _ in clusters)
     share = sum(delivered for _, delivered in clusters) / pairs if pairs else 0.0
     trials = effective_count(clusters)
-    return wilson(share * trials, trials, CONFIDENCE)
+    low, high = wilson(share * trials, trials, CONFIDENCE)
+    return low, 1.0 if share == 1 else high  # which rounding may miss
 
 
 def unconditional(servers: int, down: int, k_prime: int) -> float:

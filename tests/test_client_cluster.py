@@ -414,3 +414,9 @@ def test_any_text_is_a_cluster_or_a_complaint(text: str) -> None:
             assert re.match(r"cluster:[1-9]\d*: ", str(error))
         else:
             assert cluster.servers
+
+
+def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "FILE_BYTES_MAX", 1000)
+    with pytest.raises(ClusterError, match="/dev/zero: longer than 1000 bytes"):
+        clusters.load("/dev/zero")
