@@ -26,6 +26,7 @@ from random import Random
 from client.cluster import ServerEntry
 from client.events import Outcome
 from client.leases import Leases
+from client.rtt import RoundTripTime
 from pubsub import wire
 from pubsub.endpoint import Address
 from pubsub.limits import (
@@ -41,9 +42,6 @@ from pubsub.limits import (
 
 NONCE_BYTES = 8
 COOKIE_MARGIN_S = 8.0  # stop using a cookie this long before the server stops taking it
-ANSWER_TIMEOUT_S = 1.0  # before the first round-trip time is known
-ANSWER_TIMEOUT_S_MIN = 0.5  # a loaded machine answers late; calling it dead costs more than waiting
-ANSWER_TIMEOUT_S_MAX = 3.0
 LOST_AFTER_MISSES = 3
 PING_INTERVAL_S = 1.0
 ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its ttl
@@ -129,8 +127,7 @@ class Session:
         self._cookie_at = -inf
         self._publish_lease_until = -inf
         self._pinged_at = -inf
-        self._smoothed_rtt_s: float | None = None
-        self._rtt_variation_s = 0.0
+        self._round_trip = RoundTripTime()
         self._misses = 0
         self._challenges_in_a_row = 0
         self._control: _Request | None = None
@@ -155,14 +152,6 @@ class Session:
         if self.ttl_s is None:
             return ASK_INTERVAL_S
         return min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
-
-    @property
-    def answer_timeout_s(self) -> float:
-        """How long an answer is awaited: smoothed round trip plus four variations (RFC 6298), bounded."""
-        if self._smoothed_rtt_s is None:
-            return ANSWER_TIMEOUT_S
-        timeout_s = self._smoothed_rtt_s + 4 * self._rtt_variation_s
-        return min(max(timeout_s, ANSWER_TIMEOUT_S_MIN), ANSWER_TIMEOUT_S_MAX)
 
     def is_warm(self, now: float) -> bool:
         """Whether subscribers have had the time to lease again since it came back (one renewal)."""
@@ -238,7 +227,7 @@ class Session:
         if self.is_lost:
             wait_s = self.renewal_interval_s * self._rng.uniform(0.8, 0.9)
         else:
-            wait_s = self.answer_timeout_s * (2 ** (self._misses - 1) - 1)
+            wait_s = self._round_trip.timeout_s * (2 ** (self._misses - 1) - 1)
         self._control_not_before = now + wait_s
         # A lost question about a cookie must not cost the messages that wait for it: they get a second one.
         waiting, self._queue, self._again = [*self._again, *self._queue], deque(), []
@@ -309,12 +298,7 @@ class Session:
         return None
 
     def _answered(self, request: _Request, now: float) -> None:
-        rtt_s = now - request.sent_at
-        if self._smoothed_rtt_s is None:
-            self._smoothed_rtt_s, self._rtt_variation_s = rtt_s, rtt_s / 2
-        else:
-            self._rtt_variation_s += (abs(rtt_s - self._smoothed_rtt_s) - self._rtt_variation_s) / 4
-            self._smoothed_rtt_s += (rtt_s - self._smoothed_rtt_s) / 8
+        self._round_trip.observe(now - request.sent_at)
         self._misses = 0
         self._control_not_before = -inf
         if self.is_lost:
@@ -358,7 +342,7 @@ class Session:
         self._challenges_in_a_row += 1
         if self._challenges_in_a_row > 1:
             # A fresh cookie is refused: asking faster will not help.
-            self._control_not_before = now + self.answer_timeout_s
+            self._control_not_before = now + self._round_trip.timeout_s
         if was_young:
             self.warm_at = now + self.renewal_interval_s
             self._publish_lease_until = -inf
@@ -408,7 +392,7 @@ class Session:
         is_due = may_ask and (not self.is_alive or self._leases.is_due(now))
         if not is_due and not self._queue:
             return None
-        nonce, deadline = self._new_nonce(), now + self.answer_timeout_s
+        nonce, deadline = self._new_nonce(), now + self._round_trip.timeout_s
         if not is_due or not self._has_cookie(COOKIE_LEASE_LIFE_S, now):
             # Lines still in the queue wait for a cookie, and do not wait for the next renewal.
             self._control = _Request(nonce, now, deadline)
@@ -446,7 +430,7 @@ class Session:
             return [wire.pack_lines(texts, LINES_PER_DATAGRAM_MAX)]
         self._pinged_at = now
         ping = wire.Ping(self._new_nonce())
-        self._await_answer(_Request(ping.nonce, now, now + self.answer_timeout_s, is_ping=True))
+        self._await_answer(_Request(ping.nonce, now, now + self._round_trip.timeout_s, is_ping=True))
         data, segment_bytes = wire.pack_lines([wire.format_line(ping)[:-1], *texts], LINES_PER_DATAGRAM_MAX)
         if len(data) <= segment_bytes:
             data = wire.pad(data, _PONG_BYTES)
@@ -469,7 +453,7 @@ class Session:
     def _vouched_datagram(self, lines: Sequence[_Line], now: float) -> bytes:
         assert self._cookie is not None
         vouch = wire.Vouch(self._new_nonce(), self._cookie, None)
-        deadline = now + self.answer_timeout_s
+        deadline = now + self._round_trip.timeout_s
         self._await_answer(_Request(vouch.nonce, now, deadline, self._cookie, self._cookie_at, lines=lines))
         return wire.request_datagram(vouch, [line.line for line in lines])
 

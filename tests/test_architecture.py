@@ -16,7 +16,7 @@ CORES = (
     *("pubsub/endpoint.py", "pubsub/limits.py", "pubsub/wire.py"),
     *("pubsub/cookie.py", "pubsub/table.py", "pubsub/server.py"),
     *("client/view.py", "client/envelope.py", "client/dedup.py", "client/gaps.py"),
-    *("client/leases.py", "client/session.py", "client/core.py", "client/events.py"),
+    *("client/leases.py", "client/rtt.py", "client/session.py", "client/core.py", "client/events.py"),
     "hashring/*.py",
 )
 

@@ -9,10 +9,8 @@ import pytest
 
 from client.cluster import ServerEntry
 from client.events import Outcome
+from client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
 from client.session import (
-    ANSWER_TIMEOUT_S,
-    ANSWER_TIMEOUT_S_MAX,
-    ANSWER_TIMEOUT_S_MIN,
     LINE_BYTES_MAX,
     QUEUE_MAX,
     Change,
@@ -311,7 +309,7 @@ def test_fresh_cookie_refused_again_and_again_backs_off() -> None:
         line.now += 0.125
         line.session.handle_timeout(line.now)
     steps = [after - before for before, after in pairwise(vouches)]
-    assert min(steps[1:]) >= ANSWER_TIMEOUT_S_MIN
+    assert min(steps[1:]) >= TIMEOUT_S_MIN
     assert len(vouches) > 300
     assert not line.session.is_leased(b"t")
 
@@ -426,16 +424,16 @@ def test_unreachable_settles_what_was_under_way() -> None:
 
 def test_answer_timeout_follows_the_round_trip_within_bounds() -> None:
     line = Line(rtt_s=0.4)
-    assert line.session.answer_timeout_s == ANSWER_TIMEOUT_S
+    assert line.session._round_trip.timeout_s == TIMEOUT_S_FIRST
     line.session.want(b"t", line.now)
     line.exchange()
-    assert line.session.answer_timeout_s == pytest.approx(0.4 + 4 * 0.15)
+    assert line.session._round_trip.timeout_s == pytest.approx(0.4 + 4 * 0.15)
     line.run(2000)
-    assert line.session.answer_timeout_s == ANSWER_TIMEOUT_S_MIN
+    assert line.session._round_trip.timeout_s == TIMEOUT_S_MIN
     line.rtt_s = 10.0
     line.session.publish(b"t m\n", 1, True)
     line.exchange()
-    assert line.session.answer_timeout_s == ANSWER_TIMEOUT_S_MAX
+    assert line.session._round_trip.timeout_s == TIMEOUT_S_MAX
 
 
 # --- Publishing ---------------------------------------------------------------------------------------
