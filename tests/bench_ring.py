@@ -10,6 +10,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ def bench_cold(ring: HashRing, k: int, rounds: int = 400) -> None:
     for i in range(rounds):
         passes.append(seconds(one_pass))
         topic = b"cold-%d-%d" % (k, i)
-        look_ups.append(seconds(lambda topic=topic: ring.nodes(topic, k)))
+        look_ups.append(seconds(partial(ring.nodes, topic, k)))
     one, cold = statistics.median(passes), statistics.median(look_ups)
     print(
         f"cold look-up, K={k:<4}        {cold * 1e6:8.0f} us = {cold / one:.2f} passes of {one * 1e6:.0f} us"

@@ -8,6 +8,7 @@ It shares no code with `hashring`. Run as a script it writes the golden vectors:
 import bisect
 import hashlib
 import json
+from typing import Any
 
 import xxhash
 
@@ -123,7 +124,7 @@ def key_with_point(wanted: int, low_bits: int = 0) -> bytes:
     return bytes_with_hash((unsplitmix64(mixed) - (arc + 1) * 0x9E3779B97F4A7C15) & M)
 
 
-def vectors() -> dict[str, list[object]]:
+def vectors() -> dict[str, Any]:
     def text(data: bytes) -> dict[str, str]:
         shown = {"text": data.decode()} if data.isascii() and data.decode().isprintable() else {}
         return {"hex": data.hex(), **shown}

@@ -6,6 +6,7 @@ import sys
 from math import comb, exp, fsum, log, sqrt
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from hashring import intervals, model
@@ -51,10 +52,11 @@ class TestPath:
         rng = np.random.default_rng(2)
         trials = 200_000
         in_came = rng.random((trials, sends)) >= 0.3
+        got: npt.NDArray[np.bool_]
         if dedup:
-            got = in_came.any(axis=1) & (rng.random(trials) >= 0.2)
+            got = np.any(in_came, axis=1) & (rng.random(trials) >= 0.2)
         else:
-            got = (in_came & (rng.random((trials, sends)) >= 0.2)).any(axis=1)
+            got = np.any(in_came & (rng.random((trials, sends)) >= 0.2), axis=1)
         got &= (rng.random(trials) >= 0.1) & (rng.random(trials) < 0.95)
         assert near(got.mean(), model.path(0.1, 0.3, 0.2, 0.95, sends, dedup), trials)
 
@@ -511,7 +513,7 @@ class TestDeliveredPairs:
         found = model.delivered_pairs(groups)
         assert found.trimmed < 1e-12
         assert fsum(found.pmf) == pytest.approx(1, abs=1e-12)
-        sums = sum(w * rng.binomial(n, p, 20_000) for n, p, w in groups)
+        sums = np.sum([w * rng.binomial(n, p, 20_000) for n, p, w in groups], axis=0)
         assert sums.mean() == pytest.approx(found.mean, abs=4.5 * found.sd / sqrt(20_000))
         assert sums.std() == pytest.approx(found.sd, rel=0.03)
         for confidence in (0.9, 0.99, 0.9999):

@@ -7,6 +7,7 @@ import re
 import threading
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,19 +185,19 @@ class TestVectors:
             assert " ".join(f"{point(host_base(key), arc):016x}" for arc in (0, 1, 1023)) == points
 
     @pytest.mark.parametrize("case", VECTORS["hosts"], ids=lambda case: case["base"])
-    def test_hosts(self, case: dict) -> None:
+    def test_hosts(self, case: dict[str, Any]) -> None:
         base = host_base(raw(case["key"]), bytes.fromhex(case["salt"]))
         assert base == int(case["base"], 16)
         for arc, position in case["points"].items():
             assert point(base, int(arc)) == int(position, 16)
 
     @pytest.mark.parametrize("case", VECTORS["topics"], ids=lambda case: case["hash"])
-    def test_topics(self, case: dict) -> None:
+    def test_topics(self, case: dict[str, Any]) -> None:
         assert hashed_bytes(raw(case["topic"])) == raw(case["hashed"])
         assert topic_hash(raw(case["topic"])) == int(case["hash"], 16)
 
     @pytest.mark.parametrize("case", VECTORS["rings"], ids=lambda case: case["title"])
-    def test_rings(self, case: dict) -> None:
+    def test_rings(self, case: dict[str, Any]) -> None:
         keys = [raw(key) for key in case["keys"]]
         ring = HashRing(keys, bytes.fromhex(case["salt"]))
         assert ring.fingerprint == case["fingerprint"]
@@ -204,7 +205,7 @@ class TestVectors:
             assert ring.nodes(raw(row["topic"]), row["k"]) == tuple(keys[i] for i in row["nodes"])
 
     @pytest.mark.parametrize("case", VECTORS["rendezvous"])
-    def test_rendezvous(self, case: dict) -> None:
+    def test_rendezvous(self, case: dict[str, Any]) -> None:
         assert rendezvous(raw(case["topic"]), case["ports"]) == case["port"]
 
 
@@ -340,7 +341,8 @@ class TestBalance:
 
 class TestErrors:
     def test_duplicate_keys(self) -> None:
-        for keys in (["a", "b", "a"], ["a", b"a"], [*hosts(3000), b"10.0.0.9"]):
+        twice: list[list[bytes | str]] = [["a", "b", "a"], ["a", b"a"], [*hosts(3000), b"10.0.0.9"]]
+        for keys in twice:
             with pytest.raises(ValueError, match=r"b'(a|10\.0\.0\.9)' occurs twice"):
                 HashRing(keys)
         with pytest.raises(ValueError, match="b'x' occurs twice"):
@@ -355,7 +357,8 @@ class TestErrors:
     def test_empty_ring(self) -> None:
         ring = HashRing([])
         assert len(ring) == 0
-        assert ring.keys == ring.nodes("a", 3) == ring.explain("a", 3).places == ()
+        assert ring.keys == ring.nodes("a", 3) == ()
+        assert ring.explain("a", 3).places == ()
         assert ring.nodes_many(["a", "b"], 3).shape == (2, 0)
         with pytest.raises(LookupError, match="server list"):
             ring.node("a")
@@ -442,7 +445,7 @@ class TestCache:
         assert sum(map(len, kept)) <= 2 * hashring.ring.CACHE_KEYS_MAX
 
     def test_eviction_is_deterministic_and_spares_what_is_in_use(self) -> None:
-        def run() -> tuple[list, list, bool]:
+        def run() -> tuple[list[Any], list[Any], bool]:
             ring = HashRing(hosts(3))
             hot = ring.nodes("hot", 2)
             spared = True

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 import loadtest.demo
 import loadtest.demo_run
 import loadtest.tally
+from client.aio import Client
 from loadtest.demo import command
 from loadtest.demo_run import Result as DemoResult
 from loadtest.demo_view import table
@@ -152,9 +153,7 @@ def test_servers_that_do_not_come_back_are_noticed(
         "restart",
         lambda self, *indexes: restart(self, *indexes) if len(indexes) == 6 else None,
     )
-    monkeypatch.setattr(
-        loadtest.demo_run.Client, "publish", without_avoidance(loadtest.demo_run.Client.publish)
-    )
+    monkeypatch.setattr(Client, "publish", without_avoidance(Client.publish))
     result = demo(*SMALL, "--out", tmp_path, text_file)
     assert result.exit_code == 1, result.output
     assert "NOT: K'=1, recovered: " in result.stdout
