@@ -5,7 +5,8 @@ What is checked, in this order, cheapest first; nothing is kept for an address b
     length -> lines -> first line's verb -> request at least as long as its answer -> cookie -> table
 
 Every datagram gets at most one datagram back, never longer than itself. A reply verb that arrives is
-dropped, so no forged packet can set two servers talking. All that is not done is counted in `drops`.
+dropped, so no forged packet can set two servers talking (open ones apart, §4.4). All that is not done is
+counted in `drops`.
 
 Copies leave in `flush`, not in `receive`: a batch of bursts is routed first, then each subscriber gets all
 its lines in as few datagrams as they fit (§4.3).

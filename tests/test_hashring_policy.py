@@ -98,7 +98,7 @@ class TestValidation:
     def test_frozen_and_hashable(self) -> None:
         assert len({Policy(), Policy(5, 3, 5), Policy(5, 5, 3)}) == 2
         with pytest.raises(AttributeError):
-            Policy().k = 7  # type: ignore[misc]
+            Policy().k = 7  # type: ignore[misc]  # that it is frozen is the test
 
 
 class TestCandidates:

@@ -6,6 +6,7 @@ A stopped machine keeps what arrives, within the bound of its socket's buffer, a
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from random import Random
@@ -30,7 +31,7 @@ SEGMENTS_MAX = 64
 SPINS_MAX = 50
 
 
-class Host:
+class Host(ABC):
     """What servers and clients have in common: an address, a clock, a buffer and turns."""
 
     core: Endpoint
@@ -150,8 +151,9 @@ class Host:
     def _tag(self) -> object:
         return self
 
+    @abstractmethod
     def _show(self, packets: list[Packet], now: float, transmits: list[Transmit]) -> None:
-        raise NotImplementedError
+        """Shows a turn to the checkers."""
 
 
 def _burst(run: list[Packet]) -> Burst:
