@@ -27,7 +27,7 @@ class StubbornSocket(socket.socket):
     refuse: Callable[[str, Any], int]
     calls: list[str]
 
-    def sendto(self, data: Any, destination: Any) -> int:  # type: ignore[override]  # one of its forms is enough
+    def sendto(self, data: Any, destination: Any) -> int:  # type: ignore[override]  # one form
         self._consider("sendto", destination)
         return super().sendto(data, destination)
 

@@ -63,6 +63,7 @@ class Host(ABC):
             # A process wakes a little later, so that now and then a turn has more than one arrival.
             self.world.clock.after(self.world.rng.choice((0.0, 0.0001, 0.002)), self._wake)
 
+    @abstractmethod
     def unreachable(self, address: Address) -> None:
         """The network says that nobody listens at `address`."""
 
@@ -179,6 +180,9 @@ class ServerHost(Host):
         super().__init__(world, name, address)
         self.boot = Boot(name, address)
         self._start()
+
+    def unreachable(self, address: Address) -> None:
+        """A server asks for no such reports: leases end by themselves."""
 
     def _start(self) -> None:
         options = self.world.options
