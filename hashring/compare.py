@@ -6,7 +6,8 @@ from math import sqrt
 
 import numpy as np
 
-from hashring.hashing import GOLDEN, Words, mix_in_place, topic_hash
+from hashring.hashing import GOLDEN, topic_hash
+from hashring.mixing import Words, mix_in_place
 from hashring.ring import HashRing
 
 SAMPLES_DEFAULT = 10_000

@@ -16,8 +16,6 @@ choose freely, such as IP addresses, and the salt must be younger than they are.
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
 ARC_BITS = 10
@@ -30,17 +28,9 @@ GOLDEN = 0x9E3779B97F4A7C15
 MULTIPLIER_A = 0xBF58476D1CE4E5B9
 MULTIPLIER_B = 0x94D049BB133111EB
 
-LAST_STEP_BITS = 64 - 31
-"""The last step of `mix64` changes only so many low bits."""
-
 TOPIC_SEED = 1
 RENDEZVOUS_SEED = 2
 PORT_MAX = 65535
-
-Words = npt.NDArray[np.uint64]
-
-_A, _B = np.uint64(MULTIPLIER_A), np.uint64(MULTIPLIER_B)
-_27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 
 def hashed_bytes(topic: bytes | str) -> bytes:
@@ -99,25 +89,3 @@ def mix64(word: int) -> int:
     word = (word ^ word >> 30) * MULTIPLIER_A & U64_MAX
     word = (word ^ word >> 27) * MULTIPLIER_B & U64_MAX
     return word ^ word >> 31
-
-
-def mix_in_place(words: Words, scratch: Words) -> None:
-    """Replace every element by its `mix64`. `scratch` is overwritten; its shape is that of `words`."""
-    premix_in_place(words, scratch)
-    finish_mix_in_place(words, scratch)
-
-
-def premix_in_place(words: Words, scratch: Words) -> None:
-    """`mix_in_place` but for its last step, which changes no more than the low `LAST_STEP_BITS` bits."""
-    np.right_shift(words, _30, out=scratch)
-    words ^= scratch
-    words *= _A
-    np.right_shift(words, _27, out=scratch)
-    words ^= scratch
-    words *= _B
-
-
-def finish_mix_in_place(words: Words, scratch: Words) -> None:
-    """The last step of `mix_in_place`, after `premix_in_place`."""
-    np.right_shift(words, _31, out=scratch)
-    words ^= scratch

@@ -28,21 +28,17 @@ from hashring.hashing import (
     ARC_BITS,
     ARCS,
     GOLDEN,
-    LAST_STEP_BITS,
     OFFSET_BITS,
     OFFSET_MAX,
     TOPIC_SEED,
     U64_MAX,
-    Words,
-    finish_mix_in_place,
     hashed_bytes,
     host_base,
-    mix_in_place,
     point,
-    premix_in_place,
     rendezvous,
     topic_hash,
 )
+from hashring.mixing import LAST_STEP_BITS, Words, finish_mix_in_place, mix_in_place, premix_in_place
 
 __all__ = [
     "Explanation",

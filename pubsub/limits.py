@@ -1,4 +1,6 @@
-"""Every limit and lifetime of the protocol, in one place. PROTOCOL sections stand beside each."""
+"""Every limit and lifetime, of the protocol and of a server, in one place. PROTOCOL sections stand beside each."""
+
+from dataclasses import dataclass, fields
 
 DATAGRAM_BYTES_MAX = 1200  # §2.1: below every path MTU in use, so that nothing is ever fragmented
 LINES_PER_DATAGRAM_MAX = 64  # §2.1: non-blank lines; bounds the work that one datagram can cause
@@ -18,10 +20,38 @@ TTL_S_MAX = 9_999_999  # §5: a receipt has seven digits for it
 RENEWALS_PER_TTL = 3  # M of the 2004 note
 RENEWAL_INTERVAL_S_MAX = 25.0  # §7.3: firewalls forget UDP flows after 30 s
 
-LEASES_MAX_DEFAULT = 100_000
-PUBLISH_LEASES_MAX_DEFAULT = 100_000
+DRAIN_MARGIN_S = 5.0  # §7.6: how much longer than a renewal interval a server drains
+
+WORK_BITS_MAX = 24  # §5.11: what a client pays at most for a datagram: some seconds
+HEAD_CHARS_MAX = 32  # §5.1: so that a receipt, a refusal and a head fit in an answer
 
 PUBLISHER_CHARS_MAX = 43  # §9.1: base64url of a 256-bit hash
 
 assert REPLY_BYTES_MAX <= REQUEST_BYTES_MIN <= DATAGRAM_BYTES_MAX
 assert COOKIE_LEASE_LIFE_S <= COOKIE_PUBLISH_LIFE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one server allows. Rates are per second, with bursts of one second; 0 is no limit for a rate."""
+
+    leases: int = 100_000
+    leases_per_address: int = 4_000  # an address is IP and port
+    leases_per_prefix: int = 20_000  # a prefix is an IPv4 /24 or an IPv6 /48; loopback has no such limit
+    topics: int = 50_000
+    publishers: int = 100_000  # publish leases, and addresses whose rates are remembered
+    lines_per_datagram: int = LINES_PER_DATAGRAM_MAX
+    publishes_per_s: int = 50_000  # lines of one address
+    copies_per_s: int = 2_000_000  # that one address's publishes cause
+    challenges_per_s: int = 20_000  # answers to addresses that have shown no cookie, in all
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            least = 0 if field.name.endswith("_per_s") else 1
+            value = getattr(self, field.name)
+            if value < least:
+                raise ValueError(f"{field.name} is {value}: give {least} or more")
+        if self.lines_per_datagram > LINES_PER_DATAGRAM_MAX:
+            raise ValueError(
+                f"lines_per_datagram is {self.lines_per_datagram}: the protocol has {LINES_PER_DATAGRAM_MAX}"
+            )

@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hashring.hashing import mix_in_place
+from hashring.mixing import mix_in_place
 from hashring.ring import HashRing
 
 HOSTS = 100_000

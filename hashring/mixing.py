@@ -1,0 +1,36 @@
+"""`hashing.mix64` over arrays, in place: what a look-up in a large ring spends its time on."""
+
+import numpy as np
+import numpy.typing as npt
+
+from hashring.hashing import MULTIPLIER_A, MULTIPLIER_B
+
+LAST_STEP_BITS = 64 - 31
+"""The last step of `mix64` changes only so many low bits."""
+
+Words = npt.NDArray[np.uint64]
+
+_A, _B = np.uint64(MULTIPLIER_A), np.uint64(MULTIPLIER_B)
+_27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+def mix_in_place(words: Words, scratch: Words) -> None:
+    """Replace every element by its `mix64`. `scratch` is overwritten; its shape is that of `words`."""
+    premix_in_place(words, scratch)
+    finish_mix_in_place(words, scratch)
+
+
+def premix_in_place(words: Words, scratch: Words) -> None:
+    """`mix_in_place` but for its last step, which changes no more than the low `LAST_STEP_BITS` bits."""
+    np.right_shift(words, _30, out=scratch)
+    words ^= scratch
+    words *= _A
+    np.right_shift(words, _27, out=scratch)
+    words ^= scratch
+    words *= _B
+
+
+def finish_mix_in_place(words: Words, scratch: Words) -> None:
+    """The last step of `mix_in_place`, after `premix_in_place`."""
+    np.right_shift(words, _31, out=scratch)
+    words ^= scratch
