@@ -13,10 +13,10 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo test lint format bench constraints dist clean
+.PHONY: help demo test test-compose lint format bench constraints dist clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
 demo:  ## a cluster on this machine, servers killed, delivery measured against prediction
 	@$(SETUP)
@@ -24,6 +24,13 @@ demo:  ## a cluster on this machine, servers killed, delivery measured against p
 
 test: lint  ## all checks, then all tests
 	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+
+test-compose:  ## the cluster of compose.yaml on a Docker engine: messages, kills, drains, nothing left behind
+	@{ docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
+		echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \
+		'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
+	@$(SETUP) dev
+	$(BIN)/pytest tests/check_compose.py $(ARGS)
 
 lint:  ## ruff and mypy, changing nothing
 	@$(SETUP) dev

@@ -1,4 +1,4 @@
-"""The asyncio driver: one socket, one core, coroutines around it.
+"""The asyncio driver: turns of the engine on an event loop, coroutines around it. For uvloop too.
 
 async with Client("cluster.txt") as client:
     await client.publish("weather/oslo", "-3.5")
@@ -7,31 +7,23 @@ async with Client("cluster.txt") as client:
 """
 
 import asyncio
-import os
 import random
-import time
-import weakref
-from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar, Unpack
 
-from client import cluster as clusters
 from client.cluster import Cluster
-from client.core import REPEAT_INTERVAL_S, ClientCore
-from client.events import Delivery, Drop, Event, LeasesChanged, Published
-from pubsub.udp import UdpPort, open_socket
+from client.engine import EVENTS_MAX, QUEUE_MAX, ClientClosed, Engine, Inbox, PublishOptions, as_bytes
+from client.events import Delivery, Drop, Event, Published
+
+__all__ = ["Client", "ClientClosed", "Events", "Subscription"]
 
 Item = TypeVar("Item")
 
-QUEUE_MAX = 65_536
-EVENTS_MAX = 4096
 TURN_RETRY_S = 1.0
-
-
-class ClientClosed(RuntimeError):
-    """The client was used outside of its `async with` block."""
 
 
 class Client:
@@ -49,77 +41,62 @@ class Client:
         publisher: str | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self.cluster = cluster if isinstance(cluster, Cluster) else clusters.load(cluster)
-        self.core = ClientCore(
-            self.cluster, rng or random.SystemRandom(), avoid_dead=avoid_dead, publisher=publisher
+        self._engine = Engine(
+            cluster,
+            usage="async with Client(...) as client:",
+            avoid_dead=avoid_dead,
+            publisher=publisher,
+            rng=rng,
         )
-        _cores.add(self.core)
-        self._port: UdpPort | None = None
+        self.cluster = self._engine.cluster
+        self.core = self._engine.core
         self._timer: asyncio.TimerHandle | None = None
-        self._flush_scheduled = False
-        self._subscriptions: dict[bytes, list[Subscription]] = {}
-        self._publishes: dict[int, asyncio.Future[Published]] = {}
-        self._listeners: list[_Queue[Event]] = []
+        self._is_turn_scheduled = False
+        self._is_mint_scheduled = False
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        # A wildcard IPv6 socket takes IPv4 too; where IPv4 is all there is, nothing must hang on IPv6.
-        any_ipv6 = any(":" in server.addresses[0][0] for server in self.cluster.servers)
-        self._port = UdpPort(open_socket("::" if any_ipv6 else "0.0.0.0", 0, report_unreachable=True))
-        self._loop.add_reader(self._port.fileno(), self._readable)
+        self._engine.open()
+        self._loop.add_reader(self._engine.fileno(), self._turn)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._port is not None:
+        if not self._engine.is_open:
+            return
+        try:
             # What was published without waiting leaves before the socket does.
             self._turn()
-            self._loop.remove_reader(self._port.fileno())
-            self._port.close()
-            self._port = None
-        if self._timer is not None:
-            self._timer.cancel()
-        for future in self._publishes.values():
-            if not future.done():
-                future.set_exception(ClientClosed("the client was closed before the outcome was known"))
-        for subscriptions in self._subscriptions.values():
-            for subscription in subscriptions:
-                subscription._end()
-        for listener in self._listeners:
-            listener.close()
+        finally:
+            self._loop.remove_reader(self._engine.fileno())
+            self._wake_in(None)
+            self._engine.close()
 
     # --- Verbs ---------------------------------------------------------------------------------------
 
     async def publish(
-        self,
-        topic: str | bytes,
-        payload: str | bytes,
-        *,
-        repeat: int = 1,
-        repeat_interval_s: float = REPEAT_INTERVAL_S,
-        confirm: bool = True,
-        raw: bool = False,
+        self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
     ) -> Published:
         """Publishes, and returns what became of it at each server, once that is known.
 
-        See `ClientCore.publish` for the arguments and errors. To publish without waiting, make tasks of it,
-        or use `confirm=False`, which returns as soon as all is sent.
+        See `ClientCore.publish` for the options and errors. With `confirm=False` it returns as soon as all
+        is sent.
         """
-        self._require_open()
-        handle = self.core.publish(
-            _bytes(topic),
-            _bytes(payload),
-            time.monotonic(),
-            repeat=repeat,
-            repeat_interval_s=repeat_interval_s,
-            confirm=confirm,
-            raw=raw,
-        )
-        future: asyncio.Future[Published] = self._loop.create_future()
-        self._publishes[handle] = future
+        return await self.publish_nowait(topic, payload, **options)
+
+    def publish_nowait(
+        self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
+    ) -> "asyncio.Future[Published]":
+        """Publishes, and returns at once with a future of the outcome, which need not be looked at.
+
+        Of thousands that follow each other without any waiting, the last may be `queue-full`.
+        """
+        self._engine.require_open()
+        outcome: asyncio.Future[Published] = self._loop.create_future()
+        self._engine.publish(outcome, topic, payload, options)
         self._schedule_turn()
-        return await future
+        return outcome
 
     def subscribe(self, topic: str | bytes, *, queue_max: int = QUEUE_MAX) -> "Subscription":
         """Subscribes from now on; iterate over the result with `async for`.
@@ -127,33 +104,14 @@ class Client:
         Of deliveries that nobody takes, the newest `queue_max` are kept; the rest is dropped and counted as
         `slow-consumer`. Raises wire.TopicError.
         """
-        self._require_open()
-        name = _bytes(topic)
-        self.core.subscribe(name, time.monotonic())
-        subscription = Subscription(self, name, queue_max)
-        self._subscriptions.setdefault(name, []).append(subscription)
+        subscription = Subscription(self._engine, as_bytes(topic), queue_max)
         self._schedule_turn()
         return subscription
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> "Events":
         """All that happens besides deliveries and settled publishes, from now on: lost and returned servers,
-        lease changes, gaps."""
-        self._require_open()
-        # Not in the generator's body, which would listen only from its first step on.
-        queue: _Queue[Event] = _Queue(EVENTS_MAX)
-        self._listeners.append(queue)
-        return self._take_events(queue)
-
-    async def _take_events(self, queue: "_Queue[Event]") -> AsyncIterator[Event]:
-        try:
-            while True:
-                event = await queue.get()
-                if event is None:
-                    return
-                yield event
-        finally:
-            if queue in self._listeners:
-                self._listeners.remove(queue)
+        lease changes, gaps. Iterate over it with `async for`."""
+        return Events(self._engine)
 
     @property
     def drops(self) -> Counter[Drop]:
@@ -163,165 +121,119 @@ class Client:
     @property
     def kernel_drops(self) -> int:
         """Datagrams that the kernel dropped because this process did not read them in time."""
-        return self._port.overflow_count if self._port is not None else 0
+        return self._engine.kernel_drops
 
     # --- Turns ---------------------------------------------------------------------------------------
 
-    def _require_open(self) -> None:
-        if self._port is None:
-            raise ClientClosed("this client is not open: use it within 'async with Client(...) as client:'")
-
     def _schedule_turn(self) -> None:
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
             self._loop.call_soon(self._turn)
 
-    def _readable(self) -> None:
-        assert self._port is not None
-        now = time.monotonic()
-        for burst in self._port.receive():
-            self.core.receive(burst, now)
-        for server in self._port.unreachable():
-            self.core.handle_unreachable(server, now)
-        self._turn()
-
     def _turn(self) -> None:
-        """One turn of the core: what is due, what is to be sent, what happened, when to wake up again."""
-        self._flush_scheduled = False
-        if self._port is None:
+        self._is_turn_scheduled = False
+        if not self._engine.is_open:
             return
         self._wake_in(TURN_RETRY_S)  # a turn that raises must not be the last
-        now = time.monotonic()
-        self.core.handle_timeout(now)
-        self._port.send(self.core.flush(now))
-        for event in self.core.events():
-            self._dispatch(event)
-        wake_at = self.core.next_timeout()
-        self._wake_in(None if wake_at is None else max(0.0, wake_at - now))
+        self._wake_in(self._engine.turn())
+        if self.core.is_minting and not self._is_mint_scheduled:
+            self._is_mint_scheduled = True
+            self._loop.call_soon(self._mint)
+
+    def _mint(self) -> None:
+        self._is_mint_scheduled = False
+        if self._engine.is_open:
+            self._engine.mint()
+            self._turn()
 
     def _wake_in(self, delay_s: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if delay_s is None else self._loop.call_later(delay_s, self._turn)
 
-    def _dispatch(self, event: Event) -> None:
-        match event:
-            case Delivery():
-                for subscription in self._subscriptions.get(event.topic, ()):
-                    if not subscription._queue.put(event):
-                        self.core.drops[Drop.SLOW_CONSUMER] += 1
-                return
-            case Published():
-                future = self._publishes.pop(event.handle, None)
-                if future is not None and not future.done():
-                    future.set_result(event)
-                return
-            case LeasesChanged():
-                for subscription in self._subscriptions.get(event.topic, ()):
-                    subscription._leases_changed()
-        for listener in self._listeners:
-            listener.put(event)
 
-    def _close_subscription(self, subscription: "Subscription") -> None:
-        subscriptions = self._subscriptions.get(subscription.topic, [])
-        if subscription in subscriptions:
-            subscriptions.remove(subscription)
-            if not subscriptions:
-                del self._subscriptions[subscription.topic]
-                self.core.unsubscribe(subscription.topic)
+class _Inbox(Inbox[Item]):
+    def __init__(self, size_max: int) -> None:
+        super().__init__(size_max)
+        self.changed = asyncio.Event()
+
+    def wake(self) -> None:
+        self.changed.set()
 
 
-class Subscription:
-    """The deliveries of one topic, as an async iterator. `close` stops it; so does the client's end."""
+class _Stream(Generic[Item]):
+    """Items as an async iterator that waits for them."""
 
-    def __init__(self, client: Client, topic: bytes, queue_max: int) -> None:
-        self.topic = topic
-        self._client = client
-        self._queue: _Queue[Delivery] = _Queue(queue_max)
-        self._changed = asyncio.Event()
+    def __init__(self, engine: Engine, size_max: int) -> None:
+        self._engine = engine
+        self._inbox: _Inbox[Item] = _Inbox(size_max)
 
-    @property
-    def leases(self) -> tuple[int, int]:
-        """How many of the topic's servers hold a lease for us now, of how many we want; none once closed."""
-        return (0, 0) if self._queue.is_closed else self._client.core.lease_counts(self.topic)
+    async def get(self, timeout_s: float | None = None) -> Item | None:
+        """The next one; None where none comes in time, or none will come any more.
 
-    async def ready(self, timeout_s: float | None = None) -> tuple[int, int]:
-        """Waits until all wanted leases stand, the time is over, or it is closed; returns `leases` then."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self.leases[0] < self.leases[1]:
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            pass
-        return self.leases
-
-    def close(self) -> None:
-        """Stops renewing, and ends the iteration."""
-        self._client._close_subscription(self)
-        self._end()
+        Raises ClientClosed where the client belongs to the process that this was forked from.
+        """
+        self._engine.refuse_forked()
+        items = self._inbox.items
+        if not items:
+            await self._wait(lambda: bool(items), timeout_s)
+        return items.popleft() if items else None
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Delivery:
-        delivery = await self._queue.get()
-        if delivery is None:
+    async def __anext__(self) -> Item:
+        item = await self.get()
+        if item is None:
             raise StopAsyncIteration
-        return delivery
+        return item
 
-    def _leases_changed(self) -> None:
-        self._changed.set()
+    async def _wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
+        """Returns when the condition holds, the time is over, or no more will come."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not condition() and not self._inbox.is_ended:
+                    self._inbox.changed.clear()
+                    await self._inbox.changed.wait()
 
-    def _end(self) -> None:
-        self._queue.close()
-        self._changed.set()
 
+class Subscription(_Stream[Delivery]):
+    """The deliveries of one topic, as an async iterator. `close` stops it; so does the client's end."""
 
-class _Queue(Generic[Item]):
-    """A queue that keeps the newest `size_max` items, for one taker at a time."""
+    def __init__(self, engine: Engine, topic: bytes, queue_max: int) -> None:
+        super().__init__(engine, queue_max)
+        self.topic = topic
+        engine.subscribe(topic, self._inbox)
 
-    def __init__(self, size_max: int) -> None:
-        self._items: deque[Item] = deque()
-        self._size_max = size_max
-        self._filled = asyncio.Event()
-        self.is_closed = False
+    @property
+    def leases(self) -> tuple[int, int]:
+        """How many of the topic's servers hold a lease for us now, of how many we want; none once closed."""
+        return self._inbox.leases
 
-    def put(self, item: Item) -> bool:
-        """Adds an item; False where the oldest had to go for it."""
-        self._items.append(item)
-        self._filled.set()
-        if len(self._items) <= self._size_max:
-            return True
-        self._items.popleft()
-        return False
+    async def ready(self, timeout_s: float | None = None) -> tuple[int, int]:
+        """Waits until all wanted leases stand, the time is over, or it is closed; returns `leases` then.
+
+        Raises ClientClosed as `get` does.
+        """
+        self._engine.refuse_forked()
+        await self._wait(lambda: self.leases[0] == self.leases[1], timeout_s)
+        return self.leases
 
     def close(self) -> None:
-        """What is in the queue can still be taken; after that there is nothing to wait for."""
-        self.is_closed = True
-        self._filled.set()
-
-    async def get(self) -> Item | None:
-        """The oldest item; None once the queue is closed and empty."""
-        while not self._items:
-            if self.is_closed:
-                return None
-            self._filled.clear()
-            await self._filled.wait()
-        return self._items.popleft()
+        """Stops renewing, and ends the iteration once what has come is taken."""
+        self._engine.unsubscribe(self.topic, self._inbox)
 
 
-def _bytes(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else text
+class Events(_Stream[Event]):
+    """What happens, as an async iterator; of what nobody takes, the newest 4096 are kept.
 
+    `close` ends it; so does the client's end. One that is simply dropped is forgotten.
+    """
 
-_cores: "weakref.WeakSet[ClientCore]" = weakref.WeakSet()
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, EVENTS_MAX)
+        engine.listen(self._inbox)
 
-
-def _renew_publishers() -> None:
-    for core in _cores:
-        core.renew_publisher()
-
-
-# Two processes with one publisher's name would number different messages alike.
-os.register_at_fork(after_in_child=_renew_publishers)
+    def close(self) -> None:
+        """Ends the iteration once what has come is taken."""
+        self._engine.ignore(self._inbox)

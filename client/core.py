@@ -9,7 +9,7 @@ The core draws servers and recognises copies; each server's handshake, leases an
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 
@@ -21,16 +21,20 @@ from client.events import (
     Delivery,
     Drop,
     Event,
+    FamilyMissing,
     LeaseRefused,
     LeasesChanged,
     Outcome,
     Published,
+    ServerDraining,
     ServerForgot,
     ServerLost,
     ServerReturned,
 )
 from client.gaps import GapTracker
-from client.session import LINE_BYTES_MAX, Change, Session
+from client.numbering import Numbering
+from client.requests import LINE_BYTES_MAX
+from client.session import FAMILIES, Change, Notice, Session, family_of
 from client.view import View
 from hashring.policy import draw
 from pubsub import wire
@@ -52,7 +56,7 @@ class Backlog(RuntimeError):
 @dataclass(slots=True)
 class _Subscription:
     name: bytes
-    candidates: dict[Address, Session]
+    candidates: dict[Session, None]
     sessions: list[Session]
     leased: int = 0
 
@@ -79,6 +83,11 @@ class ClientCore:
     `avoid_dead`: publishers prefer, within a topic's K servers, those believed alive, and send again to
     another when one does not answer. Off, every publish goes to its random draw whatever is known: what the
     plain probability model describes.
+
+    `families` are those of 4 and 6 in which the client can send. A server is one, whichever of its addresses
+    it is asked at: its name, which is its first address, stands for it everywhere.
+
+    Where servers ask for work, leases come up only if somebody calls `work`.
     """
 
     def __init__(
@@ -88,7 +97,7 @@ class ClientCore:
         *,
         avoid_dead: bool = True,
         publisher: str | None = None,
-        pick_address: Callable[[ServerEntry], Address] = lambda server: server.addresses[0],
+        families: Collection[int] = FAMILIES,
         copies: CopyFilter | None = None,
         gaps: GapTracker | None = None,
     ) -> None:
@@ -101,18 +110,19 @@ class ClientCore:
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         self._rng = rng
-        self._pick_address = pick_address
+        self._families = frozenset(families)
         self._copies = copies or CopyFilter()
         self._gaps = gaps or GapTracker()
-        self._sessions: dict[Address, Session] = {}
+        self._sessions: dict[Address, Session] = {}  # by each address of their servers
         self._touched: dict[Session, None] = {}
+        self._minting: dict[Session, None] = {}
         self._wakeups: list[tuple[float, int, Session]] = []
         self._wakeup_at: dict[Session, float] = {}
         self._wakeup_count = 0
         self._subscriptions: dict[bytes, _Subscription] = {}
         self._publications: dict[int, _Publication] = {}
         self._repeats: list[tuple[float, int]] = []
-        self._seqs: dict[bytes, int] = {}
+        self._seqs = Numbering()
         self._handle = 0
         self._events: list[Event] = []
 
@@ -125,11 +135,12 @@ class ClientCore:
             return
         sessions = self._candidates(topic)
         drawn = list(draw(sessions, self.policy.subscribe, self._rng))
-        candidates = {session.address: session for session in sessions}
-        self._subscriptions[wire_topic] = _Subscription(topic, candidates, drawn)
+        subscription = _Subscription(topic, dict.fromkeys(sessions), drawn)
+        self._subscriptions[wire_topic] = subscription
         for session in drawn:
             session.want(wire_topic, now)
             self._touch(session)
+        self._replace(wire_topic, subscription, now)
 
     def unsubscribe(self, topic: bytes) -> None:
         """Stops renewing, and ignores what still comes."""
@@ -138,6 +149,7 @@ class ClientCore:
         if subscription is not None:
             for session in subscription.sessions:
                 session.unwant(wire_topic)
+                self._touch(session)
 
     def publish(
         self,
@@ -165,7 +177,7 @@ class ClientCore:
                 f"{UNSETTLED_MAX} publishes await their outcome; wait for some, or use confirm=False"
             )
         wire_topic = _users_topic(topic)
-        seq = None if raw else self._seqs.get(wire_topic, 0) + 1
+        seq = None if raw else self._seqs.next(wire_topic)
         if seq is None:
             message = wire.encode_message(payload)
         else:
@@ -179,7 +191,7 @@ class ClientCore:
                 f"a line of {len(line)} bytes{grown}, at most {LINE_BYTES_MAX}; send less, or split it"
             )
         if seq is not None:
-            self._seqs[wire_topic] = seq
+            self._seqs.use(wire_topic, seq)
         self._handle += 1
         self._publications[self._handle] = publication = _Publication(
             wire_topic, topic, seq, line, confirm, self._candidates(topic), repeat - 1, repeat_interval_s
@@ -213,11 +225,41 @@ class ClientCore:
             for session in self._sessions.values()
         }
 
+    def heads(self) -> dict[str, str]:
+        """The opaque string (`head=`, §5.1) that each server told last, by name; none is left out."""
+        return {
+            session.server.name: session.head
+            for session in self._sessions.values()
+            if session.head is not None
+        }
+
+    # --- Work (§5.11) --------------------------------------------------------------------------------
+
+    @property
+    def is_minting(self) -> bool:
+        """Whether `work` has something to do."""
+        return bool(self._minting)
+
+    def work(self, tries: int, now: float) -> bool:
+        """Looks for the stamps that new leases wait for, with so many hashes at most; whether there is more
+        to do. What was found leaves with the next `flush`.
+
+        Some microseconds a try: whoever has other things to do calls it in slices, between turns.
+        """
+        while tries > 0 and self._minting:
+            session = next(iter(self._minting))
+            tries -= session.work(tries, now)
+            if not session.is_minting:
+                self._digest(session, now)
+        return self.is_minting
+
     # --- Endpoint ------------------------------------------------------------------------------------
 
     def receive(self, burst: Burst, now: float) -> None:
         """Takes answers and copies from the cluster's servers; all else is counted and dropped."""
         session = self._sessions.get(burst.source)
+        if session is not None and session.address != burst.source:
+            session = None  # at this address of its server's nothing is asked at present
         for datagram in datagrams(burst.data, burst.segment_bytes):
             self.counts["datagrams_received"] += 1
             if session is None:
@@ -232,7 +274,7 @@ class ClientCore:
     def handle_unreachable(self, server: Address, now: float) -> None:
         """The network reports that nobody listens at this address."""
         session = self._sessions.get(server)
-        if session is not None:
+        if session is not None and session.address == server:
             session.handle_unreachable(now)
             self._digest(session, now)
 
@@ -263,8 +305,9 @@ class ClientCore:
         while self._touched:
             touched, self._touched = self._touched, {}
             for session in touched:
-                for data, segment_bytes in session.datagrams_to_send(now):
-                    transmits.append(Transmit(data, segment_bytes, (session.address,)))
+                sending = session.datagrams_to_send(now)
+                if session.address is not None:
+                    transmits += [Transmit(*buffer, (session.address,)) for buffer in sending]
                 self._digest(session, now, has_sent=True)
         return transmits
 
@@ -295,11 +338,11 @@ class ClientCore:
         wire_topic, _, message = line.partition(b" ")
         subscription = self._subscriptions.get(wire_topic)
         # Only a topic's own servers are believed; one that was let go may still send for a ttl.
-        if subscription is None or session.address not in subscription.candidates:
+        if subscription is None or session not in subscription.candidates:
             self.drops[Drop.NOT_SUBSCRIBED] += 1
             return
         raw = not enveloping.is_enveloped(message)
-        if not self._copies.is_new(line, session.address, raw, now):
+        if not self._copies.is_new(line, session.server.name, raw, now):
             self.drops[Drop.DUPLICATE] += 1
             return
         if raw:
@@ -331,10 +374,12 @@ class ClientCore:
         return [self._session(server) for server in self.view.servers(topic)]
 
     def _session(self, server: ServerEntry) -> Session:
-        address = self._pick_address(server)
-        session = self._sessions.get(address)
+        session = self._sessions.get(server.addresses[0])
         if session is None:
-            session = self._sessions[address] = Session(server, address, self._rng)
+            session = Session(server, self._rng, self._families)
+            self._sessions |= dict.fromkeys(server.addresses, session)
+            if not session.addresses:
+                self._events.append(FamilyMissing(server.name, family_of(server.addresses[0])))
         return session
 
     def _touch(self, session: Session) -> None:
@@ -344,26 +389,14 @@ class ClientCore:
     def _digest(self, session: Session, now: float, has_sent: bool = False) -> None:
         """Turns what a session reports into events and further sends, and sees to its next wake-up."""
         notices, session.notices = session.notices, []
-        settled, session.settled = session.settled, []
         for notice in notices:
-            match notice.change:
-                case Change.LEASES:
-                    self._leases_changed(notice.topic)
-                case Change.REFUSED:
-                    name = wire.decode_topic(notice.topic) or b""
-                    self._events.append(LeaseRefused(name, session.server.name, notice.reason))
-                case Change.LOST:
-                    self._events.append(ServerLost(session.server.name))
-                    self._replace_lost(now)
-                case Change.RETURNED:
-                    self._events.append(ServerReturned(session.server.name))
-                    self._replace_lost(now)
-                case Change.TRUSTED:
-                    self._replace_lost(now)
-                case Change.FORGOT:
-                    self._events.append(ServerForgot(session.server.name))
-        for fate in settled:
+            self._tell(notice, session, now)
+        for fate in session.take_settled():
             self._settle(fate.handle, session, fate.outcome, now)
+        if session.is_minting:
+            self._minting.setdefault(session)
+        else:
+            self._minting.pop(session, None)
         if not has_sent:
             # It may have something to send; only when that is done is its next wake-up known.
             self._touch(session)
@@ -374,6 +407,29 @@ class ClientCore:
             self._wakeup_count += 1
             heapq.heappush(self._wakeups, (at, self._wakeup_count, session))
 
+    def _tell(self, notice: Notice, session: Session, now: float) -> None:
+        """Makes an event of what a session reports, and sees to what follows from it."""
+        server = session.server.name
+        match notice.change:
+            case Change.LEASES:
+                self._leases_changed(notice.topic)
+            case Change.REFUSED:
+                name = wire.decode_topic(notice.topic) or b""
+                self._events.append(LeaseRefused(name, server, notice.reason))
+            case Change.LOST:
+                self._events.append(ServerLost(server, "price" if notice.reason == "price" else "silent"))
+                self._replace_all(now)
+            case Change.RETURNED:
+                self._events.append(ServerReturned(server))
+                self._replace_all(now)
+            case Change.TRUSTED:
+                self._replace_all(now)
+            case Change.FORGOT:
+                self._events.append(ServerForgot(server))
+            case Change.DRAINING:
+                self._events.append(ServerDraining(server))
+                self._replace_all(now)
+
     def _leases_changed(self, wire_topic: bytes) -> None:
         subscription = self._subscriptions.get(wire_topic)
         if subscription is None:
@@ -383,20 +439,31 @@ class ClientCore:
             subscription.leased = leased
             self._events.append(LeasesChanged(subscription.name, leased, len(subscription.sessions)))
 
-    def _replace_lost(self, now: float) -> None:
-        """Where subscribers use only some of the K, live ones of them take the place of lost ones (§8.5)."""
-        if not self.avoid_dead or self.policy.subscribe >= self.policy.k:
-            return
+    def _replace_all(self, now: float) -> None:
         for wire_topic, subscription in self._subscriptions.items():
-            for index, lost in enumerate(subscription.sessions):
-                used = subscription.sessions
-                unused = [s for s in subscription.candidates.values() if s.is_alive and s not in used]
-                if lost.is_lost and unused:
-                    chosen = used[index] = self._rng.choice(unused)
-                    lost.unwant(wire_topic)
-                    chosen.want(wire_topic, now)
-                    self._touch(chosen)
-                    self._leases_changed(wire_topic)
+            self._replace(wire_topic, subscription, now)
+
+    def _replace(self, wire_topic: bytes, subscription: _Subscription, now: float) -> None:
+        """Where subscribers use only some of the K, live ones of them take the place of lost ones (§8.5), and
+        of draining ones, which forward until after the new lease stands."""
+        used = subscription.sessions
+        if not self.avoid_dead or len(used) == len(subscription.candidates):
+            return
+        for index, left in enumerate(used):
+            if not (left.is_lost or left.is_draining):
+                continue
+            spare = [
+                session
+                for session in subscription.candidates
+                if session.is_alive and not session.is_draining and session not in used
+            ]
+            if spare:
+                chosen = used[index] = self._rng.choice(spare)
+                left.unwant(wire_topic)
+                chosen.want(wire_topic, now)
+                self._touch(left)
+                self._touch(chosen)
+                self._leases_changed(wire_topic)
 
     # --- Publishing ----------------------------------------------------------------------------------
 
@@ -414,8 +481,9 @@ class ClientCore:
         """Alive first, then not yet used for this message, then least recently used, then by chance."""
         liveness = 0
         if self.avoid_dead:
-            # A server that came back a moment ago has few leases yet.
-            liveness = 2 if not session.is_alive else 0 if session.is_warm(now) else 1
+            # One that drains has all its leases still; one that came back a moment ago has few yet.
+            is_cold = not session.is_warm(now)
+            liveness = 3 if not session.is_alive else 2 if is_cold else 1 if session.is_draining else 0
         return liveness, publication.last_send.get(session, 0), self._rng.random()
 
     def _send_to(self, handle: int, publication: _Publication, session: Session) -> None:
@@ -432,8 +500,12 @@ class ClientCore:
         publication.awaited -= 1
         if publication.outcomes.get(session) is not Outcome.RECEIPT:
             publication.outcomes[session] = outcome
-        if outcome in (Outcome.NO_ANSWER, Outcome.REFUSED) and self.avoid_dead:
+        has_failed = outcome in (Outcome.NO_ANSWER, Outcome.REFUSED)
+        # What was forwarded by one that had just come back went to few: another is to forward it, too.
+        if self.avoid_dead and (has_failed or not session.is_warm(now)):
             fresh = [s for s in publication.candidates if s not in publication.last_send and s.is_alive]
+            if not has_failed:
+                fresh = [s for s in fresh if s.is_warm(now)]
             if fresh:
                 self._send_to(handle, publication, min(fresh, key=lambda s: self._rank(publication, s, now)))
         if not publication.awaited and not publication.repeats_left:

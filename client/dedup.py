@@ -14,9 +14,8 @@ brought sixty, and the next forty from any of them would be taken for old.
 """
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-
-from pubsub.endpoint import Address
 
 WINDOW_COUNT = 65_536
 WINDOW_BYTES = 16 * 1024 * 1024
@@ -32,7 +31,7 @@ _DELIVERY_BYTES = 350
 @dataclass(slots=True)
 class _RawDelivery:
     at: float
-    servers: list[Address]
+    servers: list[Hashable]
 
 
 @dataclass(slots=True)
@@ -64,8 +63,9 @@ class CopyFilter:
         """Estimated memory of what is remembered."""
         return self._size_bytes
 
-    def is_new(self, line: bytes, server: Address, raw: bool, now: float) -> bool:
-        """Whether this copy is to be delivered; remembers it."""
+    def is_new(self, line: bytes, server: Hashable, raw: bool, now: float) -> bool:
+        """Whether this copy is to be delivered; remembers it. `server` tells servers apart, however each is
+        reached."""
         self._forget_old(now)
         seen = self._seen.get(line)
         is_first = seen is None
@@ -78,7 +78,7 @@ class CopyFilter:
             self._seen.move_to_end(line)
         return self._opens_delivery(seen, server, now) if raw else is_first
 
-    def _opens_delivery(self, seen: _Seen, server: Address, now: float) -> bool:
+    def _opens_delivery(self, seen: _Seen, server: Hashable, now: float) -> bool:
         still_open = [delivery for delivery in seen.open if delivery.at + RAW_OPEN_S > now]
         unbrought = next((delivery for delivery in still_open if server not in delivery.servers), None)
         if unbrought is None:

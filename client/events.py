@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,34 @@ class LeaseRefused:
 
 @dataclass(frozen=True, slots=True)
 class ServerLost:
-    """A server has stopped answering. The client goes on asking it."""
+    """A server is taken for dead, and the client goes on asking it. It has stopped answering ("silent"), or
+    asks more for a new lease than a client pays ("price"); there live leases go on being renewed."""
+
+    server: str
+    why: Literal["silent", "price"] = "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReturned:
+    """A lost server answers again, or is affordable again."""
 
     server: str
 
 
 @dataclass(frozen=True, slots=True)
-class ServerReturned:
-    """A lost server answers again."""
+class ServerDraining:
+    """A server says that it is about to stop. It goes on serving for a while; others are preferred."""
 
     server: str
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyMissing:
+    """A server has addresses only of families that we lack (`family`, 4 or 6, is that of its first). It stays
+    among its topics' servers, and counts as lost."""
+
+    server: str
+    family: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +132,8 @@ Event = (
     | ServerLost
     | ServerReturned
     | ServerForgot
+    | ServerDraining
+    | FamilyMissing
     | Gap
     | GapFilled
     | Published

@@ -1,7 +1,8 @@
 """The leases that a client wants at one server: when each is to be asked for, and when it ends. Sans-IO.
 
-Times are kept in two heaps whose entries are never removed when a time changes: an entry counts only if it
-still says what the lease says.
+A lease is *live* while the server's promise stands; else it is *new*, which may have a price (§5.11), so the
+two are asked for apart. Times are kept in heaps whose entries are never removed when a time changes: an
+entry counts only if it still says what the lease says.
 """
 
 import heapq
@@ -24,63 +25,86 @@ class Leases:
 
     def __init__(self) -> None:
         self._leases: dict[bytes, _Lease] = {}
-        self._due: list[tuple[float, bytes]] = []
+        self._renewals: list[tuple[float, bytes]] = []
+        self._new: list[tuple[float, bytes]] = []
         self._expiring: list[tuple[float, bytes]] = []
         self._void_at = -inf
+        self._live_count = 0
 
     def want(self, topic: bytes, now: float) -> None:
         """Wants a lease from now on."""
         if topic not in self._leases:
             self._leases[topic] = _Lease(due_at=now)
-            heapq.heappush(self._due, (now, topic))
+            heapq.heappush(self._new, (now, topic))
 
     def unwant(self, topic: bytes) -> None:
         """Wants it no longer: it runs out."""
-        self._leases.pop(topic, None)
+        lease = self._leases.pop(topic, None)
+        if lease is not None:
+            self._live_count -= lease.is_live
+
+    def is_wanted(self, topic: bytes) -> bool:
+        """Whether it is wanted, live or not."""
+        return topic in self._leases
 
     def is_live(self, topic: bytes) -> bool:
         """Whether the server has promised copies of this topic for now."""
         lease = self._leases.get(topic)
         return lease is not None and lease.is_live
 
-    def next_due(self) -> float | None:
-        """When the first lease is to be asked for; perhaps earlier than needed, never later."""
-        return self._due[0][0] if self._due else None
+    @property
+    def has_new(self) -> bool:
+        """Whether any is wanted that is not live."""
+        return len(self._leases) > self._live_count
+
+    def next_due(self, *, new: bool = True) -> float | None:
+        """When the first live one, or with `new` any, is to be asked for; perhaps earlier, never later."""
+        heads = [heap[0][0] for heap in (self._renewals, self._new if new else ()) if heap]
+        return min(heads, default=None)
 
     def next_expiry(self) -> float | None:
         """When the first lease ends; perhaps earlier than it does, never later."""
         return self._expiring[0][0] if self._expiring else None
 
-    def is_due(self, now: float) -> bool:
-        """Whether any lease is to be asked for now."""
-        while self._due and self._due[0][0] <= now:
-            if self._is_current(*self._due[0]):
-                return True
-            heapq.heappop(self._due)
-        return False
+    def is_due(self, now: float, *, renewals: bool = True, new: bool = True) -> bool:
+        """Whether any lease of these sorts is to be asked for now."""
+        return (renewals and self._is_any_due(now, True)) or (new and self._is_any_due(now, False))
 
-    def take_due(self, until: float, count_max: int, size_bytes_max: int) -> list[bytes]:
-        """Topics due by `until`, as many as fit with their LF; they are not due again until `ask_again`."""
+    def take_due(
+        self, until: float, count_max: int, size_bytes_max: int, *, renewals: bool = True, new: bool = True
+    ) -> list[bytes]:
+        """Topics due by `until`, as many as fit with their LF, those first that have been due for longest.
+
+        They are not due again until `ask_again`.
+        """
         topics: list[bytes] = []
         size_bytes = 0
-        while self._due and self._due[0][0] <= until and len(topics) < count_max:
-            due_at, topic = self._due[0]
-            if self._is_current(due_at, topic):
+        sorts = (True,) * renewals + (False,) * new
+        while len(topics) < count_max:
+            # Renewals do not go before the others: where they are many, new ones would never have a turn.
+            heads = [(self._heap(is_live)[0], is_live) for is_live in sorts if self._heap(is_live)]
+            if not heads:
+                break
+            (due_at, topic), is_live = min(heads)
+            if due_at > until:
+                break
+            if self._is_current(due_at, topic, is_live):
                 size_bytes += len(topic) + 1
                 if size_bytes > size_bytes_max:
                     break
                 self._leases[topic].due_at = inf
                 topics.append(topic)
-            heapq.heappop(self._due)
+            heapq.heappop(self._heap(is_live))
         return topics
 
     def ask_again(self, topics: Iterable[bytes], at: float) -> None:
-        """Makes these topics due at a new time."""
+        """Makes these topics due at a new time; an infinite one is never."""
         for topic in topics:
             lease = self._leases.get(topic)
             if lease is not None:
                 lease.due_at = at
-                heapq.heappush(self._due, (at, topic))
+                if at < inf:
+                    heapq.heappush(self._heap(lease.is_live), (at, topic))
 
     def ask_for_all(self, now: float) -> None:
         """Makes all leases due now, whether they stand or not."""
@@ -94,9 +118,22 @@ class Leases:
             return False
         lease.asked_at, lease.expires_at = asked_at, expires_at
         self._look_at_expiry(topic, lease)
+        was_live = lease.is_live
+        self._set_live(topic, lease, True)
         self.ask_again((topic,), renew_at)
-        was_live, lease.is_live = lease.is_live, True
         return not was_live
+
+    def deny(self, topic: bytes, asked_at: float, again_at: float) -> bool:
+        """The server says that it does not stand; whether it did, as far as we knew. It is due again at
+        `again_at`. Late answers as in `grant`."""
+        lease = self._leases.get(topic)
+        if lease is None or asked_at < max(lease.asked_at, self._void_at):
+            return False
+        lease.asked_at = asked_at
+        was_live = lease.is_live
+        self._set_live(topic, lease, False)
+        self.ask_again((topic,), again_at)
+        return was_live
 
     def expire(self, now: float) -> list[bytes]:
         """The topics whose leases have ended by now."""
@@ -110,7 +147,7 @@ class Leases:
             if lease.expires_at > now:
                 self._look_at_expiry(topic, lease)
             elif lease.is_live:
-                lease.is_live = False
+                self._set_live(topic, lease, False)
                 ended.append(topic)
         return ended
 
@@ -119,7 +156,7 @@ class Leases:
         self._void_at = now
         live = [topic for topic, lease in self._leases.items() if lease.is_live]
         for topic in live:
-            self._leases[topic].is_live = False
+            self._set_live(topic, self._leases[topic], False)
         return live
 
     def _look_at_expiry(self, topic: bytes, lease: _Lease) -> None:
@@ -127,6 +164,24 @@ class Leases:
             lease.looked_at = lease.expires_at
             heapq.heappush(self._expiring, (lease.expires_at, topic))
 
-    def _is_current(self, due_at: float, topic: bytes) -> bool:
+    def _set_live(self, topic: bytes, lease: _Lease, is_live: bool) -> None:
+        if lease.is_live != is_live:
+            lease.is_live = is_live
+            self._live_count += 1 if is_live else -1
+            if lease.due_at < inf:
+                heapq.heappush(self._heap(is_live), (lease.due_at, topic))
+
+    def _heap(self, is_live: bool) -> list[tuple[float, bytes]]:
+        return self._renewals if is_live else self._new
+
+    def _is_any_due(self, now: float, is_live: bool) -> bool:
+        due = self._heap(is_live)
+        while due and due[0][0] <= now:
+            if self._is_current(*due[0], is_live):
+                return True
+            heapq.heappop(due)
+        return False
+
+    def _is_current(self, due_at: float, topic: bytes, is_live: bool) -> bool:
         lease = self._leases.get(topic)
-        return lease is not None and lease.due_at == due_at
+        return lease is not None and lease.due_at == due_at and lease.is_live == is_live

@@ -1,24 +1,25 @@
 """One client's dealings with one server: cookie, leases, publishes, and whether it is alive. Sans-IO.
 
-PROTOCOL §7. A server never speaks first but for copies, so all that a client knows of it comes from answers
-to its own requests. Two kinds are kept apart:
+PROTOCOL §5 to §7. A server never speaks first but for copies, so all that a client knows of it comes from
+answers to its own requests. Two kinds are kept apart:
 
-- *Control*: asking for a cookie, and asking for leases. One request at a time; when it is not answered in
-  time it is sent again, each time later. After three unanswered ones the server counts as lost, and is asked
-  once a renewal interval, so that all leases stand again soon after it has come back.
+- *Control*: asking for a cookie, and asking for leases. While the server is alive, several requests for
+  leases may be under way; in doubt one at a time. What is not answered in time is asked again, each time
+  later. After three silences the server counts as lost, and is asked once a renewal interval, so that all
+  leases stand again soon after it has come back.
 - *Publishes*: as many at a time as there are. One that is not answered is not sent here again (the core may
   draw another server for it), but casts suspicion, and control then finds out.
 
 A vouched request that is answered with a cookie (`%=`) was not carried out. If the cookie it showed was
 young, the server has restarted, or our address has changed in a NAT; either way our leases there are gone,
 and all of them are asked for at once.
+
+Where new leases have a price, live ones are renewed apart from them, and never wait for a stamp. A price
+above all reason makes the server one that is lost, for those who want new leases there.
 """
 
-import heapq
-from base64 import urlsafe_b64encode
-from collections import OrderedDict, deque
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
 from random import Random
@@ -26,32 +27,24 @@ from random import Random
 from client.cluster import ServerEntry
 from client.events import Outcome
 from client.leases import Leases
-from client.rtt import RoundTripTime
+from client.lessee import Lessee
+from client.publishing import Outbox, Settled
+from client.requests import CONTROL, Cookie, Kind, Line, Request, Requests
 from pubsub import wire
 from pubsub.endpoint import Address
 from pubsub.limits import (
-    COOKIE_CHARS,
     COOKIE_LEASE_LIFE_S,
     COOKIE_PUBLISH_LIFE_S,
-    DATAGRAM_BYTES_MAX,
     LINES_PER_DATAGRAM_MAX,
-    NONCE_CHARS_MAX,
     RENEWAL_INTERVAL_S_MAX,
     RENEWALS_PER_TTL,
 )
 
-NONCE_BYTES = 8
-COOKIE_MARGIN_S = 8.0  # stop using a cookie this long before the server stops taking it
+FAMILIES = (4, 6)
 LOST_AFTER_MISSES = 3
-PING_INTERVAL_S = 1.0
 ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its ttl
-LATE_MAX = 256  # requests given up whose late answers still teach something
 QUEUE_MAX = 4096  # lines that wait for one server's cookie
-
-# The longest first line: nonce, cookie, and a stamp of at most 22 characters (§5.4).
-VOUCH_BYTES_MAX = len("%!   \n") + NONCE_CHARS_MAX + COOKIE_CHARS + 22
-LINE_BYTES_MAX = DATAGRAM_BYTES_MAX - VOUCH_BYTES_MAX  # so that every line can be vouched for
-_PONG_BYTES = len("%: 11-of-nonce 1000000\n")  # a ping rides in a datagram at least as long as its answer
+LINES_MIN = 2  # a vouch line, and one that it vouches for
 
 
 class Change(Enum):
@@ -63,6 +56,7 @@ class Change(Enum):
     RETURNED = auto()
     TRUSTED = auto()
     FORGOT = auto()
+    DRAINING = auto()
 
 
 @dataclass(slots=True)
@@ -74,77 +68,69 @@ class Notice:
     reason: str = ""
 
 
-@dataclass(slots=True)
-class Settled:
-    """A publish line's fate at this server."""
-
-    handle: int
-    outcome: Outcome
-
-
-@dataclass(slots=True)
-class _Line:
-    line: bytes
-    handle: int
-    confirm: bool
-    tries_left: int = 1  # beyond the first
-
-
-@dataclass(slots=True)
-class _Request:
-    nonce: bytes
-    sent_at: float
-    deadline: float
-    cookie: bytes | None = None  # the one it showed, if any
-    cookie_at: float = -inf  # when that was asked for
-    topics: Sequence[bytes] = ()
-    lines: Sequence[_Line] = ()
-    is_ping: bool = False
-
-    def fits(self, reply: wire.Reply) -> bool:
-        """Whether a reply is of a kind that answers this request."""
-        if self.is_ping:
-            return isinstance(reply, wire.Pong)
-        if self.cookie is None:
-            return isinstance(reply, wire.Challenge)
-        return isinstance(reply, wire.Challenge | wire.Receipt | wire.Refusal)
-
-
 class Session:
-    """The state that a client keeps about one server. `notices` and `settled` are drained by the core."""
+    """The state that a client keeps about one server. `notices` are drained by the core.
 
-    def __init__(self, server: ServerEntry, address: Address, rng: Random) -> None:
+    `families` are those that the client has, of 4 and 6. The server is asked at its first address of these;
+    when it is lost there, at the next. One that has none of them is lost from the start.
+    """
+
+    def __init__(self, server: ServerEntry, rng: Random, families: Collection[int] = FAMILIES) -> None:
         self.server = server
-        self.address = address
+        self.addresses = tuple(each for each in server.addresses if family_of(each) in families)
         self.notices: list[Notice] = []
-        self.settled: list[Settled] = []
         self.ttl_s: float | None = None
-        self.is_lost = False
+        self.head: str | None = None
         self.is_suspected = False
         self.warm_at = -inf
         self._rng = rng
-        self._cookie: bytes | None = None
-        self._cookie_at = -inf
-        self._publish_lease_until = -inf
-        self._pinged_at = -inf
-        self._round_trip = RoundTripTime()
+        self._address_index = 0
+        self._era = 0
+        self._cookie: Cookie | None = None
+        self._lines_max = LINES_PER_DATAGRAM_MAX
+        self._is_silent = not self.addresses
+        self._is_dear = False
+        self._is_told_lost = self._is_silent
         self._misses = 0
+        self._heard_at = -inf  # when what was answered last was asked
         self._challenges_in_a_row = 0
-        self._control: _Request | None = None
         self._control_not_before = -inf
-        self._in_flight: dict[bytes, _Request] = {}
-        self._deadlines: list[tuple[float, bytes]] = []
-        self._late: OrderedDict[bytes, _Request] = OrderedDict()
+        self._requests = Requests(rng)
         self._leases = Leases()
-        self._queue: deque[_Line] = deque()
-        self._again: list[_Line] = []  # to be sent again, before the queue
+        self._lessee = Lessee(self._leases, self._requests, rng)
+        self._outbox = Outbox(self._requests)
 
     # --- What the core asks of it --------------------------------------------------------------------
 
     @property
+    def address(self) -> Address | None:
+        """Where it is asked at present; None where we have no family of its addresses."""
+        return self.addresses[self._address_index] if self.addresses else None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is taken for dead: silent for too long, or too dear."""
+        return self._is_silent or self._is_dear
+
+    @property
     def is_alive(self) -> bool:
-        """Whether it is believed to answer; a server never asked is given the benefit of the doubt."""
+        """Whether it is believed to serve; a server never asked is given the benefit of the doubt."""
         return not self.is_suspected and not self.is_lost
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it says that it is about to stop."""
+        return self._lessee.is_draining
+
+    @property
+    def is_minting(self) -> bool:
+        """Whether `work` has something to do. While the server does not answer, that rests."""
+        return self._lessee.is_minting and self._is_answering
+
+    @property
+    def waiting_count(self) -> int:
+        """Lines that wait to be published."""
+        return len(self._outbox)
 
     @property
     def renewal_interval_s(self) -> float:
@@ -171,107 +157,142 @@ class Session:
 
     def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
         """Sends a line (with its LF) with the next flush; False where too much waits already."""
-        if len(self._queue) + len(self._again) >= QUEUE_MAX:
+        if len(self._outbox) >= QUEUE_MAX:
             return False
-        self._queue.append(_Line(line, handle, confirm))
+        self._outbox.put(Line(line, handle, confirm))
         return True
+
+    def take_settled(self) -> list[Settled]:
+        """What became of published lines since the last call."""
+        return self._outbox.take_settled()
+
+    def work(self, tries: int, now: float) -> int:
+        """Looks for the stamp that new leases wait for, so many times at most; how many it were."""
+        self._lessee.let_go(self._era, now)
+        return self._lessee.work(tries) if self.is_minting else 0
 
     # --- Time ----------------------------------------------------------------------------------------
 
+    @property
+    def _is_answering(self) -> bool:
+        return not self.is_suspected and not self._is_silent
+
+    @property
+    def _is_checked(self) -> bool:
+        """Whether it is asked every renewal interval, whatever else there is to ask: to learn whether it is
+        draining, or too dear, no longer."""
+        return self.is_draining or self._is_dear
+
     def next_timeout(self) -> float | None:
         """When `handle_timeout` or `datagrams_to_send` has something to do."""
-        while self._deadlines and self._deadlines[0][1] not in self._in_flight:
-            heapq.heappop(self._deadlines)
-        times = [self._deadlines[0][0]] if self._deadlines else []
-        expiry, due = self._leases.next_expiry(), self._leases.next_due()
-        if expiry is not None:
-            times.append(expiry)
-        if self._control is not None:
-            times.append(self._control.deadline)
-        elif not self.is_alive:
-            times.append(self._control_not_before)
-        elif due is not None:
-            times.append(max(due, self._control_not_before))
-        return min(times, default=None)
+        if not self.addresses:
+            return None
+        times = [self._requests.next_deadline(), self._leases.next_expiry()]
+        not_before = self._control_not_before
+        controls = self._requests.count(*CONTROL)
+        if self._is_answering:
+            if self._is_checked and not controls:
+                times.append(max(self._heard_at + self.renewal_interval_s, not_before))
+            due = self._lessee.next_due()
+            times.append(None if due is None else max(due, not_before))
+        elif not controls:
+            times.append(not_before)
+        return min((at for at in times if at is not None), default=None)
 
     def handle_timeout(self, now: float) -> None:
         """Gives up requests that were not answered in time, and leases that were not renewed."""
-        if self._control is not None and self._control.deadline <= now:
-            self._control_missed(now)
-        while self._deadlines and self._deadlines[0][0] <= now:
-            request = self._in_flight.get(heapq.heappop(self._deadlines)[1])
-            if request is not None:
-                self._give_up(request, now)
-        self.notices += [Notice(Change.LEASES, topic) for topic in self._leases.expire(now)]
+        for request in self._requests.give_up(now):
+            self._unanswered(request, now)
+        self._tell_leases(self._leases.expire(now))
+        self._judge(now)
 
     def handle_unreachable(self, now: float) -> None:
         """The network says that nobody listens there: what is in flight will not be answered.
 
         Such a message can be forged, so it only makes us ask sooner and prefer others; no lease is given up.
         """
-        if self._control is not None:
-            self._control_missed(now)
-        for request in list(self._in_flight.values()):
-            self._give_up(request, now)
+        for request in self._requests.give_up():
+            self._unanswered(request, now)
 
-    def _control_missed(self, now: float) -> None:
-        assert self._control is not None
-        request, self._control = self._control, None
-        self._remember_late(request)
-        self._leases.ask_again(request.topics, now)
+    def _unanswered(self, request: Request, now: float) -> None:
+        """No answer has come in time."""
+        is_silence = self._requests.is_silence(request)
+        if not request.is_control:
+            self._outbox.settle(request.lines, Outcome.NO_ANSWER)
+            self._outbox.lease_until = -inf
+            if is_silence and self._is_answering:
+                self.is_suspected = True
+                self._control_not_before = now
+            return
+        self._lessee.unanswered(request, now)
+        if request.kind is Kind.ASK:
+            self._outbox.wait_again()
+        if is_silence:
+            self._missed(now)
+
+    def _missed(self, now: float) -> None:
+        """Nothing that was asked of late was answered."""
+        self._requests.count_silence()
         self._misses += 1
         self.is_suspected = True
-        if self._misses >= LOST_AFTER_MISSES and not self.is_lost:
-            self.is_lost = True
-            self.notices.append(Notice(Change.LOST))
-        if self.is_lost:
-            wait_s = self.renewal_interval_s * self._rng.uniform(0.8, 0.9)
-        else:
-            wait_s = self._round_trip.timeout_s * (2 ** (self._misses - 1) - 1)
+        if self._misses < LOST_AFTER_MISSES:
+            self._control_not_before = now + self._requests.timeout_s * (2 ** (self._misses - 1) - 1)
+            return
+        wait_s = self.renewal_interval_s * self._rng.uniform(0.8, 0.9) / len(self.addresses)
+        if not self._is_silent:
+            self._is_silent = True
+            self._judge(now)
+            if len(self.addresses) > 1:
+                wait_s = 0.0  # the next one has not been asked yet
+        self._lessee.rest(now)
+        self._move(now)
         self._control_not_before = now + wait_s
-        # A lost question about a cookie must not cost the messages that wait for it: they get a second one.
-        waiting, self._queue, self._again = [*self._again, *self._queue], deque(), []
-        self._try_again(waiting)
 
-    def _try_again(self, lines: Collection[_Line]) -> None:
-        """Sends lines again that were not carried out, as often as each may be."""
-        for line in lines:
-            line.tries_left -= 1
-            if line.tries_left < 0:
-                self.settled.append(Settled(line.handle, Outcome.NO_ANSWER))
-        self._again += [line for line in lines if line.tries_left >= 0]
+    def _move(self, now: float) -> None:
+        """Asks the server at its next address. There our own is another too, and nothing that we had stands.
 
-    def _give_up(self, request: _Request, now: float) -> None:
-        del self._in_flight[request.nonce]
-        self._remember_late(request)
-        for line in request.lines:
-            self.settled.append(Settled(line.handle, Outcome.NO_ANSWER))
-        self._publish_lease_until = -inf
-        if not self.is_suspected:
-            self.is_suspected = True
-            self._control_not_before = now
+        Each of them is asked once a renewal interval.
+        """
+        if len(self.addresses) == 1:
+            return
+        self._address_index = (self._address_index + 1) % len(self.addresses)
+        self._cookie = None
+        for request in self._requests.move():
+            self._outbox.settle(request.lines, Outcome.NO_ANSWER)
+        self._void(now)
 
-    def _remember_late(self, request: _Request) -> None:
-        """An answer that comes after all must teach how late answers come: else a path that has become slow
-        would look dead for ever. The fate of its messages is settled already."""
-        self._late[request.nonce] = replace(request, lines=())
-        if len(self._late) > LATE_MAX:
-            self._late.popitem(last=False)
+    def _void(self, now: float) -> None:
+        """All that stood at the server is gone, or of no use: a new era."""
+        self._era += 1
+        self._lines_max = LINES_PER_DATAGRAM_MAX
+        self._outbox.lease_until = -inf
+        self._tell_leases(self._lessee.begin_anew(now))
+
+    def _judge(self, now: float) -> None:
+        """Whether the server is lost, and tells when that has changed."""
+        self._is_dear = self._lessee.weigh_price()
+        if self.is_lost != self._is_told_lost:
+            self._is_told_lost = self.is_lost
+            if not self.is_lost:
+                self.warm_at = now + self.renewal_interval_s
+                self.notices.append(Notice(Change.RETURNED))
+            else:
+                self.notices.append(Notice(Change.LOST, reason="silent" if self._is_silent else "price"))
 
     # --- Answers -------------------------------------------------------------------------------------
 
-    def handle_replies(self, replies: Sequence[wire.Reply], now: float) -> int:
+    def handle_replies(self, replies: Collection[wire.Reply], now: float) -> int:
         """Takes the control lines of one datagram; how many of them answer nothing that we asked."""
         receipt = next((reply for reply in replies if isinstance(reply, wire.Receipt)), None)
         unasked = 0
         for reply in replies:
             if isinstance(reply, wire.Refusal) and receipt is not None and reply.nonce == receipt.nonce:
                 continue
-            request = self._take_request(reply)
+            request = self._requests.take(reply)
             if request is None:
                 unasked += 1
                 continue
-            self._answered(request, now)
+            is_newest = self._answered(request, reply, now)
             match reply:
                 case wire.Receipt():
                     refusal = next((r for r in replies if isinstance(r, wire.Refusal)), None)
@@ -282,187 +303,187 @@ class Session:
                     self._handle_challenge(request, reply, now)
                 case wire.Refusal():
                     self._handle_refusal(request, reply, now)
-                case wire.Pong():
-                    self._publish_lease_until = now + reply.left_s if reply.left_s else -inf
+                case wire.Pong() if is_newest:
+                    self._outbox.lease_until = now + reply.left_s if reply.left_s else -inf
+            self._judge(now)
         return unasked
 
-    def _take_request(self, reply: wire.Reply) -> _Request | None:
-        control = self._control
-        if control is not None and control.nonce == reply.nonce and control.fits(reply):
-            self._control = None
-            return control
-        for requests in (self._in_flight, self._late):
-            request = requests.get(reply.nonce)
-            if request is not None and request.fits(reply):
-                return requests.pop(reply.nonce)
-        return None
-
-    def _answered(self, request: _Request, now: float) -> None:
-        self._round_trip.observe(now - request.sent_at)
+    def _answered(self, request: Request, reply: wire.Reply, now: float) -> bool:
+        """What every answer tells: that the server is there, and how it is. Whether it is the latest news."""
+        is_newest = self._requests.heard(request, now)
+        self._heard_at = max(self._heard_at, request.sent_at)
         self._misses = 0
         self._control_not_before = -inf
-        if self.is_lost:
-            self.is_lost = False
-            self.warm_at = now + self.renewal_interval_s
-            self.notices.append(Notice(Change.RETURNED))
+        was_silent, was_suspected, was_draining = self._is_silent, self.is_suspected, self.is_draining
+        self._is_silent = self.is_suspected = False
+        if is_newest:
+            self._lessee.is_draining = reply.attributes.get("drain") == "1"
+            self.head = reply.attributes.get("head", self.head)
+            self._lessee.price_bits = _price_in(reply, self._lessee.price_bits)
+        if self._is_told_lost:
+            self._judge(now)
+        if was_silent:
+            self._lessee.rest(now)
             self._leases.ask_for_all(now)
-        elif self.is_suspected:
+        elif was_suspected or (was_draining and not self.is_draining):
             self.notices.append(Notice(Change.TRUSTED))
-        self.is_suspected = False
+        if self.is_draining and not was_draining:
+            self.notices.append(Notice(Change.DRAINING))
+        return is_newest
 
     def _handle_receipt(
-        self, request: _Request, receipt: wire.Receipt, refusal: wire.Refusal | None, now: float
+        self, request: Request, receipt: wire.Receipt, refusal: wire.Refusal | None, now: float
     ) -> None:
+        self._outbox.settle(request.lines, Outcome.RECEIPT)
+        if request.cookie is None or request.cookie.era != self._era:
+            return  # what it promised is gone
         self._challenges_in_a_row = 0
         self._keep_cookie(receipt.cookie, request)
         self.ttl_s = max(1.0, receipt.ttl_s)
-        refused = 0 if refusal is None else -1 if refusal.lines is None else refusal.lines
-        reason = refusal.reason if refusal else ""
-        for index, topic in enumerate(request.topics):
-            if refused >> index & 1:
-                self._lease_refused(topic, reason, now)
-            else:
-                self._lease_granted(topic, request.sent_at, now)
+        refused = [] if refusal is None else _named_in(refusal, request.topics)
+        granted = [topic for topic in request.topics if topic not in refused]
+        interval_s = self.renewal_interval_s
+        self._tell_leases(self._lessee.granted(granted, request, self.ttl_s, interval_s, now))
+        if refusal is not None:
+            self._tell_refused(refused, request, refusal.reason, now)
         if not request.topics:
             is_open = receipt.attributes.get("bare") != "0"
-            self._publish_lease_until = request.sent_at + self.ttl_s if is_open else -inf
-        for line in request.lines:
-            self.settled.append(Settled(line.handle, Outcome.RECEIPT))
+            self._outbox.lease_until = request.sent_at + self.ttl_s if is_open else -inf
 
-    def _handle_challenge(self, request: _Request, challenge: wire.Challenge, now: float) -> None:
-        is_news = request.cookie is not None and request.cookie == self._cookie
+    def _handle_challenge(self, request: Request, challenge: wire.Challenge, now: float) -> None:
+        cookie = request.cookie
+        # If it refuses one of an era that is over, it tells nothing new.
+        is_news = cookie is not None and cookie.era == self._era
         life_s = COOKIE_LEASE_LIFE_S if request.topics else COOKIE_PUBLISH_LIFE_S
-        was_young = request.sent_at - request.cookie_at < life_s - COOKIE_MARGIN_S
+        was_young = cookie is not None and cookie.serves(life_s, request.sent_at)
+        if cookie is not None and cookie == self._cookie:
+            self._challenges_in_a_row += 1
+            if self._challenges_in_a_row > 1:
+                # A fresh cookie is refused: asking faster will not help.
+                self._control_not_before = now + self._requests.timeout_s
+        if is_news and was_young:
+            self.warm_at = now + self.renewal_interval_s
+            self.notices.append(Notice(Change.FORGOT))
+            self._void(now)
         self._keep_cookie(challenge.cookie, request)
         self._leases.ask_again(request.topics, now)
-        self._try_again(request.lines)
-        # We had asked for it, or it refuses a cookie that we no longer use: then it tells nothing new.
-        if not is_news:
-            return
-        self._challenges_in_a_row += 1
-        if self._challenges_in_a_row > 1:
-            # A fresh cookie is refused: asking faster will not help.
-            self._control_not_before = now + self._round_trip.timeout_s
-        if was_young:
-            self.warm_at = now + self.renewal_interval_s
-            self._publish_lease_until = -inf
-            self.notices.append(Notice(Change.FORGOT))
-            self.notices += [Notice(Change.LEASES, topic) for topic in self._leases.void(now)]
-            self._leases.ask_for_all(now)
+        self._outbox.try_again(request.lines)
 
-    def _handle_refusal(self, request: _Request, refusal: wire.Refusal, now: float) -> None:
+    def _handle_refusal(self, request: Request, refusal: wire.Refusal, now: float) -> None:
         self._challenges_in_a_row = 0
-        for topic in request.topics:
-            self._lease_refused(topic, refusal.reason, now)
-        for line in request.lines:
-            self.settled.append(Settled(line.handle, Outcome.REFUSED))
-
-    def _keep_cookie(self, cookie: bytes, request: _Request) -> None:
-        # Its age counts from the question, since the server issued it no earlier.
-        if request.sent_at >= self._cookie_at:
-            self._cookie, self._cookie_at = cookie, request.sent_at
-
-    def _lease_granted(self, topic: bytes, asked_at: float, now: float) -> None:
-        assert self.ttl_s is not None
-        if asked_at + self.ttl_s <= now:  # we slept, and it has ended meanwhile
-            self._leases.ask_again((topic,), now)
+        if refusal.reason == "size" and self._shrink(request, refusal):
+            self._leases.ask_again(request.topics, now)
+            self._outbox.send_again(request.lines)
             return
-        renew_at = asked_at + self.renewal_interval_s * self._rng.uniform(0.9, 1.0)
-        if self._leases.grant(topic, asked_at, asked_at + self.ttl_s, renew_at):
-            self.notices.append(Notice(Change.LEASES, topic))
+        self._tell_refused(_named_in(refusal, request.topics), request, refusal.reason, now)
+        self._outbox.settle(request.lines, Outcome.REFUSED)
 
-    def _lease_refused(self, topic: bytes, reason: str, now: float) -> None:
-        self._leases.ask_again((topic,), now + self.renewal_interval_s)
-        self.notices.append(Notice(Change.REFUSED, topic, reason))
+    def _shrink(self, request: Request, refusal: wire.Refusal) -> bool:
+        """Puts fewer lines in a datagram from now on; whether that splits the one that was too long.
+
+        As many as the server says, or half of what it refused where it says nothing that helps. The vouch
+        line counts; one line beside it must be possible.
+        """
+        line_count = 1 + len(request.topics) + len(request.lines)
+        lines_max = _number(refusal.attributes.get("lines"))
+        if lines_max is None or lines_max >= line_count:
+            lines_max = line_count // 2
+        self._lines_max = max(LINES_MIN, min(self._lines_max, lines_max))
+        return line_count > self._lines_max
+
+    def _keep_cookie(self, text: bytes, request: Request) -> None:
+        if self._cookie is None or request.sent_at >= self._cookie.asked_at:
+            self._cookie = Cookie(text, request.sent_at, self._era)
+
+    def _tell_refused(self, topics: Collection[bytes], request: Request, reason: str, now: float) -> None:
+        ended, is_later = self._lessee.refused(topics, request, reason, self.renewal_interval_s, now)
+        self._tell_leases(ended)
+        if is_later:
+            self.notices += [Notice(Change.REFUSED, topic, reason) for topic in topics]
+
+    def _tell_leases(self, topics: Iterable[bytes]) -> None:
+        self.notices += [Notice(Change.LEASES, topic) for topic in topics]
 
     # --- Sending -------------------------------------------------------------------------------------
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, int]]:
         """What is to go to this server now: buffers of datagrams, and the length of each in bytes."""
-        datagrams = self._publish_datagrams(now)
-        control = self._control_datagram(now)
-        if control is not None:
-            datagrams.append((control, len(control)))
-        return datagrams
-
-    def _control_datagram(self, now: float) -> bytes | None:
-        if self._control is not None:
-            return None
-        may_ask = now >= self._control_not_before
-        is_due = may_ask and (not self.is_alive or self._leases.is_due(now))
-        if not is_due and not self._queue:
-            return None
-        nonce, deadline = self._new_nonce(), now + self._round_trip.timeout_s
-        if not is_due or not self._has_cookie(COOKIE_LEASE_LIFE_S, now):
-            # Lines still in the queue wait for a cookie, and do not wait for the next renewal.
-            self._control = _Request(nonce, now, deadline)
-            return wire.request_datagram(wire.Ask(nonce))
-        assert self._cookie is not None
-        # What falls due a little later goes along, so that renewals stay together. A suspected server is
-        # always shown the cookie, and so asked whether it is the one that we knew.
-        horizon = now + self.renewal_interval_s / 5 if self.is_alive else inf
-        topics = self._leases.take_due(horizon, LINES_PER_DATAGRAM_MAX - 1, LINE_BYTES_MAX)
-        self._control = _Request(nonce, now, deadline, self._cookie, self._cookie_at, topics)
-        vouch = wire.Vouch(nonce, self._cookie, None)
-        return wire.request_datagram(vouch, [topic + b"\n" for topic in topics])
-
-    def _publish_datagrams(self, now: float) -> list[tuple[bytes, int]]:
-        if not self._queue and not self._again:
+        if not self.addresses:
+            self._outbox.give_up()
             return []
-        # Each refused datagram puts its lines back; in order, and sorted once for all of them.
-        self._queue.extendleft(sorted(self._again, key=lambda line: line.handle, reverse=True))
-        self._again = []
+        self._judge(now)
+        self._lessee.let_go(self._era, now)
+        self._requests.begin_round()
         # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
-        has_lease = self._publish_lease_until - now > self.renewal_interval_s
-        has_cookie = self._has_cookie(COOKIE_PUBLISH_LIFE_S, now)
-        bare = [line for line in self._queue if has_lease and not line.confirm]
-        rest = [line for line in self._queue if not (has_lease and not line.confirm)]
-        self._queue = deque(() if has_cookie else rest)
-        datagrams = self._bare_datagrams(bare, now) if bare else []
-        if has_cookie:
-            datagrams += [(datagram, len(datagram)) for datagram in self._vouched_datagrams(rest, now)]
+        # It is used only while we have heard of late that the server does not drain: draining takes longer
+        # than a renewal interval, so nothing is sent bare to one that may have stopped since.
+        interval_s = self.renewal_interval_s
+        has_lease = self._outbox.lease_until - now > interval_s
+        has_heard = not self.is_draining and now - self._heard_at <= interval_s
+        cookie = self._cookie_that_serves(COOKIE_PUBLISH_LIFE_S, now)
+        sending = self._outbox.datagrams_to_send(
+            now, cookie, self._lines_max, may_go_bare=has_lease and has_heard
+        )
+        return sending + [(datagram, len(datagram)) for datagram in self._control_datagrams(now)]
+
+    def _control_datagrams(self, now: float) -> list[bytes]:
+        controls = self._requests.count(*CONTROL)
+        datagrams: list[bytes] = []
+        if now >= self._control_not_before:
+            is_check_due = self._is_checked and now >= self._heard_at + self.renewal_interval_s
+            if not controls and (is_check_due or not self._is_answering):
+                datagrams.append(self._probe(now))
+            if self._is_answering:
+                datagrams += self._lease_datagrams(now)
+        if len(self._outbox) and not datagrams and not controls:
+            # Lines still in the queue wait for a cookie, and do not wait for the next renewal.
+            datagrams.append(self._ask(now))
         return datagrams
 
-    def _bare_datagrams(self, lines: list[_Line], now: float) -> list[tuple[bytes, int]]:
-        self.settled += [Settled(line.handle, Outcome.SENT) for line in lines]
-        texts = [line.line[:-1] for line in lines]
-        if now < self._pinged_at + PING_INTERVAL_S:
-            return [wire.pack_lines(texts, LINES_PER_DATAGRAM_MAX)]
-        self._pinged_at = now
-        ping = wire.Ping(self._new_nonce())
-        self._await_answer(_Request(ping.nonce, now, now + self._round_trip.timeout_s, is_ping=True))
-        data, segment_bytes = wire.pack_lines([wire.format_line(ping)[:-1], *texts], LINES_PER_DATAGRAM_MAX)
-        if len(data) <= segment_bytes:
-            data = wire.pad(data, _PONG_BYTES)
-            segment_bytes = len(data)
-        return [(data, segment_bytes)]
+    def _probe(self, now: float) -> bytes:
+        """Asks whether it is there, and renews what it can on the way.
 
-    def _vouched_datagrams(self, lines: list[_Line], now: float) -> Iterator[bytes]:
-        assert self._cookie is not None
-        batch: list[_Line] = []
-        size_bytes = VOUCH_BYTES_MAX
-        for line in lines:
-            size_bytes += len(line.line)
-            if size_bytes > DATAGRAM_BYTES_MAX or len(batch) == LINES_PER_DATAGRAM_MAX - 1:
-                yield self._vouched_datagram(batch, now)
-                batch, size_bytes = [], VOUCH_BYTES_MAX + len(line.line)
-            batch.append(line)
-        if batch:
-            yield self._vouched_datagram(batch, now)
+        The cookie is shown where there is one, so that it is asked whether it is the server that we knew.
+        """
+        cookie = self._cookie_that_serves(COOKIE_LEASE_LIFE_S, now)
+        if cookie is None:
+            return self._ask(now)
+        return self._lessee.probe(cookie, self._lines_max, now)
 
-    def _vouched_datagram(self, lines: Sequence[_Line], now: float) -> bytes:
-        assert self._cookie is not None
-        vouch = wire.Vouch(self._new_nonce(), self._cookie, None)
-        deadline = now + self._round_trip.timeout_s
-        self._await_answer(_Request(vouch.nonce, now, deadline, self._cookie, self._cookie_at, lines=lines))
-        return wire.request_datagram(vouch, [line.line for line in lines])
+    def _lease_datagrams(self, now: float) -> list[bytes]:
+        cookie = self._cookie_that_serves(COOKIE_LEASE_LIFE_S, now)
+        if cookie is not None:
+            return self._lessee.datagrams(cookie, self._lines_max, self.renewal_interval_s, now)
+        return [self._ask(now)] if self._lessee.is_due(now) else []
 
-    def _await_answer(self, request: _Request) -> None:
-        self._in_flight[request.nonce] = request
-        heapq.heappush(self._deadlines, (request.deadline, request.nonce))
+    def _ask(self, now: float) -> bytes:
+        return wire.request_datagram(wire.Ask(self._requests.open(Kind.ASK, now).nonce))
 
-    def _has_cookie(self, life_s: float, now: float) -> bool:
-        return self._cookie is not None and now - self._cookie_at < life_s - COOKIE_MARGIN_S
+    def _cookie_that_serves(self, life_s: float, now: float) -> Cookie | None:
+        return self._cookie if self._cookie is not None and self._cookie.serves(life_s, now) else None
 
-    def _new_nonce(self) -> bytes:
-        return urlsafe_b64encode(self._rng.randbytes(NONCE_BYTES)).rstrip(b"=")
+
+def family_of(address: Address) -> int:
+    """4 or 6."""
+    return 6 if ":" in address[0] else 4
+
+
+def _price_in(reply: wire.Reply, known_bits: int) -> int:
+    """The price of a new lease, if the answer tells one."""
+    match reply:
+        case wire.Challenge() | wire.Receipt():
+            return reply.bits
+        case wire.Refusal(reason="work"):
+            bits = _number(reply.attributes.get("bits"))
+            return known_bits if bits is None else bits
+    return known_bits
+
+
+def _named_in(refusal: wire.Refusal, topics: Iterable[bytes]) -> list[bytes]:
+    """The topics that it refuses, of those asked for."""
+    lines = -1 if refusal.lines is None else refusal.lines
+    return [topic for index, topic in enumerate(topics) if lines >> index & 1]
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and len(text) <= 4 else None

@@ -9,6 +9,7 @@ one call (UDP_GRO, UDP_SEGMENT), and the number of calls, not of bytes, is what 
 """
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 Address = tuple[str, int]
@@ -64,3 +65,21 @@ class Endpoint(Protocol):
 
     def flush(self, now: float) -> list[Transmit]:
         """What is to be sent now; the core forgets it."""
+
+
+class LeaseChange(StrEnum):
+    """What became of a lease, as a tap is told."""
+
+    OPENED = "opened"
+    EXPIRED = "expired"
+    EVICTED = "evicted"
+
+
+class Tap(Protocol):
+    """What a server reports so that losses can be attributed later. It must not raise, block or keep lists."""
+
+    def burst(self, now: float, source: Address, topic: bytes, lines: Sequence[bytes]) -> None:
+        """Lines (without LF) of one topic (wire form) were admitted, and are about to be routed."""
+
+    def lease(self, now: float, change: LeaseChange, topic: bytes, address: Address) -> None:
+        """A lease was opened, or has ended."""

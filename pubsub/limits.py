@@ -1,4 +1,4 @@
-"""Every limit and lifetime, of the protocol and of a server, in one place. PROTOCOL sections stand beside each."""
+"""Every limit and lifetime of the protocol and of a server, in one place, beside their PROTOCOL sections."""
 
 from dataclasses import dataclass, fields
 
@@ -20,6 +20,7 @@ TTL_S_MAX = 9_999_999  # §5: a receipt has seven digits for it
 RENEWALS_PER_TTL = 3  # M of the 2004 note
 RENEWAL_INTERVAL_S_MAX = 25.0  # §7.3: firewalls forget UDP flows after 30 s
 
+FIFO_PROMISE_S_MIN = 10.0  # §7.5: renewing a full table more often would keep a server busy
 DRAIN_MARGIN_S = 5.0  # §7.6: how much longer than a renewal interval a server drains
 
 WORK_BITS_MAX = 24  # §5.11: what a client pays at most for a datagram: some seconds

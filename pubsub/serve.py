@@ -1,186 +1,349 @@
-"""`kcast serve`: a server core on a real socket, under asyncio or uvloop.
+"""`kcast serve`: the command. It runs `pubsub.process.serve`, under `pubsub.workers` for several servers."""
 
-A turn is: take what has arrived, let the core do what is due, send what it gives. What arrives in one turn
-is forwarded in one flush, so the busier the server, the fewer system calls a copy costs.
-"""
-
-import errno
 import os
-import secrets
-import signal
 import sys
-from collections.abc import Callable
-from functools import lru_cache
-from ipaddress import ip_address, ip_network
-from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from pubsub.cookie import SECRET_BYTES
-from pubsub.endpoint import Address, Endpoint, format_address
-from pubsub.limits import LEASES_MAX_DEFAULT, TTL_S_DEFAULT, TTL_S_MAX
-from pubsub.server import Server
-from pubsub.udp import UdpPort, open_socket
-
-if TYPE_CHECKING:
-    import asyncio
-
-# asyncio and uvloop are imported where the loop starts: they take longer than all else that this needs,
-# and `--help`, a usage error or a taken port have no use for them.
+from pubsub import wire
+from pubsub.endpoint import Address, format_address
+from pubsub.limits import (
+    HEAD_CHARS_MAX,
+    LINES_PER_DATAGRAM_MAX,
+    TTL_S_DEFAULT,
+    TTL_S_MAX,
+    WORK_BITS_MAX,
+    Limits,
+)
+from pubsub.listen import ListenError, is_wildcard, open_ports
+from pubsub.log import Log
+from pubsub.process import EXIT_FAILURE, Settings, serve, warn
+from pubsub.udp import BUFFER_BYTES_DEFAULT, UdpPort
+from pubsub.workers import WORKERS_MAX, Supervisor, cluster_file
 
 PORT_DEFAULT = 7400
 
-_TIMER_SLACK_S = 0.001  # loops round to milliseconds; a timer that fires too early would only be set again
-
-# RFC 1918, RFC 4193, loopback and link-local. Not `is_private`, which means "not globally reachable".
-_LOCAL_NETWORKS = tuple(
-    ip_network(prefix)
-    for prefix in (
-        *("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"),
-        *("::1/128", "fc00::/7", "fe80::/10"),
-    )
-)
+_LOOPBACK = "127.0.0.1"
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+_DEFAULTS = Limits()
 
 
-def is_local(address: Address) -> bool:
-    """Whether the address is loopback, private or link-local: whom `--open` is open to."""
-    return _is_local_host(address[0])
+# --- The form of the command line --------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
-def _is_local_host(host: str) -> bool:
-    ip = ip_address(host)
-    return any(ip in network for network in _LOCAL_NETWORKS)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def own_addresses(bound: Address) -> frozenset[Address]:
-    """Where a socket bound so is reached, as far as can be told.
+class _Option(click.Option):
+    """An option that stands under a heading in the help."""
 
-    Of a wildcard address only the loopback ones are known: the machine's others change while it runs, and
-    to learn them would take netlink.
-    """
-    host, port = bound
-    if not ip_address(host).is_unspecified:
-        return frozenset((bound,))
-    hosts = ("127.0.0.1",) if ":" not in host else ("127.0.0.1", "::1")
-    return frozenset((host, port) for host in hosts)
+    def __init__(self, *names: Any, heading: str, **attributes: Any) -> None:
+        super().__init__(*names, **attributes)
+        self.heading = heading
 
 
-def run(endpoint: Endpoint, port: UdpPort, *, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Serves until SIGINT or SIGTERM; `on_ready` is called once datagrams are being taken.
+class _Command(click.Command):
+    """A command whose help has its options under headings, in the order in which these first appear."""
 
-    For the main thread, since signals are. The port stays open.
-    """
-    import asyncio
-
-    run_loop = asyncio.run
-    if sys.platform == "linux":
-        try:
-            import uvloop
-        except ImportError:
-            pass
-        else:
-            run_loop = uvloop.run
-    run_loop(_serve(endpoint, port, on_ready))
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                heading = parameter.heading if isinstance(parameter, _Option) else "Other options"
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
 
-async def _serve(endpoint: Endpoint, port: UdpPort, on_ready: Callable[[], None]) -> None:
-    import asyncio
+def _option(heading: str, *names: str, **attributes: Any) -> Callable[[_Function], _Function]:
+    if attributes.get("default") is not None:
+        attributes.setdefault("show_default", True)
+    return click.option(*names, cls=_Option, heading=heading, **attributes)
 
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
-    driver = _Driver(endpoint, port, loop)
-    loop.add_reader(port.fileno(), driver.on_readable)
+
+def _number(heading: str, name: str, least: int, default: int, text: str) -> Callable[[_Function], _Function]:
+    return _option(heading, name, type=click.IntRange(min=least), default=default, metavar="N", help=text)
+
+
+def _bytes(least: int, most: int) -> Callable[[click.Context, click.Parameter, str], int]:
+    """Takes a number of bytes; `4M` is 4 * 1024 * 1024."""
+
+    def convert(ctx: click.Context, param: click.Parameter, value: str) -> int:
+        digits, factor = value, 1
+        if value[-1:].upper() in _UNITS:
+            digits, factor = value[:-1], _UNITS[value[-1].upper()]
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
+            raise click.BadParameter(f"{value!r} is not a number of bytes; give one like 4194304 or 4M")
+        if not least <= int(digits) * factor <= most:
+            raise click.BadParameter(f"{value} is not within {least} and {most} bytes")
+        return int(digits) * factor
+
+    return convert
+
+
+def _host_port(ctx: click.Context, param: click.Parameter, value: str | None) -> Address | None:
+    """Takes `[HOST:]PORT`, on loopback unless a host is given."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    expected = "give PORT, IP:PORT or [IPv6]:PORT"
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65_536):
+        raise click.BadParameter(f"{value!r} has no port from 0 to 65535; {expected}")
+    if not host:
+        return _LOOPBACK, int(port)
+    is_bracketed = host.startswith("[") and host.endswith("]")
     try:
-        on_ready()
-        await stopped.wait()
-    finally:
-        loop.remove_reader(port.fileno())
-        driver.disarm()
+        ip = ip_address(host[1:-1] if is_bracketed else host)
+    except ValueError:
+        raise click.BadParameter(f"{host!r} is not an IP address; {expected}") from None
+    if is_bracketed != (ip.version == 6):
+        raise click.BadParameter(f"{value!r} is not an address; {expected}")
+    return str(ip), int(port)
 
 
-class _Driver:
-    """Turns of one endpoint on one loop."""
-
-    def __init__(self, endpoint: Endpoint, port: UdpPort, loop: "asyncio.AbstractEventLoop") -> None:
-        self._endpoint = endpoint
-        self._port = port
-        self._loop = loop
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
-
-    def on_readable(self) -> None:
-        # At most 32 calls a turn; if more is waiting the descriptor is still readable at the next poll.
-        bursts = self._port.receive()
-        now = monotonic()
-        for burst in bursts:
-            self._endpoint.receive(burst, now)
-        self._finish_turn(now)
-
-    def on_timer(self) -> None:
-        self._timer = None
-        self._finish_turn(monotonic())
-
-    def disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _finish_turn(self, now: float) -> None:
-        due = self._endpoint.next_timeout()
-        if due is not None and due <= now:
-            self._endpoint.handle_timeout(now)
-            due = self._endpoint.next_timeout()
-        self._port.send(self._endpoint.flush(now))
-        # A timer that is too early only costs one look; to move it at every renewal would cost each turn.
-        if due is not None and (self._timer is None or due < self._timer_due):
-            self.disarm()
-            self._timer_due = due
-            self._timer = self._loop.call_later(max(0.0, due - now) + _TIMER_SLACK_S, self.on_timer)
+def _head(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if not wire.is_head(value):
+        raise click.BadParameter(f"give at most {HEAD_CHARS_MAX} printable ASCII characters without spaces")
+    return value
 
 
-@click.command("serve")
-@click.option("--host", default="127.0.0.1", show_default=True, help="IP address to serve on.")
-@click.option(
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line."""
+
+    host: tuple[str, ...]
+    port: int
+    receive_buffer: int
+    workers: int | None
+    count: int | None
+    ttl: int
+    table: str
+    capacity: int
+    leases_per_address: int
+    leases_per_prefix: int
+    topics: int
+    publishers: int
+    lines: int
+    publish_rate: int
+    copy_rate: int
+    challenge_rate: int
+    work_bits: int
+    open: bool
+    open_to_anyone: bool
+    head: str
+    metrics: Address | None
+    log: str
+    tap: str | None
+    tap_size: int
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return self.host or (_LOOPBACK,)
+
+    def settings(self) -> Settings:
+        return Settings(
+            ttl_s=self.ttl,
+            table=self.table,
+            limits=Limits(
+                leases=self.capacity,
+                leases_per_address=self.leases_per_address,
+                leases_per_prefix=self.leases_per_prefix,
+                topics=self.topics,
+                publishers=self.publishers,
+                lines_per_datagram=self.lines,
+                publishes_per_s=self.publish_rate,
+                copies_per_s=self.copy_rate,
+                challenges_per_s=self.challenge_rate,
+            ),
+            work_bits=self.work_bits,
+            head=self.head,
+            open_to="anyone" if self.open_to_anyone else "local" if self.open else "",
+            receive_buffer_bytes=self.receive_buffer,
+            metrics=self.metrics,
+            tap=self.tap,
+            tap_bytes=self.tap_size,
+        )
+
+
+_WHERE, _TABLE, _TRAFFIC, _OPERATION = "Where it is reached", "Leases", "Traffic", "Operation"
+
+
+@click.command("serve", cls=_Command)
+@_option(
+    _WHERE,
+    "--host",
+    multiple=True,
+    metavar="IP",
+    help="Address to serve on; an IPv4 and an IPv6 one may be given, and :: is both families.  "
+    f"[default: {_LOOPBACK}]",
+)
+@_option(
+    _WHERE,
     "--port",
-    type=click.IntRange(0, 65535),
+    type=click.IntRange(0, 65_535),
     default=PORT_DEFAULT,
-    show_default=True,
+    metavar="PORT",
     help="UDP port; 0 is any free one, printed.",
 )
-@click.option(
+@_option(
+    _WHERE,
+    "--receive-buffer",
+    callback=_bytes(4096, 2**30),
+    default=f"{BUFFER_BYTES_DEFAULT // _UNITS['M']}M",
+    metavar="BYTES",
+    help="What the kernel may hold for it while it is busy; also as 512K or 4M.",
+)
+@_option(
+    _WHERE,
+    "--workers",
+    type=click.IntRange(1, WORKERS_MAX),
+    metavar="N",
+    help="N servers of one host, a process each, on N ports from --port on; prints the cluster file's lines.",
+)
+@_option(
+    _WHERE,
+    "--count",
+    type=click.IntRange(1, WORKERS_MAX),
+    metavar="N",
+    help="A lab: the same, but each counts as a host of its own; prints the lab's cluster file.",
+)
+@_option(
+    _TABLE,
     "--ttl",
-    "ttl_s",
     type=click.IntRange(1, TTL_S_MAX),
     default=int(TTL_S_DEFAULT),
-    show_default=True,
     metavar="SECONDS",
     help="How long a lease lives unless renewed.",
 )
-@click.option(
-    "--capacity",
-    type=click.IntRange(min=1),
-    default=LEASES_MAX_DEFAULT,
-    show_default=True,
-    help="Leases held at most; more are refused.",
+@_option(
+    _TABLE,
+    "--table",
+    type=click.Choice(("ttl", "fifo")),
+    default="ttl",
+    help="What happens when it is full: ttl refuses new leases; fifo pushes out the oldest, and promises "
+    "only as much time as it can keep.",
 )
-@click.option(
+@_number(_TABLE, "--capacity", 1, _DEFAULTS.leases, "Leases at most.")
+@_number(
+    _TABLE, "--leases-per-address", 1, _DEFAULTS.leases_per_address, "Leases of one IP and port at most."
+)
+@_number(
+    _TABLE,
+    "--leases-per-prefix",
+    1,
+    _DEFAULTS.leases_per_prefix,
+    "Leases of one IPv4 /24 or IPv6 /48 at most; loopback has no such limit.",
+)
+@_number(_TABLE, "--topics", 1, _DEFAULTS.topics, "Topics with leases on them at most.")
+@_option(
+    _TABLE,
+    "--work-bits",
+    type=click.IntRange(0, WORK_BITS_MAX),
+    default=0,
+    metavar="N",
+    help="What a new lease costs the client: about 2^N hashes.",
+)
+@_number(
+    _TRAFFIC,
+    "--publishers",
+    1,
+    _DEFAULTS.publishers,
+    "Addresses that may publish without a cookie in each datagram.",
+)
+@_option(
+    _TRAFFIC,
+    "--lines",
+    type=click.IntRange(2, LINES_PER_DATAGRAM_MAX),
+    default=_DEFAULTS.lines_per_datagram,
+    metavar="N",
+    help="Lines of one datagram at most.",
+)
+@_number(
+    _TRAFFIC,
+    "--publish-rate",
+    0,
+    _DEFAULTS.publishes_per_s,
+    "Lines a second that one address may publish; 0 is no limit.",
+)
+@_number(
+    _TRAFFIC,
+    "--copy-rate",
+    0,
+    _DEFAULTS.copies_per_s,
+    "Copies a second that one address's publishes may cause; 0 is no limit.",
+)
+@_number(
+    _TRAFFIC,
+    "--challenge-rate",
+    0,
+    _DEFAULTS.challenges_per_s,
+    "Answers a second to addresses that have shown no cookie, in all; 0 is no limit.",
+)
+@_option(
+    _TRAFFIC,
     "--open",
-    "is_open",
     is_flag=True,
     help="No handshake for loopback and private addresses, so that `nc -u` can subscribe and publish.",
 )
-@click.option(
-    "--open-to-anyone", is_flag=True, help="No handshake for any address. Lets anyone flood anyone."
+@_option(
+    _TRAFFIC,
+    "--open-to-anyone",
+    is_flag=True,
+    help="No handshake for any address. Lets anyone flood anyone.",
 )
-def command(host: str, port: int, ttl_s: int, capacity: int, is_open: bool, open_to_anyone: bool) -> None:
-    """Run a server until Ctrl-C or SIGTERM.
+@_option(
+    _OPERATION,
+    "--metrics",
+    callback=_host_port,
+    metavar="[HOST:]PORT",
+    help="Serve metrics for Prometheus over HTTP, on loopback unless a host is given.",
+)
+@_option(
+    _OPERATION,
+    "--log",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="Lines on standard error for people, or one JSON object a line.",
+)
+@_option(
+    _OPERATION,
+    "--tap",
+    metavar="FILE",
+    help="Record what arrives and how leases change, without the messages, for later analysis.",
+)
+@_option(
+    _OPERATION,
+    "--tap-size",
+    callback=_bytes(1024 * 1024, 2**40),
+    default="256M",
+    metavar="BYTES",
+    help="What all files of --tap may come to.",
+)
+@_option(
+    _OPERATION,
+    "--head",
+    default="",
+    show_default=False,
+    callback=_head,
+    metavar="TEXT",
+    help=f"A string that answers carry to clients, up to {HEAD_CHARS_MAX} characters.",
+)
+def command(**given: Any) -> None:
+    """Run a server until Ctrl-C, or SIGTERM and the draining that it begins.
 
     It keeps a table of who subscribes to what, each entry for --ttl seconds, and forwards what is
     published. It knows no other server and keeps nothing on disk.
+
+    SIGTERM drains: clients are told to leave, what they have keeps being forwarded for half a minute at
+    most. A second signal ends that.
 
     \b
     Example: a server, and by hand (netcat-openbsd) a subscriber and a publisher
@@ -189,76 +352,106 @@ def command(host: str, port: int, ttl_s: int, capacity: int, is_open: bool, open
       echo 'weather rain' | nc -u -w1 127.0.0.1 7400
 
     A subscription sent by hand lives for one --ttl: nobody renews it.
+
+    \b
+    Example: a lab of 12 servers on this machine, and its cluster file
+      kcast serve --count 12 > lab.txt &
+      kcast ping --cluster lab.txt
+
+    \b
+    Example: a machine with two addresses and four cores, watched by Prometheus
+      kcast serve --host 192.0.2.7 --host 2001:db8::7 --workers 4 --metrics 9400 --log json
     """
-    try:
-        sock = open_socket(host, port)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--host") from None
-    except OSError as error:
-        _fail(_bind_failure(error, format_address((host, port))))
-    with UdpPort(sock) as udp:
-        open_to: Callable[[Address], bool] | None = None
-        if open_to_anyone:
-            open_to = _anyone
-            _say("open to any address: anyone can make it flood others")
-        elif is_open:
-            open_to = is_local
-            _say("open to loopback and private addresses: anyone there can subscribe others")
-        if ip_address(udp.address[0]).is_unspecified:
-            _say(
-                "serving on all addresses: answers leave from the one that the system picks; on a machine "
-                "with several, give --host the one that clients are told"
+    _run(_Given(**given))
+
+
+# --- What it does ------------------------------------------------------------------------------------
+
+
+def _run(given: _Given) -> None:
+    if given.workers is not None and given.count is not None:
+        raise click.UsageError("--workers and --count exclude each other")
+    number = given.workers or given.count or 1
+    if given.port and given.port + number - 1 > 65_535:
+        raise click.BadParameter(f"{number} ports from {given.port} on end above 65535", param_hint="--port")
+    if given.metrics and given.metrics[1] and given.metrics[1] + number - 1 > 65_535:
+        raise click.BadParameter(f"{number} ports end above 65535", param_hint="--metrics")
+    log = Log(as_json=given.log == "json")
+    with ExitStack() as stack:
+        servers = []
+        try:
+            for index in range(number):
+                port = given.port + index if given.port else 0
+                servers.append(open_ports(given.hosts, port, receive_buffer_bytes=given.receive_buffer))
+                for each in servers[-1]:
+                    stack.enter_context(each)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--host") from None
+        except ListenError as error:
+            _fail(log, str(error))
+        if given.count is not None and any(is_wildcard(port.address) for port in servers[0]):
+            raise click.BadParameter(
+                "give --count an address that clients can be told, as 127.0.0.1", param_hint="--host"
             )
-        server = Server(
-            secret=secrets.token_bytes(SECRET_BYTES),
-            ttl_s=ttl_s,
-            capacity=capacity,
-            own_addresses=own_addresses(udp.address),
-            open_to=open_to,
-        )
-        ready_line = f"kcast: serving on {format_address(udp.address)} (ttl {ttl_s} s)\n"
-        run(server, udp, on_ready=lambda: _announce(ready_line))
-        _say(_summary(server, udp))
+        settings = given.settings()
+        warn(settings, servers[0], log)
+        if given.workers is None and given.count is None:
+            code = _serve_one(settings, servers[0], log)
+        else:
+            code = _serve_several(settings, servers, log, is_lab=given.count is not None)
+    sys.exit(code)
 
 
-def _announce(line: str) -> None:
-    """Whoever started the server waits for this line: without it, the server ends."""
+def _serve_one(settings: Settings, ports: Sequence[UdpPort], log: Log) -> int:
+    where = " and ".join(format_address(port.address) for port in ports)
+
+    def announce() -> None:
+        # Whoever started the server waits for this line: without it, the server ends.
+        problem = _print(f"kcast: serving on {where} (ttl {settings.ttl_s} s)\n")
+        if problem:
+            _fail(log, problem)
+
+    return serve(settings, ports, log, on_ready=announce)
+
+
+def _serve_several(
+    settings: Settings, servers: Sequence[Sequence[UdpPort]], log: Log, *, is_lab: bool
+) -> int:
+    def work(index: int, on_ready: Any, lifeline: int) -> int:
+        ports = servers[index]
+        port = ports[0].address[1]
+        own = settings
+        if settings.metrics is not None and settings.metrics[1]:
+            own = replace(own, metrics=(settings.metrics[0], settings.metrics[1] + index))
+        if settings.tap is not None:
+            own = replace(own, tap=f"{settings.tap}.{port}")
+        labelled = log.labelled(format_address(ports[0].address))
+        return serve(own, ports, labelled, on_ready=on_ready, lifeline=lifeline)
+
+    def announce() -> bool:
+        addresses = [[port.address for port in ports] for ports in servers]
+        problem = _print(cluster_file(addresses, is_lab=is_lab))
+        if problem:
+            log.error("stdout", problem)
+        return not problem
+
+    return Supervisor(servers, work, log, announce).run()
+
+
+def _print(text: str) -> str:
+    """Writes to standard output; what went wrong, if anything."""
     if sys.stdout is None:
-        _fail("standard output is closed")
+        return "standard output is closed"
     try:
+        data = text.encode()
         # Past Python's buffer, which would be written, and fail, once more at the end.
-        os.write(sys.stdout.fileno(), line.encode())
+        while data:
+            data = data[os.write(sys.stdout.fileno(), data) :]
     except OSError as error:
-        _fail(f"standard output: {error.strerror or error}")
+        return f"standard output: {error.strerror or error}"
+    return ""
 
 
-def _anyone(_: Address) -> bool:
-    return True
-
-
-def _bind_failure(error: OSError, where: str) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use; stop the other server or give --port"
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{where}: permission denied; give a --port above 1023"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{where} is not an address of this machine; give another --host"
-    return f"{where} cannot be served on: {error.strerror or error}"
-
-
-def _summary(server: Server, udp: UdpPort) -> str:
-    drops = {str(reason): count for reason, count in server.drops.items()}
-    drops |= {f"send-{name}": count for name, count in udp.send_errors.items()}
-    drops["receive-buffer"] = udp.overflow_count
-    parts = [f"{reason}={count}" for reason, count in sorted(drops.items()) if count]
-    copies, messages = server.counts["copies_sent"], server.counts["messages_received"]
-    return f"forwarded {copies} copies of {messages} messages; drops: {' '.join(parts) or 'none'}"
-
-
-def _say(text: str) -> None:
-    print(f"kcast serve: {text}", file=sys.stderr, flush=True)
-
-
-def _fail(text: str) -> NoReturn:
-    _say(text)
-    sys.exit(1)
+def _fail(log: Log, text: str) -> NoReturn:
+    log.error("start", text)
+    sys.exit(EXIT_FAILURE)

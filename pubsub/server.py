@@ -2,35 +2,41 @@
 
 What is checked, in this order, cheapest first; nothing is kept for an address before its cookie is good:
 
-    length -> lines -> first line's verb -> request at least as long as its answer -> cookie -> table
+    length -> lines -> first line's verb -> request at least as long as its answer -> cookie -> rate
+           -> which leases are new -> stamp -> limits -> table
 
 Every datagram gets at most one datagram back, never longer than itself. A reply verb that arrives is
-dropped, so no forged packet can set two servers talking (open ones apart, §4.4). All that is not done is
-counted in `drops`.
+dropped, so no forged packet can set two servers talking, nor can copies: an open server marks its own, and
+forwards none that is marked (§4.4). All that is not done is counted in `drops`, and in `refusals` where the
+client was told.
 
-Copies leave in `flush`, not in `receive`: a batch of bursts is routed first, then each subscriber gets all
-its lines in as few datagrams as they fit (§4.3).
+Copies leave in `flush`, not in `receive`, so that a batch of bursts is routed as one (`pubsub.router`).
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from pubsub import wire
+from pubsub import stamp, wire
 from pubsub.cookie import Cookies
-from pubsub.endpoint import Address, Burst, Transmit, datagrams
+from pubsub.endpoint import Address, Burst, LeaseChange, Tap, Transmit, datagrams
 from pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
     DATAGRAM_BYTES_MAX,
-    LEASES_MAX_DEFAULT,
-    LINES_PER_DATAGRAM_MAX,
-    PUBLISH_LEASES_MAX_DEFAULT,
+    DRAIN_MARGIN_S,
+    HEAD_CHARS_MAX,
+    RENEWAL_INTERVAL_S_MAX,
+    RENEWALS_PER_TTL,
     REPLY_BYTES_MAX,
     REQUEST_BYTES_MIN,
     TTL_S_DEFAULT,
     TTL_S_MAX,
+    WORK_BITS_MAX,
+    Limits,
 )
-from pubsub.table import ExpiringSet, LeaseTable
+from pubsub.rates import PublishRates, Rate
+from pubsub.router import Router, publishes_by_topic, whole_topic
+from pubsub.table import TABLES, ExpiringSet
 
 
 class Drop(StrEnum):
@@ -49,19 +55,29 @@ class Drop(StrEnum):
     EXTRA_REQUEST = "extra-request"
     COOKIE_FOREIGN = "cookie-foreign"
     COOKIE_OLD = "cookie-old"
+    CHALLENGE_RATE = "challenge-rate"
     UNVOUCHED_SUBSCRIBE = "unvouched-subscribe"
     UNVOUCHED_PUBLISH = "unvouched-publish"
+    COPY = "copy"
+    PUBLISH_RATE = "publish-rate"
     TOPIC = "topic"
-    TABLE_FULL = "table-full"
+    WORK = "work"
+    DRAIN = "drain"
+    FULL = "full"
+    ADDRESS = "address"
+    PREFIX = "prefix"
+    TOPICS = "topics"
+    PUBLISHERS = "publishers"
     NO_SUBSCRIBER = "no-subscriber"
 
 
 class Server:
     """One server's core; satisfies `Endpoint`.
 
-    `secret` is 32 random bytes, new for each process. `own_addresses` are the addresses it is reached at,
-    which can be no subscriber. `open_to` tells which sources may speak the bare note without a handshake
-    (§4.4); None is nobody.
+    `secret` is 32 random bytes, new for each process. `table` is "ttl" or "fifo". `work_bits` is the price
+    of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). `own_addresses` are where it is
+    reached, which can be no subscriber. `open_to` tells which sources may speak the bare note without a
+    handshake (§4.4); None is nobody. `tap` is told of bursts and lease changes. Raises ValueError.
     """
 
     def __init__(
@@ -69,31 +85,50 @@ class Server:
         *,
         secret: bytes,
         ttl_s: float = TTL_S_DEFAULT,
-        capacity: int = LEASES_MAX_DEFAULT,
-        publish_capacity: int = PUBLISH_LEASES_MAX_DEFAULT,
+        table: str = "ttl",
+        limits: Limits | None = None,
+        work_bits: int = 0,
+        head: str = "",
         own_addresses: frozenset[Address] = frozenset(),
         open_to: Callable[[Address], bool] | None = None,
+        tap: Tap | None = None,
     ) -> None:
         if not 1 <= ttl_s <= TTL_S_MAX:
             raise ValueError(f"ttl_s is {ttl_s}: give 1 to {TTL_S_MAX} seconds")
-        self.leases = LeaseTable(ttl_s, capacity)
-        self.publish_leases: ExpiringSet[Address] = ExpiringSet(ttl_s, publish_capacity)
+        if not 0 <= work_bits <= WORK_BITS_MAX:
+            raise ValueError(f"work_bits is {work_bits}: give 0 to {WORK_BITS_MAX}; clients pay no more")
+        if not wire.is_head(head):
+            raise ValueError(f"head is {head!r}: give at most {HEAD_CHARS_MAX} printable ASCII, no spaces")
+        self.limits = limits or Limits()
+        self.ttl_s = ttl_s
+        self.work_bits = work_bits
+        self.leases = TABLES[table](ttl_s, self.limits)
+        self.publish_leases: ExpiringSet[Address] = ExpiringSet(ttl_s, self.limits.publishers)
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
+        self.refusals: Counter[str] = Counter()
         self._cookies = Cookies(secret)
         self._own_addresses = own_addresses
         self._open_to = open_to
+        self._tap = tap
+        self._rates = PublishRates(
+            self.limits.publishes_per_s, self.limits.copies_per_s, self.limits.publishers
+        )
+        self._challenges = Rate(self.limits.challenges_per_s)
+        self._router = Router(self.leases, self.counts, marks_copies=open_to is not None)
         self._replies: list[Transmit] = []
-        self._bursts: list[Transmit] = []
-        self._lines_by_topic: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        self._drained_at: float | None = None
+        self._head = {"head": head} if head else {}
+        self._drain: dict[str, str] = {}
 
     # --- Endpoint ------------------------------------------------------------------------------------
 
     def receive(self, burst: Burst, now: float) -> None:
         """Routes what arrived; copies and answers wait for `flush`."""
+        self.counts["bytes_received"] += len(burst.data)
         if burst.source in self._own_addresses:
             self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(burst.data, burst.segment_bytes))
-        elif not self._forward_whole(burst, now):
+        elif not self._receive_publishes(burst, now):
             for datagram in datagrams(burst.data, burst.segment_bytes):
                 self._receive_datagram(datagram, burst.source, now)
 
@@ -103,16 +138,36 @@ class Server:
         self.publish_leases.pop_expired(now)
 
     def next_timeout(self) -> float | None:
-        """When the first lease of either kind ends."""
-        ends = (self.leases.next_expiry(), self.publish_leases.next_expiry())
+        """When the first lease of either kind ends, or the draining."""
+        ends = (self.leases.next_expiry(), self.publish_leases.next_expiry(), self._drained_at)
         return min((at for at in ends if at is not None), default=None)
 
     def flush(self, now: float) -> list[Transmit]:
         """Answers first, then copies."""
-        transmits = self._replies + self._bursts + list(self._pack_lines(now))
-        self._replies, self._bursts = [], []
-        self._lines_by_topic.clear()
-        return transmits
+        copies, unwanted = self._router.flush(now)
+        for topic, line_count in unwanted.items():
+            # Only canonical topics get into the table, so the check is needed just here.
+            self.drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += line_count
+        replies, self._replies = self._replies, []
+        return replies + copies
+
+    # --- Draining ------------------------------------------------------------------------------------
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether `start_drain` was called."""
+        return self._drained_at is not None
+
+    def start_drain(self, now: float) -> None:
+        """Tells clients with each answer that the end is near, and takes no new leases (§7.6)."""
+        if self._drained_at is None:
+            renewal_s = min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+            self._drained_at = now + renewal_s + DRAIN_MARGIN_S
+            self._drain = {"drain": "1"}
+
+    def is_drained(self, now: float) -> bool:
+        """Whether everyone has had the time to hear of it, or nobody is left who must."""
+        return self._drained_at is not None and (now >= self._drained_at or not len(self.leases))
 
     # --- Admission -----------------------------------------------------------------------------------
 
@@ -126,10 +181,10 @@ class Server:
             self.drops[Drop.UNTERMINATED] += 1
         if not lines:
             self.drops[Drop.EMPTY] += 1
-        elif len(lines) > LINES_PER_DATAGRAM_MAX:
-            self.drops[Drop.TOO_MANY_LINES] += 1
         elif lines[0].startswith(b"%!"):
             self._receive_vouched(datagram, lines, source, now)
+        elif len(lines) > self.limits.lines_per_datagram:
+            self.drops[Drop.TOO_MANY_LINES] += 1
         else:
             self._receive_bare(datagram, lines, source, now)
 
@@ -145,98 +200,186 @@ class Server:
         age_s = self._cookies.age_s(vouch.cookie, source, now)
         if age_s is None:
             self.drops[Drop.COOKIE_FOREIGN] += 1
-            self._reply(datagram, source, self._challenge(vouch.nonce, source, now))
+            self._challenge(vouch.nonce, datagram, source, now)
+            return
+        if len(lines) > self.limits.lines_per_datagram:
+            self.drops[Drop.TOO_MANY_LINES] += 1
+            self._refuse_whole(
+                vouch, "size", datagram, source, {"lines": str(self.limits.lines_per_datagram)}
+            )
             return
         subscribes, publishes = self._sort_lines(lines[1:])
         if subscribes and age_s > COOKIE_LEASE_LIFE_S:
             self.drops[Drop.COOKIE_OLD] += 1
-            self._reply(datagram, source, self._challenge(vouch.nonce, source, now))
+            self._challenge(vouch.nonce, datagram, source, now)
             return
-        refused, reason = self._renew_leases(subscribes, source, now)
-        for line in publishes:
-            self._forward(line)
-        attributes = {}
-        if publishes or not subscribes:
-            self.publish_leases.pop_expired(now)
-            if not self.publish_leases.renew(source, now):
-                self.drops[Drop.TABLE_FULL] += 1
-                attributes["bare"] = "0"
+        if publishes and not self._take_rate(source, publishes, now):
+            self._rates.pop_overdrawn(source)  # it is told now, and needs no pong to ask
+            self._refuse_whole(vouch, "rate", datagram, source)
+            return
+        self._grant(vouch, subscribes, publishes, datagram, source, now)
+
+    def _grant(
+        self,
+        vouch: wire.Vouch,
+        subscribes: list[bytes],
+        publishes: dict[bytes, list[bytes]],
+        datagram: bytes,
+        source: Address,
+        now: float,
+    ) -> None:
+        """Does what a good cookie vouches for, and answers."""
+        refused, reason = self._lease_all(subscribes, vouch, source, now)
+        self._forward(publishes, source, now)
         answer = b""
         if publishes or not subscribes or refused.bit_count() < len(subscribes):
+            attributes = self._head | self._drain
+            if (publishes or not subscribes) and not self._open_publish_lease(source, now):
+                attributes = {"bare": "0"} | attributes
             cookie = self._cookies.mint(source, now)
-            ttl_s = int(self.leases.ttl_s)
-            answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, bits=0, attributes=attributes))
+            ttl_s = int(self.leases.promise_s(now))
+            answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, self.work_bits, attributes))
         if refused:
-            answer += wire.format_line(wire.Refusal(vouch.nonce, reason, refused))
+            self.refusals[reason] += 1
+            attributes = {"bits": str(self.work_bits)} if reason == Drop.WORK else {}
+            if not answer:
+                attributes |= self._drain
+            answer += wire.format_line(wire.Refusal(vouch.nonce, reason, refused, attributes))
         self._reply(datagram, source, answer)
 
-    def _sort_lines(self, lines: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Subscribe lines, and publish lines, of a vouched datagram."""
-        subscribes, publishes = [], []
+    def _sort_lines(self, lines: list[bytes]) -> tuple[list[bytes], dict[bytes, list[bytes]]]:
+        """Subscribe lines, and publish lines by topic, of a vouched datagram."""
+        subscribes: list[bytes] = []
+        publishes: dict[bytes, list[bytes]] = {}
         for line in lines:
             if wire.is_control(line):
                 # A receipt says all that a pong would, and only the first line can vouch.
                 misplaced = line.startswith((b"%!", b"%?", b"%~"))
                 self.drops[Drop.MISPLACED if misplaced else self._control_drop(line)] += 1
-            elif b" " in line:
-                publishes.append(line)
+                continue
+            topic, space, _ = line.partition(b" ")
+            if space:
+                publishes.setdefault(topic, []).append(line)
             else:
                 subscribes.append(line)
         return subscribes, publishes
 
-    def _renew_leases(self, topics: list[bytes], source: Address, now: float) -> tuple[int, str]:
-        """Bitmap of the topics refused, and the first reason."""
+    def _lease_all(
+        self, topics: list[bytes], vouch: wire.Vouch | None, source: Address, now: float
+    ) -> tuple[int, str]:
+        """Renews and opens leases. Returns the bitmap of the topics refused, and the first reason.
+
+        Without a vouch, as from those whom an open server is open to, there is nothing to pay.
+        """
+        if not topics:
+            return 0, ""
         self._expire_leases(now)
+        live = {topic for topic in topics if self.leases.is_live(topic, source, now)}
+        # Those that stand come first: a full fifo table could push them out for the new ones beside them.
+        for topic in topics:
+            if topic in live:
+                self.leases.renew(topic, source, now)
+                self.counts["leases_renewed"] += 1
+        new = {topic for topic in topics if topic not in live and wire.is_topic(topic)}
+        may_open = self._may_open(topics, len(new), vouch) if new else None
         refused, reason = 0, ""
         for index, topic in enumerate(topics):
-            if not wire.is_topic(topic):
-                self.drops[Drop.TOPIC] += 1
-                refused, reason = refused | 1 << index, reason or "topic"
-            elif not self.leases.renew(topic, source, now):
-                self.drops[Drop.TABLE_FULL] += 1
-                refused, reason = refused | 1 << index, reason or "full"
+            if topic in live:
+                continue
+            drop = (may_open or self._open_lease(topic, source, now)) if topic in new else Drop.TOPIC
+            if drop is None:
+                live.add(topic)
             else:
-                self.counts["leases_renewed"] += 1
+                self.drops[drop] += 1
+                refused, reason = refused | 1 << index, reason or drop.value
         return refused, reason
 
+    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
+        """Why no new lease of this datagram can be opened, if none can."""
+        if self.is_draining:
+            return Drop.DRAIN
+        price_bits = stamp.price_bits(self.work_bits, new_count)
+        if not price_bits or vouch is None:
+            return None
+        if vouch.stamp is not None and stamp.is_valid(vouch.stamp, vouch.cookie, topics, price_bits):
+            return None
+        return Drop.WORK
+
+    def _open_lease(self, topic: bytes, source: Address, now: float) -> Drop | None:
+        limit = self.leases.open(topic, source, now)
+        for evicted in self.leases.evicted:
+            self.counts["leases_evicted"] += 1
+            if self._tap is not None:
+                self._tap.lease(now, LeaseChange.EVICTED, *evicted)
+        self.leases.evicted.clear()
+        if limit is not None:
+            return Drop(limit.value)
+        self.counts["leases_opened"] += 1
+        if self._tap is not None:
+            self._tap.lease(now, LeaseChange.OPENED, topic, source)
+        return None
+
     def _expire_leases(self, now: float) -> None:
-        expired = self.leases.expire(now)
-        if expired:
-            self.counts["leases_expired"] += expired
+        for lease in self.leases.expire(now):
+            self.counts["leases_expired"] += 1
+            if self._tap is not None:
+                self._tap.lease(now, LeaseChange.EXPIRED, *lease)
+
+    def _open_publish_lease(self, source: Address, now: float) -> bool:
+        self.publish_leases.pop_expired(now)
+        if self.publish_leases.renew(source, now):
+            return True
+        self.drops[Drop.PUBLISHERS] += 1
+        return False
 
     def _receive_bare(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
         """A datagram that shows no cookie: publishes under a publish lease, `%?`, `%~`, the open note."""
-        is_open = self._is_open_to(source)
-        may_publish = is_open or self.publish_leases.left_s(source, now) > 0
         request: wire.Ask | wire.Ping | None = None
+        subscribes: list[bytes] = []
+        publishes: dict[bytes, list[bytes]] = {}
         for line in lines:
-            if wire.is_control(line):
-                parsed = wire.parse_request(line)
-                if isinstance(parsed, (wire.Ask, wire.Ping)) and request is None:
-                    request = parsed
-                elif isinstance(parsed, (wire.Ask, wire.Ping)):
-                    self.drops[Drop.EXTRA_REQUEST] += 1
-                elif isinstance(parsed, wire.Vouch):
-                    self.drops[Drop.MISPLACED] += 1
+            if not wire.is_control(line):
+                topic, space, _ = line.partition(b" ")
+                if space:
+                    publishes.setdefault(topic, []).append(line)
                 else:
-                    self.drops[self._control_drop(line)] += 1
-            elif b" " in line:
-                if may_publish:
-                    self._forward(line)
-                else:
-                    self.drops[Drop.UNVOUCHED_PUBLISH] += 1
-            elif not is_open:
-                self.drops[Drop.UNVOUCHED_SUBSCRIBE] += 1
+                    subscribes.append(line)
+                continue
+            parsed = wire.parse_request(line)
+            if isinstance(parsed, (wire.Ask, wire.Ping)) and request is None:
+                request = parsed
+            elif isinstance(parsed, (wire.Ask, wire.Ping)):
+                self.drops[Drop.EXTRA_REQUEST] += 1
+            elif isinstance(parsed, wire.Vouch):
+                self.drops[Drop.MISPLACED] += 1
             else:
-                self._renew_leases([line], source, now)
+                self.drops[self._control_drop(line)] += 1
+        is_open = self._is_open_to(source)
+        if subscribes and is_open:
+            self._lease_all(subscribes, None, source, now)
+        elif subscribes:
+            self.drops[Drop.UNVOUCHED_SUBSCRIBE] += len(subscribes)
+        if publishes:
+            self._publish_bare(datagram, publishes, is_open, source, now)
         if isinstance(request, wire.Ask):
             if len(datagram) < REQUEST_BYTES_MIN:
                 self.drops[Drop.SHORT] += 1
             else:
-                self._reply(datagram, source, self._challenge(request.nonce, source, now))
+                self._challenge(request.nonce, datagram, source, now)
         elif isinstance(request, wire.Ping):
-            left_s = int(self.publish_leases.left_s(source, now))
-            self._reply(datagram, source, wire.format_line(wire.Pong(request.nonce, left_s)))
+            self._pong(request.nonce, datagram, source, now)
+
+    def _publish_bare(
+        self, datagram: bytes, publishes: dict[bytes, list[bytes]], is_open: bool, source: Address, now: float
+    ) -> None:
+        line_count = sum(map(len, publishes.values()))
+        if not is_open and not self.publish_leases.left_s(source, now):
+            self.drops[Drop.UNVOUCHED_PUBLISH] += line_count
+        elif self._open_to is not None and datagram.startswith(b"\n"):
+            # It is, or looks like, what an open server has forwarded already (§4.4).
+            self.drops[Drop.COPY] += line_count
+        elif self._take_rate(source, publishes, now):
+            self._forward(publishes, source, now)
 
     def _is_open_to(self, source: Address) -> bool:
         return self._open_to is not None and self._open_to(source)
@@ -249,92 +392,102 @@ class Server:
 
     # --- Answers -------------------------------------------------------------------------------------
 
-    def _challenge(self, nonce: bytes, source: Address, now: float) -> bytes:
+    def _challenge(self, nonce: bytes, datagram: bytes, source: Address, now: float) -> None:
+        if not self._challenges.take(1, now):
+            # Silence: an answer that says so would cost what the limit is there to save.
+            self.drops[Drop.CHALLENGE_RATE] += 1
+            return
         self.counts["cookies_issued"] += 1
-        return wire.format_line(wire.Challenge(nonce, self._cookies.mint(source, now), bits=0))
+        cookie = self._cookies.mint(source, now)
+        challenge = wire.Challenge(nonce, cookie, self.work_bits, self._head | self._drain)
+        self._reply(datagram, source, wire.format_line(challenge), is_proven=False)
 
-    def _reply(self, request: bytes, source: Address, answer: bytes) -> None:
+    def _pong(self, nonce: bytes, datagram: bytes, source: Address, now: float) -> None:
+        left_s = int(self.publish_leases.left_s(source, now))
+        is_proven = left_s > 0
+        if not is_proven and not self._challenges.take(1, now):
+            self.drops[Drop.CHALLENGE_RATE] += 1
+            return
+        if is_proven and self._rates.pop_overdrawn(source):
+            left_s = 0  # so that the client vouches, and hears of the rate
+        answer = wire.format_line(wire.Pong(nonce, left_s, self._drain))
+        self._reply(datagram, source, answer, is_proven=is_proven)
+
+    def _refuse_whole(
+        self, vouch: wire.Vouch, reason: str, datagram: bytes, source: Address, more: Mapping[str, str] = {}
+    ) -> None:
+        """Nothing of the datagram was done."""
+        self.refusals[reason] += 1
+        answer = wire.format_line(wire.Refusal(vouch.nonce, reason, None, {**more, **self._drain}))
+        self._reply(datagram, source, answer)
+
+    def _reply(self, request: bytes, source: Address, answer: bytes, *, is_proven: bool = True) -> None:
         """Sends the one answer to a datagram, unless it is longer than what it answers (§5.2)."""
         assert len(answer) <= REPLY_BYTES_MAX
         if len(answer) > len(request):
             self.drops[Drop.SHORT] += 1
             return
         self.counts["answers_sent"] += 1
+        if not is_proven:
+            self.counts["unproven_bytes_received"] += len(request)
+            self.counts["unproven_bytes_sent"] += len(answer)
         self._replies.append(Transmit(answer, len(answer), (source,)))
 
     # --- Forwarding ----------------------------------------------------------------------------------
 
-    def _forward_whole(self, burst: Burst, now: float) -> bool:
-        """Forwards a burst as it came, if every non-blank line is a publish of one topic (§4.3).
+    def _forward(self, publishes: dict[bytes, list[bytes]], source: Address, now: float) -> None:
+        for topic, lines in publishes.items():
+            self.counts["messages_received"] += len(lines)
+            if self._tap is not None and wire.is_topic(topic):
+                self._tap.burst(now, source, topic, lines)
+            too_long = self._router.forward(topic, lines)
+            if too_long:
+                self.drops[Drop.OVERSIZE] += too_long
 
-        Decided by counting, without cutting 64 KB into lines: all lines start with `topic SP` when that
-        prefix stands at the start and after every LF that ends a non-blank line.
+    def _receive_publishes(self, burst: Burst, now: float) -> bool:
+        """Takes a burst of nothing but publishes, from who has a publish lease, at once.
+
+        False for all others, which have to be looked at datagram by datagram. An open server looks at all.
         """
         data, segment_bytes, source = burst
-        if len(data) <= segment_bytes or segment_bytes > DATAGRAM_BYTES_MAX:
+        if segment_bytes > DATAGRAM_BYTES_MAX or self._open_to is not None:
             return False
-        if not (self.publish_leases.left_s(source, now) > 0 or self._is_open_to(source)):
+        if not self.publish_leases.left_s(source, now):
             return False
-        topic, space, _ = data[:DATAGRAM_BYTES_MAX].partition(b" ")
-        if not space or data[-1:] != b"\n" or data[segment_bytes - 1 :: segment_bytes].strip(b"\n"):
-            return False
-        prefix = topic + b" "
-        # Most bursts of several topics show it in their second datagram: they need not be counted through.
-        second = data[segment_bytes : 2 * segment_bytes].lstrip(b"\n")
-        if second and not second.startswith(prefix):
-            return False
-        line_count = 1 + data.count(b"\n" + prefix)
-        line_counts = [datagram.count(b"\n") for datagram in datagrams(data, segment_bytes)]
-        if sum(line_counts) != line_count and b"\n\n" in data:
-            line_counts = [len(wire.split_lines(datagram)[0]) for datagram in datagrams(data, segment_bytes)]
-        if (
-            sum(line_counts) != line_count
-            or max(line_counts) > LINES_PER_DATAGRAM_MAX
-            or not wire.is_topic(topic)
-        ):
-            return False
-        self.counts["datagrams_received"] += len(line_counts)
-        self.counts["messages_received"] += line_count
-        subscribers = self.leases.subscribers(topic, now)
-        if subscribers:
-            waiting = self._lines_by_topic.pop(topic, None)
-            if waiting:
-                # What came before it leaves before it.
-                line_count += len(waiting)
-                self._bursts.append(Transmit(*wire.pack_lines(waiting), subscribers))
-            self.counts["copies_sent"] += line_count * len(subscribers)
-            self._bursts.append(Transmit(data, segment_bytes, subscribers))
+        lines_max = self.limits.lines_per_datagram
+        whole = whole_topic(data, segment_bytes, lines_max) if len(data) > segment_bytes else None
+        if whole is not None:
+            topic, line_count = whole
+            if self._take(source, line_count, line_count * self.leases.audience_count(topic), now):
+                self._forward_whole(burst, topic, line_count, now)
         else:
-            self.drops[Drop.NO_SUBSCRIBER] += line_count
+            publishes = publishes_by_topic(data, segment_bytes, lines_max)
+            if publishes is None:
+                return False
+            if self._take_rate(source, publishes, now):
+                self._forward(publishes, source, now)
+        self.counts["datagrams_received"] += -(-len(data) // segment_bytes)
         return True
 
-    def _forward(self, line: bytes) -> None:
-        topic = line[: line.index(b" ")]
-        self.counts["messages_received"] += 1
-        self._lines_by_topic[topic].append(line)
+    def _forward_whole(self, burst: Burst, topic: bytes, line_count: int, now: float) -> None:
+        """Forwards a burst of one topic as it came (§4.3)."""
+        data, segment_bytes, source = burst
+        self.counts["messages_received"] += line_count
+        if self._tap is not None:
+            self._tap.burst(now, source, topic, [line for line in data.split(b"\n") if line])
+        if not self._router.forward_burst(data, segment_bytes, topic, line_count, now):
+            self.drops[Drop.NO_SUBSCRIBER] += line_count
 
-    def _pack_lines(self, now: float) -> Iterator[Transmit]:
-        """Each subscriber's lines in as few datagrams as they fit; one packing for equal sets of topics.
+    def _take_rate(self, source: Address, publishes: dict[bytes, list[bytes]], now: float) -> bool:
+        """Whether the source may publish these lines by topic now, which it then has."""
+        line_count = copies = 0
+        for topic, lines in publishes.items():
+            line_count += len(lines)
+            copies += len(lines) * self.leases.audience_count(topic)
+        return self._take(source, line_count, copies, now)
 
-        A topic that has enough for a datagram by itself is packed once for all its subscribers: to copy it
-        for each would let a few busy topics and many odd sets of them fill the memory.
-        """
-        topics_of: defaultdict[Address, list[bytes]] = defaultdict(list)
-        for topic, lines in self._lines_by_topic.items():
-            subscribers = self.leases.subscribers(topic, now)
-            if not subscribers:
-                # Only canonical topics get into the table, so the check is needed just here.
-                self.drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += len(lines)
-                continue
-            self.counts["copies_sent"] += len(lines) * len(subscribers)
-            if sum(map(len, lines)) > DATAGRAM_BYTES_MAX // 2:
-                yield Transmit(*wire.pack_lines(lines), subscribers)
-                continue
-            for address in subscribers:
-                topics_of[address].append(topic)
-        audiences: defaultdict[tuple[bytes, ...], list[Address]] = defaultdict(list)
-        for address, topics in topics_of.items():
-            audiences[tuple(topics)].append(address)
-        for topics_wanted, addresses in audiences.items():
-            wanted = [line for topic in topics_wanted for line in self._lines_by_topic[topic]]
-            yield Transmit(*wire.pack_lines(wanted), addresses)
+    def _take(self, source: Address, line_count: int, copies: int, now: float) -> bool:
+        if self._rates.take(source, line_count, copies, now):
+            return True
+        self.drops[Drop.PUBLISH_RATE] += line_count
+        return False

@@ -59,25 +59,32 @@ def open_socket(
     receive_buffer_bytes: int = BUFFER_BYTES_DEFAULT,
     send_buffer_bytes: int = BUFFER_BYTES_DEFAULT,
     report_unreachable: bool = False,
+    dual_stack: bool = True,
 ) -> socket.socket:
     """A non-blocking UDP socket bound to an IP address and a port; port 0 is any free one.
 
-    `::` takes IPv4 too. The buffers get as close to the wanted sizes as the system allows. With
-    `report_unreachable` (Linux), ICMP errors are kept for `UdpPort.unreachable`.
+    `::` takes IPv4 too, unless `dual_stack` is off. The buffers get as close to the wanted sizes as the
+    system allows; `UdpPort.receive_buffer_bytes` tells how close. With `report_unreachable` (Linux), ICMP
+    errors are kept for `UdpPort.unreachable`.
 
-    Raises ValueError where `host` is no IP address, OSError where it cannot be bound: a port that another
-    socket has is an error always.
+    Raises ValueError where `host` is no IP address, or one that means something on one link only; OSError
+    where it cannot be bound: a port that another socket has is an error always.
     """
     try:
         address = ip_address(host)
     except ValueError:
         raise ValueError(f"{host!r} is not an IP address; give one, names are not looked up") from None
+    if address.version == 6 and address.is_link_local:
+        raise ValueError(
+            f"{host} is link-local: it says nothing without the interface, which addresses in kcast cannot "
+            "name; give another address of this machine"
+        )
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     sock = socket.socket(family, socket.SOCK_DGRAM)
     try:
         sock.setblocking(False)
         if family == socket.AF_INET6 and address.is_unspecified:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
         _grow_buffer(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE, receive_buffer_bytes)
         # The default holds some 90 full datagrams, and a flush is more; the excess would be lost at once.
         _grow_buffer(sock, socket.SO_SNDBUF, _SO_SNDBUFFORCE, send_buffer_bytes)
@@ -98,12 +105,14 @@ class UdpPort:
     `batching=False` does without UDP_GRO and UDP_SEGMENT, as on systems that lack them.
 
     `send_errors` counts the datagrams that were not sent, `receive_errors` the failed calls, both by
-    errno's name. `receives_batches` and `sends_batches` tell what the kernel can.
+    errno's name; `link_local_count` the datagrams dropped because their source means something on one link
+    only, so that no answer could find it. `receives_batches` and `sends_batches` tell what the kernel can.
     """
 
     def __init__(self, sock: socket.socket, *, batching: bool = True) -> None:
         self.send_errors: Counter[str] = Counter()
         self.receive_errors: Counter[str] = Counter()
+        self.link_local_count = 0
         self._socket = sock
         self._is_ipv6 = sock.family == socket.AF_INET6
         batching = batching and sys.platform == "linux"
@@ -116,8 +125,10 @@ class UdpPort:
         self.reports_unreachable = False
         if sys.platform == "linux" and sock.getsockopt(socket.IPPROTO_IP, _IP_RECVERR):
             self.reports_unreachable = True
-            self._epoll = select.epoll()
-            self._epoll.register(sock, select.EPOLLIN)
+            # gevent's patches take epoll away, and its own loop bears a POLLERR.
+            if hasattr(select, "epoll"):
+                self._epoll = select.epoll()
+                self._epoll.register(sock, select.EPOLLIN)
 
     def __enter__(self) -> "UdpPort":
         return self
@@ -145,6 +156,13 @@ class UdpPort:
     def address(self) -> Address:
         """Where it is bound."""
         return _address(self._socket.getsockname())
+
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """How large the receive buffer is: what `open_socket` was asked for, or less."""
+        size_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        # Linux doubles what is asked, to have room for its own bookkeeping, and tells the double.
+        return size_bytes // 2 if sys.platform == "linux" else size_bytes
 
     @property
     def overflow_count(self) -> int:
@@ -182,7 +200,12 @@ class UdpPort:
             segment_bytes = len(data)
             if control:
                 (segment_bytes,) = _GRO_SIZE.unpack(control[0][2])
-            bursts.append(Burst(data, segment_bytes, _address(source) if self._is_ipv6 else source))
+            if self._is_ipv6:
+                if source[3]:
+                    self.link_local_count += max(1, -(-len(data) // max(1, segment_bytes)))
+                    continue
+                source = _address(source)
+            bursts.append(Burst(data, segment_bytes, source))
         return bursts
 
     def send(self, transmits: Iterable[Transmit]) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pubsub.limits import DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN, TOPIC_BYTES_MAX
+from pubsub.limits import DATAGRAM_BYTES_MAX, HEAD_CHARS_MAX, REQUEST_BYTES_MIN, TOPIC_BYTES_MAX
 
 
 class TopicError(ValueError):
@@ -76,6 +76,11 @@ def split_lines(datagram: bytes) -> tuple[list[bytes], bool]:
     parts = datagram.split(b"\n")
     tail = parts.pop()
     return [part for part in parts if part], bool(tail)
+
+
+def is_head(text: str) -> bool:
+    """Whether this can be the value of `head=` (§5.1)."""
+    return len(text) <= HEAD_CHARS_MAX and all("!" <= char <= "~" for char in text)
 
 
 def is_control(line: bytes) -> bool:
@@ -237,22 +242,24 @@ def request_datagram(first: Request, lines: Iterable[bytes] = ()) -> bytes:
     return pad(datagram, REQUEST_BYTES_MIN)
 
 
-def pack_lines(lines: Iterable[bytes], lines_max: int = DATAGRAM_BYTES_MAX) -> tuple[bytes, int]:
+def pack_lines(
+    lines: Iterable[bytes], lines_max: int = DATAGRAM_BYTES_MAX, *, mark: bytes = b""
+) -> tuple[bytes, int]:
     """Lines (without LF, each shorter than a datagram) in as few datagrams as they fit, in order (§4.3).
 
-    Returns the datagrams in one buffer, and their length in bytes: all but the last are padded with blank
-    lines to the same length, so that the kernel can cut them (UDP_SEGMENT).
+    Each datagram begins with `mark`. Returns the datagrams in one buffer, and their length in bytes: all but
+    the last are padded with blank lines to the same length, so that the kernel can cut them (UDP_SEGMENT).
     """
     filled: list[bytes] = []
     parts: list[bytes] = []
-    size_bytes = 0
+    size_bytes = len(mark)
     for line in lines:
         size_bytes += len(line) + 1
         if size_bytes > DATAGRAM_BYTES_MAX or len(parts) == lines_max:
-            filled.append(b"\n".join(parts) + b"\n")
-            parts, size_bytes = [], len(line) + 1
+            filled.append(mark + b"\n".join(parts) + b"\n")
+            parts, size_bytes = [], len(mark) + len(line) + 1
         parts.append(line)
-    last = b"\n".join(parts) + b"\n"
+    last = mark + b"\n".join(parts) + b"\n"
     segment_bytes = max(len(last), *map(len, filled)) if filled else len(last)
     return b"".join([pad(datagram, segment_bytes) for datagram in filled]) + last, segment_bytes
 

@@ -1,4 +1,4 @@
-"""What one copy costs a server in CPU time: `kcast serve --open` beside a naive asyncio server.
+"""What one copy costs a server in CPU time: `kcast serve` beside a naive asyncio server.
 
     python -m tests.bench_server [--seconds 2]
 
@@ -6,6 +6,9 @@ Each row is a real server process; publisher and subscribers are in this one. A 
 published, all its copies are awaited, then comes the next: so the server is never flooded, and a copy that
 does not come is lost. Messages are lines of 100 bytes. `packed` has as many lines in a datagram as it holds,
 as a busy publisher of ours does; else each has a datagram of its own, and both servers get the same.
+
+kcast is spoken to as its clients do, with leases and a publish lease. Its rates are not limited here: what is
+measured is what it can do, not what it allows.
 """
 
 import argparse
@@ -22,10 +25,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pubsub import wire
 from pubsub.endpoint import Address, Transmit
-from pubsub.limits import DATAGRAM_BYTES_MAX, LINES_PER_DATAGRAM_MAX
+from pubsub.limits import LINES_PER_DATAGRAM_MAX
 from pubsub.udp import UdpPort, open_socket
-from pubsub.wire import pack_lines
 
 LINE_BYTES = 100
 LAST_BYTES = b"!\n"  # of every message, and of nothing else: what copies are counted by
@@ -34,7 +37,10 @@ READY_S = 10.0
 WARM_UP_ROUNDS = 3
 SERVERS = {
     "naive": ("-m", "tests.bench_server", "--naive"),
-    "kcast": ("-c", "from pubsub.serve import command; command()", "--port=0", "--open", "--ttl=3600"),
+    "kcast": (
+        *("-c", "from pubsub.serve import command; command()", "--port=0", "--ttl=3600"),
+        *("--publish-rate=0", "--copy-rate=0", "--challenge-rate=0"),
+    ),
 }
 
 
@@ -125,20 +131,41 @@ def cpu_seconds(process_id: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def greet(port: UdpPort, server: Address, topics: Sequence[bytes] = ()) -> None:
+    """Takes leases on these topics as a client of kcast does; without any, a publish lease."""
+    ask = wire.request_datagram(wire.Ask(b"ask"))
+    challenge = answer(port, ask, server)
+    assert isinstance(challenge, wire.Challenge)
+    vouch = wire.Vouch(b"vouch", challenge.cookie, None)
+    step = LINES_PER_DATAGRAM_MAX - 1
+    for start in range(0, max(1, len(topics)), step):
+        lines = [topic + b"\n" for topic in topics[start : start + step]]
+        receipt = answer(port, wire.request_datagram(vouch, lines), server)
+        assert isinstance(receipt, wire.Receipt), receipt
+
+
+def answer(port: UdpPort, request: bytes, server: Address) -> wire.Reply | None:
+    port.send([Transmit(request, len(request), (server,))])
+    if not select.select([port], [], [], READY_S)[0]:
+        raise TimeoutError(f"no answer after {READY_S:g} s")
+    return wire.parse_reply(port.receive()[0].data.split(b"\n")[0])
+
+
 class Subscribers:
     """All subscribers of a case, each on its own port."""
 
-    def __init__(self, case: Case, server: Address, stack: ExitStack) -> None:
+    def __init__(self, case: Case, kind: str, server: Address, stack: ExitStack) -> None:
         self._ports: dict[int, UdpPort] = {}
         self._epoll = stack.enter_context(select.epoll())
         for number in range(case.subscriber_count):
             port = stack.enter_context(UdpPort(open_socket("127.0.0.1", 0)))
             self._ports[port.fileno()] = port
             self._epoll.register(port.fileno(), select.EPOLLIN)
-            topics = case.topics_of(number)
-            for start in range(0, len(topics), LINES_PER_DATAGRAM_MAX):
-                lines = topics[start : start + LINES_PER_DATAGRAM_MAX]
-                port.send([Transmit(b"".join(line + b"\n" for line in lines), DATAGRAM_BYTES_MAX, (server,))])
+            if kind == "kcast":
+                greet(port, server, case.topics_of(number))
+            else:
+                data, segment_bytes = wire.pack_lines(case.topics_of(number), LINES_PER_DATAGRAM_MAX)
+                port.send([Transmit(data, segment_bytes, (server,))])
 
     def take(self, count: int) -> int:
         """Waits for so many copies, or until none comes any more; how many came."""
@@ -152,15 +179,17 @@ class Subscribers:
 def publish_once(case: Case, packed: bool, server: Address) -> Transmit:
     lines = case.lines()
     if packed:
-        return Transmit(*pack_lines(lines), (server,))
+        return Transmit(*wire.pack_lines(lines), (server,))
     return Transmit(b"".join(line + b"\n" for line in lines), LINE_BYTES, (server,))
 
 
 def measure(case: Case, kind: str, packed: bool, seconds: float) -> Figures:
     with ExitStack() as stack:
         process_id, server = stack.enter_context(server_process(kind))
-        subscribers = Subscribers(case, server, stack)
+        subscribers = Subscribers(case, kind, server, stack)
         publisher = stack.enter_context(UdpPort(open_socket("127.0.0.1", 0)))
+        if kind == "kcast":
+            greet(publisher, server)
         transmits = (publish_once(case, packed, server),)
         round_copies = case.round_messages * case.fan_out
         for _ in range(WARM_UP_ROUNDS):

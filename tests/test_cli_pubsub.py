@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from client.cli import main
 from client.cli.common import escaped
 from client.cluster import format_cluster, lab
-from client.session import LINE_BYTES_MAX
+from client.requests import LINE_BYTES_MAX
 from client.view import View
 from hashring.policy import Policy
 from tests.cluster_of_processes import ClusterOfProcesses, Command

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from client.cli import main
+from client.cli import plan as plan_module
 from client.cluster import format_cluster, lab, parse
 from client.view import View
 from hashring import model
@@ -280,9 +281,60 @@ def test_plan_marks_one_row_as_yours(options: tuple[str, ...], marked: list[str]
     assert told.endswith("; *: yours\n") == bool(marked)
 
 
+def test_plan_tells_what_work_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "_measured_tries_per_s", lambda: 2.0**20)
+    first, *others = plan("--work-bits", "18", "--subscribe", "4")
+    for each in (first, *others):
+        assert each["work"] == {
+            "bits": 18,
+            "tries_per_s": 2.0**20,
+            "lease_s": 0.25,
+            "subscription_s": int(str(each["subscribe"])) / 4,
+            "table_leases": 100_000,
+            "table_s": 25_000.0,
+        }
+    assert first["subscribe"] == 4
+    told = kcast("plan", "--work-bits", "18").stdout
+    assert (
+        "work       18 bits: a new lease takes 250 ms on one core here, a subscription 1.25 s "
+        "(5 servers)\n"
+        "           to fill a table of 100,000 leases takes 6.94 h; on average, at 1 million tries/s\n"
+    ) in told
+
+
+def test_plan_says_nothing_of_work_unless_asked() -> None:
+    assert {each["work"] for each in plan()} == {None}
+    assert "\nwork " not in kcast("plan").stdout
+
+
+def test_plan_measures_here_how_fast_stamps_are_tried() -> None:
+    """A machine that does less than 10,000 a second, or more than 100 million, is not this one."""
+    told = plan("--work-bits", "0")[0]["work"]
+    assert isinstance(told, dict)
+    assert 1e4 < told["tries_per_s"] < 1e8
+    assert (told["lease_s"], told["table_s"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "told"),
+    [
+        (0.0, "0 ms"),
+        (0.00031, "0.31 ms"),
+        (1.25, "1.25 s"),
+        (4.2, "4.2 s"),
+        (130, "2.17 min"),
+        (25_000, "6.94 h"),
+    ],
+)
+def test_plan_puts_durations_in_a_unit_that_says_something(duration_s: float, told: str) -> None:
+    assert plan_module._duration(duration_s) == told
+    assert plan_module._duration(1e7) == "116 days"
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (("--work-bits", "25"), "not in the range 0<=x<=24"),
         (("--publish", "1", "--subscribe", "1"), "may have no host in common"),
         (("--k", "3", "--publish", "4"), "publish=4 is more than k=3"),
         (("--scheme", "S", "--k", "3"), "scheme S takes no k"),

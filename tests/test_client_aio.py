@@ -1,11 +1,13 @@
-"""client.aio: the asyncio driver on loopback, with servers in the same loop; under asyncio and uvloop."""
+"""client.aio: what is asyncio's own, with servers in the same loop; under asyncio and uvloop.
+
+What all drivers do is in `tests.test_client_drivers`.
+"""
 
 import asyncio
-import os
+import gc
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,17 +15,16 @@ import pytest
 import uvloop
 
 from client.aio import Client, ClientClosed
-from client.cluster import Cluster, ClusterError, format_cluster, lab
-from client.core import MessageTooLarge
-from client.events import Delivery, Drop, LeasesChanged, Outcome, Published, ServerLost, ServerReturned
+from client.cluster import Cluster, lab
+from client.core import ClientCore
 from hashring.policy import Policy
-from pubsub.endpoint import Address
+from pubsub.endpoint import Address, Transmit
 from pubsub.server import Server
 from pubsub.udp import UdpPort, open_socket
-from pubsub.wire import TopicError
 
 WAIT_S = 10.0
 ALL = Policy(3, 3, 3)
+NOBODY = lab([("127.0.0.1", 9)], Policy(1, 1, 1))
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -84,42 +85,6 @@ async def hosts(
             host.stop()
 
 
-@asynccontextmanager
-async def two_clients(**options: Any) -> AsyncIterator[tuple[Client, Client]]:
-    """A publisher and a subscriber of three servers."""
-    async with hosts(**options) as (_, cluster), Client(cluster) as publisher, Client(cluster) as subscriber:
-        yield publisher, subscriber
-
-
-# --- Publishing ---------------------------------------------------------------------------------------
-
-
-def test_publish_tells_what_became_of_it_at_each_server(run: Run) -> None:
-    async def test() -> None:
-        async with hosts() as (started, cluster), Client(cluster) as client:
-            outcome = await client.publish("weather/oslo", "-3.5")
-            names = {f"127.0.0.1:{host.address[1]}" for host in started}
-            assert outcome.servers == dict.fromkeys(names, Outcome.RECEIPT)
-            assert (outcome.topic, outcome.seq, outcome.receipts) == (b"weather/oslo", 1, 3)
-            outcome = await client.publish("weather/oslo", b"-3.5", confirm=False)
-            assert (outcome.seq, outcome.sent) == (2, 3)
-            outcome = await client.publish(b"other", b"", raw=True)
-            assert (outcome.seq, outcome.receipts) == (None, 3)
-
-    run(test())
-
-
-def test_many_publishes_at_a_time(run: Run) -> None:
-    async def test() -> None:
-        async with hosts() as (_, cluster), Client(cluster) as client:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(client.publish("t", str(number))) for number in range(500)]
-            assert {task.result().receipts for task in tasks} == {3}
-            assert [task.result().seq for task in tasks] == list(range(1, 501))
-
-    run(test())
-
-
 def test_dead_server_costs_no_message(run: Run) -> None:
     """Another of the K takes its place, as soon as the network says that nobody listens."""
 
@@ -133,24 +98,9 @@ def test_dead_server_costs_no_message(run: Run) -> None:
     run(test())
 
 
-def test_what_callers_get_wrong_is_told_at_once(run: Run) -> None:
-    async def test() -> None:
-        async with hosts() as (_, cluster), Client(cluster) as client:
-            with pytest.raises(MessageTooLarge, match="2000 bytes of payload"):
-                await client.publish("t", "x" * 2000)
-            with pytest.raises(TopicError, match="must not be empty"):
-                await client.publish("", "x")
-            with pytest.raises(TopicError, match="topic too long"):
-                client.subscribe("t" * 256)
-            with pytest.raises(ValueError, match="at least once"):
-                await client.publish("t", "x", repeat=0)
-
-    run(test())
-
-
 def test_cancelled_publish_is_sent_and_nothing_breaks(run: Run) -> None:
     async def test() -> None:
-        async with two_clients() as (publisher, subscriber):
+        async with hosts() as (_, cluster), Client(cluster) as publisher, Client(cluster) as subscriber:
             subscription = subscriber.subscribe("t")
             await subscription.ready()
             task = asyncio.create_task(publisher.publish("t", "cancelled"))
@@ -161,215 +111,71 @@ def test_cancelled_publish_is_sent_and_nothing_breaks(run: Run) -> None:
             assert (await publisher.publish("t", "next")).receipts == 3
             got = [(await anext(subscription)).payload for _ in range(2)]
             assert got == [b"cancelled", b"next"]
-            assert not publisher._publishes
+            assert not publisher._engine._waiters
 
     run(test())
 
 
-# --- Subscribing --------------------------------------------------------------------------------------
-
-
-def test_subscription_is_ready_and_brings_each_message_once(run: Run) -> None:
+def test_outcome_that_nobody_awaits_is_not_complained_about(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test() -> None:
-        async with two_clients() as (publisher, subscriber):
-            subscription = subscriber.subscribe("Tromsø")
-            assert subscription.leases == (0, 3)
-            assert await subscription.ready() == subscription.leases == (3, 3)
-            payloads = [f"{number}\nø".encode() for number in range(100)]
-            for payload in payloads:
-                await publisher.publish("Tromsø", payload)
-            got: list[Delivery] = []
-            async for delivery in subscription:
-                got.append(delivery)
-                if len(got) == 100:
-                    break
-            assert [delivery.payload for delivery in got] == payloads
-            assert [delivery.seq for delivery in got] == list(range(1, 101))
-            assert got[0].topic == "Tromsø".encode()
-            assert set(subscriber.drops) <= {Drop.DUPLICATE}
-            assert (subscriber.kernel_drops, publisher.kernel_drops) == (0, 0)
+        async with Client(NOBODY) as client:
+            client.publish_nowait("t", "x")
+        gc.collect()
 
     run(test())
+    assert not caplog.records
 
 
-def test_ready_gives_up_after_its_time(run: Run) -> None:
+def test_events_that_nobody_keeps_are_forgotten(run: Run) -> None:
     async def test() -> None:
-        async with hosts() as (_, cluster), Client(cluster) as client:
-            assert await client.subscribe("t").ready(timeout_s=0.0) == (0, 3)
-
-    run(test())
-
-
-@pytest.mark.parametrize("by", ["subscription", "client"])
-def test_closing_ends_the_wait_for_leases_and_the_iteration(run: Run, by: str) -> None:
-    async def test() -> None:
-        cluster = lab([("127.0.0.1", 9)], Policy(1, 1, 1))
-        async with Client(cluster) as client:
-            subscription = client.subscribe("t")
-            ready = asyncio.create_task(subscription.ready())
-            taker = asyncio.create_task(anext(subscription))
-            await asyncio.sleep(0)
-            if by == "subscription":
-                subscription.close()
-                subscription.close()
-            else:
-                await client.__aexit__(None, None, None)
-            assert await ready == subscription.leases == (0, 0)
-            with pytest.raises(StopAsyncIteration):
-                await taker
-
-    run(test())
-
-
-def test_what_was_delivered_can_still_be_taken_after_closing(run: Run) -> None:
-    async def test() -> None:
-        async with two_clients() as (publisher, subscriber):
-            subscription, mark = subscriber.subscribe("t"), subscriber.subscribe("t")
-            await mark.ready()
-            for payload in ("a", "b"):
-                await publisher.publish("t", payload)
-            assert [(await anext(mark)).payload for _ in "ab"] == [b"a", b"b"]
-            subscription.close()
-            assert [delivery.payload async for delivery in subscription] == [b"a", b"b"]
-            await publisher.publish("t", "c")
-            assert (await anext(mark)).payload == b"c", "the other one of the topic goes on"
-            mark.close()
-            assert subscriber.core.server_states().keys() == publisher.core.server_states().keys()
-            with pytest.raises(KeyError):
-                subscriber.core.lease_counts(b"t")
-
-    run(test())
-
-
-def test_slow_consumer_keeps_the_newest_and_the_rest_is_counted(run: Run) -> None:
-    async def test() -> None:
-        async with two_clients() as (publisher, subscriber):
-            slow, fast = subscriber.subscribe("t", queue_max=2), subscriber.subscribe("t")
-            await fast.ready()
-            for number in range(5):
-                await publisher.publish("t", str(number))
-                await anext(fast)
-            assert subscriber.drops[Drop.SLOW_CONSUMER] == 3
-            slow.close()
-            assert [delivery.payload async for delivery in slow] == [b"3", b"4"]
-
-    run(test())
-
-
-# --- Events -------------------------------------------------------------------------------------------
-
-
-def test_events_tell_of_leases_and_of_servers_that_go_and_come_back(run: Run) -> None:
-    async def test() -> None:
-        async with hosts(2, Policy(2, 2, 2), ttl_s=1.0) as (started, cluster), Client(cluster) as client:
-            events = client.events()
-            await client.subscribe("t").ready()
-            assert await anext(events) == LeasesChanged(b"t", 1, 2), "it listens from when it is called"
-            assert await anext(events) == LeasesChanged(b"t", 2, 2)
-            name = cluster.servers[0].name
-            started[0].stop()
-            seen = [await anext(events)]
-            while not isinstance(seen[-1], ServerLost):
-                seen.append(await anext(events))
-            assert seen[-1] == ServerLost(name)
-            started[0].start()
-            while not isinstance(seen[-1], ServerReturned):
-                seen.append(await anext(events))
-            assert seen[-1] == ServerReturned(name)
-            assert not [event for event in seen if isinstance(event, Delivery | Published)]
-
-    run(test())
-
-
-def test_events_end_with_the_client(run: Run) -> None:
-    async def test() -> None:
-        async with hosts() as (_, cluster):
-            client = Client(cluster)
-            async with client:
-                events = client.events()
-                await client.subscribe("t").ready()
-            assert [event async for event in events] == [LeasesChanged(b"t", n, 3) for n in (1, 2, 3)]
-
-    run(test())
-
-
-# --- Opening and closing ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_client_that_is_not_open_says_so(run: Run, when: str) -> None:
-    async def test() -> None:
-        client = Client(lab([("127.0.0.1", 9)]))
-        if when == "after":
-            async with client:
-                pass
-        with pytest.raises(ClientClosed, match="use it within 'async with"):
-            await client.publish("t", "x")
-        with pytest.raises(ClientClosed, match="use it within 'async with"):
-            client.subscribe("t")
-        with pytest.raises(ClientClosed, match="use it within 'async with"):
+        async with Client(NOBODY) as client:
+            kept, closed = client.events(), client.events()
             client.events()
-        assert client.kernel_drops == 0
+            closed.close()
+            assert client._engine._listening() == [kept._inbox]
+            assert [event async for event in closed] == []
 
     run(test())
 
 
-def test_what_was_published_without_waiting_leaves_before_the_socket_does(run: Run) -> None:
-    async def test() -> None:
-        async with hosts() as (_, cluster), Client(cluster) as subscriber:
-            subscription = subscriber.subscribe("t")
-            await subscription.ready()
-            async with Client(cluster) as publisher:
-                await publisher.publish("t", "first")
-                task = asyncio.create_task(publisher.publish("t", "last"))
-                await asyncio.sleep(0)
-            assert [(await anext(subscription)).payload for _ in range(2)] == [b"first", b"last"]
-            with pytest.raises(ClientClosed):
-                await task
+def test_minting_does_one_slice_in_each_pass_of_the_loop(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else is ready runs in between, and so do answers."""
+    slices = 0
 
-    run(test())
-
-
-def test_cluster_may_be_a_file(run: Run, tmp_path: Path) -> None:
-    async def test() -> None:
-        async with hosts() as (_, cluster):
-            path = tmp_path / "lab.txt"
-            path.write_text(format_cluster(cluster))
-            async with Client(path) as client, Client(str(path)) as other:
-                assert client.cluster == other.cluster == cluster
-                assert (await client.publish("t", "x")).receipts == 3
-
-    with pytest.raises(ClusterError, match="No such file"):
-        Client(tmp_path / "none.txt")
-    run(test())
-
-
-def test_names_of_publishers_differ_and_can_be_given(run: Run) -> None:
-    cluster = lab([("127.0.0.1", 9)])
-    names = {Client(cluster).core.publisher for _ in range(50)}
-    assert len(names) == 50
-    assert Client(cluster, publisher="me").core.publisher == "me"
-
-
-def test_forked_process_takes_another_name(run: Run) -> None:
-    """§9.1: else two processes would number different messages alike."""
+    def work(core: ClientCore, tries: int, now: float) -> bool:
+        nonlocal slices
+        slices += 1
+        return False
 
     async def test() -> None:
         async with hosts() as (_, cluster), Client(cluster) as client:
-            await client.publish("t", "x")
-            before = client.core.publisher
-            reader, writer = os.pipe()
-            child = os.fork()
-            if not child:
-                os.write(writer, client.core.publisher.encode() + b" %d" % len(client.core._seqs))
-                os._exit(0)
-            os.close(writer)
-            os.waitpid(child, 0)
-            name, seqs = os.read(reader, 100).split()
-            os.close(reader)
-            assert name.decode() != before
-            assert (len(name), seqs) == (11, b"0")
-            assert client.core.publisher == before
-            assert (await client.publish("t", "y")).seq == 2
+            assert (await client.publish("t", "x")).receipts == 3
+            monkeypatch.setattr(ClientCore, "work", work)
+            monkeypatch.setattr(ClientCore, "is_minting", True)
+            client.publish_nowait("t", "x")
+            for passes in range(100):
+                assert slices <= passes
+                await asyncio.sleep(0)
+            assert slices > 50
+            assert (await client.publish("t", "x")).receipts == 3
+            monkeypatch.undo()
+
+    run(test())
+
+
+def test_client_whose_last_turn_fails_is_closed_all_the_same(run: Run) -> None:
+    async def test() -> None:
+        client = Client(NOBODY)
+
+        def flush(now: float) -> list[Transmit]:
+            raise RuntimeError("boom")
+
+        with pytest.raises(RuntimeError, match="boom"):
+            async with client:
+                client.core.flush = flush  # type: ignore[method-assign]
+        with pytest.raises(ClientClosed):
+            client.events()
 
     run(test())

@@ -26,10 +26,12 @@ from client.events import (
     ServerLost,
     ServerReturned,
 )
-from client.session import LINE_BYTES_MAX, QUEUE_MAX
+from client.requests import LINE_BYTES_MAX
+from client.session import QUEUE_MAX
 from hashring.policy import Policy
 from pubsub import wire
 from pubsub.endpoint import Address, Burst, format_address
+from pubsub.limits import Limits
 from pubsub.server import Server
 from tests.test_pubsub_server import sent
 
@@ -94,10 +96,10 @@ class Lab:
         for server in self.servers.values():
             server.handle_timeout(self.now)
 
-    def published(self, client: ClientCore, **options: Any) -> Published:
+    def published(self, client: ClientCore, wait_s: float = 30.0, **options: Any) -> Published:
         """One publish, and what became of it."""
         handle = client.publish(b"t", b"x", self.now, **options)
-        self.run(30.0)
+        self.run(wait_s)
         (outcome,) = [e for e in client.events() if isinstance(e, Published) and e.handle == handle]
         return outcome
 
@@ -289,7 +291,8 @@ def test_outcome_where_all_are_dead_names_each_server_once() -> None:
 def test_outcomes_without_confirmation() -> None:
     lab_ = Lab(ALL)
     client = lab_.client()
-    assert lab_.published(client, confirm=False).receipts == 5, "the first opens the publish leases"
+    event = lab_.published(client, wait_s=5.0, confirm=False)
+    assert event.receipts == 5, "the first opens the publish leases"
     event = lab_.published(client, confirm=False)
     assert (event.receipts, event.sent) == (0, 5)
     assert set(event.servers.values()) == {Outcome.SENT}
@@ -500,8 +503,11 @@ def test_events_of_leases() -> None:
 
 
 def test_events_of_refusals() -> None:
-    lab_ = Lab(capacity=0)
+    lab_ = Lab(limits=Limits(leases=1))
     client = lab_.client(SUB)
+    client.subscribe(b"other", lab_.now)
+    lab_.turn()
+    client.events()
     client.subscribe(b"t t", lab_.now)
     lab_.turn()
     refusals = {LeaseRefused(b"t t", server.name, "full") for server in lab_.cluster.servers}

@@ -19,10 +19,10 @@ from client.envelope import (
 from pubsub import wire
 from pubsub.limits import PUBLISHER_CHARS_MAX
 from tests import wire_vectors
-from tests.wire_vectors import Grammar
+from tests.grammar import PROTOCOL, Grammar
 
 DOCUMENT: dict[str, Any] = json.loads(wire_vectors.FILE.read_text(encoding="ascii"))
-ENVELOPE = Grammar(wire_vectors.PROTOCOL.read_text(encoding="utf-8")).pattern("envelope")
+ENVELOPE = Grammar(PROTOCOL.read_text(encoding="utf-8")).pattern("envelope")
 bounded = settings(derandomize=True, max_examples=300, deadline=None)
 
 

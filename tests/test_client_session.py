@@ -10,15 +10,11 @@ import pytest
 from client.cluster import ServerEntry
 from client.events import Outcome
 from client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
-from client.session import (
-    LINE_BYTES_MAX,
-    QUEUE_MAX,
-    Change,
-    Session,
-)
+from client.requests import LINE_BYTES_MAX
+from client.session import QUEUE_MAX, Change, Session
 from pubsub import wire
 from pubsub.endpoint import Address, Burst, datagrams
-from pubsub.limits import DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN
+from pubsub.limits import DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN, Limits
 from pubsub.server import Drop, Server
 from tests.test_pubsub_server import sent
 
@@ -38,7 +34,7 @@ class Line:
         self.is_up = True
         self.source = CLIENT
         self.out: list[tuple[float, bytes]] = []
-        self.session = Session(ServerEntry((SERVER,), "h"), SERVER, Random(seed))
+        self.session = Session(ServerEntry((SERVER,), "h"), Random(seed))
         self.restart()
 
     def restart(self) -> None:
@@ -91,8 +87,7 @@ class Line:
         return [(notice.change, notice.topic) for notice in notices]
 
     def outcomes(self) -> list[tuple[int, Outcome]]:
-        settled, self.session.settled = self.session.settled, []
-        return [(each.handle, each.outcome) for each in settled]
+        return [(each.handle, each.outcome) for each in self.session.take_settled()]
 
 
 def leased(*topics: bytes, **options: Any) -> Line:
@@ -224,7 +219,7 @@ def test_unwanted_lease_is_not_renewed() -> None:
 
 def test_refused_leases_are_asked_for_again_later() -> None:
     """§5.8: `full`; the others of the datagram stand."""
-    line = Line(capacity=1)
+    line = Line(limits=Limits(leases=1))
     line.session.want(b"t", line.now)
     line.session.want(b"u", line.now)
     line.exchange()
@@ -424,16 +419,16 @@ def test_unreachable_settles_what_was_under_way() -> None:
 
 def test_answer_timeout_follows_the_round_trip_within_bounds() -> None:
     line = Line(rtt_s=0.4)
-    assert line.session._round_trip.timeout_s == TIMEOUT_S_FIRST
+    assert line.session._requests.timeout_s == TIMEOUT_S_FIRST
     line.session.want(b"t", line.now)
     line.exchange()
-    assert line.session._round_trip.timeout_s == pytest.approx(0.4 + 4 * 0.15)
+    assert line.session._requests.timeout_s == pytest.approx(0.4 + 4 * 0.15)
     line.run(2000)
-    assert line.session._round_trip.timeout_s == TIMEOUT_S_MIN
+    assert line.session._requests.timeout_s == TIMEOUT_S_MIN
     line.rtt_s = 10.0
     line.session.publish(b"t m\n", 1, True)
     line.exchange()
-    assert line.session._round_trip.timeout_s == TIMEOUT_S_MAX
+    assert line.session._requests.timeout_s == TIMEOUT_S_MAX
 
 
 # --- Publishing ---------------------------------------------------------------------------------------
@@ -566,7 +561,7 @@ def test_bare_lines_fill_datagrams_and_every_ping_is_answered(count: int, ttl_s:
     line.exchange()
     assert line.server.counts["messages_received"] == count + 1
     assert line.server.drops == {Drop.NO_SUBSCRIBER: count + 1}
-    assert not line.session._in_flight
+    assert not len(line.session._requests)
     assert len(line.out) == -(-(count + 1) // 64)
 
 
@@ -595,4 +590,4 @@ def test_replies_that_answer_nothing_are_counted_and_change_nothing() -> None:
     for request in requests:
         assert request is not None
         assert line.session.handle_replies([wire.Pong(request.nonce, 5)], line.now) == 1
-    assert (line.session.notices, line.session.settled) == ([], [])
+    assert (line.session.notices, line.session.take_settled()) == ([], [])

@@ -228,7 +228,7 @@ def test_files_become_lines_and_long_lines_pieces(data: bytes, texts: list[bytes
 
 
 def test_the_longest_piece_fits_whatever_it_holds() -> None:
-    from client.session import LINE_BYTES_MAX
+    from client.requests import LINE_BYTES_MAX
 
     envelope_and_topic = 100
     assert len(encode_message(b"%" * PIECE_BYTES_MAX)) + envelope_and_topic <= LINE_BYTES_MAX

@@ -1,119 +1,68 @@
-"""pubsub.serve: the driver, and `kcast serve` as a process on loopback."""
+"""pubsub.serve: `kcast serve` as a command, and as a process on loopback."""
 
+import json
 import os
 import re
-import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
-from pubsub.endpoint import Address, Burst, Transmit
-from pubsub.limits import REQUEST_BYTES_MIN
-from pubsub.serve import command, is_local, own_addresses, run
-from pubsub.udp import UdpPort, open_socket
-
-WAIT_S = 10.0
-PROGRAM = (sys.executable, "-c", "from pubsub.serve import command; command()")
-
-Serve = Callable[..., subprocess.Popen[str]]
+from pubsub import serve as serve_module
+from pubsub import tap, udp
+from pubsub.limits import Limits
+from pubsub.process import Settings
+from pubsub.serve import command
+from pubsub.udp import BUFFER_BYTES_DEFAULT
+from tests.serve_process import (
+    NEEDS_IPV6,
+    PROGRAM,
+    WAIT_S,
+    Peer,
+    Serve,
+    next_line,
+    served_address,
+    served_addresses,
+    serving,
+    stop,
+)
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts servers, on any free port unless told; all are ended, whatever happens."""
-    with ExitStack() as stack:
-
-        def start(*options: str) -> subprocess.Popen[str]:
-            process = subprocess.Popen(
-                (*PROGRAM, *(() if "--port" in options else ("--port", "0")), *options),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            stack.callback(end, process)
-            return process
-
+    with serving() as start:
         yield start
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.communicate(timeout=WAIT_S)
+def invoke(*options: str) -> Result:
+    return CliRunner().invoke(command, list(options))
 
 
-def ready_line(process: subprocess.Popen[str]) -> str:
-    """The first line on standard output, or what went wrong."""
-    assert process.stdout is not None
-    readable, _, _ = select.select([process.stdout], [], [], WAIT_S)
-    assert readable, "the server did not say that it is ready"
-    line = process.stdout.readline()
-    if not line:
-        pytest.fail(f"the server ended: {process.communicate(timeout=WAIT_S)[1]}")
-    return line
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """What would have been served; nothing is."""
+    served: list[Settings] = []
 
+    def note(settings: Settings, ports: Any, log: Any, **_: Any) -> int:
+        served.append(settings)
+        return 0
 
-def served_address(process: subprocess.Popen[str]) -> Address:
-    match = re.fullmatch(r"kcast: serving on (.+):(\d+) \(ttl \d+ s\)\n", ready_line(process))
-    assert match
-    return match[1].strip("[]"), int(match[2])
-
-
-def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
-    """Ends a server as its user would; what it said on standard error."""
-    process.send_signal(number)
-    rest, complaints = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0, complaints
-    assert rest == ""
-    return complaints
-
-
-class Peer:
-    """A plain UDP socket with one server."""
-
-    def __init__(self, server: Address) -> None:
-        self._socket = socket.socket(
-            socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_DGRAM
-        )
-        self._socket.settimeout(WAIT_S)
-        self._socket.connect(server)
-
-    def __enter__(self) -> "Peer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def say(self, datagram: bytes) -> None:
-        self._socket.send(datagram)
-
-    def hear(self) -> bytes:
-        return self._socket.recv(65_536)
-
-    def has_heard(self) -> bool:
-        """Whether something waits to be heard."""
-        return bool(select.select([self._socket], [], [], 0)[0])
-
-    def ping(self) -> None:
-        """Returns when the server has done all that was said before."""
-        self.say(b"%~ sync".ljust(REQUEST_BYTES_MIN, b"\n"))
-        assert self.hear().startswith(b"%: sync ")
+    monkeypatch.setattr(serve_module, "serve", note)
+    return served
 
 
 # --- The command -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
 def test_an_open_server_forwards_the_bare_note(serve: Serve, host: str) -> None:
     process = serve("--open", "--host", host)
     server = served_address(process)
@@ -121,10 +70,10 @@ def test_an_open_server_forwards_the_bare_note(serve: Serve, host: str) -> None:
         subscriber.say(b"weather\n")
         subscriber.ping()
         publisher.say(b"weather rain\nnews none\n")
-        assert subscriber.hear() == b"weather rain\n"
+        assert subscriber.hear() == b"\nweather rain\n"
         publisher.say(b"weather sun\n")
-        assert subscriber.hear() == b"weather sun\n"
-    warning, summary = stop(process).splitlines()
+        assert subscriber.hear() == b"\nweather sun\n"
+    warning, summary = stop(process, signal.SIGINT).splitlines()
     assert warning == (
         "kcast serve: open to loopback and private addresses: anyone there can subscribe others"
     )
@@ -144,7 +93,7 @@ def test_without_open_the_bare_note_does_nothing(serve: Serve) -> None:
 
 def test_the_ready_line_tells_ttl_and_port(serve: Serve) -> None:
     process = serve("--ttl", "7")
-    assert re.fullmatch(r"kcast: serving on 127\.0\.0\.1:\d+ \(ttl 7 s\)\n", ready_line(process))
+    assert re.fullmatch(r"kcast: serving on 127\.0\.0\.1:\d+ \(ttl 7 s\)\n", next_line(process))
     assert stop(process) == "kcast serve: forwarded 0 copies of 0 messages; drops: none\n"
 
 
@@ -161,7 +110,7 @@ def test_a_lease_ends_after_its_ttl(serve: Serve) -> None:
             publisher.ping()
             publisher.ping()  # answers leave before copies, so the copy is out only in the next turn
             ended = not subscriber.has_heard()
-            copies += not ended and subscriber.hear() == b"weather rain\n"
+            copies += not ended and subscriber.hear() == b"\nweather rain\n"
     assert ended
     assert f"forwarded {copies} copies of {copies + 1} messages; drops: no-subscriber=1" in stop(process)
 
@@ -169,7 +118,7 @@ def test_a_lease_ends_after_its_ttl(serve: Serve) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_cleanly(serve: Serve, number: int) -> None:
     process = serve()
-    ready_line(process)
+    next_line(process)
     stop(process, number)
 
 
@@ -208,7 +157,7 @@ def test_a_server_that_cannot_say_it_is_ready_says_why_and_ends(redirection: str
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
 def test_an_address_of_another_machine_is_one_line(host: str) -> None:
-    result = CliRunner().invoke(command, ["--host", host, "--port", "7400"])
+    result = invoke("--host", host, "--port", "7400")
     where = f"[{host}]:7400" if ":" in host else f"{host}:7400"
     assert result.stderr == f"kcast serve: {where} is not an address of this machine; give another --host\n"
     assert result.exit_code == 1
@@ -223,19 +172,46 @@ def test_an_address_of_another_machine_is_one_line(host: str) -> None:
         ("--port", "65536"),
         ("--port", "-1"),
         ("--capacity", "0"),
+        ("--leases-per-address", "0"),
+        ("--publish-rate", "-1"),
+        ("--lines", "1"),
+        ("--lines", "65"),
+        ("--table", "lru"),
+        ("--work-bits", "25"),
+        ("--head", "two words"),
+        ("--head", "x" * 33),
+        ("--log", "xml"),
+        ("--receive-buffer", "4X"),
+        ("--receive-buffer", ""),
+        ("--receive-buffer", "1"),
+        ("--receive-buffer", "2G"),
+        ("--tap-size", "1K"),
+        ("--metrics", "localhost:9400"),
+        ("--metrics", "::1:9400"),
+        ("--metrics", "[127.0.0.1]:9400"),
+        ("--metrics", "65536"),
+        ("--metrics", ""),
+        ("--workers", "0"),
+        ("--workers", "2", "--count", "2"),
+        ("--workers", "2", "--port", "65535"),
+        ("--workers", "2", "--metrics", "65535"),
+        ("--count", "2", "--host", "0.0.0.0"),
         ("--host", "localhost"),
+        ("--host", "127.0.0.1", "--host", "127.0.0.2"),
+        ("--host", "fe80::1%eth0"),
+        ("--host", "fe80::1"),
         ("unexpected",),
     ],
 )
 def test_usage_errors(options: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(command, list(options))
+    result = invoke(*options)
     assert result.exit_code == 2
     assert "Error: " in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_help_has_an_example() -> None:
-    result = CliRunner().invoke(command, ["--help"])
+    result = invoke("--help")
     assert result.exit_code == 0
     assert "kcast serve --open" in result.stdout
     assert "lives for one --ttl" in result.stdout
@@ -244,7 +220,7 @@ def test_help_has_an_example() -> None:
 @pytest.mark.skipif(shutil.which("nc.openbsd") is None, reason="netcat-openbsd is not installed")
 def test_the_example_works_typed_in_one_terminal(serve: Serve) -> None:
     _, port = served_address(serve("--open"))
-    told = CliRunner().invoke(command, ["--help"]).stdout
+    told = invoke("--help").stdout
     subscribe, publish = (
         line.strip().replace("7400", str(port)).replace(" nc ", " nc.openbsd ")
         for line in told.splitlines()
@@ -256,13 +232,14 @@ def test_the_example_works_typed_in_one_terminal(serve: Serve) -> None:
     shell = subprocess.run(
         ("sh", "-c", "\n".join(typed)), capture_output=True, text=True, timeout=WAIT_S, check=False
     )
-    assert shell.stdout in ("weather rain\n", "weather rain\nweather rain\n")
+    assert shell.stdout in ("\nweather rain\n", 2 * "\nweather rain\n")
 
 
 def test_no_event_loop_is_imported_before_it_is_needed() -> None:
     listing = "import sys, pubsub.serve; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run((sys.executable, "-c", listing), capture_output=True, text=True, check=True)
-    assert not {"asyncio", "uvloop", "numpy", "rich"} & set(loaded.stdout.split())
+    unwanted = {"asyncio", "uvloop", "numpy", "rich", "prometheus_client", "pubsub.tap"}
+    assert not unwanted & set(loaded.stdout.split())
 
 
 def test_the_command_is_named_serve() -> None:
@@ -270,132 +247,163 @@ def test_the_command_is_named_serve() -> None:
     assert command.name == "serve"
 
 
-# --- Who is local, and who it is itself --------------------------------------------------------------
+def test_help_groups_the_options() -> None:
+    help_text = invoke("--help").stdout
+    headings = re.findall(r"^([A-Z][\w ]+):$", help_text, re.MULTILINE)
+    assert headings == ["Where it is reached", "Leases", "Traffic", "Operation", "Other options"]
+    options = re.findall(r"^  (--[\w-]+)", help_text, re.MULTILINE)
+    assert sorted(options) == sorted([*(parameter.opts[0] for parameter in command.params), "--help"])
+    assert "kcast serve --count 12 > lab.txt" in help_text
+    assert "--workers 4 --metrics 9400 --log json" in help_text
+
+
+# --- From the command line to the settings ------------------------------------------------------------
+
+
+def test_defaults(settings: list[Settings]) -> None:
+    assert invoke("--port", "0").exit_code == 0
+    assert settings == [
+        Settings(
+            ttl_s=60,
+            table="ttl",
+            limits=Limits(),
+            work_bits=0,
+            head="",
+            open_to="",
+            receive_buffer_bytes=BUFFER_BYTES_DEFAULT,
+            metrics=None,
+            tap=None,
+            tap_bytes=tap.SIZE_BYTES_MAX_DEFAULT,
+        )
+    ]
+
+
+def test_every_option_is_heard(settings: list[Settings]) -> None:
+    options = (
+        *("--ttl", "7", "--table", "fifo", "--capacity", "11", "--leases-per-address", "12"),
+        *("--leases-per-prefix", "13", "--topics", "14", "--publishers", "15", "--lines", "16"),
+        *("--publish-rate", "17", "--copy-rate", "18", "--challenge-rate", "0", "--work-bits", "9"),
+        *("--head", "v1", "--receive-buffer", "512k", "--metrics", "[::1]:9400", "--open"),
+        *("--tap", "/some/file", "--tap-size", "2M", "--log", "json"),
+    )
+    assert invoke("--port", "0", *options).exit_code == 0
+    limits = Limits(
+        leases=11,
+        leases_per_address=12,
+        leases_per_prefix=13,
+        topics=14,
+        publishers=15,
+        lines_per_datagram=16,
+        publishes_per_s=17,
+        copies_per_s=18,
+        challenges_per_s=0,
+    )
+    assert settings == [
+        Settings(
+            ttl_s=7,
+            table="fifo",
+            limits=limits,
+            work_bits=9,
+            head="v1",
+            open_to="local",
+            receive_buffer_bytes=512 * 1024,
+            metrics=("::1", 9400),
+            tap="/some/file",
+            tap_bytes=2 * 1024 * 1024,
+        )
+    ]
 
 
 @pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        *(("127.0.0.1", True), ("127.8.8.8", True), ("10.1.2.3", True), ("172.31.0.1", True)),
-        *(("192.168.0.1", True), ("169.254.1.1", True), ("::1", True), ("fd00::1", True), ("fe80::1", True)),
-        *(("172.32.0.1", False), ("192.0.2.1", False), ("100.64.0.1", False), ("8.8.8.8", False)),
-        *(("2001:db8::1", False), ("0.0.0.0", False), ("::", False)),
-    ],
+    ("option", "expected"),
+    [("9400", ("127.0.0.1", 9400)), ("0.0.0.0:9400", ("0.0.0.0", 9400)), ("[::]:0", ("::", 0))],
 )
-def test_open_is_for_loopback_and_private_addresses(host: str, expected: bool) -> None:
-    assert is_local((host, 7400)) is expected
+def test_metrics_are_on_loopback_unless_told(
+    settings: list[Settings], option: str, expected: tuple[str, int]
+) -> None:
+    invoke("--port", "0", "--metrics", option)
+    assert [each.metrics for each in settings] == [expected]
 
 
 @pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("127.0.0.1", {"127.0.0.1"}),
-        ("192.168.0.1", {"192.168.0.1"}),
-        ("::1", {"::1"}),
-        ("0.0.0.0", {"127.0.0.1"}),
-        ("::", {"127.0.0.1", "::1"}),
-    ],
+    ("options", "expected"),
+    [(("--open",), "local"), (("--open-to-anyone",), "anyone"), (("--open", "--open-to-anyone"), "anyone")],
 )
-def test_own_addresses(host: str, expected: set[str]) -> None:
-    assert own_addresses((host, 7400)) == {(each, 7400) for each in expected}
+def test_who_needs_no_handshake(settings: list[Settings], options: tuple[str, ...], expected: str) -> None:
+    result = invoke("--port", "0", *options)
+    assert [each.open_to for each in settings] == [expected]
+    assert "kcast serve: open to " in result.stderr
 
 
-# --- The driver --------------------------------------------------------------------------------------
+# --- What is said at the start ------------------------------------------------------------------------
 
 
-class Echo:
-    """An endpoint that sends back what it gets, and asks for a timeout now and then."""
-
-    def __init__(self, timeout_after_s: float | None = None, on_timeout: Callable[[], object] = int) -> None:
-        self.turns: list[list[Burst]] = [[]]
-        self.timeouts: list[tuple[float, float]] = []
-        self._after_s = timeout_after_s
-        self._on_timeout = on_timeout
-        self._due: float | None = None
-        self._now = 0.0
-
-    def receive(self, burst: Burst, now: float) -> None:
-        assert now >= self._now
-        self._now = now
-        self.turns[-1].append(burst)
-        if self._after_s is not None and self._due is None:
-            self._due = now + self._after_s
-
-    def handle_timeout(self, now: float) -> None:
-        assert self._due is not None
-        self.timeouts.append((self._due, now))
-        self._due = None
-        self._on_timeout()
-
-    def next_timeout(self) -> float | None:
-        return self._due
-
-    def flush(self, now: float) -> list[Transmit]:
-        bursts = self.turns[-1]
-        self.turns.append([])
-        return [Transmit(data, segment_bytes, (source,)) for data, segment_bytes, source in bursts]
-
-
-def terminate() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-@pytest.fixture
-def port() -> Iterator[UdpPort]:
-    watchdog = threading.Timer(2 * WAIT_S, terminate)
-    watchdog.start()
-    try:
-        with UdpPort(open_socket("127.0.0.1", 0), batching=False) as opened:
-            yield opened
-    finally:
-        watchdog.cancel()
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def _either_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "asyncio":
-        monkeypatch.setitem(sys.modules, "uvloop", None)  # makes importing it fail
-    else:
-        pytest.importorskip("uvloop")
-
-
-@pytest.mark.usefixtures("_either_loop")
-def test_what_waits_is_taken_in_turns_of_at_most_32_calls(port: UdpPort) -> None:
-    endpoint: Any = Echo()
-    with Peer(port.address) as peer:
-        for number in range(80):
-            peer.say(b"%d" % number)
-
-        def hear_all() -> None:
-            try:
-                echoes.extend(peer.hear() for _ in range(80))
-            finally:
-                terminate()
-
-        echoes: list[bytes] = []
-        listener = threading.Thread(target=hear_all)
-        run(endpoint, port, on_ready=listener.start)
-        listener.join(WAIT_S)
-    assert echoes == [b"%d" % number for number in range(80)]
-    assert max(len(turn) for turn in endpoint.turns) <= 32
-    assert len([turn for turn in endpoint.turns if turn]) <= 4
-
-
-@pytest.mark.usefixtures("_either_loop")
-def test_a_timeout_comes_when_due(port: UdpPort) -> None:
-    endpoint = Echo(timeout_after_s=0.05, on_timeout=terminate)
-    with Peer(port.address) as peer:
-        peer.say(b"start")
-        run(endpoint, port)
-    ((due, now),) = endpoint.timeouts
-    assert due <= now < due + WAIT_S
-    # One turn for the datagram and one for the timeout; a timer that fires too early would make it more.
-    assert len(endpoint.turns) - 1 <= 3
-
-
-def test_a_wildcard_address_comes_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("hosts", [("0.0.0.0",), pytest.param(("::",), marks=NEEDS_IPV6)])
+def test_a_wildcard_address_comes_with_a_warning(settings: list[Settings], hosts: tuple[str, ...]) -> None:
     """Answers leave from the address that the system picks, and clients drop what is from another."""
-    monkeypatch.setattr("pubsub.serve.run", lambda *_, **__: None)
-    result = CliRunner().invoke(command, ["--host", "0.0.0.0", "--port", "0"])
+    result = invoke("--port", "0", *(word for host in hosts for word in ("--host", host)))
     assert result.exit_code == 0
     assert "on a machine with several, give --host the one that clients are told" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's limit on buffers")
+def test_a_receive_buffer_that_is_cut_comes_with_a_warning(
+    settings: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(udp, "_SO_RCVBUFFORCE", 0xFFFF)  # as for users without CAP_NET_ADMIN
+    limit = int(Path("/proc/sys/net/core/rmem_max").read_text())
+    told = invoke("--port", "0", "--receive-buffer", "1G").stderr
+    assert told == (
+        f"kcast serve: the system gives a receive buffer of {limit} bytes where 1073741824 were wanted, so "
+        "less can wait while the server is busy; raise the limit with: "
+        "sysctl -w net.core.rmem_max=1073741824\n"
+    )
+    assert invoke("--port", "0", "--receive-buffer", "8K").stderr == ""
+
+
+@pytest.mark.parametrize("host", ["fe80::1%eth0", "fe80::1"])
+def test_a_link_local_address_is_refused_with_the_reason(host: str) -> None:
+    result = invoke("--host", host)
+    assert result.exit_code == 2
+    assert "link-local" in result.stderr
+
+
+def test_a_start_that_fails_is_json_where_logs_are(serve: Serve) -> None:
+    _, port = served_address(serve())
+    second = serve("--port", str(port), "--log", "json")
+    rest, complaints = second.communicate(timeout=WAIT_S)
+    assert (rest, second.returncode) == ("", 1)
+    fields = json.loads(complaints)
+    assert (fields["level"], fields["event"]) == ("error", "start")
+    assert fields["text"].startswith(f"127.0.0.1:{port} is in use")
+
+
+# --- Both families -----------------------------------------------------------------------------------
+
+
+@NEEDS_IPV6
+def test_one_table_serves_both_families(serve: Serve) -> None:
+    process = serve("--open", "--host", "127.0.0.1", "--host", "::1")
+    four, six = served_addresses(process)
+    assert (four[0], six[0]) == ("127.0.0.1", "::1")
+    assert four[1] == six[1]
+    with Peer(four) as old, Peer(six) as new:
+        for peer in (old, new):
+            peer.say(b"weather\n")
+            peer.ping()
+        old.say(b"weather rain\n")
+        assert (old.hear(), new.hear()) == (b"\nweather rain\n",) * 2
+        new.say(b"weather sun\n")
+        assert (old.hear(), new.hear()) == (b"\nweather sun\n",) * 2
+    assert "forwarded 4 copies of 2 messages; drops: none" in stop(process, signal.SIGINT)
+
+
+@NEEDS_IPV6
+def test_a_server_on_all_addresses_serves_both_families(serve: Serve) -> None:
+    _, port = served_address(serve("--open", "--host", "::"))
+    with Peer(("127.0.0.1", port)) as old, Peer(("::1", port)) as new:
+        for peer in (old, new):
+            peer.say(b"weather\n")
+            peer.ping()
+        new.say(b"weather rain\n")
+        assert (old.hear(), new.hear()) == (b"\nweather rain\n",) * 2

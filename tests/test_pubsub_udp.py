@@ -8,15 +8,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from ipaddress import IPv6Address
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pubsub import udp
 from pubsub.endpoint import Address, Burst, Transmit, datagrams
 from pubsub.udp import CALL_BYTES_MAX, RECEIVE_CALLS_MAX, SEGMENTS_MAX, UNSEGMENTED_MAX, UdpPort, open_socket
+from tests.serve_process import NEEDS_IPV6
 
 WAIT_S = 5.0
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="Linux's batching and error queue")
+
+EITHER_HOST = ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)]
 
 Open = Callable[..., UdpPort]
 
@@ -89,7 +95,7 @@ def test_a_name_is_refused(host: str) -> None:
         open_socket(host, 0)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", EITHER_HOST)
 def test_a_taken_port_is_an_error(ports: Open, host: str) -> None:
     taken = ports(host).address
     with pytest.raises(OSError) as caught:
@@ -101,6 +107,28 @@ def test_an_address_of_another_machine_is_an_error() -> None:
     with pytest.raises(OSError) as caught:
         open_socket("192.0.2.1", 0)
     assert caught.value.errno == errno.EADDRNOTAVAIL
+
+
+@pytest.mark.parametrize("host", ["fe80::1", "fe80::1%lo", "fe80::1%no-such-link"])
+def test_an_address_that_needs_a_link_is_refused(host: str) -> None:
+    with pytest.raises(ValueError, match=f"^{host} is link-local"):
+        open_socket(host, 0)
+
+
+@NEEDS_IPV6
+def test_a_wildcard_of_one_family_leaves_the_port_to_the_other() -> None:
+    with open_socket("::", 0, dual_stack=False) as six, open_socket("0.0.0.0", six.getsockname()[1]):
+        pass
+
+
+@LINUX_ONLY
+def test_it_tells_how_large_a_receive_buffer_was_granted(
+    ports: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ports(receive_buffer_bytes=65_536).receive_buffer_bytes == 65_536
+    monkeypatch.setattr(udp, "_SO_RCVBUFFORCE", 0xFFFF)  # as for users without CAP_NET_ADMIN
+    limit = int(Path("/proc/sys/net/core/rmem_max").read_text())
+    assert ports(receive_buffer_bytes=1 << 30).receive_buffer_bytes == limit
 
 
 @LINUX_ONLY
@@ -122,7 +150,7 @@ def test_it_tells_whether_it_batches(ports: Open) -> None:
 # --- Bursts ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", EITHER_HOST)
 @pytest.mark.parametrize("receiver_batches", [True, False])
 @pytest.mark.parametrize("sender_batches", [True, False])
 @pytest.mark.parametrize(
@@ -202,6 +230,7 @@ def test_a_receive_on_a_closed_port_raises(ports: Open) -> None:
 # --- Addresses ---------------------------------------------------------------------------------------
 
 
+@NEEDS_IPV6
 def test_a_wildcard_port_speaks_both_families(ports: Open) -> None:
     both = ports("::")
     number = both.address[1]
@@ -219,6 +248,47 @@ def test_an_ipv6_destination_on_an_ipv4_socket_is_counted(ports: Open) -> None:
     sender.send([Transmit(b"a", 1, [("::1", 7400), receiver.address])])
     assert contents(take_bursts(receiver, 1)) == [b"a"]
     assert sender.send_errors == {"EAFNOSUPPORT": 1}
+
+
+class FarSocket(socket.socket):
+    """A socket to which everything comes from a link-local address, which only its scope tells whose."""
+
+    def recvmsg(self, *arguments: Any) -> Any:
+        data, control, flags, source = super().recvmsg(*arguments)
+        return data, control, flags, ("fe80::1%eth0", *source[1:3], 2)
+
+
+@NEEDS_IPV6
+def test_who_cannot_be_answered_is_dropped_at_the_edge(ports: Open) -> None:
+    sender = ports("::1")
+    with UdpPort(FarSocket(fileno=open_socket("::1", 0).detach())) as receiver:
+        sender.send([Transmit(b"x", 1, [receiver.address]), Transmit(numbered(3), 100, [receiver.address])])
+        deadline = time.monotonic() + WAIT_S
+        while receiver.link_local_count < 4 and time.monotonic() < deadline:
+            assert receiver.receive() == []
+    assert receiver.link_local_count == 4
+
+
+def link_local_addresses() -> list[tuple[str, int]]:
+    """This machine's, each with the index of its interface."""
+    file = Path("/proc/net/if_inet6")
+    lines = file.read_text().splitlines() if file.exists() else []
+    fields = [line.split() for line in lines if line.startswith("fe80")]
+    return [(str(IPv6Address(int(each[0], 16))), int(each[1], 16)) for each in fields]
+
+
+@pytest.mark.skipif(not link_local_addresses(), reason="this machine has no link-local address")
+def test_a_real_link_local_source_is_dropped(ports: Open) -> None:
+    host, scope = link_local_addresses()[0]
+    receiver = ports("::")
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+        sender.bind((host, 0, 0, scope))
+        sender.sendto(b"x", (host, receiver.address[1], 0, scope))
+        deadline = time.monotonic() + WAIT_S
+        while not receiver.link_local_count and time.monotonic() < deadline:
+            select.select([receiver], [], [], deadline - time.monotonic())
+            assert receiver.receive() == []
+    assert receiver.link_local_count == 1
 
 
 # --- What is not sent --------------------------------------------------------------------------------
@@ -295,7 +365,7 @@ def test_what_the_kernel_does_not_take_is_dropped_and_counted(number: int, batch
 
 
 @LINUX_ONLY
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", EITHER_HOST)
 def test_a_dead_destination_costs_the_living_nothing(ports: Open, host: str) -> None:
     sender, alive = ports(host, report_unreachable=True), ports(host)
     dead = closed_address(host)
@@ -312,7 +382,7 @@ def test_a_dead_destination_costs_the_living_nothing(ports: Open, host: str) -> 
 
 
 @LINUX_ONLY
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::"])
+@pytest.mark.parametrize("host", [*EITHER_HOST, pytest.param("::", marks=NEEDS_IPV6)])
 def test_the_unreachable_are_told_once(ports: Open, host: str) -> None:
     sender = ports(host, report_unreachable=True)
     alive, dead = ports(host if host != "::" else "127.0.0.1"), closed_address()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pubsub import wire
 from pubsub.limits import DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN, TOPIC_BYTES_MAX
 from tests import wire_vectors
-from tests.wire_vectors import Grammar
+from tests.grammar import PROTOCOL, Grammar
 
 DOCUMENT: dict[str, Any] = json.loads(wire_vectors.FILE.read_text(encoding="ascii"))
-GRAMMAR = Grammar(wire_vectors.PROTOCOL.read_text(encoding="utf-8"))
+GRAMMAR = Grammar(PROTOCOL.read_text(encoding="utf-8"))
 CONTROL_RULES = ("ask", "vouch", "ping", "challenge", "receipt", "refusal", "pong")
 
 # Bytes that matter to the codec, so that random strings come near its edges.
@@ -243,6 +243,22 @@ def test_control_lines_are_told_from_others(line: bytes, control: bool) -> None:
     assert wire.is_control(line) is control
 
 
+@pytest.mark.parametrize(
+    ("head", "fits"),
+    [
+        ("", True), ("sha256:0a-Z_/+~!", True), ("!" * 32, True), ("~" * 32, True), ("=", True),
+        ("!" * 33, False), ("a b", False), (" ", False), ("a\tb", False), ("a\n", False), ("\x7f", False),
+        ("\x00", False), ("ø", False), ("\u2028", False),
+    ],
+)  # fmt: skip
+def test_head_is_an_attributes_value_of_at_most_32_characters(head: str, fits: bool) -> None:
+    """§5.1"""
+    assert wire.is_head(head) is fits
+    if fits and head:
+        line = wire.format_line(wire.Challenge(b"N", b"A" * 32, 0, {"head": head}))
+        assert wire.parse_reply(line[:-1]) == wire.Challenge(b"N", b"A" * 32, 0, {"head": head})
+
+
 def test_publish_line() -> None:
     """§4.1"""
     assert wire.publish_line(b"t", b"m") == b"t m\n"
@@ -371,24 +387,28 @@ def test_request_that_does_not_fit_is_the_callers_fault() -> None:
 
 @bounded
 @given(
-    st.lists(st.integers(1, 1199).map(lambda size: b"x" * size), min_size=1, max_size=30),
+    st.lists(st.integers(1, 1196).map(lambda size: b"x" * size), min_size=1, max_size=30),
     st.integers(1, 64),
+    st.sampled_from((b"", b"\n", b"\n\n\n")),
 )
-def test_lines_are_packed_in_order_and_no_datagram_is_too_long(lines: list[bytes], lines_max: int) -> None:
-    """§4.3, §2.1: equal datagrams but the last, each a run of whole lines."""
-    data, segment_bytes = wire.pack_lines(lines, lines_max)
+def test_lines_are_packed_in_order_and_no_datagram_is_too_long(
+    lines: list[bytes], lines_max: int, mark: bytes
+) -> None:
+    """§4.3, §2.1, §4.4: equal datagrams but the last, each a run of whole lines behind the mark."""
+    data, segment_bytes = wire.pack_lines(lines, lines_max, mark=mark)
     pieces = [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]
     packed = []
     for piece in pieces:
         in_piece, unterminated = wire.split_lines(piece)
         assert not unterminated
+        assert piece.startswith(mark + in_piece[0])
         assert 1 <= len(in_piece) <= lines_max
         packed.append(in_piece)
     assert [line for in_piece in packed for line in in_piece] == lines
     assert segment_bytes <= DATAGRAM_BYTES_MAX
     # As few as they fit: the first line of a datagram did not fit in the one before it.
     for before, after in pairwise(packed):
-        room = DATAGRAM_BYTES_MAX - sum(len(line) + 1 for line in before)
+        room = DATAGRAM_BYTES_MAX - len(mark) - sum(len(line) + 1 for line in before)
         assert len(before) == lines_max or len(after[0]) + 1 > room
 
 

@@ -21,6 +21,7 @@ from hashring.policy import Policy
 from loadtest.tally import CONFIDENCE, cell_confidence
 from pubsub import wire
 from pubsub.endpoint import Address, Burst, Transmit
+from pubsub.limits import Limits
 from pubsub.server import Drop, Server
 from tests.test_client_core import ALL, FEW_PUBLISH, PUB, SUB, Lab, of_kind
 from tests.test_client_session import Line, vouched_at_last
@@ -156,7 +157,7 @@ def test_few_subscribe_leaves_a_lost_server_when_another_is_trusted_again() -> N
 
 def test_bare_lines_are_not_lost_for_ever_where_the_publish_table_is_full() -> None:
     """The server's cache is full, says so in every pong; 20 s of confirm=False at 50 messages a second."""
-    line = Line(publish_capacity=1)
+    line = Line(limits=Limits(publishers=1))
     vouch(line.server, ("198.51.100.77", 1), [], line.now)
     keep = line.now
     sent_lines = 1000

@@ -4,6 +4,7 @@ A failing seed names itself, its settings, and how to run it again: KCAST_SIM_SE
 KCAST_SIM_SEEDS=5000 runs more of them.
 """
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -20,10 +21,12 @@ from client.events import Delivery, Outcome, Published, ServerLost
 from client.session import QUEUE_MAX
 from hashring.policy import Policy
 from pubsub.endpoint import Burst
+from pubsub.limits import Limits
 from pubsub.server import Drop, Server
 from tests.sim.fuzz import STRANGER, ClientFuzz, ServerFuzz
 from tests.sim.ledger import ClientTurn, line_of
 from tests.sim.options import Options, options_of_seed
+from tests.sim.restarts import RestartLosesNothing
 from tests.sim.scenario import check_determinism, run_seed
 from tests.sim.world import World, seed_from_environment
 
@@ -66,9 +69,28 @@ def test_the_seeds_cover_what_they_should() -> None:
         "duplicate",
         "reorder",
         "attacks",
+        "is_ample",
+        "limits_rates",
+        "work_bits",
+        "drains",
+        "head",
     ):
         values = {bool(getattr(options, name)) for options in all_options}
         assert values == {False, True}, name
+    assert {options.table for options in all_options} == {"ttl", "fifo"}
+    for field in dataclasses.fields(Limits):
+        if field.name != "copies_per_s":
+            values = {getattr(options.limits, field.name) == field.default for options in all_options}
+            assert values == {False, True}, field.name
+    assert any(o.calm and o.drains and o.work_bits for o in all_options)
+
+
+def test_the_seeds_restart_servers_in_calm_worlds() -> None:
+    """Else what a rolling restart promises would be checked nowhere."""
+    every = [options_of_seed(seed) for seed in range(0, 200, 5)]
+    world = run_seed(0, next(options for options in every if options.drains and options.avoid_dead))
+    checker = world.checker(RestartLosesNothing)
+    assert isinstance(checker, RestartLosesNothing) and checker.checked > 10
 
 
 @pytest.mark.parametrize("seed", [1, 5, 16, 23])

@@ -1,7 +1,8 @@
 """Each checker of the simulation can fail: a core is broken on purpose, and the checker says so by name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -10,14 +11,14 @@ import pytest
 import pubsub.server
 from client.core import ClientCore
 from client.dedup import CopyFilter
-from client.events import Delivery, Event, Outcome, Published
 from client.gaps import GapTracker
 from hashring.policy import Policy
-from pubsub import wire
-from pubsub.endpoint import Address, Burst, Transmit
+from pubsub.endpoint import Transmit
+from pubsub.limits import Limits
 from pubsub.server import Server
-from pubsub.table import LeaseTable
-from tests.sim.checkers import CHECKERS, InvariantViolation
+from tests.sim import saboteurs
+from tests.sim.checker import InvariantViolation
+from tests.sim.checkers import CHECKERS
 from tests.sim.options import Options
 from tests.sim.scenario import check_determinism, run
 from tests.sim.world import ClientMaker, ServerMaker, World
@@ -25,213 +26,22 @@ from tests.sim.world import ClientMaker, ServerMaker, World
 CALM = Options(seed=1, servers=3, clients=3, policy=Policy.from_scheme("CH", k=3), publish_interval_s=1.0)
 ROUGH = replace(CALM, loss=0.1, faults=6, fault_s=30.0, ttl_s=6, burst=0.1, reorder=0.1, unreachable=0.5)
 ATTACKED = replace(CALM, attacks=200)
-TIGHT = replace(ATTACKED, capacity=5, topics=8, subscriptions=4, window_count=48, publishers_max=2)
-
-
-# --- Servers that do wrong ---------------------------------------------------------------------------
-
-
-class LongWinded(Server):
-    """Answers longer than it was asked."""
-
-    def _reply(self, request: bytes, source: Address, answer: bytes) -> None:
-        answer = answer.ljust(len(request) + 1, b"\n")
-        self.counts["answers_sent"] += 1
-        self._replies.append(Transmit(answer, len(answer), (source,)))
-
-
-class Obliging(Server):
-    """Answers also what is shorter than its answer."""
-
-    def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
-        super()._receive_datagram(datagram.ljust(192, b"\n"), source, now)
-
-
-class Chatty(Server):
-    """Answers what other servers say."""
-
-    def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
-        super()._receive_datagram(datagram, source, now)
-        if datagram.startswith((b"%=", b"%+")):
-            self._reply(datagram, source, datagram)
-
-
-class AnswersTwice(Server):
-    def _reply(self, request: bytes, source: Address, answer: bytes) -> None:
-        super()._reply(request, source, answer)
-        super()._reply(request, source, answer)
-
-
-class Credulous(Server):
-    """Takes every cookie for its own."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._cookies.age_s = lambda cookie, address, now: 0.0  # type: ignore[method-assign]
-
-
-class RemembersAskers(Server):
-    """Opens a publish lease for whoever asks for a cookie."""
-
-    def _challenge(self, nonce: bytes, source: Address, now: float) -> bytes:
-        self.publish_leases.renew(source, now)
-        return super()._challenge(nonce, source, now)
-
-
-class TakesOldCookies(Server):
-    """Never finds a cookie too old for leases."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        age_s = self._cookies.age_s
-        self._cookies.age_s = (  # type: ignore[method-assign]
-            lambda cookie, address, now: None if age_s(cookie, address, now) is None else 0.0
-        )
-
-
-class Hoarder(Server):
-    """Has no bound on leases."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "capacity": 10**9})
-
-
-class _Faithful(LeaseTable):
-    def __init__(self, ttl_s: float, capacity: int) -> None:
-        super().__init__(ttl_s, capacity)
-        self._ever: dict[bytes, dict[Address, None]] = {}
-
-    def renew(self, topic: bytes, address: Address, now: float) -> bool:
-        self._ever.setdefault(topic, {})[address] = None
-        return super().renew(topic, address, now)
-
-    def subscribers(self, topic: bytes, now: float) -> Sequence[Address]:
-        return tuple(self._ever.get(topic, ()))
-
-
-class NeverForgets(Server):
-    """Sends copies to whoever once held a lease."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.leases = _Faithful(settings["ttl_s"], settings["capacity"])
-
-
-class Gossip(Server):
-    """Adds a line of its own to what it forwards."""
-
-    def _forward(self, line: bytes) -> None:
-        super()._forward(line)
-        super()._forward(line + b"!")
-
-
-class Lax(Server):
-    """Forwards what nobody vouched for."""
-
-    def _receive_bare(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
-        super()._receive_bare(datagram, lines, source, now)
-        for line in lines:
-            if b" " in line and not wire.is_control(line):
-                self._forward(line)
-
-
-class Forgetful(Server):
-    """Passes over the subscriber that has waited longest."""
-
-    def flush(self, now: float) -> list[Transmit]:
-        transmits = super().flush(now)
-        for index, (data, segment_bytes, destinations) in enumerate(transmits):
-            if len(destinations) > 1:
-                lines = data.count(b"\n") - data.count(b"\n\n")
-                self.counts["copies_sent"] -= lines
-                transmits[index] = Transmit(data, segment_bytes, destinations[1:])
-        return transmits
-
-
-class Deaf(Server):
-    """Swallows some datagrams without a word."""
-
-    def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
-        if datagram[-2:] == b"\n\n" and len(datagram) > 192:
-            self.counts["datagrams_received"] += 1
-        elif datagram[3:4] not in (b"A", b"B", b"C", b"D"):
-            super()._receive_datagram(datagram, source, now)
-
-
-class Fragile(Server):
-    def receive(self, burst: Burst, now: float) -> None:
-        if burst.data.startswith(b"%~"):
-            raise ValueError("ping?")
-        super().receive(burst, now)
-
-
-class Restless(Server):
-    """Always wants to be called at once."""
-
-    def next_timeout(self) -> float | None:
-        at = super().next_timeout()
-        return at if at is None else 0.0
-
-
-# --- Clients that do wrong ---------------------------------------------------------------------------
-
-
-class Verbose(ClientCore):
-    """Sends datagrams that are too long."""
-
-    def flush(self, now: float) -> list[Transmit]:
-        return [Transmit(data.ljust(1300, b"\n"), 1300, to) for data, _, to in super().flush(now)]
-
-
-class Inventive(ClientCore):
-    """Delivers what nobody said."""
-
-    def events(self) -> list[Event]:
-        return [
-            replace(event, payload=b"rumour") if isinstance(event, Delivery) else event
-            for event in super().events()
-        ]
-
-
-class Boastful(ClientCore):
-    """Has a receipt for everything."""
-
-    def events(self) -> list[Event]:
-        return [
-            replace(event, servers=dict.fromkeys(event.servers, Outcome.RECEIPT))
-            if isinstance(event, Published)
-            else event
-            for event in super().events()
-        ]
-
-
-class Stoic(ClientCore):
-    """Does nothing of its own accord, and so renews nothing that an answer does not remind it of."""
-
-    def handle_timeout(self, now: float) -> None:
-        pass
-
-    def next_timeout(self) -> float | None:
-        return None
-
-
-class Swallows(ClientCore):
-    """Says nothing of control lines that it does not understand."""
-
-    def _receive_datagram(self, datagram: bytes, session: Any, now: float) -> None:
-        if not datagram.startswith(b"%") or wire.parse_reply(datagram.partition(b"\n")[0]):
-            super()._receive_datagram(datagram, session, now)
-
-
-class NeverNew(CopyFilter):
-    def is_new(self, line: bytes, server: Address, raw: bool, now: float) -> bool:
-        return super().is_new(line, server, raw, now) and not line.endswith(b"7")
-
-
-class AlwaysNew(CopyFilter):
-    def is_new(self, line: bytes, server: Address, raw: bool, now: float) -> bool:
-        super().is_new(line, server, raw, now)
-        return True
+TIGHT = replace(
+    ATTACKED,
+    limits=Limits(leases=5, publishers=5),
+    topics=8,
+    subscriptions=4,
+    window_count=48,
+    publishers_max=2,
+)
+NARROW = replace(
+    TIGHT, limits=Limits(leases_per_address=2, leases_per_prefix=7, topics=6, lines_per_datagram=8)
+)
+FIFO = replace(TIGHT, table="fifo", ttl_s=30, fault_s=40.0)
+HURRIED = replace(CALM, limits=Limits(publishes_per_s=5), burst=0.3)
+PRICED = replace(CALM, work_bits=6, tries_per_ms=1, topics=8, subscriptions=4)
+PRICED_ATTACKED = replace(PRICED, attacks=200)
+ROLLING = replace(CALM, servers=5, policy=Policy(5, 1, 5), drains=2, ttl_s=6)
 
 
 def with_copies(kind: type[CopyFilter], **settings: Any) -> Callable[[World], None]:
@@ -263,6 +73,13 @@ def _leaky(world: World) -> None:
     )
 
 
+def _late(world: World) -> None:
+    """Clients want all topics while the first server drains."""
+    for client in world.clients:
+        for topic in world.topics:
+            world.clock.at(world.options.fault_s + 1.0, partial(client.subscribe, topic))
+
+
 @dataclass
 class Sabotage:
     """What is broken, in which weather, and which checker must say so."""
@@ -275,32 +92,60 @@ class Sabotage:
 
 
 SABOTAGES = {
-    "datagrams of 1300 bytes": Sabotage("datagram-size", client=Verbose),
-    "answers longer than requests": Sabotage("amplification", server=LongWinded),
-    "short requests answered": Sabotage("amplification", ATTACKED, server=Obliging),
-    "reply verbs answered": Sabotage("amplification", ATTACKED, server=Chatty),
-    "two answers to one": Sabotage("amplification", server=AnswersTwice),
-    "every cookie good": Sabotage("no-state-before-cookie", ATTACKED, server=Credulous),
-    "publish leases for strangers": Sabotage("no-state-before-cookie", server=RemembersAskers),
-    "leases without bound": Sabotage("table-bounds", TIGHT, server=Hoarder),
+    "datagrams of 1300 bytes": Sabotage("datagram-size", client=saboteurs.Verbose),
+    "answers longer than requests": Sabotage("amplification", server=saboteurs.LongWinded),
+    "short requests answered": Sabotage("amplification", ATTACKED, server=saboteurs.Obliging),
+    "reply verbs answered": Sabotage("amplification", ATTACKED, server=saboteurs.Chatty),
+    "two answers to one": Sabotage("amplification", server=saboteurs.AnswersTwice),
+    "every cookie good": Sabotage("no-state-before-cookie", ATTACKED, server=saboteurs.Credulous),
+    "publish leases for strangers": Sabotage("no-state-before-cookie", server=saboteurs.RemembersAskers),
+    "leases without bound": Sabotage("table-bounds", TIGHT, server=saboteurs.Hoarder),
     "lines remembered without bound": Sabotage("table-bounds", TIGHT, then=with_copies(CopyFilter)),
     "publishers followed without bound": Sabotage("table-bounds", TIGHT, then=_unbounded_gaps),
-    "copies to whose lease is over": Sabotage("nothing-to-expired-lease", ROUGH, server=NeverForgets),
-    "lines of the server's own": Sabotage("nothing-to-expired-lease", server=Gossip),
-    "strangers' publishes forwarded": Sabotage("only-vouched-forwarded", ATTACKED, server=Lax),
-    "a message invented": Sabotage("nothing-delivered-not-published", client=Inventive),
-    "no de-duplication": Sabotage("at-most-once", then=with_copies(AlwaysNew)),
+    "limits of addresses, prefixes and topics forgotten": Sabotage(
+        "limits-hold", NARROW, server=saboteurs.Unlimited
+    ),
+    "no room where there is some": Sabotage("refusals-true", TIGHT, server=saboteurs.Timid),
+    "no renewal in a full table": Sabotage("refusals-true", TIGHT, server=saboteurs.Haughty),
+    "more lines than the rate": Sabotage("rates-hold", HURRIED, server=saboteurs.Patient),
+    "fewer lines than the rate": Sabotage("complete-delivery", HURRIED, server=saboteurs.Grumpy),
+    "leases for nothing": Sabotage("work-paid", PRICED_ATTACKED, server=saboteurs.Generous),
+    "many leases for the price of one": Sabotage(
+        "work-paid", PRICED, server=saboteurs.Cheap, client=saboteurs.Thrifty
+    ),
+    "a price higher than it is said": Sabotage("work-paid", PRICED, server=saboteurs.Greedy),
+    "leases pushed out too early": Sabotage("leases-kept", FIFO, server=saboteurs.Faithless),
+    "leases that go for no reason": Sabotage("leases-kept", server=saboteurs.Amnesiac),
+    "leases that only the client knows of": Sabotage("leases-kept", client=saboteurs.Optimist),
+    "leases while draining": Sabotage("draining", ROLLING, server=saboteurs.Indifferent, then=_late),
+    "draining in silence": Sabotage("draining", ROLLING, server=saboteurs.Silent),
+    "ending at once": Sabotage("draining", ROLLING, server=saboteurs.Sudden),
+    "draining for ever": Sabotage("draining", ROLLING, server=saboteurs.Undying),
+    "nothing forwarded while draining": Sabotage("complete-delivery", ROLLING, server=saboteurs.Mute),
+    "publishers that do not avoid servers": Sabotage(
+        "restart-loses-nothing", ROLLING, client=saboteurs.Reckless
+    ),
+    "a tap that is told nothing": Sabotage("tap-true", server=saboteurs.Secretive),
+    "a tap that is told of no publishes": Sabotage("tap-true", server=saboteurs.Tactful),
+    "answers to strangers not counted": Sabotage("drops-accounted", server=saboteurs.Discreet),
+    "copies to whose lease is over": Sabotage(
+        "nothing-to-expired-lease", ROUGH, server=saboteurs.NeverForgets
+    ),
+    "lines of the server's own": Sabotage("nothing-to-expired-lease", server=saboteurs.Gossip),
+    "strangers' publishes forwarded": Sabotage("only-vouched-forwarded", ATTACKED, server=saboteurs.Lax),
+    "a message invented": Sabotage("nothing-delivered-not-published", client=saboteurs.Inventive),
+    "no de-duplication": Sabotage("at-most-once", then=with_copies(saboteurs.AlwaysNew)),
     "a window that is too short": Sabotage("at-most-once", then=with_copies(CopyFilter, window_s=0.001)),
-    "a subscriber passed over": Sabotage("complete-delivery", server=Forgetful),
-    "a line that is never new": Sabotage("complete-delivery", then=with_copies(NeverNew)),
+    "a subscriber passed over": Sabotage("complete-delivery", server=saboteurs.Forgetful),
+    "a line that is never new": Sabotage("complete-delivery", then=with_copies(saboteurs.NeverNew)),
     "too few servers drawn": Sabotage("complete-delivery", then=_stingy),
-    "receipts for everything": Sabotage("receipts-true", ROUGH, client=Boastful),
-    "nothing renewed": Sabotage("leased-again", ROUGH, client=Stoic),
-    "datagrams a server does not count": Sabotage("drops-accounted", ROUGH, server=Deaf),
-    "datagrams a client does not count": Sabotage("drops-accounted", ATTACKED, client=Swallows),
+    "receipts for everything": Sabotage("receipts-true", ROUGH, client=saboteurs.Boastful),
+    "nothing renewed": Sabotage("leased-again", ROUGH, client=saboteurs.Stoic),
+    "datagrams a server does not count": Sabotage("drops-accounted", ROUGH, server=saboteurs.Deaf),
+    "datagrams a client does not count": Sabotage("drops-accounted", ATTACKED, client=saboteurs.Swallows),
     "datagrams the network does not count": Sabotage("drops-accounted", ROUGH, then=_leaky),
-    "an exception": Sabotage("no-exception", replace(CALM, burst=0.5), server=Fragile),
-    "a timer that never rests": Sabotage("no-spinning", server=Restless),
+    "an exception": Sabotage("no-exception", replace(CALM, burst=0.5), server=saboteurs.Fragile),
+    "a timer that never rests": Sabotage("no-spinning", server=saboteurs.Restless),
 }
 
 
@@ -322,7 +167,7 @@ def test_what_is_broken_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [CALM, ROUGH, ATTACKED, TIGHT], ids=["calm", "rough", "attacked", "tight"]
+    "options", [CALM, ROUGH, ATTACKED, TIGHT, NARROW, FIFO, HURRIED, PRICED_ATTACKED, ROLLING]
 )
 def test_what_is_not_broken_passes(options: Options) -> None:
     run_sabotaged(Sabotage("", options))
@@ -330,7 +175,7 @@ def test_what_is_not_broken_passes(options: Options) -> None:
 
 def test_a_lease_for_an_old_cookie_is_found() -> None:
     """Clients that renew never show one, so a datagram of long ago comes again."""
-    world = World(replace(CALM, clients=1), make_server=TakesOldCookies)
+    world = World(replace(CALM, clients=1), make_server=saboteurs.TakesOldCookies)
     world.clients[0].subscribe(world.topics[0])
     world.run_for(1.0)
     old = next(p for p in world.network.recent if p.data.startswith(b"%!"))

@@ -1,21 +1,19 @@
 """Golden vectors of the wire: what `pubsub/vectors/wire.json` says, and why.
 
 Written from PROTOCOL.md, by hand; imports nothing of the code that it judges. `python -m tests.wire_vectors`
-writes the file. `Grammar` reads the ABNF out of PROTOCOL.md itself, so that code, text and vectors can be
-held against each other.
+writes the file. `tests.grammar` reads the ABNF out of PROTOCOL.md itself, so that code, text and vectors can
+be held against each other.
 """
 
 import json
-import re
 from base64 import urlsafe_b64encode
-from hashlib import blake2s
+from hashlib import blake2b, blake2s
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "pubsub" / "vectors" / "wire.json"
-PROTOCOL = ROOT / "pubsub" / "PROTOCOL.md"
 
 ABOUT = [
     "Golden vectors of the kcast wire, version 1. 'section' is that of PROTOCOL.md.",
@@ -27,6 +25,9 @@ ABOUT = [
     "datagrams: 'lines_hex' are the non-blank lines, 'unterminated' tells of bytes after the last LF, and",
     "'verdict' is what a server does first: taken, or dropped whole as oversize, empty or too-many-lines.",
     "cookies: the reference construction of section 6.1. A server may make its cookies otherwise.",
+    "stamps: 'topics_hex' are all subscribe lines of the datagram in order, 'worth_bits' the zero bits that",
+    "'work_hex' begins with, and 'valid' tells whether the stamp pays 'bits'.",
+    "prices: what a datagram costs that opens 'new_leases' where one costs 'bits'.",
 ]
 
 Vector = dict[str, Any]
@@ -163,6 +164,8 @@ CONTROL_LINES: list[tuple[str, str, str, Vector, str, str | None]] = [
             ("5.6", "work asked", 20, {}, f"%= N {COOKIE} 20"),
             ("5", "the most bits", 99, {}, f"%= N {COOKIE} 99"),
             ("5.1", "the list's head", 0, {"head": HEAD}, f"%= N {COOKIE} 0 head={HEAD}"),
+            ("5.1", "the longest head, about to stop", 24, {"head": "~" * 32, "drain": "1"},
+             f"%= N {COOKIE} 24 head={'~' * 32} drain=1"),
         )
     ),
     *(
@@ -172,6 +175,8 @@ CONTROL_LINES: list[tuple[str, str, str, Vector, str, str | None]] = [
             ("5.7", "the default ttl", 60, {}, f"%+ N 60 {COOKIE} 0"),
             ("5", "the longest ttl", 9999999, {}, f"%+ N 9999999 {COOKIE} 0"),
             ("5", "no ttl", 0, {}, f"%+ N 0 {COOKIE} 0"),
+            ("5.1", "all attributes", 60, {"bare": "0", "head": HEAD, "drain": "1"},
+             f"%+ N 60 {COOKIE} 0 bare=0 head={HEAD} drain=1"),
             ("5.1", "reserved attributes", 60, {"credit": "1048576", "drain": "1"},
              f"%+ N 60 {COOKIE} 0 credit=1048576 drain=1"),
             ("5.1", "an unknown attribute; its value may hold an equals sign", 60, {"x-1": "a=b", "y": ""},
@@ -190,6 +195,12 @@ CONTROL_LINES: list[tuple[str, str, str, Vector, str, str | None]] = [
             ("5", "a long reason with hyphens", "a-------------bc", 10, {}, "%- N a-------------bc a", None),
             ("5", "leading zeros say nothing", "full", 1, {}, "%- N full 0001", "%- N full 1"),
             ("5.1", "with an attribute", "rate", None, {"credit": "0"}, "%- N rate - credit=0", None),
+            ("5.8", "the price", "work", 0b110, {"bits": "20"}, "%- N work 6 bits=20", None),
+            ("5.8", "too many lines", "size", None, {"lines": "16"}, "%- N size - lines=16", None),
+            ("5.8", "publishes too much", "rate", None, {}, "%- N rate -", None),
+            ("5.8", "about to stop", "drain", 1, {"drain": "1"}, "%- N drain 1 drain=1", None),
+            *(("5.8", "a limit", reason, 1, {}, f"%- N {reason} 1", None)
+              for reason in ("address", "prefix", "topics")),
         )
     ),
     ("pong", "5.9", "a lease of 37 s", {"nonce": "p1", "left": 37, "attributes": {}}, "%: p1 37", None),
@@ -281,6 +292,8 @@ DATAGRAMS: list[tuple[str, str, bytes, list[bytes], bool, str]] = [
      [b"a\x0b\x0c\x85\xe2\x80\xa8"], False, "taken"),
     ("2.3", "blank lines are padding", b"\n\na\n\n\nb\n\n", [b"a", b"b"], False, "taken"),
     ("2.3", "nothing but padding", b"\n" * 192, [], False, "empty"),
+    ("4.4", "copies from an open server: a blank line and the lines", b"\nt m\nt n\n",
+     [b"t m", b"t n"], False, "taken"),
     ("2.3", "a space is no blank line", b" \n", [b" "], False, "taken"),
     ("5.2", "a request padded to 192 bytes", _ASK.ljust(192, b"\n"), [b"%? N"], False, "taken"),
     ("2.1", "64 lines", b"".join(b"t%d\n" % i for i in range(64)), [b"t%d" % i for i in range(64)], False,
@@ -372,6 +385,63 @@ def cookie(secret: bytes, address: str, port: int, time_s: float) -> str:
     return urlsafe_b64encode(issued + tag).decode()
 
 
+# --- Stamps (§5.11) ----------------------------------------------------------------------------------
+
+_LINES_63 = [b"t%d" % number for number in range(63)]
+_THREE = [b"weather/oslo", b"room/1", b"living%20room"]
+_LONGEST = "NJcR5muv9yUOyCzS5QPyEw"
+
+# description, cookie, topics, stamp, bits
+STAMPS: list[tuple[str, str, list[bytes], str, int]] = [
+    ("one topic", COOKIE, [b"t"], "6d", 8),
+    ("a bit more than it is worth", COOKIE, [b"t"], "6d", 9),
+    ("worth more than is asked", COOKIE, [b"t"], "6d", 1),
+    ("nothing is asked, and anything will do", COOKIE, [b"t"], "0", 0),
+    ("worth nothing", COOKIE, [b"t"], "0", 1),
+    ("20 bits: a million hashes", COOKIE, [b"t"], "1110e7", 20),
+    ("another stamp", COOKIE, [b"t"], "6e", 8),
+    ("the same characters and another number of them", COOKIE, [b"t"], "06d", 8),
+    ("upper case is another stamp", COOKIE, [b"t"], "6D", 8),
+    ("another cookie", "_" * 32, [b"t"], "6d", 8),
+    ("a stamp of its own for the other cookie", "_" * 32, [b"t"], "fc", 8),
+    ("three topics", COOKIE, _THREE, "171a", 12),
+    ("the same three in another order", COOKIE, _THREE[::-1], "171a", 12),
+    ("two of the three", COOKIE, _THREE[:2], "171a", 12),
+    ("one more than the three", COOKIE, [*_THREE, b"t"], "171a", 12),
+    ("the boundary between two topics moved", COOKIE, [b"weather/oslor", b"oom/1", _THREE[2]], "171a", 12),
+    ("the longest stamp", COOKIE, _THREE, _LONGEST, 12),
+    ("a stamp may begin with hyphens", COOKIE, _THREE, "--uIaG", 8),
+    ("63 topics", COOKIE, _LINES_63, "2b615", 14),
+    ("62 of the 63 topics", COOKIE, _LINES_63[:-1], "2b615", 14),
+    ("the longest topic, as it stands on the wire", COOKIE, [b"%00" * 85], "c47", 10),
+    ("a topic that stands twice is hashed twice", COOKIE, [b"t", b"t"], "2c", 9),
+    ("and no stamp for the topic alone", COOKIE, [b"t"], "2c", 9),
+    ("a line that is no topic is hashed too", COOKIE, [b"%41", b"t"], "10d", 9),
+    ("and is not left out", COOKIE, [b"t"], "10d", 9),
+]  # fmt: skip
+
+# bits, new leases, the price in bits
+PRICES = [
+    (20, 1, 20), (20, 2, 21), (20, 3, 22), (20, 4, 22), (20, 5, 23), (20, 8, 23), (20, 9, 24),
+    (20, 32, 25), (20, 33, 26), (20, 63, 26), (1, 1, 1), (1, 63, 7), (24, 63, 30),
+    (20, 0, 0), (0, 1, 0), (0, 63, 0), (0, 0, 0),
+]  # fmt: skip
+
+
+def work(cookie: str, topics: list[bytes], stamp: str) -> bytes:
+    """What a stamp is judged by (§5.11), written again."""
+    digest = blake2b(digest_size=8, person=b"kcastwk1")
+    for part in (cookie.encode(), *(topic + b"\n" for topic in topics), stamp.encode()):
+        digest.update(part)
+    return digest.digest()
+
+
+def zero_bits(digest: bytes) -> int:
+    """How many zero bits it begins with."""
+    bits = "".join(f"{byte:08b}" for byte in digest)
+    return len(bits) - len(bits.lstrip("0"))
+
+
 # --- The file ----------------------------------------------------------------------------------------
 
 
@@ -453,70 +523,30 @@ def document() -> Vector:
             }
             for d, secret, address, port, time_s in COOKIES
         ],
+        "stamps": [
+            {
+                "description": d,
+                "section": "5.11",
+                "cookie": its_cookie,
+                "topics_hex": [topic.hex() for topic in topics],
+                "stamp": stamp,
+                "work_hex": work(its_cookie, topics, stamp).hex(),
+                "worth_bits": zero_bits(work(its_cookie, topics, stamp)),
+                "bits": bits,
+                "valid": zero_bits(work(its_cookie, topics, stamp)) >= bits,
+            }
+            for d, its_cookie, topics, stamp, bits in STAMPS
+        ],
+        "prices": [
+            {"section": "5.11", "bits": bits, "new_leases": new_leases, "price_bits": price}
+            for bits, new_leases, price in PRICES
+        ],
     }
 
 
 def text() -> str:
     """The file's text."""
     return json.dumps(document(), indent=1) + "\n"
-
-
-# --- The grammar -------------------------------------------------------------------------------------
-
-
-class Grammar:
-    """The ABNF of PROTOCOL.md as regular expressions over bytes: none of its rules is recursive.
-
-    Literal strings are taken as they stand, in their case; so the text means them (§3.1), while RFC 5234
-    by itself would take "7F" for "7f" too.
-    """
-
-    _RULE = re.compile(r" {4}(?:client -> server|server -> client)? *([A-Za-z][\w, -]*?) += (.+)")
-    _TOKEN = re.compile(r'\s*("[^"]*"|%x[0-9A-F]+(?:-[0-9A-F]+)?|\d*\*\d*|\d+|[A-Za-z][\w-]*|[()\[\]/]|;.*)')
-
-    def __init__(self, protocol: str) -> None:
-        self.rules = {"ALPHA": "%x41-5A / %x61-7A", "DIGIT": "%x30-39"}
-        for line in protocol.splitlines():
-            if rule := self._RULE.fullmatch(line):
-                self.rules |= {name.strip(): rule[2] for name in rule[1].split(",")}
-
-    def pattern(self, rule: str) -> re.Pattern[bytes]:
-        """What a rule matches; use `fullmatch`."""
-        return re.compile(self._source(rule).encode("latin-1"), re.DOTALL)
-
-    def _source(self, rule: str) -> str:
-        tokens = [token for token in self._TOKEN.findall(self.rules[rule]) if token[0] != ";"]
-        source = self._alternatives(tokens)
-        assert not tokens, f"{rule}: cannot read {tokens}"
-        return source
-
-    def _alternatives(self, tokens: list[str]) -> str:
-        choices = [""]
-        while tokens and tokens[0] not in (")", "]"):
-            if tokens[0] == "/":
-                tokens.pop(0)
-                choices.append("")
-            else:
-                choices[-1] += self._repeated(tokens)
-        return f"(?:{'|'.join(choices)})"
-
-    def _repeated(self, tokens: list[str]) -> str:
-        token = tokens.pop(0)
-        if "*" in token:
-            least, most = token.split("*")
-            return f"(?:{self._repeated(tokens)}){{{least or 0},{most}}}"
-        if token.isdigit():
-            return f"(?:{self._repeated(tokens)}){{{token}}}"
-        if token in ("(", "["):
-            inner = self._alternatives(tokens)
-            tokens.pop(0)
-            return inner if token == "(" else inner + "?"
-        if token[0] == '"':
-            return re.escape(token[1:-1])
-        if token[0] == "%":
-            first, _, last = token[2:].partition("-")
-            return f"[\\x{first}-\\x{last or first}]"
-        return self._source(token)
 
 
 if __name__ == "__main__":

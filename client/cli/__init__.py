@@ -10,6 +10,7 @@ _COMMANDS = {
     "pub": ("client.cli.pub", "publish a message, or one per line of standard input"),
     "where": ("client.cli.where", "the servers of a topic, their ranks, and why"),
     "ping": ("client.cli.ping", "every server of the cluster: up, round-trip time, loss"),
+    "health": ("client.cli.health", "whether one server serves, for health checks"),
     "plan": ("client.cli.plan", "predicted delivery, copies and cost of a policy"),
     "demo": ("loadtest.demo", "a cluster, servers killed, delivery measured against prediction"),
 }

@@ -1,9 +1,13 @@
-"""`kcast plan`: what theory predicts for a policy, so that one can be chosen: delivery, copies, cost, TTL."""
+"""`kcast plan`: what theory predicts for a policy, so that one can be chosen: delivery, copies, cost, TTL.
+
+And what a price of new leases (§5.11) costs clients, and who would fill a table, by a measurement made here.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import fsum
+from time import perf_counter
 
 import click
 
@@ -18,12 +22,14 @@ from client.cli.common import (
 )
 from hashring import model
 from hashring.policy import Policy
-from pubsub.limits import RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, TTL_S_DEFAULT
+from pubsub.limits import RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, TTL_S_DEFAULT, WORK_BITS_MAX, Limits
+from pubsub.stamp import Mint
 
 HOSTS_DEFAULT = 100
 DOWN_DEFAULT = 0.1
 CH_K_SHOWN_MAX = 5
 K_PRIME_SHOWN_MAX = 10
+MEASURE_S = 0.2  # how long tries for a stamp are counted
 EXACT_K_MAX = 100  # beyond, blocked hosts are taken as independent: the exact sum is cubic in K
 
 
@@ -83,6 +89,28 @@ class Prediction:
         return self.published_per_s + self.renewals_per_s + self.forwarded_per_s
 
 
+@dataclass(frozen=True)
+class Work:
+    """What new leases cost at so many bits each, on average, on one core that tries so many stamps."""
+
+    bits: int
+    tries_per_s: float
+
+    @property
+    def lease_s(self) -> float:
+        """One new lease at one server."""
+        return 2**self.bits / self.tries_per_s if self.bits else 0.0
+
+    def subscription_s(self, servers: int) -> float:
+        """One topic, at so many servers."""
+        return servers * self.lease_s
+
+    @property
+    def table_s(self) -> float:
+        """All leases that one server holds: put together or not, n leases cost n times as much as one."""
+        return Limits().leases * self.lease_s
+
+
 @click.command("plan", short_help="predicted delivery, copies and cost of a policy")
 @cluster_option
 @click.option("--hosts", type=click.IntRange(1, 100_000), help="Hosts in the cluster.")
@@ -129,6 +157,12 @@ class Prediction:
     help="How long a subscriber stays, on average.",
 )
 @click.option(
+    "--work-bits",
+    type=click.IntRange(0, WORK_BITS_MAX),
+    metavar="BITS",
+    help="What a new lease costs at a server; shows what that is on this machine.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="One JSON object a policy, one a line; the first is yours."
 )
 def command(
@@ -146,6 +180,7 @@ def command(
     rate: float,
     ttl_s: float,
     lifetime_s: float,
+    work_bits: int | None,
     as_json: bool,
 ) -> None:
     """Predict what a policy delivers and costs, beside others to choose from. Asks no server.
@@ -155,12 +190,18 @@ def command(
     --down-exactly of --hosts are down. Predictions are for publishers that do not avoid dead hosts: kcast's
     do, and so lose less.
 
-    With --json the keys say what the table does, in full; shares are 0 to 1, and `avoidance` is false.
+    With --work-bits, as of `kcast serve`, it measures for a moment how fast this machine looks for stamps,
+    and says how long clients like it compute for a lease, and for a table full of them. Those who attack
+    may be a thousand times faster.
+
+    With --json the keys say what the table does, in full; shares are 0 to 1, and `avoidance` is false. `work`
+    is null without --work-bits.
 
     \b
-    Examples: the default policy, and a lab of 12 with 4 servers killed
+    Examples: the default policy; a lab of 12 with 4 servers killed; a price of 18 bits
       kcast plan --down 0.1 --loss 0.01
       kcast plan --hosts 12 --down-exactly 4 --k 5 --publish 2 --subscribe 5
+      kcast plan --work-bits 18
     """
     with errors_as_lines("plan"):
         if down is not None and down_exactly is not None:
@@ -176,7 +217,8 @@ def command(
             )
         down = DOWN_DEFAULT if down is None else down
         setting = Setting(hosts, down, down_exactly, loss, repeat, subscribers, rate, ttl_s, lifetime_s)
-        for line in _as_json(policy, setting) if as_json else _as_text(policy, setting):
+        work = None if work_bits is None else Work(work_bits, _measured_tries_per_s())
+        for line in _as_json(policy, setting, work) if as_json else _as_text(policy, setting, work):
             click.echo(line)
 
 
@@ -318,10 +360,20 @@ def _all_of_k(hosts: int) -> list[Policy]:
     return [Policy(k, k, k) for k in range(1, min(CH_K_SHOWN_MAX, hosts) + 1)]
 
 
+def _measured_tries_per_s() -> float:
+    """How many stamps a client on this machine tries in a second, on one core, as it would."""
+    mint = Mint(b"A" * 32, [b"a-topic-of-some-length"], bits=60)
+    mint.work(1000)
+    started_at, before = perf_counter(), mint.tries
+    while (spent_s := perf_counter() - started_at) < MEASURE_S:
+        mint.work(5000)
+    return (mint.tries - before) / spent_s
+
+
 # --- Output ------------------------------------------------------------------------------------------
 
 
-def _as_json(policy: Policy, setting: Setting) -> Iterator[str]:
+def _as_json(policy: Policy, setting: Setting, work: Work | None) -> Iterator[str]:
     for each in (policy, *_few_publish(policy, setting.hosts), *_all_of_k(setting.hosts)):
         prediction = predict(each, setting)
         fields = asdict(prediction)
@@ -338,13 +390,25 @@ def _as_json(policy: Policy, setting: Setting) -> Iterator[str]:
                 **fields,
                 "packets_per_s": prediction.packets_per_s,
                 "setting": asdict(setting),
+                "work": None if work is None else _work_fields(work, n),
             }
         )
 
 
-def _as_text(policy: Policy, setting: Setting) -> Iterator[str]:
+def _work_fields(work: Work, servers: int) -> dict[str, float]:
+    return {
+        "bits": work.bits,
+        "tries_per_s": work.tries_per_s,
+        "lease_s": work.lease_s,
+        "subscription_s": work.subscription_s(servers),
+        "table_leases": Limits().leases,
+        "table_s": work.table_s,
+    }
+
+
+def _as_text(policy: Policy, setting: Setting, work: Work | None) -> Iterator[str]:
     own = predict(policy, setting)
-    k, publish, _ = policy.sizes(setting.hosts)
+    k, publish, subscribe = policy.sizes(setting.hosts)
     if setting.down_exactly is None:
         outage = f"each down {_share(setting.down)} of the time"
     else:
@@ -378,6 +442,15 @@ def _as_text(policy: Policy, setting: Setting) -> Iterator[str]:
         f"best TTL   {own.best_ttl_s:.0f} s: a lease then wastes {own.waste_at_best_per_s:.3f} packets/s, "
         f"with {setting.ttl_s:g} s {own.waste_per_s:.3f} (subscribers stay {setting.lifetime_s:g} s)"
     )
+    if work is not None:
+        yield (
+            f"work       {work.bits} bits: a new lease takes {_duration(work.lease_s)} on one core here, a "
+            f"subscription {_duration(work.subscription_s(subscribe))} ({count_of(subscribe, 'server')})"
+        )
+        yield (
+            f"           to fill a table of {Limits().leases:,} leases takes {_duration(work.table_s)}; on "
+            f"average, at {work.tries_per_s / 1e6:.2g} million tries/s"
+        )
     yield ""
     yield from _choices(policy, setting)
 
@@ -424,6 +497,19 @@ def _share(share: float) -> str:
         if float(text) < 100 and (100 - float(text)) >= 0.5 * 10 ** (1 - digits):
             return f"{text} %"
     return f"{100 * share:.8f} %"
+
+
+def _duration(duration_s: float) -> str:
+    """Three digits, in a unit that makes them say something."""
+    for least_s, unit_s, unit in (
+        (172_800, 86_400, "days"),
+        (7200, 3600, "h"),
+        (120, 60, "min"),
+        (1, 1, "s"),
+    ):
+        if duration_s >= least_s:
+            return f"{duration_s / unit_s:.3g} {unit}"
+    return f"{1000 * duration_s:.3g} ms"
 
 
 def _one_in(miss: float) -> str:

@@ -5,7 +5,7 @@ server keeps something for an address, are asked of the cores themselves: that c
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from client.events import Delivery, Outcome, Published
 from client.session import QUEUE_MAX
@@ -13,6 +13,15 @@ from pubsub import wire
 from pubsub.endpoint import Address
 from pubsub.limits import DATAGRAM_BYTES_MAX, REPLY_BYTES_MAX
 from pubsub.server import Drop
+from tests.sim.admission import (
+    Draining,
+    LeasesKept,
+    LimitsHold,
+    RatesHold,
+    RefusalsTrue,
+    WorkPaid,
+)
+from tests.sim.checker import Checker
 from tests.sim.ledger import (
     LEASE_COOKIE_S,
     ClientTurn,
@@ -25,6 +34,8 @@ from tests.sim.ledger import (
     topic_of,
 )
 from tests.sim.network import Packet
+from tests.sim.restarts import RestartLosesNothing
+from tests.sim.taps import TapTrue
 
 if TYPE_CHECKING:
     from tests.sim.hosts import ClientHost
@@ -33,38 +44,6 @@ if TYPE_CHECKING:
 WINDOW_BYTES = 16 * 1024 * 1024
 RUNS_MAX = 64
 SETTLED_S = 3.0
-
-
-class InvariantViolation(AssertionError):
-    """What must always hold did not: which checker says so, in which run, when, and the facts."""
-
-    def __init__(self, checker: str, seed: int, time: float, facts: str) -> None:
-        super().__init__(f"{checker}: seed {seed}, at {time:.6f} s: {facts}")
-        self.checker = checker
-        self.seed = seed
-        self.time = time
-        self.facts = facts
-
-
-class Checker:
-    """An invariant. `name` is what a violation says."""
-
-    name = ""
-
-    def __init__(self, world: "World") -> None:
-        self.world = world
-
-    def server_turn(self, turn: ServerTurn) -> None:
-        """Looks at what a server has just done; the ledger knows of it already."""
-
-    def client_turn(self, turn: ClientTurn) -> None:
-        """Looks at what a client has just done."""
-
-    def finish(self) -> None:
-        """Looks at the whole run, at its end."""
-
-    def fail(self, facts: str) -> NoReturn:
-        self.world.violate(self.name, facts)
 
 
 class DatagramSize(Checker):
@@ -99,7 +78,9 @@ class Amplification(Checker):
                     f"{turn.host.name} answers {len(request.packet.data)} bytes from {request.packet.source} "
                     f"with {len(answer)}: {answer!r}"
                 )
-        boot = turn.boot
+        boot, counts = turn.boot, turn.host.core.counts
+        if counts["unproven_bytes_sent"] > counts["unproven_bytes_received"]:
+            self.fail(f"{turn.host.name} counts more bytes to strangers than from them: {dict(counts)}")
         for destination, _ in turn.sent:
             if boot.answers_out[destination] > boot.datagrams_in[destination]:
                 self.fail(f"{turn.host.name} has answered {destination} more often than it was asked")
@@ -135,10 +116,11 @@ class NoStateBeforeCookie(Checker):
             for topic in request.subscribes():
                 if source in server.leases.subscribers(topic, turn.now):
                     self.fail(f"{turn.host.name} has {source} on {topic!r}, which showed no cookie")
-        if turn.requests and len(server.leases) > boot.leases_live(turn.now):
+        known = len(boot.possible.live(turn.now))
+        if turn.requests and len(server.leases) > known:
             self.fail(
-                f"{turn.host.name} holds {len(server.leases)} leases; {boot.leases_live(turn.now)} were "
-                f"granted to addresses that had shown a cookie, and live"
+                f"{turn.host.name} holds {len(server.leases)} leases; {known} were granted to addresses that "
+                f"had shown a cookie, and may live"
             )
 
 
@@ -148,9 +130,11 @@ class TableBounds(Checker):
     name = "table-bounds"
 
     def server_turn(self, turn: ServerTurn) -> None:
-        server, options = turn.host.core, self.world.options
-        self._bound(turn.host.name, "leases", len(server.leases), options.capacity)
-        self._bound(turn.host.name, "publish leases", len(server.publish_leases), options.capacity)
+        name, server, limits = turn.host.name, turn.host.core, self.world.options.limits
+        self._bound(name, "leases", len(server.leases), limits.leases)
+        self._bound(name, "topics", server.leases.topic_count, limits.topics)
+        self._bound(name, "publish leases", len(server.publish_leases), limits.publishers)
+        self._bound(name, "rates", len(server._rates), limits.publishers)
 
     def client_turn(self, turn: ClientTurn) -> None:
         host, options = turn.host, self.world.options
@@ -159,7 +143,7 @@ class TableBounds(Checker):
         self._bound(host.name, "publishers followed", len(host.gaps), options.publishers_max)
         if any(isinstance(event, Published) for event in turn.events):
             for session in host.core._sessions.values():
-                self._bound(host.name, "lines waiting", len(session._queue), QUEUE_MAX)
+                self._bound(host.name, "lines waiting", session.waiting_count, QUEUE_MAX)
 
     def finish(self) -> None:
         for host in self.world.clients:
@@ -184,8 +168,9 @@ class NothingToExpiredLease(Checker):
             if arrived is None:
                 arrived = {line for request in turn.requests for line in request.lines}
             for line in lines_of(data):
-                if not turn.boot.is_leased(destination, topic_of(line), turn.now):
-                    until = turn.boot.leases.get((destination, topic_of(line)))
+                lease = destination, topic_of(line)
+                if not turn.boot.possible.has(lease, turn.now):
+                    until = turn.boot.possible.at.get(lease)
                     over = "none" if until is None else f"one that ended {turn.now - until:.3f} s ago"
                     self.fail(f"{turn.host.name} sends {line!r} to {destination}, whose lease is {over}")
                 if line not in arrived:
@@ -200,7 +185,9 @@ class OnlyVouchedForwarded(Checker):
     def server_turn(self, turn: ServerTurn) -> None:
         copies = {line for _, data in turn.sent if not is_answer(data) for line in lines_of(data)}
         if copies:
-            vouched = {line for request in turn.requests if request.forwards for line in request.publishes()}
+            vouched = {
+                line for request in turn.requests if request.may_forward for line in request.publishes()
+            }
             for line in copies - vouched:
                 self.fail(f"{turn.host.name} forwards {line!r}, for which nobody vouched")
 
@@ -260,8 +247,7 @@ class CompleteDelivery(Checker):
     def server_turn(self, turn: ServerTurn) -> None:
         copies: Counter[tuple[Address, bytes]] | None = None
         for request in turn.requests:
-            is_sure = request.is_vouched or self.world.options.is_roomy
-            if request.packet.sender is None or not request.forwards or not is_sure:
+            if request.packet.sender is None or not request.forwards:
                 continue
             for line in request.publishes():
                 for address in turn.boot.audience(topic_of(line), turn.now):
@@ -300,6 +286,8 @@ class CompleteDelivery(Checker):
         if not self.world.is_calm:
             return
         for line, message in new:
+            if self._is_restarting(message):
+                continue  # then it is another checker's
             audience = [
                 (host, self.world.leased_at(host, message.topic))
                 for host in self.world.clients
@@ -307,6 +295,10 @@ class CompleteDelivery(Checker):
             ]
             due_at = message.at + SETTLED_S + 2 * self.world.network.delay_s_max
             self._open.append((due_at, line, message, audience))
+
+    def _is_restarting(self, message: Message) -> bool:
+        addresses = self.world.server_addresses(message.publisher, message.topic)
+        return any(self.world.server_at[address].is_restarting for address in addresses)
 
     def _close_due(self) -> None:
         while self._open and self._open[0][0] <= self.world.clock.time:
@@ -320,7 +312,9 @@ class CompleteDelivery(Checker):
         audience: "list[tuple[ClientHost, frozenset[str]]]",
     ) -> None:
         world = self.world
-        if not world.was_calm_since(message.at) or not world.options.is_roomy or not message.is_unique:
+        if not world.was_calm_since(message.at) or not world.options.is_ample or not message.is_unique:
+            return
+        if self._is_restarting(message):
             return
         candidates = world.servers_of(message.publisher, message.topic)
         wanted = min(world.options.policy.publish, len(candidates))
@@ -384,7 +378,7 @@ class LeasedAgain(Checker):
     def due_at(self, healed_at: float) -> float:
         """When this may be asked. The slack is for round trips."""
         options = self.world.options
-        bound_s = options.ttl_s + options.renewal_interval_s
+        bound_s = options.ttl_s + options.renewal_interval_s + options.minting_s
         return healed_at + bound_s + 6 * self.world.network.delay_s_max + 0.5
 
     def check(self) -> None:
@@ -421,6 +415,14 @@ class DropsAccounted(Checker):
             self.fail(
                 f"{turn.host.name} sent {turn.boot.copies_out} copies, counts {server.counts['copies_sent']}"
             )
+        unproven = server.counts["unproven_bytes_received"], server.counts["unproven_bytes_sent"]
+        if unproven != (turn.boot.unproven_bytes_in, turn.boot.unproven_bytes_out):
+            self.fail(
+                f"{turn.host.name} got {turn.boot.unproven_bytes_in} bytes from strangers that it answered, "
+                f"with {turn.boot.unproven_bytes_out}; it counts {unproven}"
+            )
+        if server.refusals != turn.boot.refusals:
+            self.fail(f"{turn.host.name} refused {turn.boot.refusals}, and counts {server.refusals}")
         counted = server.counts["answers_sent"] + server.counts["messages_received"] + server.drops.total()
         self._compare(turn.boot, turn.host.name, received, counted)
 
@@ -480,12 +482,20 @@ CHECKERS: tuple[type[Checker], ...] = (
     Amplification,
     NoStateBeforeCookie,
     TableBounds,
+    LeasesKept,
+    LimitsHold,
+    RefusalsTrue,
+    RatesHold,
+    WorkPaid,
+    Draining,
     NothingToExpiredLease,
     OnlyVouchedForwarded,
     NothingInvented,
     AtMostOnce,
     CompleteDelivery,
+    RestartLosesNothing,
     ReceiptsTrue,
     LeasedAgain,
     DropsAccounted,
+    TapTrue,
 )

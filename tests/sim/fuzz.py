@@ -7,7 +7,7 @@ from client.core import ClientCore
 from hashring.policy import Policy
 from pubsub import wire
 from pubsub.endpoint import Address, Burst, Transmit, datagrams
-from pubsub.limits import REPLY_BYTES_MAX
+from pubsub.limits import REPLY_BYTES_MAX, Limits
 from pubsub.server import Drop, Server
 from tests.sim.attacker import made_datagram, made_line, mutated, random_bytes, token
 from tests.sim.ledger import is_answer, is_control, lines_of
@@ -44,7 +44,9 @@ class ServerFuzz:
     def __init__(self, rng: Random, make_server: type[Server] = Server) -> None:
         self.rng = rng
         self.now = 1000.0
-        self.server = make_server(secret=rng.randbytes(32), capacity=50, own_addresses=frozenset((SERVER,)))
+        self.server = make_server(
+            secret=rng.randbytes(32), limits=Limits(leases=50), own_addresses=frozenset((SERVER,))
+        )
         self._steps = 0
         self.cookies: dict[Address, bytes] = {}
         self._renew()

@@ -22,6 +22,7 @@ from pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagrams
 from pubsub.server import Server
 from tests.sim.ledger import Boot, ClientTurn, ServerTurn
 from tests.sim.network import Packet
+from tests.sim.taps import TapRecord
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 BUFFER_DATAGRAMS = 512
 SEGMENTS_MAX = 64
 SPINS_MAX = 50
+SLICE_S = 0.001
+RETURN_SLACK_S = 1.5
 
 
 class Host(ABC):
@@ -178,7 +181,11 @@ class ServerHost(Host):
 
     def __init__(self, world: "World", name: str, address: Address) -> None:
         super().__init__(world, name, address)
-        self.boot = Boot(name, address)
+        self.drained_since: float | None = None  # on its own clock: when it was last told to end
+        self._back_at: float | None = None
+        self.knew: set[Address] = set()
+        """Who had a cookie of one of its earlier lives."""
+        self._restart_after_s: float | None = None
         self._start()
 
     def unreachable(self, address: Address) -> None:
@@ -186,21 +193,58 @@ class ServerHost(Host):
 
     def _start(self) -> None:
         options = self.world.options
-        self.boot = Boot(self.name, self.address)
+        tap = TapRecord()
+        self.boot = Boot(self.name, self.address, options, tap)
         self.core = self.world.make_server(
             secret=self.world.rng.randbytes(32),
             ttl_s=options.ttl_s,
-            capacity=options.capacity,
-            publish_capacity=options.capacity,
+            table=options.table,
+            limits=options.limits,
+            work_bits=options.work_bits,
+            head=options.head,
             own_addresses=frozenset((self.address,)),
+            tap=tap,
         )
         self._timer_at = math.inf
+
+    @property
+    def is_draining(self) -> bool:
+        return self.is_up and self.boot.draining_since is not None
 
     def restart(self) -> None:
         """Comes up again, if it is down, knowing nothing."""
         if not self.is_up:
             self.is_up = True
+            self._back_at = self.now
+            self.knew.update(self.boot.received)
             self._start()
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether it drains, or is down after that, or has not been back for as long as subscribers need."""
+        if self.drained_since is None:
+            return False
+        if self._back_at is None or self._back_at < self.drained_since:
+            return True
+        options = self.world.options
+        back_s = options.renewal_interval_s + options.minting_s + RETURN_SLACK_S
+        return self.now < self._back_at + back_s
+
+    def drain(self, restart_after_s: float | None = None) -> None:
+        """SIGTERM: it ends when it has drained, and may come up again some time after that."""
+        if self.is_up and not self.is_paused and not self.is_draining:
+            self._restart_after_s = restart_after_s
+            self.drained_since = self.boot.draining_since = self.now
+            self.core.start_drain(self.now)
+            self.turn()
+
+    def turn(self) -> None:
+        super().turn()
+        if self.is_draining and self.core.is_drained(self.now):
+            self.world.server_ended(self)
+            self.crash()
+            if self._restart_after_s is not None:
+                self.world.clock.after(self._restart_after_s, self.restart)
 
     def _tag(self) -> object:
         return self.boot
@@ -229,6 +273,7 @@ class ClientHost(Host):
         )
         self.subscribed: dict[bytes, float] = {}  # decoded topic -> since when, in virtual time
         self._believed: dict[bytes, frozenset[Address]] = {}
+        self._is_slice_planned = False
         self.seqs: dict[bytes, int] = {}
 
     @property
@@ -259,9 +304,22 @@ class ClientHost(Host):
         if not self.can_act:
             return
         for payload in payloads:
-            self.world.ledger.publish(self, topic, payload, raw)
+            self.world.ledger.publish(self, topic, payload, confirm=confirm, raw=raw)
             self.core.publish(topic, payload, self.now, repeat=repeat, confirm=confirm, raw=raw)
         self.turn()
+
+    def turn(self) -> None:
+        super().turn()
+        if self.core.is_minting and not self._is_slice_planned:
+            self._is_slice_planned = True
+            self.world.clock.after(SLICE_S, self._slice)
+
+    def _slice(self) -> None:
+        """A millisecond of looking for a stamp is over; a turn comes after each."""
+        self._is_slice_planned = False
+        if self.can_act and self.core.is_minting:
+            self.core.work(self.world.options.tries_per_ms, self.now)
+            self.turn()
 
     def rebind(self, address: Address) -> None:
         """The NAT gives it another address; the old one leads nowhere from now on."""

@@ -4,26 +4,33 @@ This is a second, naive account of the protocol, kept from what is sent and rece
 applications publish. It shares no code with the cores but the codec, which has vectors of its own.
 """
 
+import heapq
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from client.envelope import Envelope, format_envelope
 from client.events import Delivery, Event
 from pubsub import wire
 from pubsub.endpoint import Address
-from pubsub.limits import DATAGRAM_BYTES_MAX
+from pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from tests.sim.network import Clock, Packet
+from tests.sim.options import Options
 
 if TYPE_CHECKING:
     from tests.sim.hosts import ClientHost, ServerHost
+    from tests.sim.taps import TapRecord
+
+Lease = tuple[Address, bytes]
 
 HEX = b"0123456789ABCDEFabcdef"
 LEASE_COOKIE_S = 128.0
 PUBLISH_COOKIE_S = 3600.0
 WINDOW_S = 120.0
 RAW_OPEN_S = 2.0
+ROUNDING = 1e-6
 
 
 @lru_cache(maxsize=8192)
@@ -43,6 +50,14 @@ def is_answer(datagram: bytes) -> bool:
 
 def topic_of(line: bytes) -> bytes:
     return line.partition(b" ")[0]
+
+
+@lru_cache(maxsize=8192)
+def prefix_of(host: str) -> str:
+    """The network that has a limit of its own: the first 24 bits of an IPv4 address, 48 of an IPv6 one."""
+    if ":" in host:
+        return ":".join(ip_address(host).exploded.split(":")[:3])
+    return host.rpartition(".")[0]
 
 
 def line_of(delivery: Delivery) -> bytes:
@@ -66,6 +81,12 @@ class Request:
     cookie_age_s: float | None = None  # of a cookie that this server had issued to this address
     is_cookie_received: bool = False
     forwards: bool = False  # whether its publishes are to be forwarded
+    may_forward: bool = False  # whether they may be
+    is_within_rate: bool = True  # whether its source had surely not used up what it may publish
+    opened: tuple[bytes, ...] = ()  # topics of leases that were granted, and surely did not stand before
+    refused: tuple[bytes, ...] = ()
+    refused_live: tuple[bytes, ...] = ()  # those of them that stood, by promise
+    reason: bytes = b""  # of the refusal, if there is one
 
     @property
     def is_vouched(self) -> bool:
@@ -75,6 +96,10 @@ class Request:
     def is_granted(self) -> bool:
         return self.answer is not None and any(line[:2] == b"%+" for line in lines_of(self.answer))
 
+    def is_too_long(self, limits: Limits) -> bool:
+        size_bytes = len(self.packet.data)
+        return size_bytes > DATAGRAM_BYTES_MAX or len(self.lines) > limits.lines_per_datagram
+
     def publishes(self) -> list[bytes]:
         return [line for line in self.lines if b" " in line and not is_control(line)]
 
@@ -82,23 +107,80 @@ class Request:
         return [line for line in self.lines if b" " not in line and not is_control(line)]
 
 
-class Boot:
-    """One life of one server, from its start to its crash."""
+class Deadlines:
+    """When each lease ends. Those that have ended are still known, but not counted."""
 
-    def __init__(self, name: str, address: Address) -> None:
+    def __init__(self) -> None:
+        self.at: dict[Lease, float] = {}
+        self._live: dict[Lease, None] = {}
+        self._ending: list[tuple[float, Lease]] = []
+
+    def put_off(self, lease: Lease, until: float) -> None:
+        """It lives at least until then."""
+        if until > self.at.get(lease, -1.0):
+            self.at[lease] = until
+            self._live[lease] = None
+            heapq.heappush(self._ending, (until, lease))
+
+    def has(self, lease: Lease, now: float) -> bool:
+        return self.at.get(lease, -1.0) > now
+
+    def live(self, now: float) -> dict[Lease, None]:
+        """All that have not ended by now, in the order in which they began."""
+        while self._ending and self._ending[0][0] <= now:
+            until, lease = heapq.heappop(self._ending)
+            if self.at[lease] == until:
+                del self._live[lease]
+        return self._live
+
+
+class Allowance:
+    """What an address may publish in a second, and has in hand: never more than one second's worth."""
+
+    def __init__(self, per_s: float, now: float) -> None:
+        self.per_s = per_s
+        self._left = per_s
+        self._at = now
+
+    def left(self, now: float) -> float:
+        self._left = min(self.per_s, self._left + (now - self._at) * self.per_s)
+        self._at = now
+        return self._left
+
+    def charge(self, amount: int, now: float) -> None:
+        self._left = self.left(now) - amount
+
+
+class Boot:
+    """One life of one server, from its start to its crash.
+
+    What a receipt promised is a lease in `promised`. A lease may live longer than that: in `possible`.
+    """
+
+    def __init__(self, name: str, address: Address, options: Options, tap: "TapRecord") -> None:
         self.name = name
+        self.tap = tap
         self.address = address
+        self.options = options
         self.issued: defaultdict[Address, dict[bytes, float]] = defaultdict(dict)
         self.received: defaultdict[Address, set[bytes]] = defaultdict(set)
         self.proven: set[Address] = set()
-        self.leases: dict[tuple[Address, bytes], float] = {}
-        self.leased_since: dict[tuple[Address, bytes], float] = {}
-        self.publish_leases: dict[Address, float] = {}
+        self.promised = Deadlines()
+        self.possible = Deadlines()
+        self.leased_since: dict[Lease, float] = {}
         self.leases_by_topic: defaultdict[bytes, set[Address]] = defaultdict(set)
+        self.publish_promised: dict[Address, float] = {}
+        self.publish_possible: dict[Address, float] = {}
+        self.offered: dict[Address, Allowance] = {}
+        self.offered_copies: dict[Address, Allowance] = {}
+        self.draining_since: float | None = None
         self.bytes_in: Counter[Address] = Counter()
         self.bytes_out: Counter[Address] = Counter()
         self.datagrams_in: Counter[Address] = Counter()
         self.answers_out: Counter[Address] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.unproven_bytes_in = 0
+        self.unproven_bytes_out = 0
         self.copies_out = 0
         self.handed_over = 0
 
@@ -109,10 +191,8 @@ class Boot:
                 self.received[address].add(cookie)
 
     def is_leased(self, address: Address, topic: bytes, now: float) -> bool:
-        return self.leases.get((address, topic), -1.0) > now
-
-    def leases_live(self, now: float) -> int:
-        return sum(until > now for until in self.leases.values())
+        """Whether a receipt promised that this lease stands now."""
+        return self.promised.has((address, topic), now)
 
     def audience(self, topic: bytes, now: float) -> list[Address]:
         """Who has a live lease that stood before `now`: a new one may come too late for what came with it."""
@@ -121,6 +201,28 @@ class Boot:
             for address in self.leases_by_topic.get(topic, ())
             if self.is_leased(address, topic, now) and self.leased_since[address, topic] < now
         ]
+
+    def offer(self, source: Address, publishes: list[bytes], now: float) -> bool:
+        """An address publishes these lines; whether it has surely not used up what it may.
+
+        Whoever ever held a lease on a topic counts as one that gets a copy: it may have lapsed a moment ago.
+        """
+        limits = self.options.limits
+        if source not in self.offered:
+            self.offered[source] = Allowance(limits.publishes_per_s, now)
+            self.offered_copies[source] = Allowance(limits.copies_per_s, now)
+        copies = sum(len(self.leases_by_topic.get(topic_of(line), ())) for line in publishes)
+        within = [
+            not allowance.per_s or allowance.left(now) > ROUNDING
+            for allowance in (self.offered[source], self.offered_copies[source])
+        ]
+        self.offered[source].charge(len(publishes), now)
+        self.offered_copies[source].charge(copies, now)
+        return all(within)
+
+    def publish_leased(self, source: Address, until: float, until_at_most: float) -> None:
+        self.publish_promised[source] = until
+        self.publish_possible[source] = until_at_most
 
 
 def _cookie_in(answer_line: bytes) -> bytes | None:
@@ -199,6 +301,7 @@ class Message:
     publisher: "ClientHost"
     at: float
     is_unique: bool
+    confirm: bool
     forwarded: set[str] = field(default_factory=set)
     tampered: set[str] = field(default_factory=set)
 
@@ -217,7 +320,7 @@ class Ledger:
         self._copies: defaultdict[str, dict[bytes, Copies]] = defaultdict(dict)
         self._arrivals: Counter[str] = Counter()
 
-    def publish(self, host: "ClientHost", topic: bytes, payload: bytes, raw: bool) -> None:
+    def publish(self, host: "ClientHost", topic: bytes, payload: bytes, *, confirm: bool, raw: bool) -> None:
         """An application is about to publish."""
         wire_topic = wire.encode_topic(topic)
         if raw:
@@ -229,7 +332,8 @@ class Ledger:
         before = self.messages.get(line)
         if before is not None:
             before.is_unique = False  # what is seen of one of them may be the other's
-        self.messages[line] = message_sent = Message(topic, host, self._clock.time, before is None)
+        message_sent = Message(topic, host, self._clock.time, before is None, confirm)
+        self.messages[line] = message_sent
         self.log.append((line, message_sent))
         self._by_head[_head(line)] = message_sent
 
@@ -317,33 +421,62 @@ class Ledger:
                 request.is_cookie_received = cookie in boot.received[source]
                 if request.is_cookie_received:
                     boot.proven.add(source)
-            if request.is_granted:
-                self._grant(boot, request, now)
-                request.forwards = True
-            elif request.answer is not None and request.answer[:2] == b"%-":
-                request.forwards = False
-        else:
-            request.forwards = boot.publish_leases.get(source, -1.0) > now
+            if request.answer is not None:
+                self._read_answer(boot, request, now)
+        elif not request.is_too_long(boot.options.limits):
+            request.may_forward = boot.publish_possible.get(source, -1.0) > now
+            publishes = request.publishes()
+            if publishes and request.may_forward:
+                request.is_within_rate = boot.offer(source, publishes, now)
+            request.forwards = request.is_within_rate and boot.publish_promised.get(source, -1.0) > now
+        if request.answer is not None and self._is_to_stranger(boot, request, now):
+            boot.unproven_bytes_in += len(request.packet.data)
+            boot.unproven_bytes_out += len(request.answer)
         for line in request.publishes() if request.forwards else ():
             message = self.messages.get(line)
             if message is not None:
                 message.forwarded.add(boot.name)
 
-    def _grant(self, boot: Boot, request: Request, now: float) -> None:
+    def _is_to_stranger(self, boot: Boot, request: Request, now: float) -> bool:
+        """Whether this answer is one that everybody gets: a cookie, or that there is no publish lease."""
         assert request.answer is not None
-        source, refused, ttl_s = request.packet.source, 0, 0
+        left_s = boot.publish_possible.get(request.packet.source, now) - now
+        return request.answer[:2] == b"%=" or (request.answer[:2] == b"%:" and left_s < 1)
+
+    def _read_answer(self, boot: Boot, request: Request, now: float) -> None:
+        """Takes what a server answered to a vouch for its word."""
+        assert request.answer is not None
+        source, receipt, refused = request.packet.source, None, 0
+        topics, publishes = request.subscribes(), request.publishes()
         for line in lines_of(request.answer):
             fields = line.split(b" ")
             if fields[0] == b"%+":
-                ttl_s = int(fields[2])
+                receipt = fields
             elif fields[0] == b"%-":
-                refused = int(fields[3], 16)
-        topics = request.subscribes()
+                request.reason = fields[2]
+                boot.refusals[fields[2].decode()] += 1
+                refused = -1 if fields[3] == b"-" else int(fields[3], 16)
+        request.refused = tuple([topic for index, topic in enumerate(topics) if refused >> index & 1])
+        request.refused_live = tuple(
+            [topic for topic in request.refused if boot.promised.has((source, topic), now)]
+        )
+        if publishes and (receipt is not None or request.reason == b"rate"):
+            request.is_within_rate = boot.offer(source, publishes, now)
+        if receipt is None:
+            return
+        request.forwards = request.may_forward = True
+        until, until_at_most = now + int(receipt[2]), now + boot.options.ttl_s
+        opened = []
         for index, topic in enumerate(topics):
             if not refused >> index & 1:
-                if not boot.is_leased(source, topic, now):
-                    boot.leased_since[source, topic] = now
-                boot.leases[source, topic] = now + ttl_s
+                lease = source, topic
+                if not boot.possible.has(lease, now):
+                    opened.append(topic)
+                if not boot.promised.has(lease, now):
+                    boot.leased_since[lease] = now
+                boot.promised.put_off(lease, until)
+                boot.possible.put_off(lease, until_at_most)
                 boot.leases_by_topic[topic].add(source)
-        if request.publishes() or not topics:
-            boot.publish_leases[source] = now + ttl_s
+        request.opened = tuple(dict.fromkeys(opened))
+        if (publishes or not topics) and b"bare=0" not in receipt[5:]:
+            boot.publish_leased(source, until, until_at_most)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from tests.sim.hosts import ClientHost
+from tests.sim.hosts import ClientHost, ServerHost
 from tests.sim.options import Options
 from tests.sim.world import World
 
@@ -25,7 +25,12 @@ def run(world: World) -> World:
         world.clock.at(world.rng.uniform(0, healed_at), partial(_befall, world, healed_at))
     for _ in range(options.attacks):
         world.clock.at(world.rng.uniform(0, healed_at + CALM_S), world.attacker.act)
+    for _ in range(0 if options.calm else options.drains):
+        world.clock.at(world.rng.uniform(0, healed_at), partial(_drain, world))
     world.run_until(healed_at)
+    if options.calm:
+        for server in world.rng.sample(world.servers, min(options.drains, len(world.servers))):
+            roll(world, server)
     if not options.calm:
         world.heal()
         world.check_leased_again()
@@ -96,6 +101,19 @@ def _befall(world: World, healed_at: float) -> None:
             for topic in list(client.subscribed)[:1]:
                 client.unsubscribe(topic)
                 world.clock.at(ends_at, partial(client.subscribe, topic))
+
+
+def _drain(world: World) -> None:
+    """A server is told to end, and comes up again, perhaps only when all is healed."""
+    world.rng.choice(world.servers).drain(world.rng.choice((0.02, 1.0, 20.0)))
+
+
+def roll(world: World, server: ServerHost) -> None:
+    """One step of a rolling restart: the next one begins when all clients are back at this server."""
+    server.drain(world.rng.choice((0.02, 0.5, 3.0)))
+    while server.is_draining or not server.is_up:
+        world.run_for(0.5)
+    world.run_for(world.options.renewal_interval_s + world.options.minting_s + 2.0)
 
 
 def _block(world: World, ends_at: float, *, both_ways: bool) -> None:

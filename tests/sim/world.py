@@ -12,7 +12,8 @@ from pubsub import wire
 from pubsub.endpoint import Address, format_address
 from pubsub.server import Server
 from tests.sim.attacker import Attacker
-from tests.sim.checkers import CHECKERS, Checker, InvariantViolation, LeasedAgain
+from tests.sim.checker import Checker, InvariantViolation
+from tests.sim.checkers import CHECKERS, LeasedAgain
 from tests.sim.hosts import ClientHost, ServerHost
 from tests.sim.ledger import Boot, ClientTurn, Ledger, ServerTurn, is_answer, lines_of
 from tests.sim.network import Clock, Network, Packet
@@ -48,20 +49,23 @@ class World:
             for number, server in enumerate(self.servers)
         ]
         self._addresses_given = 0
-        common = self._view(self._entries)
-        self.clients = [
-            ClientHost(
-                self,
-                f"c{number}",
-                self.new_client_address(),
-                self._own_view() if options.diverging else common,
-            )
-            for number in range(options.clients)
-        ]
+        self._clients_made = 0
+        self._common_view = self._view(self._entries)
+        self.clients: list[ClientHost] = []
+        for _ in range(options.clients):
+            self.add_client(self.new_client_address())
         self._servers_of: dict[tuple[View, bytes], frozenset[Address]] = {}
         self.attacker = Attacker(self, [self.new_client_address(), self.new_client_address()])
         self.watchers: list[Callable[[ClientTurn], None]] = []
         self.checkers: list[Checker] = [checker(self) for checker in CHECKERS]
+
+    def add_client(self, address: Address) -> ClientHost:
+        """One client more, at an address that is not taken."""
+        view = self._own_view() if self.options.diverging else self._common_view
+        client = ClientHost(self, f"c{self._clients_made}", address, view)
+        self._clients_made += 1
+        self.clients.append(client)
+        return client
 
     def _server_address(self, number: int) -> Address:
         number, port = divmod(number, self.options.servers_per_host)
@@ -138,6 +142,10 @@ class World:
         for checker in self.checkers:
             checker.server_turn(turn)
 
+    def server_ended(self, host: ServerHost) -> None:
+        for checker in self.checkers:
+            checker.server_ended(host, host.boot)
+
     def client_turn(self, turn: ClientTurn) -> None:
         self.ledger.client_turn(turn)
         for checker in self.checkers:
@@ -158,6 +166,8 @@ class World:
         self.network.blocked.clear()
         for server in self.servers:
             server.resume()
+            if server.is_draining:
+                server.crash()
             server.restart()
         for client in self.clients:
             client.resume()

@@ -1,0 +1,358 @@
+"""What all drivers share: a client's core on its socket, and who waits for what the core tells.
+
+    turn:  take what arrived -> do what is due -> send -> tell those who wait
+
+A driver adds when turns are made: soon after something was asked for or has arrived, and when the time has
+come that the last turn named. Nothing here waits, and nothing is locked: a driver with threads does that.
+
+Between turns it lets the core work on the stamp that a server asks for, a millisecond at a time, so that
+whatever else has to run, and what arrives, waits no longer than that.
+"""
+
+import os
+import random
+import socket
+import weakref
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import Generic, Protocol, TypedDict, TypeVar
+
+from client import cluster as clusters
+from client.cluster import Cluster
+from client.core import ClientCore
+from client.events import Delivery, Drop, Event, LeasesChanged, Published
+from pubsub.endpoint import Address
+from pubsub.udp import UdpPort, open_socket
+
+Item = TypeVar("Item")
+
+QUEUE_MAX = 65_536  # deliveries that wait to be taken
+EVENTS_MAX = 4096  # events that wait to be taken
+
+MINT_SLICE_S = 0.001
+_MINT_TRIES = 250  # between two looks at the clock
+
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+_ANY_HOSTS = {4: "0.0.0.0", 6: "::"}
+
+
+class ClientClosed(RuntimeError):
+    """The client is not open: not yet, no more, or not in this process. The message says which."""
+
+
+class PublishOptions(TypedDict, total=False):
+    """How to publish: as of `ClientCore.publish`, which tells the defaults, too."""
+
+    repeat: int
+    repeat_interval_s: float
+    confirm: bool
+    raw: bool
+
+
+class Waiter(Protocol):
+    """Where the outcome of a publish goes: a future of asyncio or of concurrent.futures."""
+
+    def done(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+
+    def set_result(self, result: Published, /) -> None:
+        """The outcome."""
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """There will be none."""
+
+    def exception(self) -> BaseException | None:
+        """What was set, which from then on counts as seen."""
+
+
+class Inbox(ABC, Generic[Item]):
+    """Keeps the newest `size_max` items until they are taken from `items`, and wakes up who waits for them.
+
+    A topic's inbox keeps its `leases`, too: how many of its servers hold one for us, of how many we want.
+    """
+
+    def __init__(self, size_max: int) -> None:
+        self.items: deque[Item] = deque()
+        self.leases = (0, 0)
+        self.is_ended = False
+        self._size_max = size_max
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Has all who wait look again."""
+
+    def put(self, item: Item) -> bool:
+        """Adds an item; False where the oldest had to go for it."""
+        self.items.append(item)
+        fits = len(self.items) <= self._size_max
+        if not fits:
+            self.items.popleft()
+        self.wake()
+        return fits
+
+    def put_leases(self, leased: int, wanted: int) -> None:
+        """Tells that the leases have changed."""
+        self.leases = (leased, wanted)
+        self.wake()
+
+    def end(self) -> None:
+        """No more will come. What is there can still be taken."""
+        self.leases = (0, 0)
+        self.is_ended = True
+        self.wake()
+
+
+class Engine:
+    """A client's core, its socket once it is open, and who waits for what.
+
+    `usage` tells, in errors, how the driver's client is opened. `resources` are closed with the socket, the
+    last one first: a driver adds its own. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster | str | Path,
+        *,
+        usage: str,
+        avoid_dead: bool = True,
+        publisher: str | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.cluster = cluster if isinstance(cluster, Cluster) else clusters.load(cluster)
+        self.families = usable_families(server.addresses for server in self.cluster.servers)
+        self.core = ClientCore(
+            self.cluster,
+            rng or random.SystemRandom(),
+            avoid_dead=avoid_dead,
+            publisher=publisher,
+            families=self.families,
+        )
+        self.resources = ExitStack()
+        self.is_open = False
+        self.is_forked = False
+        self.failure: BaseException | None = None
+        self._not_open = f"is not open: use it within '{usage}'"
+        self._has_been_open = False
+        self._port: UdpPort
+        self._kernel_drops = 0
+        self._inboxes: dict[bytes, list[Inbox[Delivery]]] = {}
+        self._waiters: dict[int, Waiter] = {}
+        # Whoever stops listening need not say so. (A WeakSet could change while another thread walks it.)
+        self._listeners: list[weakref.ref[Inbox[Event]]] = []
+        _engines.add(self)
+
+    # --- Opening and closing --------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Opens the socket. Raises ClientClosed where it has been open before, and OSError."""
+        if self._has_been_open:
+            raise self.closed_error("has been open before: make another")
+        # A wildcard IPv6 socket takes IPv4 too; where IPv4 is all there is, nothing must hang on IPv6.
+        host = _ANY_HOSTS[6 if 6 in self.families else 4]
+        self._port = self.resources.enter_context(UdpPort(open_socket(host, 0, report_unreachable=True)))
+        self.is_open = self._has_been_open = True
+
+    def close(self, failure: BaseException | None = None) -> None:
+        """Closes the socket, and ends all waiting; `failure` is why, if that was not wanted. Idempotent."""
+        if self.is_open:
+            self._kernel_drops = self.kernel_drops
+            self.failure = failure
+            self.is_open = False
+        self.resources.close()
+        for waiter in self._waiters.values():
+            if not waiter.done():
+                waiter.set_exception(self.closed_error("was closed before the outcome was known"))
+                waiter.exception()  # nobody has to ask for it
+        self._waiters.clear()
+        for inboxes in self._inboxes.values():
+            for inbox in inboxes:
+                inbox.end()
+        for listener in self._listening():
+            listener.end()
+
+    def closed_error(self, what: str = "") -> ClientClosed:
+        """Why there is nothing to wait for, as an error to raise."""
+        if self.is_forked:
+            what = "belongs to the process that this one was forked from: open one here"
+        elif self.failure is not None:
+            what = f"has failed: {self.failure!r}"
+        error = ClientClosed(f"this client {what or self._not_open}")
+        error.__cause__ = self.failure
+        return error
+
+    def require_open(self) -> None:
+        """Raises ClientClosed where the client cannot be used."""
+        if not self.is_open:
+            raise self.closed_error()
+
+    def refuse_forked(self) -> None:
+        """Raises ClientClosed in a forked process, where waiting could last for ever."""
+        if self.is_forked:
+            raise self.closed_error()
+
+    def refuse_failed(self) -> None:
+        """Raises ClientClosed where the client is not open, and that was not wanted."""
+        if self.is_forked or self.failure is not None:
+            raise self.closed_error()
+
+    def after_fork(self) -> None:
+        """In a forked process: the socket is the parent's, and what it receives is the parent's to take."""
+        # Two processes with one publisher's name would number different messages alike.
+        self.core.renew_publisher()
+        if self.is_open:
+            self.is_open = False
+            self.is_forked = True
+            # Only this process's descriptors. Who waits cannot be told: the thread that may have held
+            # their locks does not exist here.
+            self.resources.close()
+
+    def fileno(self) -> int:
+        """What to watch for reading."""
+        return self._port.fileno()
+
+    @property
+    def kernel_drops(self) -> int:
+        """Datagrams that the kernel dropped because this process did not read them in time."""
+        return self._port.overflow_count if self.is_open else self._kernel_drops
+
+    # --- Verbs ----------------------------------------------------------------------------------------
+
+    def publish(
+        self, waiter: Waiter, topic: str | bytes, payload: str | bytes, options: PublishOptions
+    ) -> None:
+        """Publishes with the next turn; the outcome goes to `waiter`. Raises as `ClientCore.publish` does."""
+        self.require_open()
+        handle = self.core.publish(as_bytes(topic), as_bytes(payload), monotonic(), **options)
+        self._waiters[handle] = waiter
+
+    def subscribe(self, topic: bytes, inbox: Inbox[Delivery]) -> None:
+        """Subscribes with the next turn. Raises wire.TopicError."""
+        self.require_open()
+        self.core.subscribe(topic, monotonic())
+        self._inboxes.setdefault(topic, []).append(inbox)
+        inbox.leases = self.core.lease_counts(topic)
+
+    def unsubscribe(self, topic: bytes, inbox: Inbox[Delivery]) -> None:
+        """Ends an inbox, and with its last one the topic's leases."""
+        inboxes = self._inboxes.get(topic, [])
+        if inbox in inboxes:
+            inboxes.remove(inbox)
+            if not inboxes:
+                del self._inboxes[topic]
+                self.core.unsubscribe(topic)
+        inbox.end()
+
+    def listen(self, inbox: Inbox[Event]) -> None:
+        """Puts in all events but deliveries and settled publishes, while somebody else keeps the inbox."""
+        self.require_open()
+        self._listeners = [weakref.ref(inbox), *map(weakref.ref, self._listening())]
+
+    def ignore(self, inbox: Inbox[Event]) -> None:
+        """Ends an inbox of events."""
+        self._listeners = [weakref.ref(other) for other in self._listening() if other is not inbox]
+        inbox.end()
+
+    def _listening(self) -> list[Inbox[Event]]:
+        return [inbox for reference in self._listeners if (inbox := reference()) is not None]
+
+    # --- Turns ----------------------------------------------------------------------------------------
+
+    def turn(self) -> float | None:
+        """One turn; in how many seconds the next one is due, None for not before something arrives."""
+        port, core = self._port, self.core
+        bursts = port.receive()
+        now = monotonic()
+        for burst in bursts:
+            core.receive(burst, now)
+        for server in port.unreachable():
+            core.handle_unreachable(server, now)
+        core.handle_timeout(now)
+        port.send(core.flush(now))
+        for event in core.events():
+            self._tell(event)
+        due_at = core.next_timeout()
+        return None if due_at is None else max(0.0, due_at - now)
+
+    def mint(self) -> None:
+        """Works for a millisecond on the stamp that is being minted. Then a turn may have it to send."""
+        until = monotonic() + MINT_SLICE_S
+        while self.core.work(_MINT_TRIES, now := monotonic()) and now < until:
+            pass
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case Delivery():
+                for inbox in self._inboxes.get(event.topic, ()):
+                    if not inbox.put(event):
+                        self.core.drops[Drop.SLOW_CONSUMER] += 1
+                return
+            case Published():
+                waiter = self._waiters.pop(event.handle, None)
+                if waiter is not None and not waiter.done():
+                    waiter.set_result(event)
+                return
+            case LeasesChanged():
+                for inbox in self._inboxes.get(event.topic, ()):
+                    inbox.put_leases(event.leased, event.wanted)
+        for listener in self._listening():
+            listener.put(event)
+
+
+# --- Families -----------------------------------------------------------------------------------------
+
+
+def usable_families(servers: Iterable[Iterable[Address]]) -> tuple[int, ...]:
+    """The IP versions, 4 and 6, by which this machine has a route to one of these addresses. Sends nothing.
+
+    Where there is no route at all, the network may be down for a moment only: then all versions of the
+    addresses for which the system has sockets.
+    """
+    hosts: dict[int, list[Address]] = {4: [], 6: []}
+    for addresses in servers:
+        for address in addresses:
+            hosts[6 if ":" in address[0] else 4].append(address)
+    present = tuple(version for version, some in hosts.items() if some and _has_sockets(version))
+    return tuple(version for version in present if _has_route(version, hosts[version])) or present
+
+
+def _has_sockets(version: int) -> bool:
+    try:
+        with socket.socket(_FAMILIES[version], socket.SOCK_DGRAM) as sock:
+            sock.bind((_ANY_HOSTS[version], 0))
+    except OSError:
+        return False
+    return True
+
+
+def _has_route(version: int, addresses: Iterable[Address]) -> bool:
+    with socket.socket(_FAMILIES[version], socket.SOCK_DGRAM) as sock:
+        for address in addresses:
+            try:
+                sock.connect(address)  # of UDP, a look at the routing table and no more
+            except OSError:
+                continue
+            return True
+    return False
+
+
+# --- Helpers --------------------------------------------------------------------------------------
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    """Bytes as they are, or the UTF-8 of a str."""
+    return text.encode() if isinstance(text, str) else text
+
+
+_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for engine in _engines:
+        engine.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,197 @@
+"""How leases are asked for at one server, paid for where they have a price, and renewed. Sans-IO.
+
+PROTOCOL §5.11, §7. Several requests may be under way at a time: else round trips would bound how many leases
+can be renewed. While new leases have a price, they go apart from those that stand, when a stamp is found for
+them; so renewals never wait, and no lease lapses because looking for a stamp is slow.
+"""
+
+from collections.abc import Collection, Iterable
+from math import inf
+from random import Random
+
+from client.leases import Leases
+from client.minting import Mints, topics_max
+from client.requests import LINE_BYTES_MAX, Cookie, Kind, Request, Requests, Stamped
+from pubsub import wire
+from pubsub.limits import WORK_BITS_MAX
+
+REQUESTS_MAX = 8  # for leases, under way at a time ...
+PAID_REQUESTS_MAX = 2  # ... of them with a stamp, so that neither these nor renewals crowd the others out
+
+# Refusals of a whole datagram: of the leases that it named they say nothing.
+_NOT_OF_LEASES = ("rate", "size")
+
+
+class Lessee:
+    """Asks for the leases that are due at one server.
+
+    `price_bits` is what a new one costs there now. One that is `draining` sells none at any price.
+    """
+
+    def __init__(self, leases: Leases, requests: Requests, rng: Random) -> None:
+        self.price_bits = 0
+        self.is_draining = False
+        self._leases = leases
+        self._requests = requests
+        self._rng = rng
+        self._mints = Mints()
+        self._is_dear = False
+        self._stamps_refused = 0  # in a row
+
+    @property
+    def is_minting(self) -> bool:
+        """Whether a stamp is looked for."""
+        return self._mints.is_minting
+
+    def weigh_price(self) -> bool:
+        """Whether new leases are wanted, and cost more than anyone pays.
+
+        It stays so while the price does, whoever wants what: to find the server affordable again for want of
+        customers would only bring back those who were sent away.
+        """
+        if self.price_bits <= WORK_BITS_MAX:
+            self._is_dear = False
+        elif self._leases.has_new:
+            self._is_dear = True
+        return self._is_dear
+
+    def work(self, tries: int) -> int:
+        """Looks for a stamp, so many times at most; how many it were."""
+        return self._mints.work(tries)
+
+    # --- Asking --------------------------------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """When there is something to ask for; perhaps earlier than needed, never later."""
+        if not self._has_room:
+            return None
+        ready_at = self._mints.next_ready() if self._may_pay_more else None
+        times = (ready_at, self._leases.next_due(new=self._takes_new))
+        return min((at for at in times if at is not None), default=None)
+
+    def is_due(self, now: float) -> bool:
+        """Whether there is a lease to ask for, or to look for a stamp for, for which a cookie is needed."""
+        return self._has_room and self._leases.is_due(now, new=self._takes_new)
+
+    def datagrams(self, cookie: Cookie, lines_max: int, interval_s: float, now: float) -> list[bytes]:
+        """Requests for what is due, with this cookie, which is young; for what is to be paid, the search for
+        a stamp begins. `lines_max` counts all lines of a datagram, `interval_s` is between renewals."""
+        # What falls due a little later goes along, so that renewals stay together.
+        horizon = now + interval_s / 5
+        has_price = self.price_bits > 0
+        sending: list[bytes] = []
+        while self._has_room:
+            if self._may_pay_more and (stamped := self._mints.take_ready(now)) is not None:
+                sending.append(self._datagram(stamped.cookie, stamped.topics, stamped, now))
+            elif self._leases.is_due(now, new=not has_price):
+                topics = self._leases.take_due(horizon, lines_max - 1, LINE_BYTES_MAX, new=not has_price)
+                sending.append(self._datagram(cookie, topics, None, now))
+            else:
+                break
+        if has_price and self._takes_new and self._leases.is_due(now, renewals=False):
+            count_max = min(lines_max - 1, topics_max(self.price_bits))
+            topics = self._leases.take_due(horizon, count_max, LINE_BYTES_MAX, renewals=False)
+            self._mints.begin(cookie, topics, self.price_bits)
+        return sending
+
+    def probe(self, cookie: Cookie, lines_max: int, now: float) -> bytes:
+        """Shows the cookie, and asks for what there is to ask for at no price, due or not."""
+        new = not self.price_bits
+        return self._datagram(
+            cookie, self._leases.take_due(inf, lines_max - 1, LINE_BYTES_MAX, new=new), None, now
+        )
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether another request may be under way; none, while a cookie is asked for."""
+        under_way = self._requests.count(Kind.LEASES, Kind.PAID)
+        return not self._requests.count(Kind.ASK) and under_way < REQUESTS_MAX
+
+    @property
+    def _may_pay_more(self) -> bool:
+        """Whether another stamp can go to the server."""
+        return self._requests.count(Kind.PAID) < PAID_REQUESTS_MAX
+
+    @property
+    def _takes_new(self) -> bool:
+        """Whether new leases are taken up when they are due: at no price, or by looking for a stamp."""
+        is_ready = self._mints.next_ready() == -inf
+        return not self.price_bits or not (
+            self._mints.is_minting or is_ready or self._is_dear or self.is_draining
+        )
+
+    def _datagram(
+        self, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
+    ) -> bytes:
+        kind = Kind.LEASES if stamped is None else Kind.PAID
+        request = self._requests.open(kind, now, cookie=cookie, topics=tuple(topics), stamped=stamped)
+        vouch = wire.Vouch(request.nonce, cookie.text, stamped.stamp if stamped else None)
+        return wire.request_datagram(vouch, [topic + b"\n" for topic in topics])
+
+    # --- Answers, and none ---------------------------------------------------------------------------
+
+    def unanswered(self, request: Request, now: float) -> None:
+        """A request of ours got lost: it is made again, and paid with the same stamp."""
+        if request.stamped is not None:
+            self._mints.send_again(request.stamped, -inf)
+        else:
+            self._leases.ask_again(request.topics, now)
+
+    def granted(
+        self, topics: Iterable[bytes], request: Request, ttl_s: float, interval_s: float, now: float
+    ) -> list[bytes]:
+        """The server promises these; those that did not stand before."""
+        expires_at = request.sent_at + ttl_s
+        if expires_at <= now:  # we slept, and it has ended meanwhile
+            self._leases.ask_again(topics, now)
+            return []
+        news = []
+        for topic in topics:
+            renew_at = request.sent_at + interval_s * self._rng.uniform(0.9, 1.0)
+            if self._leases.grant(topic, request.sent_at, expires_at, renew_at):
+                news.append(topic)
+            if request.stamped is not None:
+                self._stamps_refused = 0
+        return news
+
+    def refused(
+        self, topics: Collection[bytes], request: Request, reason: str, interval_s: float, now: float
+    ) -> tuple[list[bytes], bool]:
+        """The server refuses these. Those that stood before, and whether they are asked for only later."""
+        again_at = now + interval_s
+        if reason in _NOT_OF_LEASES:
+            self._leases.ask_again(topics, again_at)
+            return [], True
+        if reason == "work":
+            again_at = now if self._may_pay(request) else again_at
+        elif request.stamped is not None:
+            # What was paid for and refused all the same is not paid again as long as the stamp is good.
+            self._mints.send_again(request.stamped, again_at)
+            again_at = inf
+        ended = [topic for topic in topics if self._leases.deny(topic, request.sent_at, again_at)]
+        return ended, again_at > now
+
+    def _may_pay(self, request: Request) -> bool:
+        """Whether a stamp will help. A price may rise once while it is paid; then it is not run after."""
+        if request.stamped is not None:
+            self._stamps_refused += 1
+        return self.price_bits > 0 and self._stamps_refused <= 1
+
+    def let_go(self, era: int, now: float) -> None:
+        """Drops stamps that nobody would take, so that others are looked for."""
+        if self.is_draining:
+            self.rest(now)
+        else:
+            dropped = self._mints.let_go(self.price_bits, era, now, self._leases.is_wanted)
+            self._leases.ask_again(dropped, now)
+
+    def rest(self, now: float) -> None:
+        """Nothing is paid for now."""
+        self._leases.ask_again(self._mints.drop(), now)
+
+    def begin_anew(self, now: float) -> list[bytes]:
+        """Nothing stands at the server any more, and all is to be asked for; what stood."""
+        self._stamps_refused = 0
+        ended = self._leases.void(now)
+        self._leases.ask_for_all(now)
+        return ended

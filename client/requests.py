@@ -1,0 +1,211 @@
+"""What one server was asked, and has not answered yet. Sans-IO. PROTOCOL §5.10, §7.4.
+
+All that leaves in one flush is a *round*. Of requests that leave together some may get lost on the way, and
+several that get no answer may be one silence. So silence is counted by rounds: that a request was not
+answered tells something of the server only if nothing of its round or of a later one was answered, and if
+it left after the last silence that was counted.
+"""
+
+import heapq
+from base64 import urlsafe_b64encode
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from random import Random
+
+from client.rtt import RoundTripTime
+from pubsub import wire
+from pubsub.limits import COOKIE_CHARS, DATAGRAM_BYTES_MAX, NONCE_CHARS_MAX
+
+NONCE_BYTES = 8
+STAMP_CHARS_MAX = 22
+COOKIE_MARGIN_S = 8.0  # stop using a cookie this long before the server stops taking it
+LATE_MAX = 256  # requests given up whose late answers still teach something
+
+# The longest first line: nonce, cookie and stamp (§5.4).
+VOUCH_BYTES_MAX = len("%!   \n") + NONCE_CHARS_MAX + COOKIE_CHARS + STAMP_CHARS_MAX
+LINE_BYTES_MAX = DATAGRAM_BYTES_MAX - VOUCH_BYTES_MAX  # so that every line can be vouched for
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """A cookie (§6), when it was asked for, and in which era: one ends when the server has forgotten us."""
+
+    text: bytes
+    asked_at: float
+    era: int
+
+    def serves(self, life_s: float, now: float) -> bool:
+        """Whether the server will take it, with a margin. It is no older than the question for it."""
+        return now - self.asked_at < life_s - COOKIE_MARGIN_S
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """New leases, in order, with the stamp that pays for them under this cookie, at `bits` each (§5.11)."""
+
+    cookie: Cookie
+    topics: Sequence[bytes]
+    bits: int
+    stamp: bytes
+
+
+@dataclass(slots=True)
+class Line:
+    """A line to publish, with its LF. `tries_left` is how often it may be sent again."""
+
+    line: bytes
+    handle: int
+    confirm: bool
+    tries_left: int = 1
+
+
+class Kind(Enum):
+    """What a request asks for."""
+
+    ASK = auto()  # a cookie
+    LEASES = auto()  # leases, new or renewed; none is a way to show the cookie
+    PAID = auto()  # new leases, with a stamp
+    PUBLISH = auto()
+    PING = auto()
+
+
+CONTROL = (Kind.ASK, Kind.LEASES, Kind.PAID)
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that left at `sent_at`, with what it was about."""
+
+    kind: Kind
+    nonce: bytes
+    round: int
+    sent_at: float
+    deadline: float
+    cookie: Cookie | None = None  # the one it showed, if any
+    topics: Sequence[bytes] = ()
+    lines: Sequence[Line] = ()
+    stamped: Stamped | None = None
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is about cookie and leases, and not about messages."""
+        return self.kind in CONTROL
+
+    def fits(self, reply: wire.Reply) -> bool:
+        """Whether a reply is of a kind that answers this request."""
+        if self.kind is Kind.PING:
+            return isinstance(reply, wire.Pong)
+        if self.kind is Kind.ASK:
+            return isinstance(reply, wire.Challenge)
+        return isinstance(reply, wire.Challenge | wire.Receipt | wire.Refusal)
+
+
+class Requests:
+    """The requests to one server that are under way, and those given up of late."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._round_trip = RoundTripTime()
+        self._waiting: dict[bytes, Request] = {}
+        self._counts: Counter[Kind] = Counter()
+        self._deadlines: list[tuple[float, bytes]] = []
+        self._late: OrderedDict[bytes, Request] = OrderedDict()
+        self._round = self._heard_round = self._missed_round = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def timeout_s(self) -> float:
+        """How long an answer is awaited now."""
+        return self._round_trip.timeout_s
+
+    def count(self, *kinds: Kind) -> int:
+        """How many requests of these kinds are under way."""
+        return sum(self._counts[kind] for kind in kinds)
+
+    def begin_round(self) -> None:
+        """What is opened from now on leaves together."""
+        self._round += 1
+
+    def open(
+        self,
+        kind: Kind,
+        now: float,
+        *,
+        cookie: Cookie | None = None,
+        topics: Sequence[bytes] = (),
+        lines: Sequence[Line] = (),
+        stamped: Stamped | None = None,
+    ) -> Request:
+        """A request with a nonce of its own, that leaves now."""
+        nonce = urlsafe_b64encode(self._rng.randbytes(NONCE_BYTES)).rstrip(b"=")
+        deadline = now + self._round_trip.timeout_s
+        request = Request(kind, nonce, self._round, now, deadline, cookie, topics, lines, stamped)
+        self._waiting[nonce] = request
+        self._counts[kind] += 1
+        heapq.heappush(self._deadlines, (deadline, nonce))
+        return request
+
+    def take(self, reply: wire.Reply) -> Request | None:
+        """The request that this answers, which then waits no longer; None where it answers nothing."""
+        request = self._waiting.get(reply.nonce)
+        if request is not None and request.fits(reply):
+            self._remove(request)
+            return request
+        request = self._late.get(reply.nonce)
+        if request is not None and request.fits(reply):
+            return self._late.pop(reply.nonce)
+        return None
+
+    def heard(self, request: Request, now: float) -> bool:
+        """An answer has come; whether nothing is known that tells more of the server as it is now."""
+        self._round_trip.observe(now - request.sent_at)
+        is_newest = request.round >= self._heard_round
+        self._heard_round = max(self._heard_round, request.round)
+        return is_newest
+
+    def is_silence(self, request: Request) -> bool:
+        """Whether it tells of the server, and not of one datagram's fate, that this was not answered."""
+        return request.round > max(self._heard_round, self._missed_round)
+
+    def count_silence(self) -> None:
+        """All that has left by now is one silence."""
+        self._missed_round = self._round
+
+    def next_deadline(self) -> float | None:
+        """When the first answer is overdue."""
+        while self._deadlines and self._deadlines[0][1] not in self._waiting:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def give_up(self, now: float | None = None) -> list[Request]:
+        """Waits no longer for those that are overdue by now; without a time, for any."""
+        overdue = []
+        while self._deadlines and (now is None or self._deadlines[0][0] <= now):
+            request = self._waiting.get(heapq.heappop(self._deadlines)[1])
+            if request is not None:
+                self._remove(request)
+                overdue.append(request)
+                self._remember_late(request)
+        return overdue
+
+    def move(self) -> list[Request]:
+        """The server is asked elsewhere from now on: gives up all, and forgets what was of the old path."""
+        given_up = self.give_up()
+        self._late.clear()
+        self._round_trip = RoundTripTime()
+        return given_up
+
+    def _remove(self, request: Request) -> None:
+        del self._waiting[request.nonce]
+        self._counts[request.kind] -= 1
+
+    def _remember_late(self, request: Request) -> None:
+        # An answer that comes after all must teach how late answers come: else a path that has become slow
+        # would look dead for ever. The fate of its messages is settled already.
+        self._late[request.nonce] = replace(request, lines=())
+        if len(self._late) > LATE_MAX:
+            self._late.popitem(last=False)

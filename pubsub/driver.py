@@ -1,0 +1,201 @@
+"""A server core on an event loop, with a socket for each address family, timers, and the signals that end it.
+
+A turn is: take what has arrived, let the core do what is due, send what it gives. What arrives in one turn
+is forwarded in one flush, so the busier the server, the fewer system calls a copy costs.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from pubsub.endpoint import Endpoint, Transmit
+from pubsub.udp import UdpPort
+
+if TYPE_CHECKING:
+    import asyncio
+
+# asyncio and uvloop are imported where the loop starts: they take longer than all else that a server needs,
+# and `--help`, a usage error or a taken port have no use for them.
+
+_TIMER_SLACK_S = 0.001  # loops round to milliseconds; a timer that fires too early would only be set again
+
+
+class Core(Endpoint, Protocol):
+    """A server core as this driver sees it."""
+
+    def start_drain(self, now: float) -> None:
+        """Begin to end: tell the clients, take no new leases."""
+
+    def is_drained(self, now: float) -> bool:
+        """Whether the end has come. `next_timeout` tells when to look."""
+
+
+class Ending(Enum):
+    """Why a server ended."""
+
+    SIGNAL = auto()
+    DRAINED = auto()
+    ORPHANED = auto()
+
+
+def _nothing() -> None:
+    pass
+
+
+def run(
+    core: Core,
+    ports: Sequence[UdpPort],
+    *,
+    on_ready: Callable[[], None] = _nothing,
+    on_drain: Callable[[], None] = _nothing,
+    report: Callable[[], None] = _nothing,
+    report_interval_s: float = 5.0,
+    lifeline: int | None = None,
+) -> Ending:
+    """Serves until SIGINT, or until SIGTERM and the end of the draining that it begins; a second signal ends
+    that.
+
+    `on_ready` is called once datagrams are being taken, `on_drain` when draining begins and does not end at
+    once, `report` so long after something has arrived. `lifeline` is a descriptor that becomes readable when
+    whoever started this process is gone, which ends it too.
+
+    For the main thread, since signals are. At most one port for each family; they stay open.
+    """
+    import asyncio
+
+    run_loop = asyncio.run
+    if sys.platform == "linux":
+        try:
+            import uvloop
+        except ImportError:
+            pass
+        else:
+            run_loop = uvloop.run
+
+    async def serve() -> Ending:
+        driver = _Driver(core, ports, asyncio.get_running_loop(), on_drain, report, report_interval_s)
+        return await driver.serve(on_ready, lifeline)
+
+    return run_loop(serve())
+
+
+class _Driver:
+    """Turns of one core on one loop."""
+
+    def __init__(
+        self,
+        core: Core,
+        ports: Sequence[UdpPort],
+        loop: "asyncio.AbstractEventLoop",
+        on_drain: Callable[[], None],
+        report: Callable[[], None],
+        report_interval_s: float,
+    ) -> None:
+        self._core = core
+        self._ports = ports
+        self._families = [(port, ":" in port.address[0]) for port in ports]
+        self._loop = loop
+        self._on_drain = on_drain
+        self._report = report
+        self._report_interval_s = report_interval_s
+        self._report_timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._is_draining = False
+        self._ending: asyncio.Future[Ending] = loop.create_future()
+
+    async def serve(self, on_ready: Callable[[], None], lifeline: int | None) -> Ending:
+        loop = self._loop
+        loop.add_signal_handler(signal.SIGINT, self._end, Ending.SIGNAL)
+        loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
+        for port in self._ports:
+            loop.add_reader(port.fileno(), self._on_readable, port)
+        if lifeline is not None:
+            loop.add_reader(lifeline, self._end, Ending.ORPHANED)
+        try:
+            on_ready()
+            return await self._ending
+        finally:
+            for port in self._ports:
+                loop.remove_reader(port.fileno())
+            if lifeline is not None:
+                loop.remove_reader(lifeline)
+            for timer in (self._timer, self._report_timer):
+                if timer is not None:
+                    timer.cancel()
+
+    def _on_readable(self, port: UdpPort) -> None:
+        # At most 32 calls a turn; if more is waiting the descriptor is still readable at the next poll.
+        bursts = port.receive()
+        now = monotonic()
+        for burst in bursts:
+            self._core.receive(burst, now)
+        self._finish_turn(now)
+        if self._report_timer is None:
+            # Set by what arrives, and not again after it, so that an idle server does nothing.
+            self._report_timer = self._loop.call_later(self._report_interval_s, self._on_report_timer)
+
+    def _on_report_timer(self) -> None:
+        self._report_timer = None
+        self._report()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._finish_turn(monotonic())
+
+    def _finish_turn(self, now: float) -> None:
+        due = self._core.next_timeout()
+        if due is not None and due <= now:
+            self._core.handle_timeout(now)
+            due = self._core.next_timeout()
+        self._send(self._core.flush(now))
+        if self._is_draining and self._core.is_drained(now):
+            self._end(Ending.DRAINED)
+            return
+        # A timer that is too early only costs one look; to move it at every renewal would cost each turn.
+        if due is not None and (self._timer is None or due < self._timer_due):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_due = due
+            self._timer = self._loop.call_later(max(0.0, due - now) + _TIMER_SLACK_S, self._on_timer)
+
+    def _send(self, transmits: list[Transmit]) -> None:
+        if len(self._ports) == 1:
+            self._ports[0].send(transmits)
+        elif transmits:
+            for port, is_ipv6 in self._families:
+                port.send(_of_family(transmits, is_ipv6))
+
+    # --- The end -------------------------------------------------------------------------------------
+
+    def _on_sigterm(self) -> None:
+        if self._is_draining:
+            self._end(Ending.SIGNAL)
+            return
+        self._is_draining = True
+        now = monotonic()
+        self._core.start_drain(now)
+        self._finish_turn(now)
+        if not self._ending.done():
+            self._on_drain()
+
+    def _end(self, ending: Ending) -> None:
+        if not self._ending.done():
+            self._ending.set_result(ending)
+
+
+def _of_family(transmits: list[Transmit], is_ipv6: bool) -> list[Transmit]:
+    """What goes to destinations of one address family."""
+    chosen = []
+    for data, segment_bytes, destinations in transmits:
+        if len(destinations) == 1:
+            if (":" in destinations[0][0]) is is_ipv6:
+                chosen.append(Transmit(data, segment_bytes, destinations))
+            continue
+        fitting = [address for address in destinations if (":" in address[0]) is is_ipv6]
+        if fitting:
+            chosen.append(Transmit(data, segment_bytes, fitting))
+    return chosen

@@ -1,0 +1,123 @@
+"""Where a server is reached: its sockets, one for each address family, and which addresses are its own."""
+
+import errno
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from pubsub.endpoint import Address, format_address
+from pubsub.udp import UdpPort, open_socket
+
+_FREE_PORT_TRIES = 10
+
+# RFC 1918, RFC 4193, loopback and link-local. Not `is_private`, which means "not globally reachable".
+_LOCAL_NETWORKS = tuple(
+    ip_network(prefix)
+    for prefix in (
+        *("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"),
+        *("::1/128", "fc00::/7", "fe80::/10"),
+    )
+)
+
+
+class ListenError(Exception):
+    """An address that cannot be served on; the message says what to do."""
+
+
+def open_ports(hosts: Sequence[str], port: int, *, receive_buffer_bytes: int) -> list[UdpPort]:
+    """A socket for each host, all on the same port; port 0 is any that is free for all of them.
+
+    Raises ValueError for hosts that are no addresses to serve on, or two of one family, and ListenError
+    where one cannot be bound.
+    """
+    for attempt in range(_FREE_PORT_TRIES):
+        try:
+            return _open_all(hosts, port, receive_buffer_bytes)
+        except ListenError as error:
+            # A port that is free for one family need not be for the other.
+            is_taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            if port or not is_taken or attempt == _FREE_PORT_TRIES - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _open_all(hosts: Sequence[str], port: int, receive_buffer_bytes: int) -> list[UdpPort]:
+    hosts = [_plain(host) for host in hosts]
+    families = [":" in host for host in hosts]
+    if len(set(families)) < len(families):
+        raise ValueError("one address of each family at most: give one IPv4 and one IPv6 address")
+    with ExitStack() as stack:
+        ports = []
+        for host in hosts:
+            try:
+                sock = open_socket(
+                    host, port, receive_buffer_bytes=receive_buffer_bytes, dual_stack=len(hosts) == 1
+                )
+            except OSError as error:
+                raise ListenError(_bind_failure(error, format_address((host, port)))) from error
+            ports.append(stack.enter_context(UdpPort(sock)))
+            port = ports[0].address[1]
+        stack.pop_all()
+        return ports
+
+
+def _plain(host: str) -> str:
+    """IPv4-mapped IPv6 as IPv4; what is no address is left for `open_socket` to refuse."""
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        return host
+    return str(ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else str(ip)
+
+
+def _bind_failure(error: OSError, where: str) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use; stop the other server or give --port"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{where}: permission denied; give a --port above 1023"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{where} is not an address of this machine; give another --host"
+    if error.errno == errno.EAFNOSUPPORT:
+        return f"{where}: this machine has no such addresses; give another --host"
+    return f"{where} cannot be served on: {error.strerror or error}"
+
+
+# --- Kinds of addresses ------------------------------------------------------------------------------
+
+
+def is_wildcard(address: Address) -> bool:
+    """Whether it stands for all addresses of the machine."""
+    return ip_address(address[0]).is_unspecified
+
+
+def is_loopback(address: Address) -> bool:
+    """Whether only this machine reaches it."""
+    return ip_address(address[0]).is_loopback
+
+
+def is_local(address: Address) -> bool:
+    """Whether the address is loopback, private or link-local: whom `--open` is open to."""
+    return _is_local_host(address[0])
+
+
+@lru_cache(maxsize=4096)
+def _is_local_host(host: str) -> bool:
+    ip = ip_address(host)
+    return any(ip in network for network in _LOCAL_NETWORKS)
+
+
+def own_addresses(bound: Sequence[Address]) -> frozenset[Address]:
+    """Where sockets bound so are reached, as far as can be told.
+
+    Of a wildcard address only the loopback ones are known: the machine's others change while it runs, and
+    to learn them would take netlink.
+    """
+    own = set(bound)
+    for host, port in bound:
+        if ip_address(host).is_unspecified:
+            own.remove((host, port))
+            own.add(("127.0.0.1", port))
+            if ":" in host:
+                own.add(("::1", port))
+    return frozenset(own)

@@ -1,0 +1,192 @@
+"""Metrics of one server for Prometheus, over HTTP, in threads of their own. Imported for `--metrics` only.
+
+Nothing is counted twice: what the core and the sockets count is read at the moment of a scrape, and the
+server does nothing for it. Counters are copied by single steps of the interpreter, so no lock is needed and
+no turn is held up, except for the millisecond in which a scrape has the interpreter. No label has values
+that clients choose: topics and addresses are in none.
+"""
+
+import errno
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from http.server import HTTPServer
+from importlib.metadata import version
+from socketserver import ThreadingMixIn
+from threading import BoundedSemaphore, Thread
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import MetricsHandler
+from prometheus_client.registry import Collector
+
+from pubsub.endpoint import Address, format_address
+from pubsub.listen import ListenError
+from pubsub.log import Losses
+from pubsub.server import Drop, Server
+from pubsub.udp import UdpPort
+
+if TYPE_CHECKING:
+    from pubsub.tap import TapWriter
+
+REQUEST_TIMEOUT_S = 10.0
+REQUESTS_MAX = 8  # at a time; more are turned away, so that a stuck scraper cannot collect threads
+
+_NEVER_S = 3600.0  # how often the thread that accepts wakes up to look whether it should stop: it should not
+
+_REFUSALS = ("topic", "full", "address", "prefix", "topics", "work", "drain", "rate", "size")  # PROTOCOL §5.8
+
+# Name, name in `Server.counts`, help.
+_COUNTS = (
+    ("received_datagrams", "datagrams_received", "Datagrams received."),
+    ("received_bytes", "bytes_received", "Bytes of UDP payload received."),
+    ("messages", "messages_received", "Published lines taken to be forwarded."),
+    ("copies", "copies_sent", "Copies of messages handed to the network."),
+    ("leases_opened", "leases_opened", "Leases opened."),
+    ("leases_renewed", "leases_renewed", "Leases renewed."),
+    ("leases_expired", "leases_expired", "Leases that were not renewed in time."),
+    ("leases_evicted", "leases_evicted", "Leases pushed out of a full fifo table."),
+    ("cookies_issued", "cookies_issued", "Cookies sent to addresses that had shown no good one."),
+    ("answers", "answers_sent", "Answers sent, of all kinds."),
+    # In this order: the core adds to what was received first, so what was sent is never ahead in a scrape.
+    ("unproven_sent_bytes", "unproven_bytes_sent", "Bytes of answers to unproven addresses."),
+    (
+        "unproven_received_bytes",
+        "unproven_bytes_received",
+        "Bytes of the requests that those answers were to.",
+    ),
+)
+
+
+class ServerCollector(Collector):
+    """One server's counters and gauges, read when asked for."""
+
+    def __init__(self, server: Server, ports: Sequence[UdpPort], tap: "TapWriter | None" = None) -> None:
+        self._server = server
+        self._ports = ports
+        self._tap = tap
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics. Any thread may call this."""
+        server, losses = self._server, Losses.of(self._server, self._ports)
+        counts = dict(server.counts)
+        for name, key, text in _COUNTS:
+            yield CounterMetricFamily(f"kcast_{name}", text, counts.get(key, 0))
+        yield GaugeMetricFamily("kcast_leases", "Leases in the table.", len(server.leases))
+        yield GaugeMetricFamily(
+            "kcast_topics", "Topics that have a lease on them.", server.leases.topic_count
+        )
+        yield GaugeMetricFamily(
+            "kcast_publish_leases", "Addresses that may publish bare lines.", len(server.publish_leases)
+        )
+        for name, value in asdict(server.limits).items():
+            name = name.replace("_per_s", "_per_second")
+            yield GaugeMetricFamily(f"kcast_{name}_limit", "What the server allows; 0 is no limit.", value)
+        text = "Requests refused, in whole or in part, by reason."
+        yield _by_label("kcast_refusals", text, "reason", losses.refusals, _REFUSALS)
+        text = "Datagrams or lines that had no effect, by reason."
+        yield _by_label("kcast_drops", text, "reason", losses.drops, tuple(Drop))
+        yield _by_label(
+            "kcast_send_errors", "Datagrams that were not sent, by error.", "errno", losses.send_errors
+        )
+        yield _by_label(
+            "kcast_receive_errors", "Failed receive calls, by error.", "errno", losses.receive_errors
+        )
+        yield CounterMetricFamily(
+            "kcast_receive_overflows",
+            "Times that the kernel dropped what arrived, for want of room in the receive buffer.",
+            losses.overflows,
+        )
+        yield GaugeMetricFamily(
+            "kcast_receive_buffer_bytes",
+            "Size of the smallest receive buffer.",
+            min(port.receive_buffer_bytes for port in self._ports),
+        )
+        yield GaugeMetricFamily("kcast_ttl_seconds", "How long a lease lives at most.", server.ttl_s)
+        yield GaugeMetricFamily("kcast_work_bits", "Price of a new lease.", server.work_bits)
+        yield GaugeMetricFamily("kcast_draining", "1 while the server is about to end.", server.is_draining)
+        if self._tap is not None:
+            yield CounterMetricFamily(
+                "kcast_tap_records_dropped", "Records that are missing from --tap.", self._tap.records_dropped
+            )
+        build = GaugeMetricFamily("kcast_build_info", "1; its label tells the version.", labels=("version",))
+        build.add_metric((version("kcast"),), 1)
+        yield build
+
+
+def _by_label(
+    name: str, text: str, label: str, counts: Mapping[str, int], always: Sequence[str] = ()
+) -> CounterMetricFamily:
+    """A counter with one label; what stands in `always` is there from the beginning, as 0."""
+    family = CounterMetricFamily(name, text, labels=(label,))
+    for value in sorted({*counts, *always}):
+        family.add_metric((value,), counts.get(value, 0))
+    return family
+
+
+# --- Over HTTP ---------------------------------------------------------------------------------------
+
+
+class _Handler(MetricsHandler):
+    timeout = REQUEST_TIMEOUT_S  # of every read and write
+
+
+class _HttpServer(ThreadingMixIn, HTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, address: Address, registry: CollectorRegistry) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._free = BoundedSemaphore(REQUESTS_MAX)
+        super().__init__(address, _Handler.factory(registry))
+
+    def server_bind(self) -> None:
+        """As HTTPServer's, without looking its own name up, which may take long."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is a place for one more."""
+        return self._free.acquire(blocking=False)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Starts the thread that answers one."""
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no more threads
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answers one, and makes room for the next."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A scraper that went away is not worth a line."""
+
+
+def serve_metrics(collector: Collector, address: Address) -> Address:
+    """Serves the metrics, with those of the process, until the process ends. Returns where.
+
+    Raises ListenError where the address cannot be served on.
+    """
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    try:
+        server = _HttpServer(address, registry)
+    except OSError as error:
+        where = format_address(address)
+        if error.errno == errno.EADDRINUSE:
+            raise ListenError(f"{where} is in use; give --metrics another port") from None
+        raise ListenError(f"{where} cannot be served on: {error.strerror or error}") from None
+    Thread(target=server.serve_forever, args=(_NEVER_S,), name="metrics", daemon=True).start()
+    return address[0], server.server_port

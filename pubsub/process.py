@@ -1,0 +1,164 @@
+"""One server as a process: core, sockets, log, metrics and tap, from the first line to the last."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pubsub.cookie import SECRET_BYTES
+from pubsub.driver import Ending, run
+from pubsub.endpoint import Address, format_address
+from pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
+from pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
+from pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed
+from pubsub.server import Server
+from pubsub.udp import UdpPort
+
+if TYPE_CHECKING:
+    from pubsub.tap import TapWriter
+
+EXIT_FAILURE = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What one server is to be like. `open_to` is "" for nobody, or "local" or "anyone"."""
+
+    ttl_s: int
+    table: str
+    limits: Limits
+    work_bits: int
+    head: str
+    open_to: str
+    receive_buffer_bytes: int
+    metrics: Address | None
+    tap: str | None
+    tap_bytes: int
+
+
+def warn(settings: Settings, ports: Sequence[UdpPort], log: Log) -> None:
+    """Says what whoever starts a server should know about these settings, on this machine."""
+    if settings.open_to == "anyone":
+        log.warning("open", "open to any address: anyone can make it flood others")
+    elif settings.open_to:
+        log.warning("open", "open to loopback and private addresses: anyone there can subscribe others")
+    if any(is_wildcard(port.address) for port in ports):
+        log.warning(
+            "wildcard",
+            "serving on all addresses: answers leave from the one that the system picks; on a machine "
+            "with several, give --host the one that clients are told",
+        )
+    wanted, granted = settings.receive_buffer_bytes, min(port.receive_buffer_bytes for port in ports)
+    if granted < wanted:
+        log.warning(
+            "receive-buffer",
+            f"the system gives a receive buffer of {granted} bytes where {wanted} were wanted, so less can "
+            f"wait while the server is busy; raise the limit with: sysctl -w net.core.rmem_max={wanted}",
+            granted_bytes=granted,
+            wanted_bytes=wanted,
+        )
+
+
+def serve(
+    settings: Settings,
+    ports: Sequence[UdpPort],
+    log: Log,
+    *,
+    on_ready: Callable[[], None],
+    lifeline: int | None = None,
+) -> int:
+    """Runs the server until a signal ends it; the exit code. `on_ready` and `lifeline` as in `driver.run`."""
+    addresses = [port.address for port in ports]
+    with ExitStack() as stack:
+        tap = None
+        if settings.tap is not None:
+            try:
+                tap = stack.enter_context(_open_tap(settings.tap, settings.tap_bytes, addresses, log))
+            except OSError as error:
+                log.error("tap", f"--tap: {settings.tap}: {error.strerror or error}")
+                return EXIT_FAILURE
+            except ValueError as error:
+                log.error("tap", f"--tap: {error}")
+                return EXIT_FAILURE
+        server = Server(
+            secret=secrets.token_bytes(SECRET_BYTES),
+            ttl_s=settings.ttl_s,
+            table=settings.table,
+            limits=settings.limits,
+            work_bits=settings.work_bits,
+            head=settings.head,
+            own_addresses=own_addresses(addresses),
+            open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
+            tap=tap,
+        )
+        if settings.metrics is not None:
+            from pubsub.metrics import ServerCollector, serve_metrics
+
+            try:
+                where = serve_metrics(ServerCollector(server, ports, tap), settings.metrics)
+            except ListenError as error:
+                log.error("metrics", str(error))
+                return EXIT_FAILURE
+            url = f"http://{format_address(where)}/metrics"
+            log.info("metrics", f"metrics on {url}", url=url)
+        ending = run(
+            server,
+            ports,
+            on_ready=on_ready,
+            on_drain=lambda: _say_draining(settings, server, log),
+            report=Report(log, lambda: Losses.of(server, ports)),
+            report_interval_s=REPORT_INTERVAL_S,
+            lifeline=lifeline,
+        )
+        _say_ended(ending, server, ports, log)
+        return EXIT_FAILURE if ending is Ending.ORPHANED else 0
+
+
+def _open_tap(path: str, size_bytes_max: int, addresses: Sequence[Address], log: Log) -> "TapWriter":
+    from pubsub.tap import TapWriter
+
+    return TapWriter(
+        Path(path),
+        boot_id=secrets.token_bytes(8),
+        addresses=addresses,
+        size_bytes_max=size_bytes_max,
+        on_failure=lambda reason: log.warning("tap", f"--tap: {path}: {reason}; nothing more is recorded"),
+    )
+
+
+def _anyone(_: Address) -> bool:
+    return True
+
+
+def _say_draining(settings: Settings, server: Server, log: Log) -> None:
+    limit_s = min(settings.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX) + DRAIN_MARGIN_S
+    leases = len(server.leases)
+    log.info(
+        "drain",
+        f"draining for {limit_s:.0f} s at most, {leases} {'lease' if leases == 1 else 'leases'} left; a "
+        "second signal ends it at once",
+        limit_s=round(limit_s, 3),
+        leases=leases,
+    )
+
+
+def _say_ended(ending: Ending, server: Server, ports: Sequence[UdpPort], log: Log) -> None:
+    if ending is Ending.ORPHANED:
+        log.error("orphan", "the process that started this server is gone")
+    losses = Losses.of(server, ports)
+    drops = dict(losses.drops) | {f"send-{name}": count for name, count in losses.send_errors.items()}
+    drops["receive-buffer"] = losses.overflows
+    copies, messages = server.counts["copies_sent"], server.counts["messages_received"]
+    refusals = f"; refusals: {listed(losses.refusals)}" if losses.refusals else ""
+    log.info(
+        "end",
+        f"forwarded {copies} copies of {messages} messages; drops: {listed(drops) or 'none'}{refusals}",
+        ending=ending.name.lower(),
+        copies=copies,
+        messages=messages,
+        drops={name: count for name, count in sorted(drops.items()) if count},
+        refusals=dict(losses.refusals),
+        leases=len(server.leases),
+    )

@@ -1,0 +1,85 @@
+"""Token buckets: how much an address, or all strangers together, may ask of a server in a second.
+
+A bucket fills at its rate, up to one second's worth, and whoever comes while there is anything in it is
+served whole, so it may go below empty: a burst larger than the bucket is then paid for by waiting, and is not
+refused for ever. Rates are kept for proven addresses only (PROTOCOL §6): a limit on addresses that anyone can
+forge would let anyone shut others out.
+"""
+
+from collections import OrderedDict
+
+from pubsub.endpoint import Address
+
+
+class Rate:
+    """One bucket of `per_s` tokens a second; 0 is no limit."""
+
+    def __init__(self, per_s: float) -> None:
+        self.per_s = per_s
+        self._tokens = per_s
+        self._at = 0.0
+
+    def take(self, amount: float, now: float) -> bool:
+        """Takes so many tokens, if there is any; False, and nothing taken, where there is none."""
+        if not self.per_s:
+            return True
+        self._tokens = min(self.per_s, self._tokens + (now - self._at) * self.per_s)
+        self._at = now
+        if self._tokens <= 0:
+            return False
+        self._tokens -= amount
+        return True
+
+
+class _Budget:
+    __slots__ = ("at", "copies", "is_overdrawn", "publishes")
+
+    def __init__(self, publishes: float, copies: float, now: float) -> None:
+        self.publishes = publishes
+        self.copies = copies
+        self.at = now
+        self.is_overdrawn = False
+
+
+class PublishRates:
+    """What each address may publish: lines a second, and the copies a second that they cause.
+
+    Remembers the `capacity` addresses that published last; who has been forgotten begins with full buckets.
+    """
+
+    def __init__(self, publishes_per_s: float, copies_per_s: float, capacity: int) -> None:
+        self.publishes_per_s = publishes_per_s
+        self.copies_per_s = copies_per_s
+        self.capacity = capacity
+        self._budgets: OrderedDict[Address, _Budget] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._budgets)
+
+    def take(self, address: Address, lines: int, copies: int, now: float) -> bool:
+        """Whether this address may publish so many lines, that cause so many copies, now."""
+        budget = self._budgets.get(address)
+        if budget is None:
+            if len(self._budgets) >= self.capacity:
+                self._budgets.popitem(last=False)
+            budget = self._budgets[address] = _Budget(self.publishes_per_s, self.copies_per_s, now)
+        else:
+            self._budgets.move_to_end(address)
+            gone_s = now - budget.at
+            budget.at = now
+            budget.publishes = min(self.publishes_per_s, budget.publishes + gone_s * self.publishes_per_s)
+            budget.copies = min(self.copies_per_s, budget.copies + gone_s * self.copies_per_s)
+        if (self.publishes_per_s and budget.publishes <= 0) or (self.copies_per_s and budget.copies <= 0):
+            budget.is_overdrawn = True
+            return False
+        budget.publishes -= lines
+        budget.copies -= copies
+        return True
+
+    def pop_overdrawn(self, address: Address) -> bool:
+        """Whether this address was refused anything since this was last asked."""
+        budget = self._budgets.get(address)
+        if budget is None or not budget.is_overdrawn:
+            return False
+        budget.is_overdrawn = False
+        return True

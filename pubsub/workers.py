@@ -1,0 +1,245 @@
+"""Several servers under one command: `--workers` of one host, or `--count` hosts of a lab.
+
+Each is a process and a server of its own, with its own port, secret and table; none knows of the others.
+The parent holds no datagram: it opens all sockets, forks, passes on signals, and starts again what dies. It
+keeps the sockets open, so that a port is never lost to another program, and what arrives while a server is
+dead waits for the next one, which tells the clients at once that it knows none of them.
+
+A child outlives its parent by no more than a moment, however that ends: it watches a pipe of which the
+parent has the other end, and which the kernel closes.
+"""
+
+import os
+import selectors
+import signal
+import struct
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from types import FrameType
+from typing import NoReturn
+
+from pubsub.endpoint import Address, format_address
+from pubsub.listen import is_loopback, is_wildcard
+from pubsub.log import Log
+from pubsub.udp import UdpPort
+
+RESTART_DELAY_S_MIN = 1.0
+RESTART_DELAY_S_MAX = 30.0  # after as long a life, a server that dies is started again after the least delay
+WORKERS_MAX = 256
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_INDEX = struct.Struct("=H")  # what a child writes when it is ready
+
+Work = Callable[[int, Callable[[], None], int], int]
+"""What a child does: index, what to call when it takes datagrams, and lifeline in; its exit code out."""
+
+
+class _Worker:
+    """One of the servers: its process while it runs."""
+
+    def __init__(self, index: int, ports: Sequence[UdpPort]) -> None:
+        self.index = index
+        self.ports = ports
+        self.name = format_address(ports[0].address)
+        self.process_id: int | None = None
+        self.is_ready = False
+        self.started_at = 0.0
+        self.delay_s = RESTART_DELAY_S_MIN
+        self.restart_at: float | None = None
+
+
+class Supervisor:
+    """Runs a server for each element of `servers`, which are their open sockets, until signals end them all.
+
+    `work` is run in the child; `on_ready` in the parent, once all children are: if it returns False, all
+    are ended. For the main thread of a process that has no others.
+    """
+
+    def __init__(
+        self, servers: Sequence[Sequence[UdpPort]], work: Work, log: Log, on_ready: Callable[[], bool]
+    ) -> None:
+        self._workers = [_Worker(index, ports) for index, ports in enumerate(servers)]
+        self._work = work
+        self._log = log
+        self._on_ready = on_ready
+        self._received: list[int] = []  # signals
+        self._is_ending = False
+        self._exit_code = 0
+
+    def run(self) -> int:
+        """Returns when the last child has ended: 0, or 1 where one did not start or did not end well."""
+        wake_up, woken = os.pipe()
+        ready, self._on_child_ready = os.pipe()
+        self._lifeline, lifeline_end = os.pipe()
+        self._pipes = (wake_up, woken, ready, lifeline_end)
+        for descriptor in (wake_up, woken, ready):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(woken)
+        for number in _SIGNALS:
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake up
+        selector = selectors.DefaultSelector()
+        selector.register(wake_up, selectors.EVENT_READ)
+        selector.register(ready, selectors.EVENT_READ)
+        for worker in self._workers:
+            self._start(worker)
+        is_announced = False
+        while any(worker.process_id or worker.restart_at is not None for worker in self._workers):
+            due = min((at for w in self._workers if (at := w.restart_at) is not None), default=None)
+            selector.select(None if due is None else max(0.0, due - monotonic()))
+            with suppress(BlockingIOError):
+                os.read(wake_up, 4096)
+            while self._received:
+                self._end_all(self._received.pop(0))
+            with suppress(BlockingIOError):
+                for (index,) in _INDEX.iter_unpack(os.read(ready, 4096)):
+                    self._workers[index].is_ready = True
+            for worker in self._workers:
+                self._look_after(worker)
+            if not is_announced and not self._is_ending and all(w.is_ready for w in self._workers):
+                is_announced = True
+                if not self._on_ready():
+                    self._fail()
+        return self._exit_code
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._received.append(number)
+
+    def _end_all(self, number: int) -> None:
+        """Passes a signal on; what is dead stays so."""
+        self._is_ending = True
+        for worker in self._workers:
+            worker.restart_at = None
+            if worker.process_id is not None:
+                os.kill(worker.process_id, number)
+
+    def _fail(self) -> None:
+        """Ends all, as a failure."""
+        self._exit_code = 1
+        self._end_all(signal.SIGINT)
+
+    def _look_after(self, worker: _Worker) -> None:
+        if worker.process_id is not None:
+            process_id, status = os.waitpid(worker.process_id, os.WNOHANG)
+            if process_id:
+                self._has_ended(worker, os.waitstatus_to_exitcode(status))
+        elif worker.restart_at is not None and worker.restart_at <= monotonic():
+            self._start(worker)
+            self._log.info(
+                "worker-started",
+                f"{worker.name} starts again as process {worker.process_id}",
+                worker=worker.name,
+                process=worker.process_id,
+            )
+
+    def _has_ended(self, worker: _Worker, code: int) -> None:
+        process_id, worker.process_id = worker.process_id, None
+        if self._is_ending:
+            # A child that has not come to handle signals yet ends by them.
+            if code != 0 and -code not in _SIGNALS:
+                self._exit_code = 1
+            return
+        how = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
+        if not all(each.is_ready for each in self._workers):
+            self._log.error("worker-failed", f"{worker.name} did not start: it {how}", worker=worker.name)
+            self._fail()
+            return
+        if monotonic() - worker.started_at >= RESTART_DELAY_S_MAX:
+            worker.delay_s = RESTART_DELAY_S_MIN
+        worker.restart_at = monotonic() + worker.delay_s
+        self._log.warning(
+            "worker-died",
+            f"{worker.name} (process {process_id}) {how}; it starts again in {worker.delay_s:.0f} s",
+            worker=worker.name,
+            process=process_id,
+            exit_code=code,
+            delay_s=worker.delay_s,
+        )
+        worker.delay_s = min(2 * worker.delay_s, RESTART_DELAY_S_MAX)
+
+    # --- Children ------------------------------------------------------------------------------------
+
+    def _start(self, worker: _Worker) -> None:
+        worker.restart_at = None
+        worker.started_at = monotonic()
+        # A signal between the fork and the child's own handlers must not get lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            worker.process_id = os.fork() or None
+            if worker.process_id is None:
+                self._be(worker)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+    def _be(self, worker: _Worker) -> NoReturn:
+        """In the child, which never returns into what the parent was doing."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (*_SIGNALS, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            # Ctrl-C is for the parent, who passes it on, once.
+            os.setsid()
+            for descriptor in self._pipes:
+                os.close(descriptor)
+            for other in self._workers:
+                if other is not worker:
+                    for port in other.ports:
+                        port.close()
+            _name_process(f"kcast-{worker.ports[0].address[1]}")
+            code = self._work(worker.index, lambda: self._tell_ready(worker), self._lifeline)
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _tell_ready(self, worker: _Worker) -> None:
+        os.write(self._on_child_ready, _INDEX.pack(worker.index))
+
+
+def _name_process(name: str) -> None:
+    """Lets `ps` and `pkill` tell the children apart."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            Path("/proc/self/comm").write_text(name[:15])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# --- What clients need to know -----------------------------------------------------------------------
+
+
+def cluster_file(servers: Sequence[Sequence[Address]], *, is_lab: bool) -> str:
+    """The cluster file (PROTOCOL §10) of servers with these addresses.
+
+    In a lab each counts as a host of its own. Else they are the servers of one host, and where that is
+    reached from this machine only, the file is a lab's too, with one key for all.
+    """
+    if any(is_wildcard(address) for addresses in servers for address in addresses):
+        lines = ["# Serving on all addresses. In a cluster file, with the one that clients are told:"]
+        lines += [f"#   server ADDRESS:{addresses[0][1]}" for addresses in servers]
+        return "\n".join(lines) + "\n"
+    hosts = len(servers) if is_lab else 1
+    k = min(5, hosts)
+    is_private = not is_lab and any(is_loopback(address) for address in servers[0])
+    key = f" key={servers[0][0][0]}" if is_private else ""
+    lines = ["kcast-cluster 1"]
+    if is_lab or is_private:
+        lines += ["name   lab"]
+    lines += [f"policy k={k} publish={k // 2 + 1} subscribe={k}"]
+    if is_lab or is_private:
+        lines += ["lab"]
+    lines += [f"server {','.join(map(format_address, addresses))}{key}" for addresses in servers]
+    return "\n".join(lines) + "\n"
