@@ -479,12 +479,8 @@ class ClientCore:
 
     def _rank(self, publication: _Publication, session: Session, now: float) -> tuple[int, int, float]:
         """Alive first, then not yet used for this message, then least recently used, then by chance."""
-        liveness = 0
-        if self.avoid_dead:
-            # One that drains has all its leases still; one that came back a moment ago has few yet.
-            is_cold = not session.is_warm(now)
-            liveness = 3 if not session.is_alive else 2 if is_cold else 1 if session.is_draining else 0
-        return liveness, publication.last_send.get(session, 0), self._rng.random()
+        rank = session.rank(now) if self.avoid_dead else 0
+        return rank, publication.last_send.get(session, 0), self._rng.random()
 
     def _send_to(self, handle: int, publication: _Publication, session: Session) -> None:
         publication.sends += 1

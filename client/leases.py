@@ -110,6 +110,10 @@ class Leases:
         """Makes all leases due now, whether they stand or not."""
         self.ask_again(self._leases, now)
 
+    def renew_all(self, now: float) -> None:
+        """Makes all leases due now but those that are being asked for, or paid."""
+        self.ask_again([topic for topic, lease in self._leases.items() if lease.due_at < inf], now)
+
     def grant(self, topic: bytes, asked_at: float, expires_at: float, renew_at: float) -> bool:
         """The server has promised it; whether it did not stand before. A late answer to an older question
         than the one last answered, or one asked before all were void, changes nothing."""

@@ -180,14 +180,10 @@ class Lessee:
     def let_go(self, era: int, now: float) -> None:
         """Drops stamps that nobody would take, so that others are looked for."""
         if self.is_draining:
-            self.rest(now)
+            dropped = self._mints.drop()
         else:
             dropped = self._mints.let_go(self.price_bits, era, now, self._leases.is_wanted)
-            self._leases.ask_again(dropped, now)
-
-    def rest(self, now: float) -> None:
-        """Nothing is paid for now."""
-        self._leases.ask_again(self._mints.drop(), now)
+        self._leases.ask_again(dropped, now)
 
     def begin_anew(self, now: float) -> list[bytes]:
         """Nothing stands at the server any more, and all is to be asked for; what stood."""

@@ -86,7 +86,7 @@ class Outbox:
         `cookie` is one that serves to publish; without it, what is not bare waits. `lines_max` counts all
         lines of a datagram.
         """
-        if not self:
+        if not self._queue and not self._again:
             return []
         # Each refused datagram puts its lines back; in order, and sorted once for all of them.
         self._queue.extendleft(sorted(self._again, key=lambda line: line.handle, reverse=True))

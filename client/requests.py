@@ -8,10 +8,10 @@ it left after the last silence that was counted.
 
 import heapq
 from base64 import urlsafe_b64encode
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import StrEnum, auto
 from random import Random
 
 from client.rtt import RoundTripTime
@@ -61,7 +61,7 @@ class Line:
     tries_left: int = 1
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """What a request asks for."""
 
     ASK = auto()  # a cookie
@@ -109,7 +109,7 @@ class Requests:
         self._rng = rng
         self._round_trip = RoundTripTime()
         self._waiting: dict[bytes, Request] = {}
-        self._counts: Counter[Kind] = Counter()
+        self._counts = dict.fromkeys(Kind, 0)
         self._deadlines: list[tuple[float, bytes]] = []
         self._late: OrderedDict[bytes, Request] = OrderedDict()
         self._round = self._heard_round = self._missed_round = 0
@@ -124,7 +124,7 @@ class Requests:
 
     def count(self, *kinds: Kind) -> int:
         """How many requests of these kinds are under way."""
-        return sum(self._counts[kind] for kind in kinds)
+        return sum([self._counts[kind] for kind in kinds])
 
     def begin_round(self) -> None:
         """What is opened from now on leaves together."""

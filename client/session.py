@@ -115,7 +115,7 @@ class Session:
     @property
     def is_alive(self) -> bool:
         """Whether it is believed to serve; a server never asked is given the benefit of the doubt."""
-        return not self.is_suspected and not self.is_lost
+        return not (self.is_suspected or self._is_silent or self._is_dear)
 
     @property
     def is_draining(self) -> bool:
@@ -138,6 +138,15 @@ class Session:
         if self.ttl_s is None:
             return ASK_INTERVAL_S
         return min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+
+    def rank(self, now: float) -> int:
+        """How far behind others publishers had better put it; 0 is best.
+
+        One that drains has all its leases still, one that came back a moment ago has few yet.
+        """
+        if not self.is_alive:
+            return 3
+        return 2 if now < self.warm_at else int(self._lessee.is_draining)
 
     def is_warm(self, now: float) -> bool:
         """Whether subscribers have had the time to lease again since it came back (one renewal)."""
@@ -244,7 +253,6 @@ class Session:
             self._judge(now)
             if len(self.addresses) > 1:
                 wait_s = 0.0  # the next one has not been asked yet
-        self._lessee.rest(now)
         self._move(now)
         self._control_not_before = now + wait_s
 
@@ -323,8 +331,7 @@ class Session:
         if self._is_told_lost:
             self._judge(now)
         if was_silent:
-            self._lessee.rest(now)
-            self._leases.ask_for_all(now)
+            self._leases.renew_all(now)
         elif was_suspected or (was_draining and not self.is_draining):
             self.notices.append(Notice(Change.TRUSTED))
         if self.is_draining and not was_draining:

@@ -76,7 +76,7 @@ class LeaseChange(StrEnum):
 
 
 class Tap(Protocol):
-    """What a server reports so that losses can be attributed later. It must not raise, block or keep lists."""
+    """What a server reports so that losses can be explained later. Must not raise, block or keep `lines`."""
 
     def burst(self, now: float, source: Address, topic: bytes, lines: Sequence[bytes]) -> None:
         """Lines (without LF) of one topic (wire form) were admitted, and are about to be routed."""

@@ -474,7 +474,7 @@ class Server:
         data, segment_bytes, source = burst
         self.counts["messages_received"] += line_count
         if self._tap is not None:
-            self._tap.burst(now, source, topic, [line for line in data.split(b"\n") if line])
+            self._tap.burst(now, source, topic, list(filter(None, data.split(b"\n"))))
         if not self._router.forward_burst(data, segment_bytes, topic, line_count, now):
             self.drops[Drop.NO_SUBSCRIBER] += line_count
 

@@ -27,10 +27,8 @@ NUMBERS_MAX = 65_536  # of addresses, and of topics, before numbering starts afr
 NUMBERED_BYTES_MAX = 8 * 1024 * 1024  # text of the topics that have numbers
 LINES_PER_RECORD_MAX = 4096
 SERVER_ADDRESSES_MAX = 64
-RECORD_ROOM_BYTES = (
-    40 * 1024
-)  # at least what one call of `Encoder.burst` or `lease` adds, definitions included
-CLOSING_ROOM_BYTES = 256  # at least what `lost`, `clock` and one of `end` and `continued` add together
+RECORD_ROOM_BYTES = 40 * 1024  # for what one call of `Encoder.burst` or `lease` adds, definitions included
+CLOSING_ROOM_BYTES = 256  # for what `lost`, `clock` and one of `end` and `continued` add together
 
 _HOST_BYTES_MAX = 255
 
@@ -95,7 +93,10 @@ class Standing(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What the tap itself could not record in time, from the first to the last; `Standing` follows."""
+    """What the tap itself could not write in time, from the first to the last.
+
+    `Standing` follows, before any other change of a lease; unless the server was stopped there.
+    """
 
     since_ns: int
     until_ns: int
@@ -126,10 +127,9 @@ class Cut(NamedTuple):
 
 Record = FileHead | Clock | TapBurst | TapLease | Standing | Lost | Continued | End | Cut
 
-# Type 0 is none, so that a run of zeros, as a crash of the machine may leave, is no record.
-_FILE_HEAD, _SOURCE, _TOPIC, _BURST, _LEASE, _STANDING, _LOST, _RENUMBERED, _CLOCK, _CONTINUED, _END = range(
-    1, 12
-)
+# Types. 0 is none, so that a run of zeros, as a crash of the machine may leave, is no record.
+_FILE_HEAD, _SOURCE, _TOPIC, _BURST, _LEASE, _STANDING = 1, 2, 3, 4, 5, 6
+_LOST, _RENUMBERED, _CLOCK, _CONTINUED, _END = 7, 8, 9, 10, 11
 
 _PREAMBLE = MAGIC + VERSION.to_bytes(4, "big")
 _RECORD_HEAD = Struct(">I")  # type << 24 | length

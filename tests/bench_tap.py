@@ -2,9 +2,9 @@
 
     python -m tests.bench_tap [--seconds 0.5]
 
-The core alone, without sockets: `receive` of what a turn brings, and `flush`. CPU time is that of the process,
-so the tap's writing thread is in it, and its last records and the end of its file. With and without are measured
-in turn, five times; printed are medians. Messages are lines of 100 bytes; all are recorded.
+The core alone, without sockets: `receive` of what a turn brings, and `flush`. CPU time is that of the
+process, so the tap's thread is in it, with its last records and the end of its file. With and without are
+measured in turn, five times; printed are medians. Messages are lines of 100 bytes; all are recorded.
 """
 
 import argparse
@@ -28,7 +28,7 @@ LINE_BYTES = 100
 REPEATS = 5
 PUBLISHER: Address = ("198.51.100.1", 1000)
 TTL_S = 36_000.0
-START_S = 1000.0
+START_S = 2000.0  # after the leases
 LEASES = 100_000
 NO_LIMITS = Limits(publishes_per_s=0, copies_per_s=0, leases_per_prefix=LEASES, leases_per_address=LEASES)
 
@@ -87,8 +87,8 @@ def measure(case: Case, path: Path | None, seconds: float) -> Figures:
             lease(server, ("198.51.100.2", 2000 + number), *topics[start : start + 60])
     publish_lease(server, PUBLISHER)
     turn = case.bursts()
-    publish(server, turn, 1.0)  # warm
-    messages, now = 0, START_S + 2.0
+    publish(server, turn, START_S)  # to warm up
+    messages, now = 0, START_S + 1.0
     start_s, start_cpu_s = time.monotonic(), time.process_time()
     while time.monotonic() - start_s < seconds:
         publish(server, turn, now)
@@ -123,7 +123,8 @@ def bench_cores(folder: Path, seconds: float) -> None:
         ratio = statistics.median(with_tap.cpu_us / without.cpu_us for without, with_tap in pairs)
         size_bytes = statistics.median(with_tap.size_bytes / with_tap.messages for _, with_tap in pairs)
         print(
-            f"{case.name:40} {without_us:10.3f} {with_us:10.3f} {extra_us:10.3f} {ratio:6.2f} {size_bytes:6.1f}",
+            f"{case.name:40} {without_us:10.3f} {with_us:10.3f} {extra_us:10.3f} {ratio:6.2f}"
+            f" {size_bytes:6.1f}",
             flush=True,
         )
         for file in folder.iterdir():

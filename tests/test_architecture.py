@@ -15,7 +15,7 @@ import pytest
 CORES = (
     *("pubsub/endpoint.py", "pubsub/limits.py", "pubsub/wire.py"),
     *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py"),
-    *("pubsub/table.py", "pubsub/router.py", "pubsub/server.py"),
+    *("pubsub/table.py", "pubsub/router.py", "pubsub/server.py", "pubsub/tap_format.py"),
     *("client/view.py", "client/envelope.py", "client/dedup.py", "client/gaps.py"),
     *("client/leases.py", "client/rtt.py", "client/session.py", "client/core.py", "client/events.py"),
     *("client/requests.py", "client/minting.py", "client/lessee.py", "client/publishing.py"),

@@ -319,6 +319,15 @@ def test_what_a_server_forwarded_that_had_just_come_back_another_forwards_too() 
             assert len(world.servers[each].published) == 1
 
 
+def test_where_all_have_just_come_back_nothing_is_sent_to_all_of_them() -> None:
+    world = known(ONE_OF_FIVE)
+    for server in world.servers.values():
+        server.restart()
+    world.run(25)
+    assert not any(session.is_warm(world.now) for session in world.core._sessions.values())
+    assert len(world.published(wait_s=1.0).servers) == 1
+
+
 # --- Work ---------------------------------------------------------------------------------------------
 
 

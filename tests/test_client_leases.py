@@ -98,6 +98,15 @@ def test_void_ends_all_and_what_was_asked_before_revives_none() -> None:
     assert leases.grant(b"t", 5.0, 65.0, 25.0)
 
 
+def test_renew_all_leaves_alone_what_is_being_asked_for() -> None:
+    leases = live(b"t", b"u")
+    leases.want(b"v", 1.0)
+    leases.want(b"w", 30.0)
+    assert taken(leases, 1.0) == [b"v"]
+    leases.renew_all(2.0)
+    assert set(taken(leases, 2.0)) == {b"t", b"u", b"w"}
+
+
 def test_unwanted_is_forgotten() -> None:
     leases = live(b"t", b"u")
     leases.unwant(b"t")

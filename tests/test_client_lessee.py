@@ -221,6 +221,37 @@ def test_a_stamp_whose_datagram_got_lost_pays_for_the_next() -> None:
     assert not talk.session.is_minting
 
 
+def test_a_stamp_outlives_a_silence_and_nothing_is_paid_twice() -> None:
+    talk = leased(b"t", bits=10)
+    talk.want(b"new")
+    talk.exchange()
+    while talk.session.is_minting:
+        talk.session.work(1000, talk.now)
+    talk.server.is_up = False
+    talk.run(20)
+    assert talk.session.is_lost
+    talk.server.is_up = True
+    talk.run(20)
+    assert talk.is_leased(b"t", b"new")
+    assert not talk.session.is_minting
+
+
+def test_a_late_receipt_of_a_former_life_brings_neither_lease_nor_cookie() -> None:
+    """Two requests leave together; one is answered before the server restarts, and its answer comes last."""
+    talk = Talk()
+    talk.want(*topics_of(126))
+    (ask,) = talk.send()
+    talk.reply(wire.Challenge(ask.nonce, b"A" * 32, 0))
+    first, second = talk.send()
+    talk.reply(wire.Challenge(second.nonce, b"B" * 32, 0))
+    talk.reply(wire.Receipt(first.nonce, 60, b"C" * 32, 0))
+    assert talk.changes() == [Change.FORGOT]
+    assert not any(map(talk.session.is_leased, first.topics))
+    again = talk.send()
+    assert {asked.cookie for asked in again} == {b"B" * 32}
+    assert {topic for asked in again for topic in asked.topics} == set(topics_of(126))
+
+
 def test_a_cookie_that_grows_too_old_meanwhile_is_replaced_by_a_young_one() -> None:
     """§6.2: and the stamp is looked for anew, under it."""
     talk = Talk(FakeServer(bits=20))
@@ -381,6 +412,19 @@ def test_absurd_price_does_not_touch_leases_that_stand() -> None:
     talk.server.bits = 0
     talk.run(25)
     assert talk.changes() == [Change.RETURNED]
+
+
+def test_a_price_that_becomes_absurd_with_the_last_lease_that_was_wanted_makes_nobody_lost() -> None:
+    talk = Talk(FakeServer(bits=4))
+    talk.want(b"t")
+    talk.exchange()
+    while talk.session.is_minting:
+        talk.session.work(100, talk.now)
+    (paid,) = talk.send()
+    talk.reply(wire.Receipt(paid.nonce, 60, b"A" * 32, 99))
+    assert talk.session.is_leased(b"t")
+    assert talk.session.is_alive
+    assert talk.changes() == [Change.LEASES]
 
 
 def test_absurd_price_is_nothing_to_those_who_only_publish() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from client.cluster import ServerEntry
 from client.events import Outcome
-from client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
 from client.requests import LINE_BYTES_MAX
+from client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
 from client.session import QUEUE_MAX, Change, Session
 from pubsub import wire
 from pubsub.endpoint import Address, Burst, datagrams

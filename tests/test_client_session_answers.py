@@ -167,6 +167,17 @@ def test_nothing_is_sent_bare_to_a_server_that_may_have_stopped() -> None:
         talk.now += 1
 
 
+def test_a_late_pong_does_not_end_a_publish_lease_that_was_renewed_since() -> None:
+    talk = vouched()
+    talk.session.publish(b"t m\n", 1, False)
+    (ping,) = talk.send()
+    talk.session.publish(b"t m\n", 2, True)
+    talk.exchange()
+    talk.reply(wire.Pong(ping.nonce, 0))
+    talk.session.publish(b"t m\n", 3, False)
+    assert [asked.verb for asked in talk.send()] == ["."]
+
+
 # --- Size (§5.8) --------------------------------------------------------------------------------------
 
 
@@ -196,6 +207,16 @@ def test_without_a_number_it_is_half_of_what_was_refused() -> None:
     sizes = [1 + len(asked.lines) for asked in talk.asked if asked.verb == "!"]
     assert sizes[:3] == [64, 32, 32]
     assert sizes[-1] <= 8
+
+
+def test_lines_are_sent_again_as_often_as_it_takes_to_find_out() -> None:
+    talk = Talk(FakeServer(lines_max=5, tells_lines=False))
+    for number in range(63):
+        talk.session.publish(b"t %d\n" % number, number, True)
+    talk.exchange()
+    assert sorted(talk.server.published) == sorted(b"t %d" % number for number in range(63))
+    assert {outcome for _, outcome in talk.outcomes()} == {Outcome.RECEIPT}
+    assert [len(asked.messages) for asked in talk.asked if asked.verb == "!"].count(3) >= 15
 
 
 def test_no_answer_makes_it_less_than_one_line_beside_the_vouch_line() -> None:
@@ -297,10 +318,12 @@ def test_rate_refuses_a_datagrams_lines_and_no_lease() -> None:
 def test_a_paid_lease_that_is_refused_is_not_paid_again_while_the_stamp_is_good() -> None:
     talk = Talk(FakeServer(bits=6, refused={b"t": "full"}))
     talk.want(b"t")
-    talk.run(110, tries_per_s=10**6)
+    talk.mint()
+    talk.run(110)
     stamps = [asked.stamp for asked in talk.asked if asked.stamp]
     assert len(stamps) >= 5
     assert len(set(stamps)) == 1
+    assert not talk.session.is_minting
     talk.run(200, tries_per_s=10**6)
     assert len({asked.stamp for asked in talk.asked if asked.stamp}) in (3, 4), "one for each cookie's life"
     talk.server.refused = {}

@@ -464,9 +464,30 @@ def test_bounds_hold_though_a_file_begins_with_a_long_list_of_leases(
             assert disk.waiting_bytes(tap) <= QUEUE_BYTES_MIN
         assert disk.waiting_bytes(tap) > QUEUE_BYTES_MIN // 2
         disk.allow(math.inf)
+        wait_for(lambda: tap._gap is None)
     assert tap.failure is None
     standing = [record for record in read_all(path) if isinstance(record, Standing)]
     assert [len(record.leases) + record.omitted for record in standing] == [0, *[6000] * (len(standing) - 1)]
+
+
+def test_what_the_thread_has_in_hand_is_bounded_too(
+    path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of several files at once, none of which the disk takes."""
+    monkeypatch.setattr(tap_module, "FLUSH_S", 0.01)
+    with small_tap(path) as tap:
+        disk.allow(0)
+        tap.burst(1.0, A, b"t", LINES)
+        assert disk.is_asked.wait(WAIT_S)
+        while len(tap._full) < 3:
+            tap.burst(1.0, A, b"t", LINES[:1] * 100)
+        disk.is_asked.clear()
+        disk.allow(1)
+        assert disk.is_asked.wait(WAIT_S)
+        while not tap.records_dropped:
+            tap.burst(1.0, A, b"t", LINES[:1] * 100)
+            assert disk.waiting_bytes(tap) <= QUEUE_BYTES_MIN
+        disk.allow(math.inf)
 
 
 def test_server_that_stops_in_an_overload_says_so_in_the_file(path: Path, disk: Disk) -> None:

@@ -21,7 +21,7 @@ from pubsub import wire
 from pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagrams
 from pubsub.server import Server
 from tests.sim.ledger import Boot, ClientTurn, ServerTurn
-from tests.sim.network import Packet
+from tests.sim.network import Packet, family_of
 from tests.sim.taps import TapRecord
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ class Host(ABC):
 
     core: Endpoint
 
-    def __init__(self, world: "World", name: str, address: Address) -> None:
+    def __init__(self, world: "World", name: str, addresses: tuple[Address, ...]) -> None:
         self.world = world
         self.name = name
-        self.address = address
+        self.addresses = addresses
         self.is_up = True
         self.is_paused = False
         self.clock_offset_s = round(world.rng.uniform(0, 100_000), 3)
@@ -50,7 +50,13 @@ class Host(ABC):
         self._is_turn_planned = False
         self._timer_at = math.inf
         self._spins = 0
-        world.network.bind(address, self)
+        for address in addresses:
+            world.network.bind(address, self)
+
+    @property
+    def address(self) -> Address:
+        """The first of its addresses, of which there is at most one a family."""
+        return self.addresses[0]
 
     @property
     def now(self) -> float:
@@ -115,7 +121,10 @@ class Host(ABC):
             self.world.violate("no-exception", facts, error)
         self._show(packets, now, transmits)
         for transmit in transmits:
-            self.world.network.send(transmit, self.address, self.name, self._tag())
+            for source in self.addresses:
+                # What goes to an address of a family comes from the one of that family.
+                to = [each for each in transmit.destinations if family_of(each) == family_of(source)]
+                self.world.network.send(transmit._replace(destinations=to), source, self.name, self._tag())
         self._arm(due_at)
 
     def _join(self, packets: list[Packet]) -> Iterator[Burst]:
@@ -179,8 +188,8 @@ class ServerHost(Host):
 
     core: Server
 
-    def __init__(self, world: "World", name: str, address: Address) -> None:
-        super().__init__(world, name, address)
+    def __init__(self, world: "World", name: str, addresses: tuple[Address, ...]) -> None:
+        super().__init__(world, name, addresses)
         self.drained_since: float | None = None  # on its own clock: when it was last told to end
         self._back_at: float | None = None
         self.knew: set[Address] = set()
@@ -202,7 +211,7 @@ class ServerHost(Host):
             limits=options.limits,
             work_bits=options.work_bits,
             head=options.head,
-            own_addresses=frozenset((self.address,)),
+            own_addresses=frozenset(self.addresses),
             tap=tap,
         )
         self._timer_at = math.inf
@@ -258,8 +267,8 @@ class ClientHost(Host):
 
     core: ClientCore
 
-    def __init__(self, world: "World", name: str, address: Address, view: View) -> None:
-        super().__init__(world, name, address)
+    def __init__(self, world: "World", name: str, addresses: tuple[Address, ...], view: View) -> None:
+        super().__init__(world, name, addresses)
         options = world.options
         self.view = view
         self.copies = CopyFilter(window_count=options.window_count)
@@ -268,11 +277,13 @@ class ClientHost(Host):
             view.cluster,
             Random(world.rng.getrandbits(64)),
             avoid_dead=options.avoid_dead,
+            families=frozenset(map(family_of, addresses)),
             copies=self.copies,
             gaps=self.gaps,
         )
         self.subscribed: dict[bytes, float] = {}  # decoded topic -> since when, in virtual time
         self._believed: dict[bytes, frozenset[Address]] = {}
+        self._asked: frozenset[Address | None] = frozenset()
         self._is_slice_planned = False
         self.seqs: dict[bytes, int] = {}
 
@@ -281,8 +292,13 @@ class ClientHost(Host):
         return self.is_up and not self.is_paused
 
     def believed(self, wire_topic: bytes) -> frozenset[Address]:
-        """The servers that it takes copies of this topic from: none, if it does not subscribe."""
-        return self._believed.get(wire_topic, frozenset())
+        """The servers that it takes copies of this topic from: none, if it does not subscribe.
+
+        A server with two addresses is one, and asked at one of them at a time. Copies that come by a lease
+        that the client had by way of the other are not taken.
+        """
+        believed = self._believed.get(wire_topic, frozenset())
+        return believed & self._asked if self.world.options.dual else believed
 
     def subscribe(self, topic: bytes) -> None:
         if self.can_act and topic not in self.subscribed:
@@ -309,6 +325,7 @@ class ClientHost(Host):
         self.turn()
 
     def turn(self) -> None:
+        self._asked = frozenset(session.address for session in self.core._sessions.values())
         super().turn()
         if self.core.is_minting and not self._is_slice_planned:
             self._is_slice_planned = True
@@ -322,9 +339,10 @@ class ClientHost(Host):
             self.turn()
 
     def rebind(self, address: Address) -> None:
-        """The NAT gives it another address; the old one leads nowhere from now on."""
-        self.world.network.unbind(self.address)
-        self.address = address
+        """The NAT gives it another address of a family; the old one leads nowhere from now on."""
+        old = next(each for each in self.addresses if family_of(each) == family_of(address))
+        self.world.network.unbind(old)
+        self.addresses = tuple([address if each == old else each for each in self.addresses])
         self.world.network.bind(address, self)
 
     def unreachable(self, address: Address) -> None:

@@ -271,9 +271,9 @@ class Copies:
     last_arrival: int
     delivered: int = 0
     raw_due: int = 0  # how often it should have been delivered, were it raw
-    raw_open: list[tuple[float, set[Address]]] = field(default_factory=list)
+    raw_open: list[tuple[float, set[str]]] = field(default_factory=list)
 
-    def take_raw(self, server: Address, now: float) -> None:
+    def take_raw(self, server: str, now: float) -> None:
         """Accounts for a copy of a raw line as PROTOCOL §9.3 says."""
         self.raw_open = [(at, servers) for at, servers in self.raw_open if now - at < RAW_OPEN_S]
         for _, servers in self.raw_open:
@@ -353,7 +353,7 @@ class Ledger:
                 entry = known.get(line)
                 if entry is None or (line not in turn.copies and self._is_forgotten(turn, entry)):
                     entry = known[line] = Copies(now, 0)
-                entry.take_raw(packet.source, now)
+                entry.take_raw(turn.host.world.server_at[packet.source].name, now)
                 entry.last_at, entry.last_arrival = now, self._arrivals[name]
                 turn.copies[line] = entry
         for event in turn.events:

@@ -18,6 +18,10 @@ from tests.sim.options import Options
 REORDER_S = 0.3
 
 
+def family_of(address: Address) -> int:
+    return 6 if ":" in address[0] else 4
+
+
 class Clock:
     """The events to come, in order of time; equal times in the order in which they were planned."""
 
@@ -74,7 +78,8 @@ class Network:
         self.reorder = options.reorder
         self.fates: Counter[str] = Counter()
         self.in_flight = 0
-        self.blocked: set[tuple[str, str]] = set()
+        self.blocked: set[tuple[str, str] | tuple[str, str, int]] = set()
+        """Pairs of hosts, from and to; with a family, what goes by it."""
         self.recent: list[Packet] = []
         self._uneven = options.uneven
         self._delay_s = options.delay_s
@@ -123,7 +128,7 @@ class Network:
     def _copies(self, packet: Packet, name: str) -> int:
         """How many of this datagram arrive: usually one."""
         receiver = self._receivers.get(packet.destination)
-        if receiver is not None and (name, receiver.name) in self.blocked:
+        if receiver is not None and self._is_blocked(name, receiver.name, packet.destination):
             self.fates["partitioned"] += 1
             return 0
         loss, _ = self._leg(name, packet.destination)
@@ -134,6 +139,12 @@ class Network:
             self.fates["duplicated"] += 1
             return 2
         return 1
+
+    def _is_blocked(self, sender: str, receiver: str, destination: Address) -> bool:
+        if not self.blocked:
+            return False
+        by_family = sender, receiver, family_of(destination)
+        return (sender, receiver) in self.blocked or by_family in self.blocked
 
     def _leg(self, name: str, destination: Address) -> tuple[float, float]:
         """How lossy this direction between two hosts is, by which factor, and its delay."""

@@ -32,6 +32,7 @@ class Options:
     publishers_max: int = 4096
     avoid_dead: bool = True
     ipv6: bool = False
+    dual: bool = False
     loss: float = 0.0
     uneven: bool = True
     duplicate: float = 0.0
@@ -146,6 +147,7 @@ def _with_admission(options: Options, rng: Random) -> Options:
         tries_per_ms=5 if work_bits in range(1, 7) and rng.random() < 0.3 else 400,
         head=rng.choice(("", "", "v=7")),
         drains=drains,
+        dual=rng.random() < 0.25,
     )
 
 

@@ -5,7 +5,7 @@ its subscribers have leased again (a renewal later), what is sent to it alone re
 that meets it for the first time then cannot know. So it is promised
 
 - to every message, where publishers and subscribers share two servers or more: publish + subscribe > k + 1;
-- else, of publishers that avoid dead servers, to those that had an answer while the server was draining: a
+- where they share one, of publishers that avoid dead servers, to those that had an answer while the server was draining: a
   renewal and 5 s are long enough for whoever has anything to do there. And of those that had none, but had
   dealings with the server before, to messages for which they want receipts: they are sent to another server
   when there is no answer, and when a cookie that should be good is refused.
@@ -53,23 +53,24 @@ class RestartLosesNothing(Checker):
         new = self.world.ledger.log[self._seen :]
         self._seen += len(new)
         for line, message in new if self.world.is_calm and self.world.options.is_ample else ():
-            restarting = [
-                self.world.server_at[address]
-                for address in self.world.server_addresses(message.publisher, message.topic)
-                if self.world.server_at[address].is_restarting
-            ]
+            servers = {
+                self.world.server_at[address].name: self.world.server_at[address]
+                for address in sorted(self.world.server_addresses(message.publisher, message.topic))
+            }
+            restarting = [server for server in servers.values() if server.is_restarting]
             if len(restarting) == 1 and self._is_promised(message, restarting[0]):
                 audience = [host for host in self.world.clients if self._stands(host, message, restarting[0])]
                 self._open.append((line, message, audience))
 
     def _is_promised(self, message: Message, server: "ServerHost") -> bool:
         options, host = self.world.options, message.publisher
-        if options.policy.publish + options.policy.subscribe > options.policy.k + 1:
-            return True
+        shared = options.policy.publish + options.policy.subscribe - options.policy.k
+        if shared != 1:
+            return shared > 1  # where it is less, a message may miss a subscriber at any time
         has_heard = (host.name, server.address, server.drained_since) in self._heard
-        knows = host.address in (server.knew | server.boot.received.keys())
-        if server.is_up and not server.is_draining:
-            knows = host.address in server.knew
+        is_back = server.is_up and not server.is_draining
+        known = server.knew if is_back else server.knew | server.boot.received.keys()
+        knows = all(address in known for address in host.addresses)
         return options.avoid_dead and (has_heard or (message.confirm and knows))
 
     def _stands(self, host: "ClientHost", message: Message, server: "ServerHost") -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.sim.hosts import ClientHost, ServerHost
+from tests.sim.network import family_of
 from tests.sim.options import Options
 from tests.sim.world import World
 
@@ -78,7 +79,7 @@ def _befall(world: World, healed_at: float) -> None:
     rng = world.rng
     ends_at = min(healed_at, world.clock.time + rng.choice((0.05, 1.0, 5.0, 20.0, 90.0)))
     server, client = rng.choice(world.servers), rng.choice(world.clients)
-    match rng.choice(HAPPENINGS):
+    match rng.choice((*HAPPENINGS, *("family",) * 3) if world.options.dual else HAPPENINGS):
         case "crash":
             server.crash()
             world.clock.at(ends_at, server.restart)
@@ -95,8 +96,10 @@ def _befall(world: World, healed_at: float) -> None:
             _block(world, ends_at, both_ways=True)
         case "one-way":
             _block(world, ends_at, both_ways=False)
+        case "family":
+            _block(world, ends_at, both_ways=rng.random() < 0.5, family=rng.choice((4, 6)))
         case "rebind":
-            client.rebind(world.new_client_address())
+            client.rebind(world.new_client_address(family_of(rng.choice(client.addresses))))
         case _:
             for topic in list(client.subscribed)[:1]:
                 client.unsubscribe(topic)
@@ -116,14 +119,15 @@ def roll(world: World, server: ServerHost) -> None:
     world.run_for(world.options.renewal_interval_s + world.options.minting_s + 2.0)
 
 
-def _block(world: World, ends_at: float, *, both_ways: bool) -> None:
-    """Cuts some servers off from some clients."""
+def _block(world: World, ends_at: float, *, both_ways: bool, family: int | None = None) -> None:
+    """Cuts some servers off from some clients, perhaps in one address family only."""
     rng = world.rng
     servers = rng.sample(world.servers, rng.randint(1, len(world.servers)))
     clients = rng.sample(world.clients, rng.randint(1, len(world.clients)))
     pairs = {(client.name, server.name) for client in clients for server in servers}
     back = {(server, client) for client, server in pairs}
-    blocked = pairs | back if both_ways else rng.choice((pairs, back))
+    cut = pairs | back if both_ways else rng.choice((pairs, back))
+    blocked = {pair if family is None else (*pair, family) for pair in cut}
     world.network.blocked |= blocked
     world.clock.at(ends_at, lambda: world.network.blocked.difference_update(blocked))
 

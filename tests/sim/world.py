@@ -41,11 +41,11 @@ class World:
         self.ledger = Ledger(self.clock)
         self.calm_since: float | None = 0.0 if options.calm else None
         self.topics = [topic_name(number) for number in range(options.topics)]
-        self.servers = [ServerHost(self, f"s{n}", self._server_address(n)) for n in range(options.servers)]
-        self.server_at = {server.address: server for server in self.servers}
+        self.servers = [ServerHost(self, f"s{n}", self._server_addresses(n)) for n in range(options.servers)]
+        self.server_at = {address: server for server in self.servers for address in server.addresses}
         self.name_of_server = {format_address(server.address): server.name for server in self.servers}
         self._entries = [
-            ServerEntry((server.address,), f"host{number // options.servers_per_host}")
+            ServerEntry(server.addresses, f"host{number // options.servers_per_host}")
             for number, server in enumerate(self.servers)
         ]
         self._addresses_given = 0
@@ -53,30 +53,42 @@ class World:
         self._common_view = self._view(self._entries)
         self.clients: list[ClientHost] = []
         for _ in range(options.clients):
-            self.add_client(self.new_client_address())
+            self.add_client(*self.new_client_addresses())
         self._servers_of: dict[tuple[View, bytes], frozenset[Address]] = {}
         self.attacker = Attacker(self, [self.new_client_address(), self.new_client_address()])
         self.watchers: list[Callable[[ClientTurn], None]] = []
         self.checkers: list[Checker] = [checker(self) for checker in CHECKERS]
 
-    def add_client(self, address: Address) -> ClientHost:
-        """One client more, at an address that is not taken."""
+    def add_client(self, *addresses: Address) -> ClientHost:
+        """One client more, at addresses that are not taken, one a family that it has."""
         view = self._own_view() if self.options.diverging else self._common_view
-        client = ClientHost(self, f"c{self._clients_made}", address, view)
+        client = ClientHost(self, f"c{self._clients_made}", addresses, view)
         self._clients_made += 1
         self.clients.append(client)
         return client
 
-    def _server_address(self, number: int) -> Address:
+    def _server_addresses(self, number: int) -> tuple[Address, ...]:
         number, port = divmod(number, self.options.servers_per_host)
-        return (f"2001:db8::{number + 1:x}" if self.options.ipv6 else f"192.0.2.{number + 1}"), 7400 + port
+        hosts = {4: f"192.0.2.{number + 1}", 6: f"2001:db8::{number + 1:x}"}
+        families = [4, 6] if self.options.dual else [6] if self.options.ipv6 else [4]
+        if self.options.dual:
+            self.rng.shuffle(families)
+        return tuple([(hosts[family], 7400 + port) for family in families])
 
-    def new_client_address(self) -> Address:
+    def new_client_address(self, family: int | None = None) -> Address:
         """One that nobody has had before. Some share an IP, as behind one NAT."""
         self._addresses_given += 1
         number = self._addresses_given
-        host = f"2001:db8:1::{number // 2:x}" if self.options.ipv6 else f"198.51.100.{number // 2 % 250}"
+        is_v6 = self.options.ipv6 if family is None else family == 6
+        host = f"2001:db8:1::{number // 2:x}" if is_v6 else f"198.51.100.{number // 2 % 250}"
         return host, 20_000 + number
+
+    def new_client_addresses(self) -> tuple[Address, ...]:
+        """One of each family that a client has: where servers have both, some clients lack one."""
+        if not self.options.dual:
+            return (self.new_client_address(),)
+        families = self.rng.choice(((4, 6), (4, 6), (4,), (6,)))
+        return tuple([self.new_client_address(family) for family in families])
 
     def _view(self, entries: Iterable[ServerEntry]) -> View:
         return View(Cluster(tuple(entries), self.options.policy, name="lab", salt=b"sim", is_lab=True))
@@ -99,7 +111,8 @@ class World:
         """The addresses of a decoded topic's servers, in this client's view."""
         key = host.view, topic
         if key not in self._servers_of:
-            self._servers_of[key] = frozenset(entry.addresses[0] for entry in host.view.servers(topic))
+            servers = host.view.servers(topic)
+            self._servers_of[key] = frozenset(address for entry in servers for address in entry.addresses)
         return self._servers_of[key]
 
     def servers_of(self, host: ClientHost, topic: bytes) -> frozenset[str]:
@@ -107,12 +120,13 @@ class World:
         return frozenset(self.server_at[address].name for address in self.server_addresses(host, topic))
 
     def leased_at(self, host: ClientHost, topic: bytes) -> frozenset[str]:
-        """The servers that hold a lease of this client's present address, by the ledger."""
+        """The servers that hold a lease of one of this client's present addresses, by the ledger."""
         wire_topic = wire.encode_topic(topic)
         return frozenset(
             server.name
             for server in self.servers
-            if server.is_up and server.boot.is_leased(host.address, wire_topic, server.now)
+            if server.is_up
+            and any(server.boot.is_leased(address, wire_topic, server.now) for address in host.addresses)
         )
 
     def is_fully_leased(self, host: ClientHost, topic: bytes) -> bool:
