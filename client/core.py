@@ -498,7 +498,7 @@ class ClientCore:
             publication.outcomes[session] = outcome
         has_failed = outcome in (Outcome.NO_ANSWER, Outcome.REFUSED)
         # What was forwarded by one that had just come back went to few: another is to forward it, too.
-        if self.avoid_dead and (has_failed or not session.is_warm(now)):
+        if self.avoid_dead and (has_failed or now < session.warm_at):
             fresh = [s for s in publication.candidates if s not in publication.last_send and s.is_alive]
             if not has_failed:
                 fresh = [s for s in fresh if s.is_warm(now)]

@@ -31,6 +31,9 @@ class Leases:
         self._void_at = -inf
         self._live_count = 0
 
+    def __len__(self) -> int:
+        return len(self._leases)
+
     def want(self, topic: bytes, now: float) -> None:
         """Wants a lease from now on."""
         if topic not in self._leases:

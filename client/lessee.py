@@ -63,19 +63,21 @@ class Lessee:
 
     def next_due(self) -> float | None:
         """When there is something to ask for; perhaps earlier than needed, never later."""
-        if not self._has_room:
-            return None
+        if not self._leases or not self._has_room:
+            return None  # a publisher's way out
         ready_at = self._mints.next_ready() if self._may_pay_more else None
         times = (ready_at, self._leases.next_due(new=self._takes_new))
         return min((at for at in times if at is not None), default=None)
 
     def is_due(self, now: float) -> bool:
         """Whether there is a lease to ask for, or to look for a stamp for, for which a cookie is needed."""
-        return self._has_room and self._leases.is_due(now, new=self._takes_new)
+        return bool(self._leases) and self._has_room and self._leases.is_due(now, new=self._takes_new)
 
     def datagrams(self, cookie: Cookie, lines_max: int, interval_s: float, now: float) -> list[bytes]:
         """Requests for what is due, with this cookie, which is young; for what is to be paid, the search for
         a stamp begins. `lines_max` counts all lines of a datagram, `interval_s` is between renewals."""
+        if not self._leases:
+            return []
         # What falls due a little later goes along, so that renewals stay together.
         horizon = now + interval_s / 5
         has_price = self.price_bits > 0

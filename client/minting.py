@@ -82,6 +82,8 @@ class Mints:
 
         Returns the topics as in `drop`.
         """
+        if self._wanted is None and not self._ready:
+            return []
 
         def is_good(stamped: Stamped) -> bool:
             cookie = stamped.cookie

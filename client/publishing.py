@@ -30,10 +30,11 @@ class Settled:
 
 
 class Outbox:
-    """What is to be published at one server. `settled` is what became of lines, until it is taken."""
+    """What is to be published at one server; at most `lines_max` lines wait."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, lines_max: int) -> None:
         self.lease_until = -inf  # of the publish lease
+        self._lines_max = lines_max
         self._requests = requests
         self._queue: deque[Line] = deque()
         self._again: list[Line] = []  # to be sent again, before the queue
@@ -43,9 +44,12 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._queue) + len(self._again)
 
-    def put(self, line: Line) -> None:
-        """Sends it with the next datagrams."""
-        self._queue.append(line)
+    def put(self, line: bytes, handle: int, confirm: bool) -> bool:
+        """Sends a line (with its LF) with the next datagrams; False where too many wait already."""
+        if len(self._queue) + len(self._again) >= self._lines_max:
+            return False
+        self._queue.append(Line(line, handle, confirm))
+        return True
 
     def take_settled(self) -> list[Settled]:
         """What became of lines since the last call."""

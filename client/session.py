@@ -29,7 +29,7 @@ from client.events import Outcome
 from client.leases import Leases
 from client.lessee import Lessee
 from client.publishing import Outbox, Settled
-from client.requests import CONTROL, Cookie, Kind, Line, Request, Requests
+from client.requests import CONTROL, Cookie, Kind, Request, Requests
 from pubsub import wire
 from pubsub.endpoint import Address
 from pubsub.limits import (
@@ -98,7 +98,7 @@ class Session:
         self._requests = Requests(rng)
         self._leases = Leases()
         self._lessee = Lessee(self._leases, self._requests, rng)
-        self._outbox = Outbox(self._requests)
+        self._outbox = Outbox(self._requests, QUEUE_MAX)
 
     # --- What the core asks of it --------------------------------------------------------------------
 
@@ -166,10 +166,7 @@ class Session:
 
     def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
         """Sends a line (with its LF) with the next flush; False where too much waits already."""
-        if len(self._outbox) >= QUEUE_MAX:
-            return False
-        self._outbox.put(Line(line, handle, confirm))
-        return True
+        return self._outbox.put(line, handle, confirm)
 
     def take_settled(self) -> list[Settled]:
         """What became of published lines since the last call."""
@@ -198,15 +195,14 @@ class Session:
             return None
         times = [self._requests.next_deadline(), self._leases.next_expiry()]
         not_before = self._control_not_before
-        controls = self._requests.count(*CONTROL)
         if self._is_answering:
-            if self._is_checked and not controls:
+            if self._is_checked and not self._requests.count(*CONTROL):
                 times.append(max(self._heard_at + self.renewal_interval_s, not_before))
             due = self._lessee.next_due()
             times.append(None if due is None else max(due, not_before))
-        elif not controls:
+        elif not self._requests.count(*CONTROL):
             times.append(not_before)
-        return min((at for at in times if at is not None), default=None)
+        return min([at for at in times if at is not None], default=None)
 
     def handle_timeout(self, now: float) -> None:
         """Gives up requests that were not answered in time, and leases that were not renewed."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 DATAGRAM_BYTES_MAX = 1200  # §2.1: below every path MTU in use, so that nothing is ever fragmented
 LINES_PER_DATAGRAM_MAX = 64  # §2.1: non-blank lines; bounds the work that one datagram can cause
+LINES_PER_DATAGRAM_MIN = 2  # what any server takes: a vouch line, and one that it vouches for
 TOPIC_BYTES_MAX = 255  # §3.1: encoded
 
 REQUEST_BYTES_MIN = 192  # §5.2: a `%?` or `%!` datagram is at least this long ...
@@ -52,7 +53,8 @@ class Limits:
             value = getattr(self, field.name)
             if value < least:
                 raise ValueError(f"{field.name} is {value}: give {least} or more")
-        if self.lines_per_datagram > LINES_PER_DATAGRAM_MAX:
+        if not LINES_PER_DATAGRAM_MIN <= self.lines_per_datagram <= LINES_PER_DATAGRAM_MAX:
             raise ValueError(
-                f"lines_per_datagram is {self.lines_per_datagram}: the protocol has {LINES_PER_DATAGRAM_MAX}"
+                f"lines_per_datagram is {self.lines_per_datagram}: "
+                f"give {LINES_PER_DATAGRAM_MIN} to {LINES_PER_DATAGRAM_MAX}"
             )

@@ -1,9 +1,9 @@
 """Token buckets: how much an address, or all strangers together, may ask of a server in a second.
 
 A bucket fills at its rate, up to one second's worth, and whoever comes while there is anything in it is
-served whole, so it may go below empty: a burst larger than the bucket is then paid for by waiting, and is not
-refused for ever. Rates are kept for proven addresses only (PROTOCOL §6): a limit on addresses that anyone can
-forge would let anyone shut others out.
+served whole, so it may go below empty: a burst larger than the bucket is then paid for by waiting, and is
+not refused for ever. Rates are kept for proven addresses (PROTOCOL §6): a limit on addresses that anyone can
+forge would let anyone shut others out, as it does at open servers.
 """
 
 from collections import OrderedDict

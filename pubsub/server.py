@@ -2,8 +2,8 @@
 
 What is checked, in this order, cheapest first; nothing is kept for an address before its cookie is good:
 
-    length -> lines -> first line's verb -> request at least as long as its answer -> cookie -> rate
-           -> which leases are new -> stamp -> limits -> table
+    length -> first line's verb -> request at least as long as its answer -> cookie -> number of lines
+           -> rate -> which leases are new -> draining -> stamp -> limits -> table
 
 Every datagram gets at most one datagram back, never longer than itself. A reply verb that arrives is
 dropped, so no forged packet can set two servers talking, nor can copies: an open server marks its own, and
@@ -99,6 +99,8 @@ class Server:
             raise ValueError(f"work_bits is {work_bits}: give 0 to {WORK_BITS_MAX}; clients pay no more")
         if not wire.is_head(head):
             raise ValueError(f"head is {head!r}: give at most {HEAD_CHARS_MAX} printable ASCII, no spaces")
+        if table not in TABLES:
+            raise ValueError(f"table is {table!r}: give one of {', '.join(TABLES)}")
         self.limits = limits or Limits()
         self.ttl_s = ttl_s
         self.work_bits = work_bits
@@ -167,7 +169,10 @@ class Server:
 
     def is_drained(self, now: float) -> bool:
         """Whether everyone has had the time to hear of it, or nobody is left who must."""
-        return self._drained_at is not None and (now >= self._drained_at or not len(self.leases))
+        if self._drained_at is None:
+            return False
+        # Health checks come every few seconds and each leaves a lease: nobody waits for their copies.
+        return now >= self._drained_at or len(self.leases) <= self.leases.audience_count(wire.HEALTH_TOPIC)
 
     # --- Admission -----------------------------------------------------------------------------------
 
@@ -458,7 +463,10 @@ class Server:
         whole = whole_topic(data, segment_bytes, lines_max) if len(data) > segment_bytes else None
         if whole is not None:
             topic, line_count = whole
-            if self._take(source, line_count, line_count * self.leases.audience_count(topic), now):
+            copies = line_count * self.leases.audience_count(topic)
+            if copies > self.limits.copies_per_s > 0:
+                return False  # a rate is overdrawn by a datagram, not by a burst
+            if self._take(source, line_count, copies, now):
                 self._forward_whole(burst, topic, line_count, now)
         else:
             publishes = publishes_by_topic(data, segment_bytes, lines_max)

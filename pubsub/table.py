@@ -13,16 +13,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
 from pubsub.endpoint import Address
-from pubsub.limits import FIFO_PROMISE_S_MIN, Limits
+from pubsub.limits import FIFO_PROMISE_S_MIN, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
 
 Key = TypeVar("Key", bound=Hashable)
-
-_PREFIX_BITS = {4: 24, 6: 48}  # what one site has: a few hundred machines or homes
 
 
 class Limit(StrEnum):
@@ -108,7 +106,7 @@ class LeaseTable:
         self._leases: ExpiringSet[Lease] = ExpiringSet(ttl_s, limits.leases)
         self._topics: dict[bytes, _Audience] = {}
         self._count_of_address: Counter[Address] = Counter()
-        self._count_of_prefix: Counter[str] = Counter()
+        self._count_of_prefix: Counter[str | bytes] = Counter()
         self.evicted: list[Lease] = []
         """Leases pushed out; whoever reports them empties it."""
 
@@ -216,6 +214,8 @@ class FifoTable(LeaseTable):
     The last time that a lease was pushed out, or stood in the way, its age told how long the table keeps who
     does not renew. While nothing is pushed out, that grows by a second a second. Half of it is promised (so
     that the rate at which clients come may double before one is refused), at least 10 s, at most `ttl_s`.
+    Where the oldest has missed no renewal yet, the table is full of the living, and its age tells nothing:
+    else one who knocks now and then would make all others renew as often as can be.
     """
 
     def __init__(self, ttl_s: float, limits: Limits) -> None:
@@ -246,8 +246,13 @@ class FifoTable(LeaseTable):
             return True
         oldest, expires_at = self._leases.oldest(), self._leases.next_expiry()
         assert oldest is not None and expires_at is not None
-        self._lifetime_s = min(self._estimate_s(now), now - (expires_at - self.ttl_s))
-        self._lifetime_seen_at = now
+        renewed_at = expires_at - self.ttl_s
+        renewal_s = min(
+            (self._promised_until[oldest] - renewed_at) / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX
+        )
+        if now - renewed_at > 1.5 * renewal_s:
+            self._lifetime_s = now - renewed_at
+            self._lifetime_seen_at = now
         if self._promised_until[oldest] > now:
             return False
         self._leases.remove(oldest)
@@ -266,13 +271,17 @@ class FifoTable(LeaseTable):
 TABLES: dict[str, type[LeaseTable]] = {"ttl": LeaseTable, "fifo": FifoTable}
 
 
-@lru_cache(maxsize=65_536)
-def prefix_of(host: str) -> str | None:
+def prefix_of(host: str) -> str | bytes | None:
     """The network that shares a limit with this IP address: its /24 or /48; None for loopback."""
+    if ":" not in host:
+        return None if host.startswith("127.") else host[: host.rindex(".")]
+    return _prefix_of_ipv6(host)
+
+
+@lru_cache(maxsize=4096)
+def _prefix_of_ipv6(host: str) -> bytes | None:
     ip = ip_address(host)
-    if ip.is_loopback:
-        return None
-    return str(ip_network((ip, _PREFIX_BITS[ip.version]), strict=False))
+    return None if ip.is_loopback else ip.packed[:6]
 
 
 def _count_down(counts: Counter[Key], key: Key) -> None:

@@ -3,8 +3,7 @@
     python -m tests.bench_table [--leases 100000]
 
 Memory is what tracemalloc counts, names and addresses with it, as they come from the network: every datagram
-brings an address and topics of its own, which the table keeps. The cache of prefixes is bounded by itself and
-counted apart.
+brings an address and topics of its own, which the table keeps.
 """
 
 import argparse
@@ -19,7 +18,7 @@ from pubsub.endpoint import Address, Burst
 from pubsub.limits import COOKIE_CHARS, Limits
 from pubsub.server import Server
 from pubsub.stamp import Mint, is_valid
-from pubsub.table import TABLES, LeaseTable, prefix_of
+from pubsub.table import TABLES, LeaseTable
 
 LINES = 63  # in a datagram, beside the vouch line
 TTL_S = 60.0
@@ -83,21 +82,16 @@ def renew_all(table: LeaseTable, requests: Iterable[Request]) -> None:
                 table.renew(name, source, 1.0)
 
 
-def bytes_per_lease(kind: str, case: Callable[[int], Iterator[Request]], leases: int) -> tuple[float, float]:
-    """What the table holds, and what the cache of prefixes holds beside it."""
-    prefix_of.cache_clear()
+def bytes_per_lease(kind: str, case: Callable[[int], Iterator[Request]], leases: int) -> float:
     gc.collect()
     tracemalloc.start()
     table = new_table(kind, leases)
     open_all(table, case(leases))
     gc.collect()
-    both = tracemalloc.get_traced_memory()[0]
-    prefix_of.cache_clear()
-    gc.collect()
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(table) == leases
-    return held / leases, (both - held) / leases
+    return held / leases
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -174,20 +168,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--leases", type=int, default=100_000, help="in the table")
     leases: int = parser.parse_args(arguments).leases
     print(f"{leases:,} leases")
-    print(
-        f"{'table':6} {'':32} {'bytes':>7} {'prefixes':>9} {'open us':>8} {'renew us':>9} {'expire us':>10}"
-    )
+    print(f"{'table':6} {'':32} {'bytes':>7} {'open us':>8} {'renew us':>9} {'expire us':>10}")
     for kind in TABLES:
         for name, case in CASES.items():
-            held, cached = bytes_per_lease(kind, case, leases)
+            held = bytes_per_lease(kind, case, leases)
             open_us, renew_us, expire_us = table_us(kind, case, leases)
             times = f"{open_us:8.2f} {renew_us:9.2f} {expire_us:10.2f}"
-            print(f"{kind:6} {name:32} {held:7.0f} {cached:9.0f} {times}", flush=True)
+            print(f"{kind:6} {name:32} {held:7.0f} {times}", flush=True)
     for kind in TABLES:
         for topics_each in (1, LINES):
             opened_us, renewed_us = server_us(kind, topics_each)
             what = f"server, {topics_each} in a datagram"
-            print(f"{kind:6} {what:32} {'':7} {'':9} {opened_us:8.2f} {renewed_us:9.2f}", flush=True)
+            print(f"{kind:6} {what:32} {'':7} {opened_us:8.2f} {renewed_us:9.2f}", flush=True)
     for topic_count in (1, LINES):
         print(f"a stamp checked, {topic_count:2} topics   {check_us(topic_count):6.2f} us")
     for topic_count in (1, LINES):

@@ -30,7 +30,7 @@ def test_defaults_bind_from_the_narrowest_to_the_widest() -> None:
     assert limits.leases_per_address < limits.topics < limits.leases
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
+@pytest.mark.parametrize("name", [name for name in DEFAULTS if name != "lines_per_datagram"])
 def test_least_of_each(name: str) -> None:
     """A table, or a datagram, of nothing is no server; a rate of 0 is no limit."""
     least = 0 if name.endswith("_per_s") else 1
@@ -39,11 +39,13 @@ def test_least_of_each(name: str) -> None:
         Limits(**{name: least - 1})
 
 
-def test_lines_are_no_more_than_the_protocol_has() -> None:
-    """§2.1; the hexmap of a refusal has a bit for each."""
+@pytest.mark.parametrize("lines", [1, LINES_PER_DATAGRAM_MAX + 1])
+def test_lines_are_what_the_protocol_has(lines: int) -> None:
+    """§2.1: a vouch line and one that it vouches for; the hexmap of a refusal has a bit for each of 64."""
+    assert Limits(lines_per_datagram=2).lines_per_datagram == 2
     assert Limits(lines_per_datagram=LINES_PER_DATAGRAM_MAX).lines_per_datagram == 64
-    with pytest.raises(ValueError, match=r"^lines_per_datagram is 65: the protocol has 64$"):
-        Limits(lines_per_datagram=65)
+    with pytest.raises(ValueError, match=rf"^lines_per_datagram is {lines}: give 2 to 64$"):
+        Limits(lines_per_datagram=lines)
 
 
 def test_limits_are_a_value() -> None:

@@ -323,9 +323,18 @@ def test_queues_are_bounded_and_say_so() -> None:
 # --- Any bytes ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_any_bytes_to_a_server(seed: int) -> None:
-    fuzz = ServerFuzz(Random(seed))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"table": "fifo", "limits": Limits(leases=20, topics=15), "ttl_s": 20},
+        {"work_bits": 4, "head": "x" * 32},
+        {"limits": Limits(lines_per_datagram=8, publishes_per_s=20, challenges_per_s=20, publishers=2)},
+    ],
+    ids=["plain", "fifo", "work", "limits"],
+)
+def test_any_bytes_to_a_server(settings: dict[str, Any]) -> None:
+    fuzz = ServerFuzz(Random(str(settings)), drain_after=4500, **settings)
     for _ in range(6000):
         fuzz.step()
     answered = fuzz.server.counts["answers_sent"]

@@ -23,7 +23,6 @@ from pubsub import wire
 from pubsub.endpoint import Address, Transmit, datagrams, format_address
 from pubsub.udp import UdpPort, open_socket
 
-TOPIC = wire.encode_topic(b"\0health")  # a decoded name that begins with NUL is kcast's own (PROTOCOL §3.4)
 COPY_TIMEOUT_S = 0.5  # a copy, or its publish, may get lost; then once more
 WORK_TRIES = 4096  # for the stamp, between looks at the socket: 2 ms or so
 
@@ -122,7 +121,7 @@ class _Check:
         rng = SystemRandom()
         self._session = Session(ServerEntry((address,), verdict.address), rng)
         message = b"%016x" % rng.getrandbits(64)  # so that no other check's copy passes for ours
-        self._line = wire.publish_line(TOPIC, message)
+        self._line = wire.publish_line(wire.HEALTH_TOPIC, message)
         self._is_answered = False
         self._is_unreachable = False
         self._published_at = -math.inf
@@ -131,7 +130,7 @@ class _Check:
 
     def run(self, deadline: float, timeout_s: float) -> None:
         """Fills in the verdict; returns at the deadline at the latest."""
-        self._session.want(TOPIC, monotonic())
+        self._session.want(wire.HEALTH_TOPIC, monotonic())
         while not self._is_over:
             now = monotonic()
             if now >= deadline:
@@ -179,7 +178,7 @@ class _Check:
             elif notice.change is Change.LOST and notice.reason == "price":
                 verdict.why = "asks more work for a new lease than a client does"
         session.notices.clear()
-        verdict.leased = session.is_leased(TOPIC)
+        verdict.leased = session.is_leased(wire.HEALTH_TOPIC)
         for settled in session.take_settled():
             self._is_awaiting_receipt = False
             verdict.receipt |= settled.outcome is Outcome.RECEIPT

@@ -1,6 +1,7 @@
 """Any bytes, to either core: nothing raises, nothing is amplified, and all of it is accounted for."""
 
 from random import Random
+from typing import Any
 
 from client import cluster as clusters
 from client.core import ClientCore
@@ -9,6 +10,7 @@ from pubsub import wire
 from pubsub.endpoint import Address, Burst, Transmit, datagrams
 from pubsub.limits import REPLY_BYTES_MAX, Limits
 from pubsub.server import Drop, Server
+from pubsub.stamp import Mint, price_bits
 from tests.sim.attacker import made_datagram, made_line, mutated, random_bytes, token
 from tests.sim.ledger import is_answer, is_control, lines_of
 
@@ -39,14 +41,17 @@ def ask(server: Server, source: Address, now: float) -> bytes:
 
 
 class ServerFuzz:
-    """A server with a subscriber and a publisher, and whatever else the fuzzer makes it keep."""
+    """A server with a subscriber and a publisher, and whatever else the fuzzer makes it keep.
 
-    def __init__(self, rng: Random, make_server: type[Server] = Server) -> None:
+    `settings` are the server's. After so many steps it drains.
+    """
+
+    def __init__(self, rng: Random, drain_after: int, **settings: Any) -> None:
         self.rng = rng
         self.now = 1000.0
-        self.server = make_server(
-            secret=rng.randbytes(32), limits=Limits(leases=50), own_addresses=frozenset((SERVER,))
-        )
+        settings = {"limits": Limits(leases=50)} | settings
+        self.server = Server(secret=rng.randbytes(32), own_addresses=frozenset((SERVER,)), **settings)
+        self._drain_after = drain_after
         self._steps = 0
         self.cookies: dict[Address, bytes] = {}
         self._renew()
@@ -55,8 +60,11 @@ class ServerFuzz:
         """By the rules: the subscriber's leases and the publisher's, or all would soon be expired."""
         for source, topics in ((CLIENT, TOPICS), (PUBLISHER, [])):
             cookie = self.cookies[source] = ask(self.server, source, self.now)
-            lines = [wire.encode_topic(topic) + b"\n" for topic in topics]
-            request = wire.request_datagram(wire.Vouch(b"nonce", cookie, None), lines)
+            names = [wire.encode_topic(topic) for topic in topics]
+            bits = price_bits(self.server.work_bits, len(names))
+            stamp = Mint(cookie, names, bits).work(100_000) if bits else None
+            vouch = wire.Vouch(b"nonce", cookie, stamp)
+            request = wire.request_datagram(vouch, [name + b"\n" for name in names])
             self.server.receive(Burst(request, len(request), source), self.now)
             self.server.flush(self.now)
 
@@ -83,6 +91,8 @@ class ServerFuzz:
         self._steps += 1
         if not self._steps % 100:
             self._renew()
+        if self._steps == self._drain_after:
+            self.server.start_drain(self.now)
         data, source = self.datagram()
         count = self.rng.choice((1, 1, 1, 4)) if 0 < len(data) <= 1200 else 1
         self.now += self.rng.choice((0.0, 0.001, 0.5))
@@ -98,6 +108,8 @@ class ServerFuzz:
             assert to == source and len(answer) <= min(len(data), REPLY_BYTES_MAX), f"{answer!r} to {data!r}"
         for to, copy in out:
             assert is_answer(copy) or (to in self.cookies and set(lines_of(copy)) <= set(lines_of(data)))
+        counts = self.server.counts
+        assert counts["unproven_bytes_sent"] <= counts["unproven_bytes_received"]
         assert self._received() - received_before == count, f"{data!r} is not counted"
         assert self._accounted() - before >= count, f"{data!r} is not accounted for"
 
@@ -134,12 +146,17 @@ class ClientFuzz:
         """An answer as a server might give it, to what was asked or to nothing."""
         rng = self.rng
         nonce, cookie = rng.choice((*self.asked, token(rng, 11))), token(rng, 32)
+        reason = rng.choice(("full", "work", "rate", "size", "drain", "address", "x-"))
+        number = rng.choice(("0", "2", "64", "99", "-1", "x", ""))
+        attributes = {rng.choice(("drain", "bits", "lines", "bare", "head")): rng.choice(("0", "1", number))}
         reply = rng.choice(
             (
-                wire.Challenge(nonce, cookie, rng.choice((0, 99))),
-                wire.Receipt(nonce, rng.choice((0, 1, 60, 9_999_999)), cookie, 0, {"drain": "1"}),
-                wire.Refusal(nonce, "full", rng.choice((None, 0, 1, 2**64 - 1))),
-                wire.Pong(nonce, rng.choice((0, 5, 9_999_999))),
+                wire.Challenge(nonce, cookie, rng.choice((0, 0, 2, 30, 99)), {"head": "h"}),
+                wire.Receipt(
+                    nonce, rng.choice((0, 1, 60, 9_999_999)), cookie, rng.choice((0, 2)), attributes
+                ),
+                wire.Refusal(nonce, reason, rng.choice((None, 0, 1, 2**64 - 1)), attributes),
+                wire.Pong(nonce, rng.choice((0, 5, 9_999_999)), attributes),
             )
         )
         return wire.format_line(reply)
@@ -158,6 +175,8 @@ class ClientFuzz:
                 data = mutated(rng, self._reply())
         self.now += rng.choice((0.0, 0.01, 1.0))
         core.handle_timeout(self.now)
+        if core.is_minting:
+            core.work(rng.choice((1, 10, 1000)), self.now)
         self._note(core.flush(self.now))  # what it sends of its own accord is no answer
         core.events()
         before = core.counts["copies_received"] + core.drops.total()

@@ -5,10 +5,10 @@ its subscribers have leased again (a renewal later), what is sent to it alone re
 that meets it for the first time then cannot know. So it is promised
 
 - to every message, where publishers and subscribers share two servers or more: publish + subscribe > k + 1;
-- where they share one, of publishers that avoid dead servers, to those that had an answer while the server was draining: a
-  renewal and 5 s are long enough for whoever has anything to do there. And of those that had none, but had
-  dealings with the server before, to messages for which they want receipts: they are sent to another server
-  when there is no answer, and when a cookie that should be good is refused.
+- where they share one, to messages of publishers that avoid dead servers and had an answer while the server
+  was draining: a renewal and 5 s are long enough for whoever has anything to do there. Of those that had
+  none, but had dealings with the server before, to messages for which they want receipts: these are sent to
+  another server when there is no answer, and when a cookie that should be good is refused.
 
 A subscriber is promised it while it holds a lease at each of its servers but the one that is restarted, and
 at one at least.
