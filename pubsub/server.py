@@ -190,6 +190,9 @@ class Server:
             self._receive_vouched(datagram, lines, source, now)
         elif len(lines) > self.limits.lines_per_datagram:
             self.drops[Drop.TOO_MANY_LINES] += 1
+            ping = wire.parse_request(lines[0])
+            if isinstance(ping, wire.Ping):
+                self._pong(ping.nonce, datagram, source, now, is_refused=True)
         else:
             self._receive_bare(datagram, lines, source, now)
 
@@ -407,14 +410,17 @@ class Server:
         challenge = wire.Challenge(nonce, cookie, self.work_bits, self._head | self._drain)
         self._reply(datagram, source, wire.format_line(challenge), is_proven=False)
 
-    def _pong(self, nonce: bytes, datagram: bytes, source: Address, now: float) -> None:
+    def _pong(
+        self, nonce: bytes, datagram: bytes, source: Address, now: float, *, is_refused: bool = False
+    ) -> None:
+        """Answers a ping; with 0 where bare lines were refused, so that the client vouches, and is told."""
         left_s = int(self.publish_leases.left_s(source, now))
         is_proven = left_s > 0
         if not is_proven and not self._challenges.take(1, now):
             self.drops[Drop.CHALLENGE_RATE] += 1
             return
-        if is_proven and self._rates.pop_overdrawn(source):
-            left_s = 0  # so that the client vouches, and hears of the rate
+        if is_proven and (self._rates.pop_overdrawn(source) or is_refused):
+            left_s = 0
         answer = wire.format_line(wire.Pong(nonce, left_s, self._drain))
         self._reply(datagram, source, answer, is_proven=is_proven)
 

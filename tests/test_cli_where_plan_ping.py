@@ -15,6 +15,7 @@ from client.view import View
 from hashring import model
 from hashring.hashing import topic_hash
 from hashring.policy import Policy
+from loadtest.processes import ProcessCluster
 from tests.cluster_of_processes import ClusterOfProcesses
 
 ADDRESSES = [("127.0.0.1", port) for port in range(7401, 7413)]
@@ -125,13 +126,24 @@ def test_ping_tells_who_is_up_and_who_is_not(tmp_path: Path) -> None:
     first, second, third = map(json.loads, result.stdout.splitlines())
     assert set(first) == {
         *("server", "address", "up", "sent", "received", "loss"),
-        *("rtt_min_ms", "rtt_median_ms", "rtt_max_ms", "state"),
+        *("rtt_min_ms", "rtt_median_ms", "rtt_max_ms", "draining", "work_bits", "head", "state"),
     }
     assert first["up"] and third["up"]
+    assert (first["draining"], first["work_bits"], first["head"]) == (False, 0, None)
     assert (first["sent"], first["received"], first["loss"], first["state"]) == (3, 3, 0.0, "up")
     assert 0 < first["rtt_min_ms"] <= first["rtt_median_ms"] <= first["rtt_max_ms"]
     assert (second["server"], second["up"], second["received"]) == (cluster.names[1], False, 0)
     assert (second["loss"], second["rtt_min_ms"]) == (1.0, None)
+
+
+def test_ping_tells_what_a_server_says_of_itself(tmp_path: Path) -> None:
+    options = ("--head", "v42", "--work-bits", "3")
+    with ProcessCluster(1, ttl_s=60, options=options) as servers:
+        file = tmp_path / "lab.cluster"
+        file.write_text(format_cluster(servers.cluster(Policy(1, 1, 1))))
+        result = kcast("ping", "--cluster", str(file), "--json", "--interval", "0.01")
+    (told,) = objects(result)
+    assert (told["work_bits"], told["head"], told["draining"], told["state"]) == (3, "v42", False, "up")
 
 
 def test_ping_tells_silence_from_a_closed_port(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ TTL_S = 60
 QUIET_S = 60.0
 
 
-@dataclass
+@dataclass(repr=False)
 class Growth:
     """A run: ten clients for a minute, then steadily more, then as many as there are, for a minute."""
 
@@ -29,7 +29,7 @@ class Growth:
     churn: Churn
     promises: list[tuple[int, int, int, float]] = field(default_factory=list)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [
             f"{time:5} s: {clients:4} clients, {leases:4} leases, {promise_s:5.1f} s promised"
             for time, clients, leases, promise_s in self.promises
@@ -58,7 +58,7 @@ def grow(grow_s: float, life_s: float = 120.0, seed: int = 1) -> Growth:
         share = min(1.0, max(0.0, (step / 4 - QUIET_S) / grow_s))
         growth.churn.fill_up(round(FEW + share * (MANY - FEW)))
         world.run_for(0.25)
-        for client in world.clients:
+        for client in world.clients if step % 4 == 0 else ():
             for topic in client.subscribed:
                 believes = client.core.lease_counts(topic)[0] == 1
                 assert not believes or world.leased_at(client, topic), growth

@@ -41,6 +41,9 @@ class Target:
     refused: bool = False  # the network says that nobody listens at this port
     unsent: str = ""  # the name of the error that a ping could not be sent for
     problem: str = ""  # why it could not even be asked
+    is_draining: bool = False
+    work_bits: int | None = None  # what it asks for a new lease; None where it has not told
+    head: str | None = None
 
     @property
     def is_up(self) -> bool:
@@ -56,7 +59,7 @@ class Target:
     def state(self) -> str:
         """In words."""
         if self.is_up:
-            return "up"
+            return "up, about to stop" if self.is_draining else "up"
         if self.unsent:
             return f"down: cannot send ({self.unsent})"
         return self.problem or ("down: nobody listens" if self.refused else "down: no answer")
@@ -88,7 +91,8 @@ def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: 
     """Ping every server of the cluster, at each of its addresses.
 
     With --json the keys are server, address, up, sent, received, loss (0 to 1), rtt_min_ms, rtt_median_ms,
-    rtt_max_ms (null without an answer), and state, in words.
+    rtt_max_ms (null without an answer), draining, work_bits (what a new lease costs), head (the operator's
+    text; null where the server has not told), and state, in words.
 
     The exit code is 0 if all answered, 1 if some did not; standard error names those.
 
@@ -120,6 +124,7 @@ class _Pinger:
         self._target_at = {target.address: target for target in targets}
         self._ports: dict[bool, UdpPort] = {}
         self._awaited: dict[bytes, tuple[Target, float]] = {}
+        self._asked: dict[bytes, Target] = {}
         self._all_answered = asyncio.Event()
 
     async def run(self) -> None:
@@ -135,6 +140,8 @@ class _Pinger:
                 for target in self._targets:
                     if target.problem:
                         continue
+                    if number == 0:
+                        self._ask(target)
                     self._ping(target)
                     if len(self._targets) > 1:
                         await asyncio.sleep(SPREAD_S)
@@ -164,7 +171,7 @@ class _Pinger:
 
     def _ping(self, target: Target) -> None:
         port = self._ports[_is_v6(target)]
-        nonce = secrets.token_urlsafe(12).encode()
+        nonce = _new_nonce()
         ping = wire.pad(wire.format_line(wire.Ping(nonce)), PING_BYTES)
         target.sent += 1
         errors_before = port.send_errors.copy()
@@ -175,6 +182,13 @@ class _Pinger:
             self._awaited[nonce] = target, sent_at
         else:
             target.unsent = error
+
+    def _ask(self, target: Target) -> None:
+        """Asks once for what only a challenge tells; that is not measured, nor awaited."""
+        nonce = _new_nonce()
+        self._asked[nonce] = target
+        request = wire.request_datagram(wire.Ask(nonce))
+        self._ports[_is_v6(target)].send([Transmit(request, len(request), (target.address,))])
 
     def _receive(self, port: UdpPort) -> None:
         for burst in port.receive():
@@ -191,12 +205,23 @@ class _Pinger:
 
     def _take(self, datagram: bytes, source: Address, now: float) -> None:
         for line in wire.split_lines(datagram)[0]:
-            pong = wire.parse_reply(line)
-            if isinstance(pong, wire.Pong) and pong.nonce in self._awaited:
-                target, sent_at = self._awaited[pong.nonce]
+            reply = wire.parse_reply(line)
+            if isinstance(reply, wire.Pong) and reply.nonce in self._awaited:
+                target, sent_at = self._awaited[reply.nonce]
                 if source == target.address:
-                    del self._awaited[pong.nonce]
+                    del self._awaited[reply.nonce]
                     target.rtts_s.append(now - sent_at)
+                    target.is_draining = reply.attributes.get("drain") == "1"
+            elif isinstance(reply, wire.Challenge) and reply.nonce in self._asked:
+                target = self._asked[reply.nonce]
+                if source == target.address:
+                    del self._asked[reply.nonce]
+                    target.work_bits = reply.bits
+                    target.head = reply.attributes.get("head")
+
+
+def _new_nonce() -> bytes:
+    return secrets.token_urlsafe(12).encode()
 
 
 def _is_v6(target: Target) -> bool:
@@ -216,6 +241,9 @@ def _as_json(targets: list[Target]) -> list[str]:
                 "rtt_min_ms": _ms(min(target.rtts_s, default=None)),
                 "rtt_median_ms": _ms(median(target.rtts_s) if target.rtts_s else None),
                 "rtt_max_ms": _ms(max(target.rtts_s, default=None)),
+                "draining": target.is_draining,
+                "work_bits": target.work_bits,
+                "head": target.head,
                 "state": target.state,
             }
         )

@@ -30,7 +30,7 @@ from client.cli.common import (
 )
 from client.cluster import Cluster
 from client.core import MessageTooLarge
-from client.events import Outcome, Published, ServerLost, ServerReturned
+from client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned
 
 OUTSTANDING_MAX = 256  # publishes that await receipts
 RATE_DEFAULT = 1000.0  # a second
@@ -245,7 +245,9 @@ class _Stream:
             match event:
                 case ServerReturned(server):
                     lost.discard(server)
-                case ServerLost(server):
+                case ServerLost(server) | FamilyMissing(server):
+                    if isinstance(event, FamilyMissing):
+                        say("pub", f"cannot reach {server}: no IPv{event.family} here")
                     lost.add(server)
                     if lost == client.core.server_states().keys():
                         if not any(self.receipts):

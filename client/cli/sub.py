@@ -29,10 +29,12 @@ from client.events import (
     Delivery,
     Drop,
     Event,
+    FamilyMissing,
     Gap,
     GapFilled,
     LeaseRefused,
     LeasesChanged,
+    ServerDraining,
     ServerForgot,
     ServerLost,
     ServerReturned,
@@ -280,15 +282,18 @@ class _Watcher:
             case LeasesChanged(topic, leased, wanted):
                 self.ever_leased = self.ever_leased or leased > 0
                 self._leases_changed(topic, leased, wanted)
-            case ServerLost(server):
-                say("sub", f"lost {server}: it does not answer")
-                self._lost.add(server)
-                # Told servers, and not states: of several lost at once, only the last is to say this.
-                if self._lost == self._client.core.server_states().keys():
-                    say("sub", f"{self.nobody_answers()}; still trying")
+            case ServerLost(server, why):
+                too_dear = "it asks for more work than is reasonable for a lease"
+                say("sub", f"lost {server}: {too_dear if why == 'price' else 'it does not answer'}")
+                self._add_lost(server)
+            case FamilyMissing(server, family):
+                say("sub", f"cannot reach {server}: no IPv{family} here")
+                self._add_lost(server)
             case ServerReturned(server):
                 self._lost.discard(server)
                 say("sub", f"{server} answers again")
+            case ServerDraining(server):
+                say("sub", f"{server} is about to stop")
             case ServerForgot(server):
                 say("sub", f"{server} has restarted, or our address has changed: leasing again")
             case LeaseRefused(topic, server, reason):
@@ -300,6 +305,12 @@ class _Watcher:
                 say("sub", f"missing {which} of {publisher}{self._of(topic)}")
             case GapFilled(topic, publisher, seq):
                 say("sub", f"message {seq} of {publisher}{self._of(topic)} came after all")
+
+    def _add_lost(self, server: str) -> None:
+        self._lost.add(server)
+        # Told servers, and not states: of several lost at once, only the last is to say this.
+        if self._lost == self._client.core.server_states().keys():
+            say("sub", f"{self.nobody_answers()}; still trying")
 
     def _leases_changed(self, topic: bytes, leased: int, wanted: int) -> None:
         timer = self._timers.pop(topic, None)
