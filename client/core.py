@@ -496,11 +496,12 @@ class ClientCore:
         publication.awaited -= 1
         if publication.outcomes.get(session) is not Outcome.RECEIPT:
             publication.outcomes[session] = outcome
-        has_failed = outcome in (Outcome.NO_ANSWER, Outcome.REFUSED)
-        # What was forwarded by one that had just come back went to few: another is to forward it, too.
-        if self.avoid_dead and (has_failed or now < session.warm_at):
+        is_silent = outcome is Outcome.NO_ANSWER
+        # What was forwarded by one that had just come back went to few: another is to forward it, too. Who is
+        # refused publishes too much, and would only do more of it.
+        if self.avoid_dead and outcome is not Outcome.REFUSED and (is_silent or now < session.warm_at):
             fresh = [s for s in publication.candidates if s not in publication.last_send and s.is_alive]
-            if not has_failed:
+            if not is_silent:
                 fresh = [s for s in fresh if s.is_warm(now)]
             if fresh:
                 self._send_to(handle, publication, min(fresh, key=lambda s: self._rank(publication, s, now)))
