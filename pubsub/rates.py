@@ -56,6 +56,10 @@ class PublishRates:
     def __len__(self) -> int:
         return len(self._budgets)
 
+    def is_large(self, lines: int, copies: int) -> bool:
+        """Whether this is more than a full bucket holds."""
+        return lines > self.publishes_per_s > 0 or copies > self.copies_per_s > 0
+
     def take(self, address: Address, lines: int, copies: int, now: float) -> bool:
         """Whether this address may publish so many lines, that cause so many copies, now."""
         budget = self._budgets.get(address)

@@ -36,7 +36,7 @@ from pubsub.limits import (
 )
 from pubsub.rates import PublishRates, Rate
 from pubsub.router import Router, publishes_by_topic, whole_topic
-from pubsub.table import TABLES, ExpiringSet
+from pubsub.table import TABLES, ExpiringSet, is_loopback
 
 
 class Drop(StrEnum):
@@ -113,10 +113,13 @@ class Server:
         self._own_addresses = own_addresses
         self._open_to = open_to
         self._tap = tap
-        self._rates = PublishRates(
-            self.limits.publishes_per_s, self.limits.copies_per_s, self.limits.publishers
+        # Bare lines can be forged by who knows of a publish lease: that must not shut out who vouches.
+        self._vouched_rates, self._bare_rates = (
+            PublishRates(self.limits.publishes_per_s, self.limits.copies_per_s, self.limits.publishers)
+            for _ in range(2)
         )
         self._challenges = Rate(self.limits.challenges_per_s)
+        self._strangers_pongs = Rate(self.limits.challenges_per_s)
         self._router = Router(self.leases, self.counts, marks_copies=open_to is not None)
         self._replies: list[Transmit] = []
         self._drained_at: float | None = None
@@ -219,10 +222,9 @@ class Server:
         subscribes, publishes = self._sort_lines(lines[1:])
         if subscribes and age_s > COOKIE_LEASE_LIFE_S:
             self.drops[Drop.COOKIE_OLD] += 1
-            self._challenge(vouch.nonce, datagram, source, now)
+            self._challenge(vouch.nonce, datagram, source, now, is_proven=True)
             return
-        if publishes and not self._take_rate(source, publishes, now):
-            self._rates.pop_overdrawn(source)  # it is told now, and needs no pong to ask
+        if publishes and not self._take(self._vouched_rates, source, *self._demand_of(publishes), now):
             self._refuse_whole(vouch, "rate", datagram, source)
             return
         self._grant(vouch, subscribes, publishes, datagram, source, now)
@@ -386,7 +388,7 @@ class Server:
         elif self._open_to is not None and datagram.startswith(b"\n"):
             # It is, or looks like, what an open server has forwarded already (§4.4).
             self.drops[Drop.COPY] += line_count
-        elif self._take_rate(source, publishes, now):
+        elif self._take(self._bare_rates, source, *self._demand_of(publishes), now):
             self._forward(publishes, source, now)
 
     def _is_open_to(self, source: Address) -> bool:
@@ -400,15 +402,23 @@ class Server:
 
     # --- Answers -------------------------------------------------------------------------------------
 
-    def _challenge(self, nonce: bytes, datagram: bytes, source: Address, now: float) -> None:
-        if not self._challenges.take(1, now):
-            # Silence: an answer that says so would cost what the limit is there to save.
-            self.drops[Drop.CHALLENGE_RATE] += 1
+    def _challenge(
+        self, nonce: bytes, datagram: bytes, source: Address, now: float, *, is_proven: bool = False
+    ) -> None:
+        if not is_proven and not self._may_answer(source, self._challenges, now):
             return
         self.counts["cookies_issued"] += 1
         cookie = self._cookies.mint(source, now)
         challenge = wire.Challenge(nonce, cookie, self.work_bits, self._head | self._drain)
-        self._reply(datagram, source, wire.format_line(challenge), is_proven=False)
+        self._reply(datagram, source, wire.format_line(challenge), is_proven=is_proven)
+
+    def _may_answer(self, stranger: Address, rate: Rate, now: float) -> bool:
+        """Whether a stranger is answered now. On loopback it always is: nobody else can claim to be there."""
+        if is_loopback(stranger[0]) or rate.take(1, now):
+            return True
+        # Silence: an answer that says so would cost what the limit is there to save.
+        self.drops[Drop.CHALLENGE_RATE] += 1
+        return False
 
     def _pong(
         self, nonce: bytes, datagram: bytes, source: Address, now: float, *, is_refused: bool = False
@@ -416,10 +426,9 @@ class Server:
         """Answers a ping; with 0 where bare lines were refused, so that the client vouches, and is told."""
         left_s = int(self.publish_leases.left_s(source, now))
         is_proven = left_s > 0
-        if not is_proven and not self._challenges.take(1, now):
-            self.drops[Drop.CHALLENGE_RATE] += 1
+        if not is_proven and not self._may_answer(source, self._strangers_pongs, now):
             return
-        if is_proven and (self._rates.pop_overdrawn(source) or is_refused):
+        if is_proven and (self._bare_rates.pop_overdrawn(source) or is_refused):
             left_s = 0
         answer = wire.format_line(wire.Pong(nonce, left_s, self._drain))
         self._reply(datagram, source, answer, is_proven=is_proven)
@@ -467,19 +476,22 @@ class Server:
             return False
         lines_max = self.limits.lines_per_datagram
         whole = whole_topic(data, segment_bytes, lines_max) if len(data) > segment_bytes else None
+        publishes = None if whole is not None else publishes_by_topic(data, segment_bytes, lines_max)
         if whole is not None:
             topic, line_count = whole
             copies = line_count * self.leases.audience_count(topic)
-            if copies > self.limits.copies_per_s > 0:
-                return False  # a rate is overdrawn by a datagram, not by a burst
-            if self._take(source, line_count, copies, now):
-                self._forward_whole(burst, topic, line_count, now)
+        elif publishes is not None:
+            line_count, copies = self._demand_of(publishes)
         else:
-            publishes = publishes_by_topic(data, segment_bytes, lines_max)
-            if publishes is None:
-                return False
-            if self._take_rate(source, publishes, now):
-                self._forward(publishes, source, now)
+            return False
+        if len(data) > segment_bytes and self._bare_rates.is_large(line_count, copies):
+            return False  # a rate may be overdrawn by a datagram, not by a burst
+        if not self._take(self._bare_rates, source, line_count, copies, now):
+            pass
+        elif publishes is not None:
+            self._forward(publishes, source, now)
+        else:
+            self._forward_whole(burst, topic, line_count, now)
         self.counts["datagrams_received"] += -(-len(data) // segment_bytes)
         return True
 
@@ -492,16 +504,17 @@ class Server:
         if not self._router.forward_burst(data, segment_bytes, topic, line_count, now):
             self.drops[Drop.NO_SUBSCRIBER] += line_count
 
-    def _take_rate(self, source: Address, publishes: dict[bytes, list[bytes]], now: float) -> bool:
-        """Whether the source may publish these lines by topic now, which it then has."""
+    def _demand_of(self, publishes: dict[bytes, list[bytes]]) -> tuple[int, int]:
+        """How many lines these are, and the copies that they cause."""
         line_count = copies = 0
         for topic, lines in publishes.items():
             line_count += len(lines)
             copies += len(lines) * self.leases.audience_count(topic)
-        return self._take(source, line_count, copies, now)
+        return line_count, copies
 
-    def _take(self, source: Address, line_count: int, copies: int, now: float) -> bool:
-        if self._rates.take(source, line_count, copies, now):
+    def _take(self, rates: PublishRates, source: Address, line_count: int, copies: int, now: float) -> bool:
+        """Whether the source may publish so much now, which it then has."""
+        if rates.take(source, line_count, copies, now):
             return True
         self.drops[Drop.PUBLISH_RATE] += line_count
         return False

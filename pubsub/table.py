@@ -271,17 +271,21 @@ class FifoTable(LeaseTable):
 TABLES: dict[str, type[LeaseTable]] = {"ttl": LeaseTable, "fifo": FifoTable}
 
 
+def is_loopback(host: str) -> bool:
+    """Whether this IP address is of the machine itself, and cannot come from elsewhere."""
+    return host.startswith("127.") or host == "::1"
+
+
 def prefix_of(host: str) -> str | bytes | None:
     """The network that shares a limit with this IP address: its /24 or /48; None for loopback."""
-    if ":" not in host:
-        return None if host.startswith("127.") else host[: host.rindex(".")]
-    return _prefix_of_ipv6(host)
+    if is_loopback(host):
+        return None
+    return _prefix_of_ipv6(host) if ":" in host else host[: host.rindex(".")]
 
 
 @lru_cache(maxsize=4096)
-def _prefix_of_ipv6(host: str) -> bytes | None:
-    ip = ip_address(host)
-    return None if ip.is_loopback else ip.packed[:6]
+def _prefix_of_ipv6(host: str) -> bytes:
+    return ip_address(host).packed[:6]
 
 
 def _count_down(counts: Counter[Key], key: Key) -> None:

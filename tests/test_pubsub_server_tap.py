@@ -104,6 +104,7 @@ def test_nothing_is_told_of_what_is_not_admitted() -> None:
     send(server, b"t " + b"m" * 1200 + b"\n")
     send(server, vouched(cookie, b"%41 m", b"%c3 m"))  # which spends the rate
     send(server, vouched(cookie, b"t m"))
+    send(server, b"%41 m\n%c3 m\n")  # as does this for bare lines
     send(server, b"t m\n")
     server.receive(Burst(b"t 1\nt 2\n", 4, CLIENT), START)
     assert tap.bursts == []

@@ -157,7 +157,7 @@ class RatesHold(Checker):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._taken: dict[tuple[Boot, Address], Allowance] = {}
+        self._taken: dict[tuple[Boot, Address, bool], Allowance] = {}
 
     def server_turn(self, turn: ServerTurn) -> None:
         boot, limits = turn.boot, self.world.options.limits
@@ -165,14 +165,15 @@ class RatesHold(Checker):
         if not self.world.options.limits_rates or len(boot.offered) > limits.publishers:
             return
         copies = {line for _, data in turn.sent if not is_answer(data) for line in lines_of(data)}
-        sources: dict[bytes, list[Address]] = {}
+        sources: dict[bytes, list[tuple[Address, bool]]] = {}
         for request in turn.requests if copies else ():
             for line in request.publishes() if request.may_forward else ():
                 if line in copies:
-                    sources.setdefault(line, []).append(request.packet.source)
+                    sources.setdefault(line, []).append((request.packet.source, request.is_vouched))
         lines = Counter(who[0] for who in sources.values() if len(set(who)) == 1 for _ in who[:1])
-        for source, count in lines.items():
-            taken = self._taken.setdefault((boot, source), Allowance(limits.publishes_per_s, turn.now))
+        for (source, is_vouched), count in lines.items():
+            who = boot, source, is_vouched
+            taken = self._taken.setdefault(who, Allowance(limits.publishes_per_s, turn.now))
             if taken.left(turn.now) < -ROUNDING:
                 self.fail(
                     f"{turn.host.name} forwards {count} lines of {source}, which may publish "

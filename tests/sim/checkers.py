@@ -134,7 +134,8 @@ class TableBounds(Checker):
         self._bound(name, "leases", len(server.leases), limits.leases)
         self._bound(name, "topics", server.leases.topic_count, limits.topics)
         self._bound(name, "publish leases", len(server.publish_leases), limits.publishers)
-        self._bound(name, "rates", len(server._rates), limits.publishers)
+        self._bound(name, "rates", len(server._vouched_rates), limits.publishers)
+        self._bound(name, "rates of bare lines", len(server._bare_rates), limits.publishers)
 
     def client_turn(self, turn: ClientTurn) -> None:
         host, options = turn.host, self.world.options

@@ -171,8 +171,9 @@ class Boot:
         self.leases_by_topic: defaultdict[bytes, set[Address]] = defaultdict(set)
         self.publish_promised: dict[Address, float] = {}
         self.publish_possible: dict[Address, float] = {}
-        self.offered: dict[Address, Allowance] = {}
-        self.offered_copies: dict[Address, Allowance] = {}
+        # Bare lines are counted apart from vouched ones: anyone may have forged them.
+        self.offered: dict[tuple[Address, bool], Allowance] = {}
+        self.offered_copies: dict[tuple[Address, bool], Allowance] = {}
         self.draining_since: float | None = None
         self.bytes_in: Counter[Address] = Counter()
         self.bytes_out: Counter[Address] = Counter()
@@ -202,22 +203,21 @@ class Boot:
             if self.is_leased(address, topic, now) and self.leased_since[address, topic] < now
         ]
 
-    def offer(self, source: Address, publishes: list[bytes], now: float) -> bool:
-        """An address publishes these lines; whether it has surely not used up what it may.
+    def offer(self, request: Request, now: float) -> bool:
+        """A request publishes its lines; whether its source has surely not used up what it may.
 
         Whoever ever held a lease on a topic counts as one that gets a copy: it may have lapsed a moment ago.
         """
-        limits = self.options.limits
-        if source not in self.offered:
-            self.offered[source] = Allowance(limits.publishes_per_s, now)
-            self.offered_copies[source] = Allowance(limits.copies_per_s, now)
+        limits, publishes = self.options.limits, request.publishes()
+        who = request.packet.source, request.is_vouched
+        if who not in self.offered:
+            self.offered[who] = Allowance(limits.publishes_per_s, now)
+            self.offered_copies[who] = Allowance(limits.copies_per_s, now)
         copies = sum(len(self.leases_by_topic.get(topic_of(line), ())) for line in publishes)
-        within = [
-            not allowance.per_s or allowance.left(now) > ROUNDING
-            for allowance in (self.offered[source], self.offered_copies[source])
-        ]
-        self.offered[source].charge(len(publishes), now)
-        self.offered_copies[source].charge(copies, now)
+        allowances = self.offered[who], self.offered_copies[who]
+        within = [not allowance.per_s or allowance.left(now) > ROUNDING for allowance in allowances]
+        self.offered[who].charge(len(publishes), now)
+        self.offered_copies[who].charge(copies, now)
         return all(within)
 
     def publish_leased(self, source: Address, until: float, until_at_most: float) -> None:
@@ -425,9 +425,8 @@ class Ledger:
                 self._read_answer(boot, request, now)
         elif not request.is_too_long(boot.options.limits):
             request.may_forward = boot.publish_possible.get(source, -1.0) > now
-            publishes = request.publishes()
-            if publishes and request.may_forward:
-                request.is_within_rate = boot.offer(source, publishes, now)
+            if request.publishes() and request.may_forward:
+                request.is_within_rate = boot.offer(request, now)
             request.forwards = request.is_within_rate and boot.publish_promised.get(source, -1.0) > now
         if request.answer is not None and self._is_to_stranger(boot, request, now):
             boot.unproven_bytes_in += len(request.packet.data)
@@ -461,7 +460,7 @@ class Ledger:
             [topic for topic in request.refused if boot.promised.has((source, topic), now)]
         )
         if publishes and (receipt is not None or request.reason == b"rate"):
-            request.is_within_rate = boot.offer(source, publishes, now)
+            request.is_within_rate = boot.offer(request, now)
         if receipt is None:
             return
         request.forwards = request.may_forward = True

@@ -15,6 +15,7 @@ from client.session import Session
 from pubsub import wire
 from pubsub.endpoint import Address, Burst, Transmit
 from pubsub.limits import Limits
+from pubsub.rates import PublishRates
 from pubsub.server import Drop, Server
 from pubsub.stamp import Mint
 from pubsub.table import FifoTable, LeaseTable, Limit
@@ -64,9 +65,11 @@ class Credulous(Server):
 class RemembersAskers(Server):
     """Opens a publish lease for whoever asks for a cookie."""
 
-    def _challenge(self, nonce: bytes, datagram: bytes, source: Address, now: float) -> None:
+    def _challenge(
+        self, nonce: bytes, datagram: bytes, source: Address, now: float, *, is_proven: bool = False
+    ) -> None:
         self.publish_leases.renew(source, now)
-        super()._challenge(nonce, datagram, source, now)
+        super()._challenge(nonce, datagram, source, now, is_proven=is_proven)
 
 
 class TakesOldCookies(Server):
@@ -202,14 +205,15 @@ class Patient(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._rates.publishes_per_s *= 3
+        self._vouched_rates.publishes_per_s *= 3
+        self._bare_rates.publishes_per_s *= 3
 
 
 class Grumpy(Server):
     """Refuses publishes for their rate long before there is too much of them."""
 
-    def _take(self, source: Address, line_count: int, copies: int, now: float) -> bool:
-        return super()._take(source, 3 * line_count, copies, now)
+    def _take(self, rates: PublishRates, source: Address, line_count: int, copies: int, now: float) -> bool:
+        return super()._take(rates, source, 3 * line_count, copies, now)
 
 
 class Generous(Server):
