@@ -280,7 +280,7 @@ class _Stream:
 
     def _why(self) -> str:
         if self.unheard[Outcome.REFUSED]:
-            return f"refused (by {', '.join(self.servers)})"
+            return f"refused for its rate (by {', '.join(self.servers)}); send slower, see --rate"
         return nobody_answers(self.cluster, self.servers)
 
 
