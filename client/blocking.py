@@ -9,6 +9,11 @@ The verbs are those of `client.aio`, for any number of threads. One lock guards 
 it during its turns, and nobody holds it while waiting. Whoever asks for something wakes the thread through a
 socket pair, since it waits for the network and for users at once.
 
+A signal's handler, or a finalizer, may run while its own thread is in the middle of a verb:
+
+    in the engine          `publish_nowait` and all `close` are left to the next turn; what else there is raises
+    in a lock of a waiter  which the thread takes only with the engine's let go, so no two wait for each other
+
 Where gevent's monkey patches were made before this is imported, the thread is a greenlet, and waiting lets
 others run. Nothing here knows gevent: only what it patches is used.
 """
@@ -20,9 +25,9 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
@@ -34,6 +39,7 @@ from client.events import Delivery, Drop, Event, Published
 __all__ = ["Client", "ClientClosed", "Events", "Subscription"]
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 CLOSE_TIMEOUT_S = 5.0
 
@@ -48,6 +54,11 @@ class Client:
 
     `cluster` is a Cluster or the path of a cluster file (ClusterError where it is wrong). Topics and payloads
     are bytes, or str that stand for their UTF-8. `avoid_dead` as in `ClientCore`.
+
+    A signal's handler may call `publish_nowait` and `close`, also those of subscriptions. Where it interrupts
+    a verb of this client in the same thread, they come into effect a moment later, an error of the publish is
+    told by its future, and other verbs raise RuntimeError. To wait in a handler for what the thread that it
+    interrupts was about to take could last for ever.
 
     A forked process cannot use the client of its parent: all there raises ClientClosed.
     """
@@ -64,43 +75,51 @@ class Client:
             cluster, usage="with Client(...) as client:", avoid_dead=avoid_dead, publisher=publisher, rng=rng
         )
         self.cluster = self._engine.cluster
-        # A signal's handler may run while its thread holds the lock.
+        # A signal's handler may run while its thread holds the lock. Then it finds itself in `_user`, or, just
+        # before and after, comes first or last.
         self._lock = threading.RLock()
-        self._waiting: deque[None] = deque()  # one for each who waits for the lock
+        self._user = 0  # the thread that uses the engine
+        self._waiting: set[int] = set()  # the threads that wait for the lock
+        self._deferred: deque[Callable[[], None]] = deque()  # what the next turn begins with
+        self._untold: deque[Callable[[], None]] = deque()  # what is told once the lock is let go
         self._is_woken = False
+        self._wake_sender: socket.socket | None = None
         self._is_closing = False
         self._has_ended = threading.Event()
         self._thread_id = 0
 
     def open(self) -> Self:
         """Opens the socket and starts the thread. Raises OSError; ClientClosed where it was open before."""
-        with self._lock:
-            self._engine.open()
-            resources = self._engine.resources
-            try:
-                self._wake_receiver, self._wake_sender = map(resources.enter_context, socket.socketpair())
-                self._wake_receiver.setblocking(False)
-                self._wake_sender.setblocking(False)
-                self._selector = resources.enter_context(selectors.DefaultSelector())
-                self._selector.register(self._engine.fileno(), selectors.EVENT_READ)
-                self._selector.register(self._wake_receiver, selectors.EVENT_READ)
-                # No threading.Thread: under gevent it goes on in a forked process, and cannot end well there.
-                self._thread_id = _thread.start_new_thread(self._run, ())
-            except BaseException:
-                self._engine.close()
-                raise
+        self._use(self._open)
         return self
+
+    def _open(self) -> None:
+        self._engine.open()
+        resources = self._engine.resources
+        try:
+            self._wake_receiver, wake_sender = map(resources.enter_context, socket.socketpair())
+            self._wake_receiver.setblocking(False)
+            wake_sender.setblocking(False)
+            self._selector = resources.enter_context(selectors.DefaultSelector())
+            self._selector.register(self._engine.fileno(), selectors.EVENT_READ)
+            self._selector.register(self._wake_receiver, selectors.EVENT_READ)
+            self._wake_sender = wake_sender
+            # No threading.Thread: under gevent it goes on in a forked process, and cannot end well there.
+            self._thread_id = _thread.start_new_thread(self._run, ())
+        except BaseException:
+            self._engine.close()
+            raise
 
     def close(self) -> None:
         """Sends what was published, and ends all waiting. Harmless where it is closed already."""
         if not self._engine.is_open:
             return
-        with self._locked():
-            self._is_closing = True
-            if self._engine.is_open:
-                self._wake()
-        if threading.get_ident() != self._thread_id:
+        self._use_or_defer(self._ask_to_close)
+        if threading.get_ident() not in (self._thread_id, self._user):
             self._has_ended.wait(CLOSE_TIMEOUT_S)
+
+    def _ask_to_close(self) -> None:
+        self._is_closing = True
 
     def __enter__(self) -> Self:
         return self.open()
@@ -120,6 +139,7 @@ class Client:
         See `ClientCore.publish` for the options and errors. With `confirm=False` it returns as soon as all
         is sent.
         """
+        self._refuse_reentry()
         return self.publish_nowait(topic, payload, **options).result()
 
     def publish_nowait(
@@ -133,9 +153,9 @@ class Client:
         self._engine.require_open()
         outcome: Future[Published] = Future()
         outcome.set_running_or_notify_cancel()  # from now on it cannot be cancelled
-        with self._locked():
-            self._engine.publish(outcome, topic, payload, options)
-            self._wake()
+        waiter = _Waiter(outcome, self._untold)
+        publish = partial(self._engine.publish, waiter, topic, payload, options)
+        self._use_or_defer(publish, waiter.set_exception)
         return outcome
 
     def subscribe(self, topic: str | bytes, *, queue_max: int = QUEUE_MAX) -> "Subscription":
@@ -145,68 +165,130 @@ class Client:
         `slow-consumer`. Raises wire.TopicError.
         """
         self._engine.require_open()
-        with self._locked():
-            subscription = Subscription(self, as_bytes(topic), queue_max)
-            self._wake()
-        return subscription
+        return self._use(lambda: Subscription(self, as_bytes(topic), queue_max))
 
     def events(self) -> "Events":
         """All that happens besides deliveries and settled publishes, from now on: lost and returned servers,
         lease changes, gaps. Iterate over it, or `get` from it."""
         self._engine.require_open()
-        with self._locked():
-            return Events(self)
+        return self._use(lambda: Events(self))
 
     @property
     def drops(self) -> Counter[Drop]:
         """What arrived and was not delivered until now, by reason."""
         self._engine.refuse_forked()
-        with self._locked():
-            return Counter(self._engine.core.drops)
+        return self._use(lambda: Counter(self._engine.core.drops))
 
     @property
     def kernel_drops(self) -> int:
         """Datagrams that the kernel dropped because this process did not read them in time."""
         self._engine.refuse_forked()
-        with self._locked():
-            return self._engine.kernel_drops
+        return self._use(lambda: self._engine.kernel_drops)
 
-    # --- The thread ----------------------------------------------------------------------------------
+    # --- The lock ------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Holds the lock, for which the thread makes room."""
-        self._waiting.append(None)
+    def _use(self, act: Callable[[], Result]) -> Result:
+        """Acts with the lock held, for which the thread makes room, and has a turn made soon.
+
+        Raises RuntimeError where this thread is in the middle of such an act.
+        """
+        self._refuse_reentry()
+        thread = threading.get_ident()
+        try:
+            self._waiting.add(thread)
+            with self._lock:
+                self._waiting.discard(thread)
+                result = self._hold(act)
+                self._wake()
+                return result
+        finally:
+            self._waiting.discard(thread)  # an exception of a signal's handler may end the waiting
+
+    def _use_or_defer(
+        self, act: Callable[[], None], on_error: Callable[[Exception], None] | None = None
+    ) -> None:
+        """Acts at once, or with the next turn where this thread is in the middle of an act."""
+        if not self._is_reentered():
+            self._use(act)
+            return
+
+        def deferred() -> None:
+            try:
+                act()
+            except Exception as error:
+                if on_error is None:
+                    raise
+                on_error(error)
+
+        self._deferred.append(deferred)
+        self._wake()
+
+    def _hold(self, act: Callable[[], Result]) -> Result:
         with self._lock:
-            self._waiting.pop()
-            yield
+            self._user = threading.get_ident()
+            try:
+                return act()
+            finally:
+                self._user = 0
+
+    def _is_reentered(self) -> bool:
+        """Whether this thread is in the middle of an act, so that the engine must not be touched."""
+        return self._user == threading.get_ident()
+
+    def _refuse_reentry(self) -> None:
+        if self._is_reentered():
+            raise RuntimeError(
+                "this client is in use by the very code that a signal's handler or a finalizer has interrupted: "
+                "use publish_nowait there, or another thread"
+            )
 
     def _wake(self) -> None:
-        """Has a turn made soon; with the lock held, and open."""
-        if not self._is_woken:
+        """Has a turn made soon; by who holds the lock."""
+        if not self._is_woken and self._wake_sender is not None and self._engine.is_open:
             self._is_woken = True
             self._wake_sender.send(b"\0")
+
+    # --- The thread ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
         failure = None
         try:
             while self._engine.is_open:
                 is_last = self._is_closing  # read before the turn that is to send what was published before
-                with self._lock:
-                    delay_s = self._engine.turn()
+                delay_s = self._hold(self._turn)
+                self._tell()
                 if is_last:
                     break
                 if self._engine.core.is_minting:
-                    with self._lock:
-                        self._engine.mint()
+                    self._hold(self._engine.mint)
                     time.sleep(_PAUSE_S)
                 else:
                     self._wait(delay_s)
         except BaseException as error:  # for those who wait, now or later
             failure = error
-        with self._lock:
-            self._engine.close(failure)
-        self._has_ended.set()
+        try:
+            self._hold(partial(self._end, failure))
+            self._tell()
+        finally:
+            self._has_ended.set()
+
+    def _turn(self) -> float | None:
+        self._catch_up()
+        return self._engine.turn()
+
+    def _end(self, failure: BaseException | None) -> None:
+        self._engine.close(failure)
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Does what was deferred until now."""
+        for _ in range(len(self._deferred)):
+            self._deferred.popleft()()
+
+    def _tell(self) -> None:
+        """Tells those who wait. Without the lock: where they hold theirs, they may be waiting for it."""
+        while self._untold:
+            self._untold.popleft()()
 
     def _wait(self, delay_s: float | None) -> None:
         """Until something arrives, somebody asks for a turn, or one is due."""
@@ -220,24 +302,51 @@ class Client:
                 self._is_woken = False
 
 
-class _Inbox(Inbox[Item]):
-    """With a lock of its own: takers must not wait for the client's, nor it for them."""
+class _Waiter:
+    """Tells a future its outcome once the lock is let go. The engine's view of the future."""
 
-    def __init__(self, size_max: int) -> None:
+    def __init__(self, outcome: "Future[Published]", untold: deque[Callable[[], None]]) -> None:
+        self._outcome = outcome
+        self._untold = untold
+
+    def done(self) -> bool:
+        return self._outcome.done()
+
+    def set_result(self, result: Published) -> None:
+        self._untold.append(partial(self._outcome.set_result, result))
+
+    def set_exception(self, error: BaseException) -> None:
+        self._untold.append(partial(self._outcome.set_exception, error))
+
+    def exception(self) -> BaseException | None:
+        return None  # nothing has to be seen: an exception that nobody asks for is no complaint here
+
+
+class _Inbox(Inbox[Item]):
+    """Its items are put in with the client's lock held, and taken with its own; who waits is told later."""
+
+    def __init__(self, size_max: int, untold: deque[Callable[[], None]]) -> None:
         super().__init__(size_max)
         self.changed = threading.Condition()
+        self._untold = untold
+        self._is_to_tell = False
 
     def wake(self) -> None:
+        if not self._is_to_tell:
+            self._is_to_tell = True
+            self._untold.append(self._tell)
+
+    def _tell(self) -> None:
+        self._is_to_tell = False  # first: what is put in from now on is told again
         with self.changed:
             self.changed.notify_all()
 
-    def put(self, item: Item) -> bool:
-        with self.changed:
-            return super().put(item)
-
-    def end(self) -> None:
-        with self.changed:
-            super().end()
+    def take(self) -> Item | None:
+        """The oldest item, if there is one: the oldest of too many may vanish at any moment."""
+        try:
+            return self.items.popleft()
+        except IndexError:
+            return None
 
 
 class _Stream(Generic[Item]):

@@ -24,6 +24,8 @@ RENEWAL_INTERVAL_S_MAX = 25.0  # §7.3: firewalls forget UDP flows after 30 s
 FIFO_PROMISE_S_MIN = 10.0  # §7.5: renewing a full table more often would keep a server busy
 DRAIN_MARGIN_S = 5.0  # §7.6: how much longer than a renewal interval a server drains
 
+OVERDRAWN_S = 10.0  # §5.9: how long who published too much has to vouch, so that it hears of it
+
 WORK_BITS_MAX = 24  # §5.11: what a client pays at most for a datagram: some seconds
 HEAD_CHARS_MAX = 32  # §5.1: so that a receipt, a refusal and a head fit in an answer
 

@@ -7,8 +7,10 @@ forge would let anyone shut others out, as it does at open servers.
 """
 
 from collections import OrderedDict
+from math import inf
 
 from pubsub.endpoint import Address
+from pubsub.limits import OVERDRAWN_S
 
 
 class Rate:
@@ -32,13 +34,13 @@ class Rate:
 
 
 class _Budget:
-    __slots__ = ("at", "copies", "is_overdrawn", "publishes")
+    __slots__ = ("at", "copies", "overdrawn_at", "publishes")
 
     def __init__(self, publishes: float, copies: float, now: float) -> None:
         self.publishes = publishes
         self.copies = copies
         self.at = now
-        self.is_overdrawn = False
+        self.overdrawn_at = -inf
 
 
 class PublishRates:
@@ -74,16 +76,13 @@ class PublishRates:
             budget.publishes = min(self.publishes_per_s, budget.publishes + gone_s * self.publishes_per_s)
             budget.copies = min(self.copies_per_s, budget.copies + gone_s * self.copies_per_s)
         if (self.publishes_per_s and budget.publishes <= 0) or (self.copies_per_s and budget.copies <= 0):
-            budget.is_overdrawn = True
+            budget.overdrawn_at = now
             return False
         budget.publishes -= lines
         budget.copies -= copies
         return True
 
-    def pop_overdrawn(self, address: Address) -> bool:
-        """Whether this address was refused anything since this was last asked."""
+    def was_overdrawn(self, address: Address, now: float) -> bool:
+        """Whether this address was refused anything in the last 10 s."""
         budget = self._budgets.get(address)
-        if budget is None or not budget.is_overdrawn:
-            return False
-        budget.is_overdrawn = False
-        return True
+        return budget is not None and now - budget.overdrawn_at < OVERDRAWN_S

@@ -337,6 +337,8 @@ class Server:
 
     def _open_publish_lease(self, source: Address, now: float) -> bool:
         self.publish_leases.pop_expired(now)
+        if self._bare_rates.was_overdrawn(source, now):
+            return False
         if self.publish_leases.renew(source, now):
             return True
         self.drops[Drop.PUBLISHERS] += 1
@@ -428,7 +430,7 @@ class Server:
         is_proven = left_s > 0
         if not is_proven and not self._may_answer(source, self._strangers_pongs, now):
             return
-        if is_proven and (self._bare_rates.pop_overdrawn(source) or is_refused):
+        if is_proven and (is_refused or self._bare_rates.was_overdrawn(source, now)):
             left_s = 0
         answer = wire.format_line(wire.Pong(nonce, left_s, self._drain))
         self._reply(datagram, source, answer, is_proven=is_proven)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 import pytest
 
 from pubsub.endpoint import Address
+from pubsub.limits import OVERDRAWN_S
 from pubsub.rates import PublishRates, Rate
 
 A: Address = ("192.0.2.1", 1)
@@ -59,19 +60,19 @@ def test_publish_rates_are_naive_buckets_of_the_last_addresses(
     rng = random.Random(seed)
     rates = PublishRates(publishes_per_s, copies_per_s, capacity)
     buckets: OrderedDict[Address, tuple[NaiveBucket, NaiveBucket]] = OrderedDict()
-    overdrawn: set[Address] = set()
+    overdrawn_at: dict[Address, float] = {}
     now, outcomes = 1000.0, set()
     for _ in range(400):
         now += rng.choice((0, 0, 1, 7, 64, 200)) * TICK_S
         address = rng.choice((A, A, B, C))
         if rng.random() < 0.2:
-            assert rates.pop_overdrawn(address) is (address in overdrawn)
-            overdrawn.discard(address)
+            was_overdrawn = now - overdrawn_at.get(address, 0.0) < OVERDRAWN_S
+            assert rates.was_overdrawn(address, now) is was_overdrawn
             continue
         lines, copies = rng.choice((1, 2, 60)), rng.choice((0, 1, 30, 1000))
         if address not in buckets and len(buckets) == capacity:
             forgotten, _ = buckets.popitem(last=False)
-            overdrawn.discard(forgotten)
+            overdrawn_at.pop(forgotten, None)
         buckets.setdefault(address, (NaiveBucket(publishes_per_s, now), NaiveBucket(copies_per_s, now)))
         buckets.move_to_end(address)
         publishes_bucket, copies_bucket = buckets[address]
@@ -81,7 +82,7 @@ def test_publish_rates_are_naive_buckets_of_the_last_addresses(
             publishes_bucket.taken.append((now, lines))
             copies_bucket.taken.append((now, copies))
         else:
-            overdrawn.add(address)
+            overdrawn_at[address] = now
         assert len(rates) == len(buckets) <= capacity
         outcomes.add(may)
     assert outcomes == ({True} if not publishes_per_s and not copies_per_s else {True, False})
@@ -146,19 +147,15 @@ def test_either_bucket_refuses(lines: int, copies: int) -> None:
     assert rates.take(A, 1, 0, 0.2)
 
 
-def test_refusal_is_remembered_once_and_for_its_address() -> None:
+def test_refusal_is_remembered_for_a_while_and_for_its_address() -> None:
     rates = PublishRates(1, 0, 100)
-    assert not rates.pop_overdrawn(A)
-    assert rates.take(A, 1, 0, 0.0)
-    assert not rates.pop_overdrawn(A)
-    assert not rates.take(A, 1, 0, 0.0)
-    assert not rates.take(A, 1, 0, 0.0)
-    assert not rates.pop_overdrawn(B)
-    assert rates.pop_overdrawn(A)
-    assert not rates.pop_overdrawn(A)
-    assert not rates.take(A, 1, 0, 0.0)
+    assert rates.take(A, 2, 0, 0.0)
+    assert not rates.was_overdrawn(A, 0.0)
+    assert not rates.take(A, 1, 0, 0.5)
     assert rates.take(A, 1, 0, 2.0)
-    assert rates.pop_overdrawn(A), "it was refused since, and has not been told"
+    assert rates.was_overdrawn(A, 0.4 + OVERDRAWN_S)
+    assert not rates.was_overdrawn(A, 0.5 + OVERDRAWN_S)
+    assert not rates.was_overdrawn(B, 0.5)
 
 
 def test_no_limit_is_no_limit() -> None:

@@ -300,7 +300,7 @@ def test_lines_that_nobody_wants_count_too() -> None:
         (b"t 1\nu 2\n%41 3\n", 1200), (b"t 1\n\n\n\n%41 3\n\n", 7),
     ],
 )  # fmt: skip
-def test_bare_lines_over_the_rate_are_dropped_and_the_next_pong_says_0_once(
+def test_bare_lines_over_the_rate_are_dropped_and_pongs_say_0_for_a_while(
     data: bytes, segment_bytes: int
 ) -> None:
     """§5.9: so that the client vouches again, and is told."""
@@ -313,8 +313,23 @@ def test_bare_lines_over_the_rate_are_dropped_and_the_next_pong_says_0_once(
     server.receive(Burst(data, segment_bytes, CLIENT), START)
     assert server.flush(START) == []
     assert server.drops == {Drop.PUBLISH_RATE: data.count(b" ")}
-    assert [answer(server, PING) for _ in range(2)] == [[wire.Pong(b"P", 0)], [wire.Pong(b"P", 60)]]
+    assert answer(server, PING, now=START + 9.9) == [wire.Pong(b"P", 0)]
+    assert answer(server, PING, now=START + 10.0) == [wire.Pong(b"P", 50)]
     assert server.counts["messages_received"] == 3
+
+
+def test_who_published_too_much_is_not_let_go_bare_again_at_once() -> None:
+    """§5.9: it would go on, and never hear of it."""
+    server = limited(publishes_per_s=1)
+    publish_lease(server)
+    send(server, b"t 0\nt 1\n")
+    send(server, b"t 2\n")
+    cookie = handshake(server)
+    for later_s, attributes in ((5.0, {"bare": "0"}), (9.9, {"bare": "0"}), (11.0, {})):
+        (receipt,) = answer(server, vouched(cookie, b"t m"), now=START + later_s)
+        assert isinstance(receipt, wire.Receipt)
+        assert receipt.attributes == attributes
+    assert server.drops[Drop.PUBLISHERS] == 0
 
 
 def test_pong_about_the_rate_is_for_who_was_dropped() -> None:
