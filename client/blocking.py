@@ -9,10 +9,10 @@ The verbs are those of `client.aio`, for any number of threads. One lock guards 
 it during its turns, and nobody holds it while waiting. Whoever asks for something wakes the thread through a
 socket pair, since it waits for the network and for users at once.
 
-A signal's handler, or a finalizer, may run while its own thread is in the middle of a verb:
-
-    in the engine          `publish_nowait` and all `close` are left to the next turn; what else there is raises
-    in a lock of a waiter  which the thread takes only with the engine's let go, so no two wait for each other
+A signal's handler, or a finalizer, may run while its own thread holds a lock. If that is the engine's, the
+engine is in the middle of something: `publish_nowait` and `close` are left to the next turn, and other verbs
+raise. If it is that of a future or an inbox, the handler may have to wait for the engine's: so nobody who has
+that ever waits for another.
 
 Where gevent's monkey patches were made before this is imported, the thread is a greenlet, and waiting lets
 others run. Nothing here knows gevent: only what it patches is used.
@@ -40,6 +40,7 @@ __all__ = ["Client", "ClientClosed", "Events", "Subscription"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Told = TypeVar("Told")
 
 CLOSE_TIMEOUT_S = 5.0
 
@@ -55,10 +56,9 @@ class Client:
     `cluster` is a Cluster or the path of a cluster file (ClusterError where it is wrong). Topics and payloads
     are bytes, or str that stand for their UTF-8. `avoid_dead` as in `ClientCore`.
 
-    A signal's handler may call `publish_nowait` and `close`, also those of subscriptions. Where it interrupts
-    a verb of this client in the same thread, they come into effect a moment later, an error of the publish is
-    told by its future, and other verbs raise RuntimeError. To wait in a handler for what the thread that it
-    interrupts was about to take could last for ever.
+    A signal's handler should use no more than `publish_nowait` and `close`, also of subscriptions. Where it
+    has interrupted a verb of the same client they take effect a moment later, an error of the publish is in
+    its future, and other verbs raise RuntimeError, since they could wait for ever.
 
     A forked process cannot use the client of its parent: all there raises ClientClosed.
     """
@@ -75,13 +75,13 @@ class Client:
             cluster, usage="with Client(...) as client:", avoid_dead=avoid_dead, publisher=publisher, rng=rng
         )
         self.cluster = self._engine.cluster
-        # A signal's handler may run while its thread holds the lock. Then it finds itself in `_user`, or, just
-        # before and after, comes first or last.
+        # Reentrant, since a signal's handler may come when its thread has the lock but is not `_user` yet, or
+        # is so no more. Nothing is in the middle then.
         self._lock = threading.RLock()
-        self._user = 0  # the thread that uses the engine
-        self._waiting: set[int] = set()  # the threads that wait for the lock
+        self._user = 0  # the thread that is in the middle of using the engine
+        self._waiting: set[int] = set()  # the threads that want the lock, or have it
         self._deferred: deque[Callable[[], None]] = deque()  # what the next turn begins with
-        self._untold: deque[Callable[[], None]] = deque()  # what is told once the lock is let go
+        self._untold: deque[Callable[[], None]] = deque()  # tells who waits, once the lock is let go
         self._is_woken = False
         self._wake_sender: socket.socket | None = None
         self._is_closing = False
@@ -105,20 +105,23 @@ class Client:
             self._selector.register(self._wake_receiver, selectors.EVENT_READ)
             self._wake_sender = wake_sender
             # No threading.Thread: under gevent it goes on in a forked process, and cannot end well there.
-            self._thread_id = _thread.start_new_thread(self._run, ())
+            _thread.start_new_thread(self._run, ())
         except BaseException:
             self._engine.close()
             raise
 
     def close(self) -> None:
-        """Sends what was published, and ends all waiting. Harmless where it is closed already."""
+        """Sends what was published, and ends all waiting. Harmless where it is closed already.
+
+        Returns when that is done; in a handler that has interrupted a verb, or a callback, before.
+        """
         if not self._engine.is_open:
             return
-        self._use_or_defer(self._ask_to_close)
+        self._use_or_defer(self._end_soon)
         if threading.get_ident() not in (self._thread_id, self._user):
             self._has_ended.wait(CLOSE_TIMEOUT_S)
 
-    def _ask_to_close(self) -> None:
+    def _end_soon(self) -> None:
         self._is_closing = True
 
     def __enter__(self) -> Self:
@@ -139,7 +142,7 @@ class Client:
         See `ClientCore.publish` for the options and errors. With `confirm=False` it returns as soon as all
         is sent.
         """
-        self._refuse_reentry()
+        self._refuse_waiting()
         return self.publish_nowait(topic, payload, **options).result()
 
     def publish_nowait(
@@ -165,7 +168,13 @@ class Client:
         `slow-consumer`. Raises wire.TopicError.
         """
         self._engine.require_open()
-        return self._use(lambda: Subscription(self, as_bytes(topic), queue_max))
+
+        def subscribe() -> Subscription:
+            subscription = Subscription(self, as_bytes(topic), queue_max)
+            self._wake()
+            return subscription
+
+        return self._use(subscribe)
 
     def events(self) -> "Events":
         """All that happens besides deliveries and settled publishes, from now on: lost and returned servers,
@@ -188,7 +197,7 @@ class Client:
     # --- The lock ------------------------------------------------------------------------------------
 
     def _use(self, act: Callable[[], Result]) -> Result:
-        """Acts with the lock held, for which the thread makes room, and has a turn made soon.
+        """Acts with the lock held, for which the thread makes room.
 
         Raises RuntimeError where this thread is in the middle of such an act.
         """
@@ -196,36 +205,37 @@ class Client:
         thread = threading.get_ident()
         try:
             self._waiting.add(thread)
-            with self._lock:
-                self._waiting.discard(thread)
-                result = self._hold(act)
-                self._wake()
-                return result
-        finally:
-            self._waiting.discard(thread)  # an exception of a signal's handler may end the waiting
+            return self._hold(act)
+        finally:  # also where a signal's handler ends the waiting by an exception
+            self._waiting.discard(thread)
 
     def _use_or_defer(
-        self, act: Callable[[], None], on_error: Callable[[Exception], None] | None = None
+        self, act: Callable[[], None], on_late_error: Callable[[Exception], None] | None = None
     ) -> None:
-        """Acts at once, or with the next turn where this thread is in the middle of an act."""
-        if not self._is_reentered():
-            self._use(act)
-            return
+        """Acts, and has a turn made; where this thread is in the middle of an act, with the next turn."""
 
-        def deferred() -> None:
+        def act_now() -> None:
+            act()
+            self._wake()
+
+        def act_late() -> None:
             try:
                 act()
             except Exception as error:
-                if on_error is None:
+                if on_late_error is None:
                     raise
-                on_error(error)
+                on_late_error(error)
 
-        self._deferred.append(deferred)
-        self._wake()
+        if self._is_reentered():
+            self._deferred.append(act_late)
+            self._wake()
+        else:
+            self._use(act_now)
 
     def _hold(self, act: Callable[[], Result]) -> Result:
+        thread = threading.get_ident()
         with self._lock:
-            self._user = threading.get_ident()
+            self._user = thread
             try:
                 return act()
             finally:
@@ -238,12 +248,20 @@ class Client:
     def _refuse_reentry(self) -> None:
         if self._is_reentered():
             raise RuntimeError(
-                "this client is in use by the very code that a signal's handler or a finalizer has interrupted: "
-                "use publish_nowait there, or another thread"
+                "a signal's handler or a finalizer has interrupted this client: there use publish_nowait, "
+                "or leave it to another thread"
+            )
+
+    def _refuse_waiting(self) -> None:
+        """Raises RuntimeError where this thread would wait for itself."""
+        self._refuse_reentry()
+        if self._thread_id == threading.get_ident():
+            raise RuntimeError(
+                "a callback runs in the client's thread, which must not wait: use publish_nowait"
             )
 
     def _wake(self) -> None:
-        """Has a turn made soon; by who holds the lock."""
+        """Has a turn made soon; with the lock held."""
         if not self._is_woken and self._wake_sender is not None and self._engine.is_open:
             self._is_woken = True
             self._wake_sender.send(b"\0")
@@ -252,6 +270,7 @@ class Client:
 
     def _run(self) -> None:
         failure = None
+        self._thread_id = threading.get_ident()
         try:
             while self._engine.is_open:
                 is_last = self._is_closing  # read before the turn that is to send what was published before
@@ -270,6 +289,7 @@ class Client:
             self._hold(partial(self._end, failure))
             self._tell()
         finally:
+            self._thread_id = 0  # another thread may come to have it
             self._has_ended.set()
 
     def _turn(self) -> float | None:
@@ -286,7 +306,7 @@ class Client:
             self._deferred.popleft()()
 
     def _tell(self) -> None:
-        """Tells those who wait. Without the lock: where they hold theirs, they may be waiting for it."""
+        """Tells those who wait, with the lock let go: they may want it while they hold their own."""
         while self._untold:
             self._untold.popleft()()
 
@@ -303,23 +323,27 @@ class Client:
 
 
 class _Waiter:
-    """Tells a future its outcome once the lock is let go. The engine's view of the future."""
+    """What the engine sees of a future, whose own lock is wanted only once the client's is let go."""
 
     def __init__(self, outcome: "Future[Published]", untold: deque[Callable[[], None]]) -> None:
         self._outcome = outcome
         self._untold = untold
 
     def done(self) -> bool:
-        return self._outcome.done()
+        return False  # it cannot be cancelled
 
     def set_result(self, result: Published) -> None:
-        self._untold.append(partial(self._outcome.set_result, result))
+        self._untold.append(lambda: self._settle(self._outcome.set_result, result))
 
     def set_exception(self, error: BaseException) -> None:
-        self._untold.append(partial(self._outcome.set_exception, error))
+        self._untold.append(lambda: self._settle(self._outcome.set_exception, error))
 
     def exception(self) -> BaseException | None:
-        return None  # nothing has to be seen: an exception that nobody asks for is no complaint here
+        return None  # whether anybody looks at one does not matter here
+
+    def _settle(self, settle: Callable[[Told], None], what: Told) -> None:
+        if not self._outcome.done():
+            settle(what)
 
 
 class _Inbox(Inbox[Item]):
@@ -341,13 +365,6 @@ class _Inbox(Inbox[Item]):
         with self.changed:
             self.changed.notify_all()
 
-    def take(self) -> Item | None:
-        """The oldest item, if there is one: the oldest of too many may vanish at any moment."""
-        try:
-            return self.items.popleft()
-        except IndexError:
-            return None
-
 
 class _Stream(Generic[Item]):
     """Items as an iterator that waits for them."""
@@ -355,7 +372,7 @@ class _Stream(Generic[Item]):
     def __init__(self, client: Client, size_max: int) -> None:
         self._client = client
         self._engine = client._engine
-        self._inbox: _Inbox[Item] = _Inbox(size_max)
+        self._inbox: _Inbox[Item] = _Inbox(size_max, client._untold)
 
     def get(self, timeout_s: float | None = None) -> Item | None:
         """The next one; None where none comes in time, or none will come any more.
@@ -364,6 +381,7 @@ class _Stream(Generic[Item]):
         """
         inbox = self._inbox
         self._engine.refuse_forked()
+        self._client._refuse_waiting()
         with inbox.changed:
             inbox.changed.wait_for(lambda: inbox.items or inbox.is_ended, timeout_s)
             if inbox.items:
@@ -402,6 +420,7 @@ class Subscription(_Stream[Delivery]):
         """
         inbox = self._inbox
         self._engine.refuse_forked()
+        self._client._refuse_waiting()
         with inbox.changed:
             inbox.changed.wait_for(lambda: inbox.leases[0] == inbox.leases[1], timeout_s)
         self._engine.refuse_failed()
@@ -410,8 +429,7 @@ class Subscription(_Stream[Delivery]):
     def close(self) -> None:
         """Stops renewing, and ends the iteration once what has come is taken."""
         if not self._engine.is_forked:
-            with self._client._locked():
-                self._engine.unsubscribe(self.topic, self._inbox)
+            self._client._use_or_defer(lambda: self._engine.unsubscribe(self.topic, self._inbox))
 
 
 class Events(_Stream[Event]):
@@ -427,5 +445,4 @@ class Events(_Stream[Event]):
     def close(self) -> None:
         """Ends the iteration once what has come is taken."""
         if not self._engine.is_forked:
-            with self._client._locked():
-                self._engine.ignore(self._inbox)
+            self._client._use_or_defer(lambda: self._engine.ignore(self._inbox))

@@ -244,12 +244,16 @@ class ClientCore:
         """Looks for the stamps that new leases wait for, with so many hashes at most; whether there is more
         to do. What was found leaves with the next `flush`.
 
-        Some microseconds a try: whoever has other things to do calls it in slices, between turns.
+        Some microseconds a try: whoever has other things to do calls it in slices, between turns. Servers are
+        worked for in turn, a slice each: none that is dear, or never satisfied, keeps the others waiting.
         """
         while tries > 0 and self._minting:
             session = next(iter(self._minting))
             tries -= session.work(tries, now)
-            if not session.is_minting:
+            if session.is_minting:
+                self._minting.pop(session)
+                self._minting[session] = None
+            else:
                 self._digest(session, now)
         return self.is_minting
 
@@ -288,9 +292,10 @@ class ClientCore:
                 self._digest(session, now)
         while self._repeats and self._repeats[0][0] <= now:
             _, handle = heapq.heappop(self._repeats)
-            publication = self._publications[handle]
-            publication.repeats_left -= 1
-            self._send(handle, publication, now)
+            repeated = self._publications.get(handle)
+            if repeated is not None:
+                repeated.repeats_left -= 1
+                self._send(handle, repeated, now)
         self._events += self._gaps.settle(now)
 
     def next_timeout(self) -> float | None:
@@ -492,7 +497,9 @@ class ClientCore:
             publication.outcomes.setdefault(session, Outcome.QUEUE_FULL)
 
     def _settle(self, handle: int, session: Session, outcome: Outcome, now: float) -> None:
-        publication = self._publications[handle]
+        publication = self._publications.get(handle)
+        if publication is None:
+            return  # a Ctrl-C came in the middle of `publish`
         publication.awaited -= 1
         if publication.outcomes.get(session) is not Outcome.RECEIPT:
             publication.outcomes[session] = outcome

@@ -76,7 +76,8 @@ class Inbox(ABC, Generic[Item]):
     """
 
     def __init__(self, size_max: int) -> None:
-        self.items: deque[Item] = deque()
+        # Bounded by itself: a thread that finds an item can take one, whatever another puts in meanwhile.
+        self.items: deque[Item] = deque(maxlen=size_max)
         self.leases = (0, 0)
         self.is_ended = False
         self._size_max = size_max
@@ -87,10 +88,8 @@ class Inbox(ABC, Generic[Item]):
 
     def put(self, item: Item) -> bool:
         """Adds an item; False where the oldest had to go for it."""
+        fits = len(self.items) < self._size_max
         self.items.append(item)
-        fits = len(self.items) <= self._size_max
-        if not fits:
-            self.items.popleft()
         self.wake()
         return fits
 

@@ -60,9 +60,10 @@ class Leases:
         """Whether any is wanted that is not live."""
         return len(self._leases) > self._live_count
 
-    def next_due(self, *, new: bool = True) -> float | None:
-        """When the first live one, or with `new` any, is to be asked for; perhaps earlier, never later."""
-        heads = [heap[0][0] for heap in (self._renewals, self._new if new else ()) if heap]
+    def next_due(self, *, renewals: bool = True, new: bool = True) -> float | None:
+        """When the first of these sorts is to be asked for; perhaps earlier, never later."""
+        heaps = (self._renewals if renewals else (), self._new if new else ())
+        heads = [heap[0][0] for heap in heaps if heap]
         return min(heads, default=None)
 
     def next_expiry(self) -> float | None:

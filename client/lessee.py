@@ -3,6 +3,10 @@
 PROTOCOL §5.11, §7. Several requests may be under way at a time: else round trips would bound how many leases
 can be renewed. While new leases have a price, they go apart from those that stand, when a stamp is found for
 them; so renewals never wait, and no lease lapses because looking for a stamp is slow.
+
+What a server does to a stamp cannot be known before it is found. A price may rise once while it is paid, and
+a server may restart; but each further search that bought nothing is followed by a longer pause, so that
+nobody's computer works for a server that sells nothing.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,12 +15,17 @@ from random import Random
 
 from client.leases import Leases
 from client.minting import Mints, topics_max
-from client.requests import LINE_BYTES_MAX, Cookie, Kind, Request, Requests, Stamped
+from client.requests import LINE_BYTES_MAX, Backoff, Cookie, Kind, Request, Requests, Stamped
 from pubsub import wire
-from pubsub.limits import WORK_BITS_MAX
+from pubsub.limits import RENEWAL_INTERVAL_S_MAX, WORK_BITS_MAX
 
 REQUESTS_MAX = 8  # for leases, under way at a time ...
 PAID_REQUESTS_MAX = 2  # ... of them with a stamp, so that neither these nor renewals crowd the others out
+
+# How long no stamp is looked for after several in a row that bought nothing. One of the highest price may
+# take half a minute; and for a server that is full there must always be one whose cookie is young enough.
+PAUSE_S_MIN = 5.0
+PAUSE_S_MAX = 4 * RENEWAL_INTERVAL_S_MAX
 
 # Refusals of a whole datagram: of the leases that it named they say nothing.
 _NOT_OF_LEASES = ("rate", "size")
@@ -36,7 +45,9 @@ class Lessee:
         self._rng = rng
         self._mints = Mints()
         self._is_dear = False
-        self._stamps_refused = 0  # in a row
+        self._pause = Backoff()  # between searches for stamps that bought nothing
+        self._has_searched = False  # since something was bought, or was not
+        self._is_window_open = True
 
     @property
     def is_minting(self) -> bool:
@@ -66,12 +77,15 @@ class Lessee:
         if not self._leases or not self._has_room:
             return None  # a publisher's way out
         ready_at = self._mints.next_ready() if self._may_pay_more else None
-        times = (ready_at, self._leases.next_due(new=self._takes_new))
+        new_at = self._leases.next_due(renewals=False) if self._takes_new else None
+        if new_at is not None and self.price_bits:
+            new_at = max(new_at, self._pause.not_before)
+        times = (ready_at, self._leases.next_due(new=False), new_at)
         return min((at for at in times if at is not None), default=None)
 
     def is_due(self, now: float) -> bool:
         """Whether there is a lease to ask for, or to look for a stamp for, for which a cookie is needed."""
-        return bool(self._leases) and self._has_room and self._leases.is_due(now, new=self._takes_new)
+        return bool(self._leases) and self._has_room and self._leases.is_due(now, new=self._takes_new_at(now))
 
     def datagrams(self, cookie: Cookie, lines_max: int, interval_s: float, now: float) -> list[bytes]:
         """Requests for what is due, with this cookie, which is young; for what is to be paid, the search for
@@ -90,10 +104,11 @@ class Lessee:
                 sending.append(self._datagram(cookie, topics, None, now))
             else:
                 break
-        if has_price and self._takes_new and self._leases.is_due(now, renewals=False):
+        if has_price and self._takes_new_at(now) and self._leases.is_due(now, renewals=False):
             count_max = min(lines_max - 1, topics_max(self.price_bits))
             topics = self._leases.take_due(horizon, count_max, LINE_BYTES_MAX, renewals=False)
             self._mints.begin(cookie, topics, self.price_bits)
+            self._has_searched = True
         return sending
 
     def probe(self, cookie: Cookie, lines_max: int, now: float) -> bytes:
@@ -105,9 +120,11 @@ class Lessee:
 
     @property
     def _has_room(self) -> bool:
-        """Whether another request may be under way; none, while a cookie is asked for."""
+        """Whether another request may be under way; none, while a cookie is asked for, and one, while it is
+        in doubt whether the server takes its own cookies."""
         under_way = self._requests.count(Kind.LEASES, Kind.PAID)
-        return not self._requests.count(Kind.ASK) and under_way < REQUESTS_MAX
+        under_way_max = REQUESTS_MAX if self._is_window_open else 1
+        return not self._requests.count(Kind.ASK) and under_way < under_way_max
 
     @property
     def _may_pay_more(self) -> bool:
@@ -118,9 +135,14 @@ class Lessee:
     def _takes_new(self) -> bool:
         """Whether new leases are taken up when they are due: at no price, or by looking for a stamp."""
         is_ready = self._mints.next_ready() == -inf
+        is_doubtful = self._pause.has_failed and self._requests.count(Kind.PAID) > 0
         return not self.price_bits or not (
-            self._mints.is_minting or is_ready or self._is_dear or self.is_draining
+            self._mints.is_minting or is_ready or is_doubtful or self._is_dear or self.is_draining
         )
+
+    def _takes_new_at(self, now: float) -> bool:
+        """Whether they are now: not while nothing is bought after stamps that bought nothing."""
+        return self._takes_new and (not self.price_bits or now >= self._pause.not_before)
 
     def _datagram(
         self, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
@@ -143,6 +165,7 @@ class Lessee:
         self, topics: Iterable[bytes], request: Request, ttl_s: float, interval_s: float, now: float
     ) -> list[bytes]:
         """The server promises these; those that did not stand before."""
+        self._is_window_open = True
         expires_at = request.sent_at + ttl_s
         if expires_at <= now:  # we slept, and it has ended meanwhile
             self._leases.ask_again(topics, now)
@@ -153,7 +176,8 @@ class Lessee:
             if self._leases.grant(topic, request.sent_at, expires_at, renew_at):
                 news.append(topic)
             if request.stamped is not None:
-                self._stamps_refused = 0
+                self._pause.reset()
+                self._has_searched = False
         return news
 
     def refused(
@@ -161,11 +185,14 @@ class Lessee:
     ) -> tuple[list[bytes], bool]:
         """The server refuses these. Those that stood before, and whether they are asked for only later."""
         again_at = now + interval_s
+        if request.stamped is not None:
+            self.bought_nothing(now)
         if reason in _NOT_OF_LEASES:
             self._leases.ask_again(topics, again_at)
             return [], True
         if reason == "work":
-            again_at = now if self._may_pay(request) else again_at
+            if self.price_bits:
+                again_at = max(now, self._pause.not_before)
         elif request.stamped is not None:
             # What was paid for and refused all the same is not paid again as long as the stamp is good.
             self._mints.send_again(request.stamped, again_at)
@@ -173,14 +200,16 @@ class Lessee:
         ended = [topic for topic in topics if self._leases.deny(topic, request.sent_at, again_at)]
         return ended, again_at > now
 
-    def _may_pay(self, request: Request) -> bool:
-        """Whether a stamp will help. A price may rise once while it is paid; then it is not run after."""
-        if request.stamped is not None:
-            self._stamps_refused += 1
-        return self.price_bits > 0 and self._stamps_refused <= 1
+    def bought_nothing(self, now: float) -> None:
+        """A stamp was not taken, or was looked for in vain. That counts once for each search."""
+        if self._has_searched:
+            self._has_searched = False
+            self._pause.failed(now, now, PAUSE_S_MIN, PAUSE_S_MAX)
 
     def let_go(self, era: int, now: float) -> None:
         """Drops stamps that nobody would take, so that others are looked for."""
+        if self._mints.is_minting and (self.is_draining or self._mints.bits != self.price_bits):
+            self.bought_nothing(now)
         if self.is_draining:
             dropped = self._mints.drop()
         else:
@@ -189,7 +218,8 @@ class Lessee:
 
     def begin_anew(self, now: float) -> list[bytes]:
         """Nothing stands at the server any more, and all is to be asked for; what stood."""
-        self._stamps_refused = 0
+        self.bought_nothing(now)
+        self._is_window_open = False
         ended = self._leases.void(now)
         self._leases.ask_for_all(now)
         return ended

@@ -35,6 +35,11 @@ class Mints:
         """Whether a stamp is looked for."""
         return self._mint is not None
 
+    @property
+    def bits(self) -> int | None:
+        """The price for a new lease at which a stamp is looked for; None while none is."""
+        return None if self._wanted is None else self._wanted.bits
+
     def next_ready(self) -> float | None:
         """When the first stamp that was found may be sent."""
         return min((at for at, _ in self._ready), default=None)

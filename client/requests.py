@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum, auto
+from math import inf
 from random import Random
 
 from client.rtt import RoundTripTime
@@ -100,6 +101,29 @@ class Request:
         if self.kind is Kind.ASK:
             return isinstance(reply, wire.Challenge)
         return isinstance(reply, wire.Challenge | wire.Receipt | wire.Refusal)
+
+
+class Backoff:
+    """When to go on after a failure: after the first at once, after each further one twice as much later."""
+
+    def __init__(self) -> None:
+        self.not_before = -inf
+        self._delay_s = 0.0
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the next failure is a further one."""
+        return self._delay_s > 0
+
+    def failed(self, now: float, since: float, delay_s_min: float, delay_s_max: float) -> None:
+        """Something has failed. The time to wait counts from `since`, and may be over already."""
+        self.not_before = max(now, since + self._delay_s)
+        self._delay_s = min(max(2 * self._delay_s, delay_s_min), delay_s_max)
+
+    def reset(self) -> None:
+        """The next failure is a first one."""
+        self.not_before = -inf
+        self._delay_s = 0.0
 
 
 class Requests:

@@ -12,7 +12,8 @@ answers to its own requests. Two kinds are kept apart:
 
 A vouched request that is answered with a cookie (`%=`) was not carried out. If the cookie it showed was
 young, the server has restarted, or our address has changed in a NAT; either way our leases there are gone,
-and all of them are asked for at once.
+and all of them are asked for at once. But where that happens again and again, something else is wrong (a NAT
+that changes with each packet, a server that takes no cookie), and they are asked for each time later.
 
 Where new leases have a price, live ones are renewed apart from them, and never wait for a stamp. A price
 above all reason makes the server one that is lost, for those who want new leases there.
@@ -29,7 +30,7 @@ from client.events import Outcome
 from client.leases import Leases
 from client.lessee import Lessee
 from client.publishing import Outbox, Settled
-from client.requests import CONTROL, Cookie, Kind, Request, Requests
+from client.requests import CONTROL, Backoff, Cookie, Kind, Request, Requests
 from pubsub import wire
 from pubsub.endpoint import Address
 from pubsub.limits import (
@@ -93,8 +94,8 @@ class Session:
         self._is_told_lost = self._is_silent
         self._misses = 0
         self._heard_at = -inf  # when what was answered last was asked
-        self._challenges_in_a_row = 0
-        self._control_not_before = -inf
+        self._control_not_before = -inf  # because of silence; an answer ends it
+        self._leases_backoff = Backoff()  # because of answers; none ends it
         self._requests = Requests(rng)
         self._leases = Leases()
         self._lessee = Lessee(self._leases, self._requests, rng)
@@ -199,7 +200,7 @@ class Session:
             if self._is_checked and not self._requests.count(*CONTROL):
                 times.append(max(self._heard_at + self.renewal_interval_s, not_before))
             due = self._lessee.next_due()
-            times.append(None if due is None else max(due, not_before))
+            times.append(None if due is None else max(due, not_before, self._leases_backoff.not_before))
         elif not self._requests.count(*CONTROL):
             times.append(not_before)
         return min([at for at in times if at is not None], default=None)
@@ -260,14 +261,14 @@ class Session:
         if len(self.addresses) == 1:
             return
         self._address_index = (self._address_index + 1) % len(self.addresses)
-        self._cookie = None
         for request in self._requests.move():
             self._outbox.settle(request.lines, Outcome.NO_ANSWER)
         self._void(now)
 
     def _void(self, now: float) -> None:
-        """All that stood at the server is gone, or of no use: a new era."""
+        """All that stood at the server is gone, or of no use, cookies too: a new era."""
         self._era += 1
+        self._cookie = None
         self._lines_max = LINES_PER_DATAGRAM_MAX
         self._outbox.lease_until = -inf
         self._tell_leases(self._lessee.begin_anew(now))
@@ -340,7 +341,6 @@ class Session:
         self._outbox.settle(request.lines, Outcome.RECEIPT)
         if request.cookie is None or request.cookie.era != self._era:
             return  # what it promised is gone
-        self._challenges_in_a_row = 0
         self._keep_cookie(receipt.cookie, request)
         self.ttl_s = max(1.0, receipt.ttl_s)
         refused = [] if refusal is None else _named_in(refusal, request.topics)
@@ -359,26 +359,44 @@ class Session:
         is_news = cookie is not None and cookie.era == self._era
         life_s = COOKIE_LEASE_LIFE_S if request.topics else COOKIE_PUBLISH_LIFE_S
         was_young = cookie is not None and cookie.serves(life_s, request.sent_at)
-        if cookie is not None and cookie == self._cookie:
-            self._challenges_in_a_row += 1
-            if self._challenges_in_a_row > 1:
-                # A fresh cookie is refused: asking faster will not help.
-                self._control_not_before = now + self._requests.timeout_s
         if is_news and was_young:
             self.warm_at = now + self.renewal_interval_s
             self.notices.append(Notice(Change.FORGOT))
+            self._back_off(now)
             self._void(now)
         self._keep_cookie(challenge.cookie, request)
         self._leases.ask_again(request.topics, now)
         self._outbox.try_again(request.lines)
 
+    def _back_off(self, now: float) -> None:
+        """The server has forgotten us, or takes not even one line. Where that was so a moment ago too, leases
+        are asked for later.
+
+        Who waits already (and publishes meanwhile) learns nothing from hearing it again.
+        """
+        since = self._leases_backoff.not_before
+        if now < since:
+            return
+        # Less than an interval: what is found out by renewing what has stood for one is not waited for.
+        delay_s_max = 0.8 * max(self.renewal_interval_s, ASK_INTERVAL_S)
+        if now > since + 2 * delay_s_max:
+            self._leases_backoff.reset()
+        self._leases_backoff.failed(now, since, self._requests.timeout_s, delay_s_max)
+
     def _handle_refusal(self, request: Request, refusal: wire.Refusal, now: float) -> None:
-        self._challenges_in_a_row = 0
         if refusal.reason == "size" and self._shrink(request, refusal):
+            if request.stamped is not None:
+                self._lessee.bought_nothing(now)
             self._leases.ask_again(request.topics, now)
             self._outbox.send_again(request.lines)
             return
-        self._tell_refused(_named_in(refusal, request.topics), request, refusal.reason, now)
+        if refusal.reason == "size":
+            self._back_off(now)
+        refused = _named_in(refusal, request.topics)
+        self._tell_refused(refused, request, refusal.reason, now)
+        # It tells nothing of the others, which must not wait for ever.
+        others = [topic for topic in request.topics if topic not in refused]
+        self._leases.ask_again(others, now + self.renewal_interval_s)
         self._outbox.settle(request.lines, Outcome.REFUSED)
 
     def _shrink(self, request: Request, refusal: wire.Refusal) -> bool:
@@ -436,7 +454,7 @@ class Session:
             is_check_due = self._is_checked and now >= self._heard_at + self.renewal_interval_s
             if not controls and (is_check_due or not self._is_answering):
                 datagrams.append(self._probe(now))
-            if self._is_answering:
+            if self._is_answering and now >= self._leases_backoff.not_before:
                 datagrams += self._lease_datagrams(now)
         if len(self._outbox) and not datagrams and not controls:
             # Lines still in the queue wait for a cookie, and do not wait for the next renewal.

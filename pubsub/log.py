@@ -10,6 +10,8 @@ A log must not stop a server: what standard error does not take at once is lost.
 import json
 import os
 import select
+import socket
+import stat
 import sys
 import time
 from collections import Counter
@@ -88,9 +90,34 @@ def _write_to_stderr(line: str) -> None:
         except UnsupportedOperation:  # something that stands in for it
             sys.stderr.write(line)
             return
-        # A pipe that is ready takes PIPE_BUF bytes without waiting, and in one piece, whoever else writes.
-        if select.select([], [descriptor], [], 0)[1]:
-            os.write(descriptor, line.encode(errors="backslashreplace"))
+        _write_at_once(descriptor, line.encode(errors="backslashreplace"))
+
+
+def _write_at_once(descriptor: int, data: bytes) -> None:
+    """Writes what goes without waiting; into a pipe up to PIPE_BUF bytes in one piece, whoever else writes.
+
+    To look whether there is room would not do where others write to the same pipe or socket: one of them may
+    fill it meanwhile.
+    """
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISSOCK(mode):
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            connection.send(data, socket.MSG_DONTWAIT)
+        return
+    if stat.S_ISFIFO(mode):
+        # Opened anew, since O_NONBLOCK on the descriptor would be for all who share it.
+        own = None
+        with suppress(OSError):
+            own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+        if own is not None:
+            try:
+                os.write(own, data)
+            finally:
+                os.close(own)
+            return
+    # A file, a terminal, or a pipe of another user's: there, what is said above remains.
+    if select.select([], [descriptor], [], 0)[1]:
+        os.write(descriptor, data)
 
 
 # --- What did not get through ------------------------------------------------------------------------

@@ -9,11 +9,12 @@ that clients choose: topics and addresses are in none.
 import errno
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from http.server import HTTPServer
 from importlib.metadata import version
 from socketserver import ThreadingMixIn
-from threading import BoundedSemaphore, Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from pubsub.tap import TapWriter
 
 REQUEST_TIMEOUT_S = 10.0
-REQUESTS_MAX = 8  # at a time; more are turned away, so that a stuck scraper cannot collect threads
+# At a time. The next one ends the oldest: so stuck scrapers neither collect threads nor keep others out, and
+# whoever can be answered is, since that takes a millisecond.
+REQUESTS_MAX = 8
 
 _NEVER_S = 3600.0  # how often the thread that accepts wakes up to look whether it should stop: it should not
 
@@ -140,7 +143,8 @@ class _HttpServer(ThreadingMixIn, HTTPServer):
 
     def __init__(self, address: Address, registry: CollectorRegistry) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._free = BoundedSemaphore(REQUESTS_MAX)
+        self._open: dict[socket.socket, None] = {}  # the oldest first
+        self._lock = Lock()
         super().__init__(address, _Handler.factory(registry))
 
     def server_bind(self) -> None:
@@ -151,23 +155,21 @@ class _HttpServer(ThreadingMixIn, HTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is a place for one more."""
-        return self._free.acquire(blocking=False)
+        """Takes any, and makes a place for it."""
+        with self._lock:
+            if len(self._open) >= REQUESTS_MAX:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread finds that nobody is there
+            self._open[request] = None
+        return True
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Starts the thread that answers one."""
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # no more threads
-            self._free.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answers one, and makes room for the next."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+    def shutdown_request(self, request: Any) -> None:
+        """The end of each, however it went. From then on its descriptor may be another's."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A scraper that went away is not worth a line."""

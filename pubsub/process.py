@@ -154,7 +154,7 @@ def _say_ended(ending: Ending, server: Server, ports: Sequence[UdpPort], log: Lo
     refusals = f"; refusals: {listed(losses.refusals)}" if losses.refusals else ""
     log.info(
         "end",
-        f"forwarded {copies} copies of {messages} messages; drops: {listed(drops) or 'none'}{refusals}",
+        f"messages: {messages}, copies sent: {copies}; drops: {listed(drops) or 'none'}{refusals}",
         ending=ending.name.lower(),
         copies=copies,
         messages=messages,

@@ -86,7 +86,12 @@ class Supervisor:
         selector.register(wake_up, selectors.EVENT_READ)
         selector.register(ready, selectors.EVENT_READ)
         for worker in self._workers:
-            self._start(worker)
+            try:
+                self._start(worker)
+            except OSError as error:
+                self._log.error("worker-failed", f"{worker.name} did not start: {_reason(error)}")
+                self._fail()
+                break
         is_announced = False
         while any(worker.process_id or worker.restart_at is not None for worker in self._workers):
             due = min((at for w in self._workers if (at := w.restart_at) is not None), default=None)
@@ -128,7 +133,18 @@ class Supervisor:
             if process_id:
                 self._has_ended(worker, os.waitstatus_to_exitcode(status))
         elif worker.restart_at is not None and worker.restart_at <= monotonic():
-            self._start(worker)
+            try:
+                self._start(worker)
+            except OSError as error:
+                # The others go on, whatever the machine lacks now.
+                self._log.warning(
+                    "worker-not-started",
+                    f"{worker.name} cannot start: {_reason(error)}; next try in {worker.delay_s:.0f} s",
+                    worker=worker.name,
+                    delay_s=worker.delay_s,
+                )
+                self._start_later(worker)
+                return
             self._log.info(
                 "worker-started",
                 f"{worker.name} starts again as process {worker.process_id}",
@@ -150,7 +166,6 @@ class Supervisor:
             return
         if monotonic() - worker.started_at >= RESTART_DELAY_S_MAX:
             worker.delay_s = RESTART_DELAY_S_MIN
-        worker.restart_at = monotonic() + worker.delay_s
         self._log.warning(
             "worker-died",
             f"{worker.name} (process {process_id}) {how}; it starts again in {worker.delay_s:.0f} s",
@@ -159,6 +174,10 @@ class Supervisor:
             exit_code=code,
             delay_s=worker.delay_s,
         )
+        self._start_later(worker)
+
+    def _start_later(self, worker: _Worker) -> None:
+        worker.restart_at = monotonic() + worker.delay_s
         worker.delay_s = min(2 * worker.delay_s, RESTART_DELAY_S_MAX)
 
     # --- Children ------------------------------------------------------------------------------------
@@ -209,6 +228,10 @@ def _name_process(name: str) -> None:
     if sys.platform == "linux":
         with suppress(OSError):
             Path("/proc/self/comm").write_text(name[:15])
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def _signal_name(number: int) -> str:

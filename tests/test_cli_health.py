@@ -246,6 +246,7 @@ def test_a_copy_that_gets_lost_is_asked_for_again() -> None:
     ("reason", "remark"),
     [
         ("address", "refuses a new lease: address"),
+        ("prefix", "refuses a new lease: prefix"),
         ("topics", "refuses a new lease: topics"),
     ],
 )
@@ -254,6 +255,28 @@ def test_a_limit_is_a_remark(reason: str, remark: str) -> None:
         scripted(lease=refusal(reason), publish=lambda nonce, line: [receipt(nonce)])
     ) as address:
         assert health(address) == (0, f"{format_address(address)} is healthy, but {remark}\n", "")
+
+
+@pytest.mark.parametrize("reason", ["topic", "size", "maintenance"])
+def test_any_other_refusal_is_none_of_a_healthy_server(reason: str) -> None:
+    with fake_server(
+        scripted(lease=refusal(reason), publish=lambda nonce, line: [receipt(nonce)])
+    ) as address:
+        where = format_address(address)
+        assert health(address) == (
+            1,
+            "",
+            f"kcast health: {where} is not healthy: refuses a new lease: {reason}\n",
+        )
+
+
+def test_a_refusal_to_forward_for_no_known_reason_is_not_healthy() -> None:
+    with fake_server(
+        scripted(lease=receipt, publish=lambda nonce, line: [refusal("maintenance")(nonce)])
+    ) as address:
+        code, _, complaints = health(address)
+    assert code == 1
+    assert complaints.endswith(" is not healthy: refuses to forward: maintenance\n")
 
 
 def test_a_rate_is_a_remark() -> None:

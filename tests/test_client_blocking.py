@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 from client.blocking import Client, ClientClosed
-from client.cluster import Cluster, lab
+from client.cluster import Cluster, format_cluster, lab
 from client.core import ClientCore
 from client.engine import Engine
-from client.events import Published
+from client.events import Outcome, Published
 from hashring.policy import Policy
 from loadtest.processes import ProcessCluster
+from pubsub.wire import TopicError
 from tests.driver_suite import mute_cluster
 
 WAIT_S = 20.0
@@ -145,6 +146,215 @@ def test_waiting_can_be_interrupted() -> None:
         assert time.monotonic() - waits_since < 5.0
 
 
+def test_waiting_for_the_lock_can_be_interrupted_and_leaves_no_trace(cluster: Cluster) -> None:
+    """Else the thread would make room for ever for one who does not wait."""
+    with Client(cluster) as client:
+        held, interrupted = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with client._lock:
+                held.set()
+                interrupted.wait(WAIT_S)
+
+        holding = threading.Thread(target=hold)
+        holding.start()
+        assert held.wait(WAIT_S)
+        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            client.publish("t", "x")
+        interrupted.set()
+        holding.join()
+        assert client.publish("t", "x").receipts == 1
+        assert not client._waiting
+
+
+# --- Handlers of signals, finalizers, callbacks -------------------------------------------------------
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], object]], None]:
+    """Has a function run in the middle of a core's method, once, as a signal's handler may; and sees to it
+    that the core is never used by two at a time."""
+
+    def patch(name: str, function: Callable[[], object]) -> None:
+        waiting, used = [function], set[ClientCore]()
+
+        def wrapped(method: Callable[..., Any]) -> Callable[..., Any]:
+            def call(core: ClientCore, *args: Any, **options: Any) -> Any:
+                assert core not in used, "it is used within itself"
+                used.add(core)
+                try:
+                    if method.__name__ == name and waiting:
+                        waiting.pop()()
+                    return method(core, *args, **options)
+                finally:
+                    used.remove(core)
+
+            return call
+
+        for each in ("publish", "subscribe", "unsubscribe", "receive", "handle_timeout", "flush"):
+            monkeypatch.setattr(ClientCore, each, wrapped(getattr(ClientCore, each)))
+
+    return patch
+
+
+Once = Callable[[str, Callable[[], object]], None]
+
+
+@pytest.mark.parametrize("interrupted", ["publish", "handle_timeout"])
+def test_what_interrupts_a_verb_or_a_turn_publishes_a_moment_later(
+    cluster: Cluster, once: Once, interrupted: str
+) -> None:
+    with Client(cluster) as client:
+        subscription, ended = client.subscribe("t"), client.subscribe("u")
+        events = client.events()
+        assert (subscription.ready(WAIT_S), ended.ready(WAIT_S)) == ((1, 1), (1, 1))
+        outcomes, refused = [], []
+        is_over = threading.Event()
+
+        def handler() -> None:
+            outcomes.append(client.publish_nowait("t", "within"))
+            outcomes.append(client.publish_nowait("", "x"))
+            calls: list[Callable[[], Any]] = [lambda: client.publish("t", "x"), lambda: client.subscribe("v")]
+            calls += [client.events, lambda: client.drops, lambda: client.kernel_drops]
+            calls += [subscription.get, subscription.ready, events.get]
+            for call in calls:
+                with pytest.raises(RuntimeError, match="use publish_nowait") as raised:
+                    call()
+                refused.append(raised)
+            ended.close()
+            events.close()
+            is_over.set()
+
+        once(interrupted, handler)
+        assert client.publish("t", "around").receipts == 1
+        assert is_over.wait(WAIT_S)
+        assert len(refused) == 8
+        assert outcomes[0].result(WAIT_S).receipts == 1
+        with pytest.raises(TopicError):
+            outcomes[1].result(WAIT_S)
+        assert list(ended) == []
+        assert len(list(events)) <= 2, "it ends"
+        payloads = {each.payload for _ in range(2) if (each := subscription.get(WAIT_S))}
+        assert payloads == {b"around", b"within"}
+
+
+def test_what_interrupts_a_verb_may_close_the_client(cluster: Cluster, once: Once) -> None:
+    with Client(cluster) as listening, Client(cluster) as client:
+        subscription = listening.subscribe("t")
+        assert subscription.ready(WAIT_S) == (1, 1)
+        assert client.publish("t", "first").receipts == 1
+
+        def handler() -> None:
+            client.publish_nowait("t", "going down", confirm=False)
+            closing_at = time.monotonic()
+            client.close()
+            assert time.monotonic() - closing_at < 1.0
+
+        once("publish", handler)
+        client.publish_nowait("t", "around", confirm=False)
+        assert client._has_ended.wait(WAIT_S)
+        with pytest.raises(ClientClosed):
+            client.publish("t", "x")
+        payloads = {each.payload for _ in range(3) if (each := subscription.get(WAIT_S))}
+        assert payloads == {b"first", b"around", b"going down"}
+
+
+def test_what_was_deferred_when_the_client_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = []
+    with mute_cluster() as mute, Client(mute) as client:
+
+        def turn(engine: Engine) -> float | None:
+            outcomes.append(client.publish_nowait("t", "x"))
+            raise RuntimeError("boom")
+
+        monkeypatch.setattr(Engine, "turn", turn)
+        client.publish_nowait("t", "x")
+        assert client._has_ended.wait(WAIT_S)
+        with pytest.raises(ClientClosed, match="boom"):
+            outcomes[0].result(0)
+
+
+def test_callback_may_do_all_but_wait(cluster: Cluster) -> None:
+    with Client(cluster) as client:
+        told: list[object] = []
+        done = threading.Event()
+
+        def call_back(_: object) -> None:
+            told.append(client.subscribe("v").leases)
+            waits: list[Callable[[], Any]] = [lambda: client.publish("t", "x"), client.events().get]
+            for wait in waits:
+                with pytest.raises(RuntimeError, match="must not wait"):
+                    wait()
+            done.set()
+
+        client.publish_nowait("t", "x").add_done_callback(call_back)
+        assert done.wait(WAIT_S)
+        assert told == [(0, 1)]
+
+
+def test_who_holds_a_waiters_lock_may_want_the_clients(cluster: Cluster, pool: ThreadPoolExecutor) -> None:
+    """As a handler may that interrupts `get` or `result`: who has the client's must not wait for theirs."""
+    with Client(cluster) as client:
+        subscription = client.subscribe("t")
+        assert subscription.ready(WAIT_S) == (1, 1)
+        with subscription._inbox.changed:
+            client.publish_nowait("t", "x")
+            until = time.monotonic() + WAIT_S
+            while not subscription._inbox.items and time.monotonic() < until:
+                time.sleep(0.001)
+            time.sleep(0.01)
+            second = pool.submit(client.publish_nowait, "t", "y").result(WAIT_S)
+        assert second.result(WAIT_S).receipts == 1
+        outcome = client.publish_nowait("t", "z")
+        with outcome._condition:  # as `result` does
+            until = time.monotonic() + WAIT_S
+            while client._engine._waiters and time.monotonic() < until:
+                time.sleep(0.001)
+            time.sleep(0.01)
+            pool.submit(client.publish_nowait, "t", "y").result(WAIT_S)
+
+
+STORM_S = 2.0
+
+
+def storm(cluster_file: str) -> None:
+    """Signals that come as fast as they may, while the main thread does all that it can do."""
+    with Client(cluster_file) as client:
+        subscription = client.subscribe("t")
+        assert subscription.ready(WAIT_S) == (1, 1)
+        outcomes = []
+
+        def handler(*_: object) -> None:
+            outcomes.append(client.publish_nowait("t", "handler"))
+
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        until = time.monotonic() + STORM_S
+        receipts = sent = taken = 0
+        while time.monotonic() < until:
+            receipts += client.publish("t", "main").receipts
+            for _ in range(5):
+                client.publish_nowait("t", "bare", confirm=False)
+            sent += 6
+            while subscription.get(0.0):
+                taken += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert len(outcomes) > 100
+        assert all(set(each.result(WAIT_S).servers.values()) == {Outcome.RECEIPT} for each in outcomes)
+        assert receipts == sent // 6
+        while taken < sent + len(outcomes) and subscription.get(WAIT_S):
+            taken += 1
+        assert taken == sent + len(outcomes)
+
+
+def test_storm_of_signals_harms_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.txt"
+    file.write_text(format_cluster(cluster))
+    program = f"from tests.test_client_blocking import storm; storm({str(file)!r})"
+    subprocess.run((sys.executable, "-X", "faulthandler", "-c", program), check=True, timeout=3 * WAIT_S)
+
+
 # --- Closing ------------------------------------------------------------------------------------------
 
 
@@ -213,7 +423,7 @@ def test_failure_in_the_thread_is_told_to_all_who_wait_and_all_who_come(
             raise boom
 
         monkeypatch.setattr(Engine, "turn", turn)
-        client._wake_sender.send(b"\0")
+        client._wake()
         calls: list[Callable[[], Any]] = [each.result for each in waiting]
         calls += [lambda: client.publish("t", "x"), lambda: client.subscribe("u"), client.events]
         calls += [subscription.get, subscription.ready, events.get, lambda: next(iter(subscription))]

@@ -331,10 +331,10 @@ def test_where_all_have_just_come_back_nothing_is_sent_to_all_of_them() -> None:
 # --- Work ---------------------------------------------------------------------------------------------
 
 
-def test_leases_come_up_as_work_is_done_one_stamp_at_a_time() -> None:
+def test_leases_come_up_as_work_is_done_the_cheapest_first() -> None:
     world = World(ALL)
-    for server in world.servers.values():
-        server.bits = 9
+    for server, bits in zip(world.servers.values(), (9, 3, 5, 13, 7), strict=True):
+        server.bits = bits
     assert not world.core.is_minting
     assert not world.core.work(1000, world.now)
     world.core.subscribe(b"t", world.now)
@@ -343,14 +343,14 @@ def test_leases_come_up_as_work_is_done_one_stamp_at_a_time() -> None:
     assert world.core.lease_counts(b"t") == (0, 5)
     counts = []
     slices = 0
-    while world.core.work(50, world.now):
+    while world.core.work(5, world.now):
         slices += 1
         world.turn()
         counts.append(world.core.lease_counts(b"t")[0])
     world.turn()
     assert world.core.lease_counts(b"t") == (5, 5)
     assert sorted(set(counts)) == [0, 1, 2, 3, 4]
-    assert slices < 40 * 5 * 2**9 / 50
+    assert slices < 40 * 2**14 / 5
     assert not world.core.is_minting
     assert len(world.take_events(LeasesChanged)) == 5
     assert world.events == []
@@ -377,6 +377,31 @@ def test_work_does_at_most_what_it_may_on_all_sessions_together(monkeypatch: pyt
     assert len(done) >= 2, "what one did not need went to the next"
     world.work()
     assert all(world.core.lease_counts(b"topic-%d" % number) == (5, 5) for number in range(50))
+
+
+@pytest.mark.parametrize("bits", [6, 8, 24])
+def test_a_server_that_is_never_satisfied_keeps_no_other_waiting(bits: int) -> None:
+    """Nor does it when it is cheaper: each has its turn."""
+    tries = []
+    for liar_count in (0, 1, 4):
+        world = World(ALL)
+        for name in world.names:
+            world.servers[name].bits = 8
+        for name in world.names[:liar_count]:
+            world.servers[name].bits = bits
+            world.servers[name].refused = dict.fromkeys(map(b"topic-%d".__mod__, range(50)), "work")
+        for number in range(50):
+            world.core.subscribe(b"topic-%d" % number, world.now)
+        world.turn()
+        tries.append(0)
+        while world.core.lease_counts(b"topic-49")[0] < 5 - liar_count:
+            world.core.work(100, world.now)
+            world.turn()
+            tries[-1] += 100
+        assert all(world.core.lease_counts(b"topic-%d" % number)[0] == 5 - liar_count for number in range(50))
+    without, with_one, with_four = tries
+    assert with_one < 2 * without
+    assert with_four < 2 * without, "one honest server has a fifth of the work, and of the time"
 
 
 def test_what_is_unsubscribed_is_not_worked_for() -> None:

@@ -13,7 +13,7 @@ import pytest
 from client.cluster import ClusterError, format_cluster, lab
 from client.core import ClientCore
 from client.engine import MINT_SLICE_S, ClientClosed, Engine, Inbox, usable_families
-from client.events import Event, FamilyMissing, LeasesChanged
+from client.events import Event, FamilyMissing, LeasesChanged, Published
 from hashring.policy import Policy
 from pubsub.endpoint import Address, Transmit
 from tests.driver_suite import has_ipv6
@@ -221,6 +221,12 @@ def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
         engine._tell(event)
         assert (list(heard.items), list(ignored.items)) == ([event], [])
         assert engine._listening() == [heard]
+
+
+def test_outcome_that_nobody_waits_for_is_passed_over() -> None:
+    with opened() as engine:
+        engine._tell(Published(77, b"t", 1, {}))
+        engine.turn()
 
 
 def test_inbox_knows_its_leases() -> None:

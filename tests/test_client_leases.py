@@ -27,6 +27,7 @@ def test_new_ones_and_renewals_are_apart() -> None:
     leases.want(b"new", 5.0)
     assert leases.has_new
     assert (leases.next_due(), leases.next_due(new=False)) == (5.0, 20.0)
+    assert (leases.next_due(renewals=False), leases.next_due(renewals=False, new=False)) == (5.0, None)
     assert leases.is_due(5.0)
     assert not leases.is_due(5.0, new=False)
     assert not leases.is_due(5.0, renewals=False, new=False)

@@ -247,9 +247,12 @@ def test_a_late_receipt_of_a_former_life_brings_neither_lease_nor_cookie() -> No
     talk.reply(wire.Receipt(first.nonce, 60, b"C" * 32, 0))
     assert talk.changes() == [Change.FORGOT]
     assert not any(map(talk.session.is_leased, first.topics))
-    again = talk.send()
-    assert {asked.cookie for asked in again} == {b"B" * 32}
-    assert {topic for asked in again for topic in asked.topics} == set(topics_of(126))
+    (again,) = talk.send()
+    assert again.cookie == b"B" * 32
+    talk.reply(wire.Receipt(again.nonce, 60, b"D" * 32, 0))
+    (rest,) = talk.send()
+    assert rest.cookie == b"D" * 32
+    assert {*again.topics, *rest.topics} == set(topics_of(126))
 
 
 def test_a_cookie_that_grows_too_old_meanwhile_is_replaced_by_a_young_one() -> None:
@@ -287,6 +290,18 @@ def test_a_restart_makes_what_was_looked_for_worthless() -> None:
     assert not any(map(talk.server.refused.get, topics))
     late = [asked for asked in talk.asked if asked.stamp and asked.at > 1001]
     assert all(stamp.is_valid(each.stamp or b"", each.cookie, each.topics, 7) for each in late)
+
+
+def test_a_restart_after_all_was_bought_leaves_the_price_room_to_rise_once() -> None:
+    talk = Talk(FakeServer(bits=6))
+    talk.want(b"t")
+    talk.mint()
+    talk.server.restart()
+    talk.run(20)
+    assert talk.session.is_minting
+    talk.server.bits = 12
+    talk.mint()
+    assert talk.is_leased(b"t")
 
 
 def test_what_is_wanted_no_more_is_not_paid() -> None:
@@ -336,19 +351,21 @@ def test_refused_for_work_is_paid_at_once() -> None:
 
 
 def test_a_price_that_rises_while_it_is_paid_is_paid_again_but_not_run_after() -> None:
-    """Once; then there is time for other things until the next renewal."""
+    """Once; then there is time for other things, each time more. What is bought ends that."""
     talk = Talk(FakeServer(bits=4))
     talk.server.refused[b"t"] = "work"
     talk.want(b"t")
-    talk.run(59, tries_per_s=10**6)
+    talk.run(900, tries_per_s=10**6)
     payments = [asked.at for asked in talk.asked if asked.stamp]
-    assert payments[1] - payments[0] < 0.1
-    assert all(step > 3 for step in map(sub, payments[2:], payments[1:]))
-    assert len(payments) > 9
+    steps = list(map(sub, payments[1:], payments))
+    assert steps == pytest.approx([0, 5, 10, 20, 40, 80, 100, 100, 100, 100, 100, 100, 100], abs=0.1)
     assert set(talk.notices()) == {(Change.REFUSED, b"t", "work")}
     del talk.server.refused[b"t"]
-    talk.run(6, tries_per_s=10**6)
+    talk.run(200, tries_per_s=10**6)
     assert talk.is_leased(b"t")
+    talk.want(b"u")
+    talk.mint()
+    assert talk.is_leased(b"u")
 
 
 def test_work_that_is_refused_at_no_price_is_not_asked_for_in_a_loop() -> None:

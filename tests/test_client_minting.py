@@ -28,7 +28,9 @@ def test_a_stamp_is_found_a_slice_at_a_time() -> None:
     mints = Mints()
     assert mints.work(100) == 0
     assert mints.next_ready() is None
+    assert mints.bits is None
     mints.begin(YOUNG, TOPICS, 10)
+    assert mints.bits == 10
     tried = 0
     while mints.is_minting:
         assert mints.take_ready(inf) is None

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from client.requests import LATE_MAX, Cookie, Kind, Line, Request, Requests
+from client.requests import LATE_MAX, Backoff, Cookie, Kind, Line, Request, Requests
 from client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MIN
 from pubsub import wire
 
@@ -114,6 +114,25 @@ def test_at_another_address_all_is_new() -> None:
     assert requests.timeout_s == TIMEOUT_S_FIRST
     assert requests.take(replies_to(under_way.nonce)["+"]) is None
     assert requests.is_silence(asked(requests))
+
+
+def test_each_further_failure_is_waited_for_twice_as_long_up_to_a_bound() -> None:
+    backoff = Backoff()
+    assert (backoff.not_before < 0, backoff.has_failed) == (True, False)
+    waits = []
+    for _ in range(7):
+        backoff.failed(NOW, NOW, 0.5, 5.0)
+        waits.append(backoff.not_before - NOW)
+    assert waits == [0.0, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    backoff.failed(NOW, NOW - 3.0, 0.5, 5.0)
+    assert backoff.not_before == NOW + 2.0
+    backoff.failed(NOW, NOW - 6.0, 0.5, 5.0)
+    assert backoff.not_before == NOW, "the wait is over already"
+    assert backoff.has_failed
+    backoff.reset()
+    assert (backoff.not_before < 0, backoff.has_failed) == (True, False)
+    backoff.failed(NOW, NOW, 0.5, 5.0)
+    assert backoff.not_before == NOW
 
 
 @pytest.mark.parametrize(("age_s", "serves"), [(0.0, True), (119.9, True), (120.0, False)])

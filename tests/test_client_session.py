@@ -292,6 +292,7 @@ def test_old_cookie_that_is_refused_is_no_restart() -> None:
 
 
 def test_fresh_cookie_refused_again_and_again_backs_off() -> None:
+    """A NAT that changes with each packet, or a server that takes no cookie."""
     line = leased(b"t")
     line.out.clear()
     vouches: list[float] = []
@@ -304,8 +305,8 @@ def test_fresh_cookie_refused_again_and_again_backs_off() -> None:
         line.now += 0.125
         line.session.handle_timeout(line.now)
     steps = [after - before for before, after in pairwise(vouches)]
-    assert min(steps[1:]) >= TIMEOUT_S_MIN
-    assert len(vouches) > 300
+    assert steps[:8] == [0.125, 0.375, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0]
+    assert set(steps[8:]) == {16.0}
     assert not line.session.is_leased(b"t")
 
 

@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +87,53 @@ def test_nobody_has_to_read_it(close_reader: bool) -> None:
             lines = pipe.read().splitlines()
         assert lines
         assert set(lines) == {b"kcast serve: " + b"y" * 100}  # whole lines alone
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pipes are opened anew by Linux's /proc")
+@pytest.mark.parametrize("is_pipe", [True, False])
+def test_what_seems_to_have_room_may_be_full_when_it_is_written(is_pipe: bool) -> None:
+    """Others write there too, and faster. Their descriptor still waits, as it did."""
+    if is_pipe:
+        reading, writing = os.pipe()
+    else:
+        reading, writing = (end.detach() for end in socket.socketpair())
+    deceived = "import select; select.select = lambda *given: given[:3]" + WRITER
+    try:
+        run = subprocess.run(
+            (sys.executable, "-c", deceived), stdout=subprocess.PIPE, stderr=writing, timeout=10, check=True
+        )
+        assert run.stdout == b"done"
+        assert os.get_blocking(writing)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_several_writers_do_not_stop_each_other() -> None:
+    """On one pipe, as workers, with a reader that is slower than they are; in whole lines."""
+    reading, writing = os.pipe()
+    writers = [
+        subprocess.Popen((sys.executable, "-c", WRITER), stdout=subprocess.PIPE, stderr=writing)
+        for _ in range(3)
+    ]
+    os.close(writing)
+    text = b""
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
+        while data := pipe.read(1000):
+            text += data
+            time.sleep(0.0005)
+    for writer in writers:
+        assert writer.communicate(timeout=10)[0] == b"done"
+    assert set(text.splitlines()) == {b"kcast serve: " + b"y" * 100}
+
+
+def test_a_file_is_appended_to(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    with file.open("wb") as opened:
+        subprocess.run(
+            (sys.executable, "-c", WRITER), stdout=subprocess.DEVNULL, stderr=opened, timeout=10, check=True
+        )
+    assert len(file.read_bytes().splitlines()) == 3000
 
 
 def test_a_closed_standard_error_is_no_error() -> None:

@@ -79,9 +79,7 @@ def test_a_drain_lasts_until_the_last_lease_has_ended(serve: Serve) -> None:
         assert subscriber.hear() == b"weather rain\n"
         rest, complaints = process.communicate(timeout=WAIT_S)
     assert (rest, process.returncode) == ("", 0)
-    assert complaints == (
-        "kcast serve: forwarded 1 copies of 1 messages; drops: drain=1; refusals: drain=1\n"
-    )
+    assert complaints == ("kcast serve: messages: 1, copies sent: 1; drops: drain=1; refusals: drain=1\n")
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
@@ -275,7 +273,7 @@ def test_drops_are_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     run_with(SETTINGS, label="127.0.0.1:7401")
     assert capsys.readouterr().err == (
         "kcast serve 127.0.0.1:7401: dropped unvouched-subscribe=1\n"
-        "kcast serve 127.0.0.1:7401: forwarded 0 copies of 0 messages; drops: unvouched-subscribe=2\n"
+        "kcast serve 127.0.0.1:7401: messages: 0, copies sent: 0; drops: unvouched-subscribe=2\n"
     )
 
 

@@ -77,7 +77,7 @@ def test_an_open_server_forwards_the_bare_note(serve: Serve, host: str) -> None:
     assert warning == (
         "kcast serve: open to loopback and private addresses: anyone there can subscribe others"
     )
-    assert summary == "kcast serve: forwarded 2 copies of 3 messages; drops: no-subscriber=1"
+    assert summary == "kcast serve: messages: 3, copies sent: 2; drops: no-subscriber=1"
 
 
 def test_without_open_the_bare_note_does_nothing(serve: Serve) -> None:
@@ -87,14 +87,14 @@ def test_without_open_the_bare_note_does_nothing(serve: Serve) -> None:
         peer.say(b"weather rain\n")
         peer.ping()
     assert stop(process) == (
-        "kcast serve: forwarded 0 copies of 0 messages; drops: unvouched-publish=1 unvouched-subscribe=1\n"
+        "kcast serve: messages: 0, copies sent: 0; drops: unvouched-publish=1 unvouched-subscribe=1\n"
     )
 
 
 def test_the_ready_line_tells_ttl_and_port(serve: Serve) -> None:
     process = serve("--ttl", "7")
     assert re.fullmatch(r"kcast: serving on 127\.0\.0\.1:\d+ \(ttl 7 s\)\n", next_line(process))
-    assert stop(process) == "kcast serve: forwarded 0 copies of 0 messages; drops: none\n"
+    assert stop(process) == "kcast serve: messages: 0, copies sent: 0; drops: none\n"
 
 
 def test_a_lease_ends_after_its_ttl(serve: Serve) -> None:
@@ -112,7 +112,7 @@ def test_a_lease_ends_after_its_ttl(serve: Serve) -> None:
             ended = not subscriber.has_heard()
             copies += not ended and subscriber.hear() == b"\nweather rain\n"
     assert ended
-    assert f"forwarded {copies} copies of {copies + 1} messages; drops: no-subscriber=1" in stop(process)
+    assert f"messages: {copies + 1}, copies sent: {copies}; drops: no-subscriber=1" in stop(process)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -395,7 +395,7 @@ def test_one_table_serves_both_families(serve: Serve) -> None:
         assert (old.hear(), new.hear()) == (b"\nweather rain\n",) * 2
         new.say(b"weather sun\n")
         assert (old.hear(), new.hear()) == (b"\nweather sun\n",) * 2
-    assert "forwarded 4 copies of 2 messages; drops: none" in stop(process, signal.SIGINT)
+    assert "messages: 2, copies sent: 4; drops: none" in stop(process, signal.SIGINT)
 
 
 @NEEDS_IPV6

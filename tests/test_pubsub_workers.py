@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -155,8 +156,8 @@ def test_the_file_that_is_printed_works_and_is_all_of_the_output(serve: Serve, o
             cookies.add(peer.ask().cookie)
     assert len(cookies) == 3
     complaints = stop(process)  # and it looks that there is no more output
-    assert complaints.count(": forwarded 0 copies of 0 messages; drops: none\n") == 3
-    assert sorted(re.findall(r"^kcast serve (\S+): forw", complaints, re.MULTILINE)) == sorted(
+    assert complaints.count(": messages: 0, copies sent: 0; drops: none\n") == 3
+    assert sorted(re.findall(r"^kcast serve (\S+): messages", complaints, re.MULTILINE)) == sorted(
         server.name for server in cluster.servers
     )
 
@@ -242,6 +243,59 @@ def test_a_worker_that_dies_starts_again_on_its_port(serve: Serve) -> None:
         stop(process, signal.SIGINT)
 
 
+# The nth fork, from 1 on, fails for each of these n.
+FAILING_FORKS = """
+import os
+real, count, failing = os.fork, 0, {failing}
+
+def fork():
+    global count
+    count += 1
+    if count in failing:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return real()
+
+os.fork = fork
+from pubsub.serve import command
+command()
+"""
+
+
+def failing_forks(monkeypatch: pytest.MonkeyPatch, *failing: int) -> None:
+    program = (sys.executable, "-c", FAILING_FORKS.format(failing=set(failing)))
+    monkeypatch.setattr("tests.serve_process.PROGRAM", program)
+
+
+@NEEDS_CHILDREN
+def test_a_worker_that_cannot_be_started_again_now_is_later(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_forks(monkeypatch, 3)
+    process = serve("--workers", "2", "--log", "json")
+    first, second = (server.addresses[0] for server in read_file(process, 2).servers)
+    os.kill(process_at(process, first[1]), signal.SIGKILL)
+    assert event(process, "worker-died")["delay_s"] == 1.0
+    failed = event(process, "worker-not-started")
+    assert failed == failed | {"level": "warning", "worker": f"127.0.0.1:{first[1]}", "delay_s": 2.0}
+    assert failed["text"].endswith(" cannot start: Resource temporarily unavailable; next try in 2 s")
+    with Peer(second) as other:
+        other.ping()
+    event(process, "worker-started")
+    with Peer(first) as peer:
+        peer.ping()
+    os.kill(process_at(process, first[1]), signal.SIGKILL)
+    assert event(process, "worker-died")["delay_s"] == 4.0
+    stop(process, signal.SIGINT)
+
+
+def test_a_fork_that_fails_at_the_start_ends_them_all(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing_forks(monkeypatch, 2)
+    rest, complaints = (process := serve("--workers", "3")).communicate(timeout=WAIT_S)
+    assert (rest, process.returncode) == ("", 1)
+    assert " did not start: Resource temporarily unavailable\n" in complaints
+    assert "Traceback" not in complaints
+
+
 def test_sigterm_drains_all_workers(serve: Serve) -> None:
     process = serve("--workers", "2", "--log", "json", "--ttl", "2")
     first, second = (server.addresses[0] for server in read_file(process, 2).servers)
@@ -278,7 +332,7 @@ def test_ctrl_c_in_a_terminal_ends_each_worker_once(serve: Serve) -> None:
     assert all(os.getpgid(child) != os.getpgid(process.pid) for child in children)
     complaints = stop(process, signal.SIGINT)
     assert "Traceback" not in complaints
-    assert complaints.count("forwarded 0 copies") == 2
+    assert complaints.count("copies sent: 0") == 2
 
 
 @NEEDS_CHILDREN

@@ -2,7 +2,7 @@
 
 A lease, a publish and its copy, from a socket of its own, on a topic of kcast's own. It is run every few
 seconds, so it imports little. A server that refuses something for a limit is healthy all the same: it serves
-those who have leases, and to kill it for that would take these away.
+those who have leases, and to kill it for that would take these away. Any other refusal is not: none is due.
 """
 
 import json
@@ -27,6 +27,7 @@ COPY_TIMEOUT_S = 0.5  # a copy, or its publish, may get lost; then once more
 WORK_TRIES = 4096  # for the stamp, between looks at the socket: 2 ms or so
 
 _HANDLE = 0  # of our one message
+_LIMITS = frozenset(("full", "address", "prefix", "topics", "work", "rate"))  # PROTOCOL §5.8
 
 
 @dataclass
@@ -74,7 +75,7 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
     ADDRESS is IP:PORT, by default 127.0.0.1:7400.
 
     The exit code is 0 if the server serves, also where it refuses a new lease because of a limit: then the
-    line says so. It is 1 if it does not answer, or is draining.
+    line says so. It is 1 if it does not answer, refuses for another reason, or is draining.
 
     With --json the keys are address, healthy, why, leased, receipt, copy (what was got) and seconds.
 
@@ -124,6 +125,8 @@ class _Check:
         self._line = wire.publish_line(wire.HEALTH_TOPIC, message)
         self._is_answered = False
         self._is_unreachable = False
+        self._refusal = ""  # the reason of the last one
+        self._is_refused_unduly = False
         self._published_at = -math.inf
         self._is_awaiting_receipt = False
         self._is_over = False
@@ -168,6 +171,7 @@ class _Check:
         if replies:
             unasked = self._session.handle_replies(replies, now)
             self._is_answered |= unasked < len(replies)
+            self._refusal = next((r.reason for r in replies if isinstance(r, wire.Refusal)), self._refusal)
 
     def _look(self) -> None:
         """What follows from what has come so far."""
@@ -175,6 +179,7 @@ class _Check:
         for notice in session.notices:
             if notice.change is Change.REFUSED:
                 verdict.why = f"refuses a new lease: {notice.reason}"
+                self._is_refused_unduly |= notice.reason not in _LIMITS
             elif notice.change is Change.LOST and notice.reason == "price":
                 verdict.why = "asks more work for a new lease than a client does"
         session.notices.clear()
@@ -182,11 +187,16 @@ class _Check:
         for settled in session.take_settled():
             self._is_awaiting_receipt = False
             verdict.receipt |= settled.outcome is Outcome.RECEIPT
-            if settled.outcome is Outcome.REFUSED:
+            if settled.outcome is Outcome.REFUSED and self._refusal not in _LIMITS:
+                verdict.why = f"refuses to forward: {self._refusal}"
+                self._is_refused_unduly = True
+            elif settled.outcome is Outcome.REFUSED:
                 verdict.why = verdict.why or "refuses to forward more from here"
                 self._end(True)
         if session.is_draining:
             verdict.why = "it is draining"
+            self._end(False)
+        elif self._is_refused_unduly:
             self._end(False)
         elif self._port.send_errors:
             verdict.why = f"cannot ask: {next(iter(self._port.send_errors))}"
