@@ -7,9 +7,9 @@ fixed places; addresses and topics are written once a file, and are numbers from
 begins with the leases that stand.
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from struct import error as StructError  # noqa: N812
 from typing import BinaryIO, NamedTuple
 
 from xxhash import xxh3_64_digest
@@ -366,7 +366,7 @@ def decode(file: BinaryIO) -> Iterator[Record]:
             if not kind or is_head_read == (kind == _FILE_HEAD):
                 raise _DamageError
             record = _decode_record(kind, payload, numbers)
-        except (_DamageError, StructError, IndexError, UnicodeDecodeError):
+        except (_DamageError, struct.error, IndexError, UnicodeDecodeError):
             if not is_head_read:
                 raise TapError("not a tap file: its head is damaged") from None
             yield Cut(offset, "damaged")

@@ -7,12 +7,12 @@ from gevent import monkey  # type: ignore[import-untyped]  # it has no types
 
 monkey.patch_all()  # before anything of ours is imported, as locust does it
 
-import json  # noqa: E402
-import sys  # noqa: E402
-import traceback  # noqa: E402
+import json  # noqa: E402 - only now
+import sys  # noqa: E402 - only now
+import traceback  # noqa: E402 - only now
 
-from tests.driver_suite import SCENARIOS, serving  # noqa: E402
-from tests.drivers import Threads  # noqa: E402
+from tests.driver_suite import SCENARIOS, serving  # noqa: E402 - only now
+from tests.drivers import Threads  # noqa: E402 - only now
 
 
 def main(names: list[str]) -> None:
