@@ -348,14 +348,17 @@ def command(**given: Any) -> None:
     \b
     Example: a server, and by hand (netcat-openbsd) a subscriber and a publisher
       kcast serve --open &
+      sleep 1
       echo weather | nc -u -w60 127.0.0.1 7400 &
+      sleep 1
       echo 'weather rain' | nc -u -w1 127.0.0.1 7400
 
     A subscription sent by hand lives for one --ttl: nobody renews it.
 
     \b
     Example: a lab of 12 servers on this machine, and its cluster file
-      kcast serve --count 12 > lab.txt &
+      kcast serve --count 12 --port 7401 > lab.txt &
+      sleep 1
       kcast ping --cluster lab.txt
 
     \b
