@@ -253,7 +253,7 @@ def test_help_groups_the_options() -> None:
     assert headings == ["Where it is reached", "Leases", "Traffic", "Operation", "Other options"]
     options = re.findall(r"^  (--[\w-]+)", help_text, re.MULTILINE)
     assert sorted(options) == sorted([*(parameter.opts[0] for parameter in command.params), "--help"])
-    assert "kcast serve --count 12 > lab.txt" in help_text
+    assert "kcast serve --count 12 --port 7401 > lab.txt" in help_text
     assert "--workers 4 --metrics 9400 --log json" in help_text
 
 
