@@ -29,22 +29,22 @@ test-compose:  ## the cluster of compose.yaml on a Docker engine: messages, kill
 	@{ docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
 		echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \
 		'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
-	@$(SETUP) dev
+	@$(SETUP) dev load
 	$(BIN)/pytest tests/check_compose.py $(ARGS)
 
 lint:  ## ruff and mypy, changing nothing
-	@$(SETUP) dev
+	@$(SETUP) dev load
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
 format:  ## lay the code out, and mend what ruff can
-	@$(SETUP) dev
+	@$(SETUP) dev load
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 bench:  ## the benchmarks, tests/bench_*.py, one after the other
-	@$(SETUP) dev
+	@$(SETUP) dev load
 	@set -e; for bench in $(patsubst tests/%.py,%,$(wildcard tests/bench_*.py)); do \
 		echo "== $$bench"; $(BIN)/python -m "tests.$$bench" $(ARGS); done
 
@@ -59,7 +59,7 @@ constraints:  ## bring constraints.txt up to date (needs python3.11 and a networ
 	-git --no-pager diff --stat constraints.txt
 
 dist:  ## build the wheel and the source distribution into dist/
-	@$(SETUP) dev
+	@$(SETUP) dev load
 	@rm -rf dist
 	$(BIN)/python -m build
 

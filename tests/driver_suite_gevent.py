@@ -3,7 +3,7 @@
 Prints one JSON object a line: the name of a scenario, and null or the traceback of its failure.
 """
 
-from gevent import monkey  # type: ignore[import-untyped]  # it has no types
+from gevent import monkey
 
 monkey.patch_all()  # before anything of ours is imported, as locust does it
 

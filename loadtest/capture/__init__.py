@@ -1,0 +1,1 @@
+"""What a load test records: the schema, and the writing and reading of it."""

@@ -1,0 +1,1 @@
+"""Servers to test on, behind one interface: processes, many in one process, containers."""

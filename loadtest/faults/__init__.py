@@ -1,0 +1,1 @@
+"""What goes wrong in a load test, on purpose and seeded: outages, partial views, bad legs."""

@@ -1,0 +1,1 @@
+"""What came of a load test: deliveries, causes of misses, latencies, and whether they can be believed."""

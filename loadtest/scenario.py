@@ -1,0 +1,176 @@
+"""What one load test is: a value that, with its seed, decides all that can be decided beforehand.
+
+Who publishes what and when, who listens to what, which servers are down when, and what each client knows of
+the cluster all follow from it, in every process alike and without a word between them: so a run replays, and
+a subscriber knows what it should have received.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, Self, get_args
+
+from hashring.policy import Policy
+from pubsub.limits import DATAGRAM_BYTES_MAX
+
+Backend = Literal["processes", "lab", "containers", "file"]
+Arrivals = Literal["poisson", "constant"]
+Outages = Literal["none", "independent", "exact", "zones", "rolling"]
+By = Literal["isolation", "kill", "stall"]
+
+ID_CHARS = 16  # a message's number, in hex, at the end of each payload
+PAYLOAD_BYTES_MAX = DATAGRAM_BYTES_MAX - 400  # room for the longest first line, topic and envelope
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be run; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One load test. Names as options of `kcast load` have them; rates are per second, shares 0 .. 1.
+
+    `rate` is of each publisher. `outage` is the share of servers that are down at a time: with `outages`
+    "independent" each is down in each epoch of `epoch_s` seconds with that probability, "zones" the same of
+    whole zones; with "exact" exactly `down` of the servers are, drawn anew each epoch; with "rolling" one
+    after the other, each for an epoch. `by` is how: "isolation" cuts a server off from all clients and
+    leaves it running, "kill" ends it and starts it again, "stall" halts it. `known` is the share of the
+    servers that each client knows. Losses and what else happens to datagrams are per leg: `_in` from client
+    to server, `_out` back.
+
+    Raises ScenarioError where the values make no load test.
+    """
+
+    name: str = "load"
+    seed: int = 1
+    backend: Backend = "processes"
+    servers: int = 12
+    ttl_s: int = 60
+    # who uses how many servers
+    scheme: Literal["S", "R", "CH", "RCH"] = "RCH"
+    k: int = 5
+    k_prime: int = 3
+    side: Literal["publish", "subscribe"] = "publish"
+    renewals: float = 3.0  # M: renewals per ttl
+    repeat: int = 1
+    repeat_interval_s: float = 0.2
+    confirm: bool = False
+    avoid_dead: bool = False
+    # load
+    publishers: int = 4
+    subscribers: int = 20
+    mixed: int = 0
+    topics: int = 20
+    topics_per_subscriber: int = 10
+    rate: float = 25.0
+    arrivals: Arrivals = "poisson"
+    payload_bytes: int = 100
+    duration_s: float = 20.0
+    deadline_s: float = 2.0
+    # faults
+    outages: Outages = "none"
+    outage: float = 0.0
+    down: int = 0
+    zones: int = 4
+    epoch_s: float = 2.0
+    by: By = "isolation"
+    known: float = 1.0
+    loss_in: float = 0.0
+    loss_out: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("outage", "loss_in", "loss_out", "duplicate", "reorder"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ScenarioError(f"{name} is {getattr(self, name)}: give a share from 0 to 1")
+        if not 0 < self.known <= 1:
+            raise ScenarioError(f"known is {self.known}: give a share above 0, up to 1")
+        for name in ("servers", "publishers", "subscribers", "mixed", "topics", "repeat", "down", "zones"):
+            least = 0 if name in ("publishers", "subscribers", "mixed", "down") else 1
+            if getattr(self, name) < least:
+                raise ScenarioError(f"{name} is {getattr(self, name)}: give {least} or more")
+        for name in ("rate", "duration_s", "deadline_s", "epoch_s", "renewals", "repeat_interval_s"):
+            if not 0 < getattr(self, name) < 1e6:
+                raise ScenarioError(f"{name} is {getattr(self, name)}: give a number above 0")
+        for name in ("delay_ms", "jitter_ms"):
+            if not 0 <= getattr(self, name) <= 10_000:
+                raise ScenarioError(f"{name} is {getattr(self, name)}: give 0 to 10000 milliseconds")
+        for name, allowed in (
+            *(("backend", get_args(Backend)), ("arrivals", get_args(Arrivals))),
+            *(("outages", get_args(Outages)), ("by", get_args(By))),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ScenarioError(f"{name} is {getattr(self, name)!r}: use one of {', '.join(allowed)}")
+        if not 1 <= self.topics_per_subscriber <= self.topics:
+            raise ScenarioError(
+                f"topics_per_subscriber is {self.topics_per_subscriber}: give 1 to {self.topics}, the topics"
+            )
+        if not ID_CHARS <= self.payload_bytes <= PAYLOAD_BYTES_MAX:
+            raise ScenarioError(
+                f"payload_bytes is {self.payload_bytes}: give {ID_CHARS} to {PAYLOAD_BYTES_MAX}"
+            )
+        if self.down >= self.servers and self.outages == "exact":
+            raise ScenarioError(f"down is {self.down} of {self.servers} servers: leave one running")
+        if self.backend == "file" and self.by != "isolation" and self.outages != "none":
+            raise ScenarioError(f"by is {self.by}: servers that were not started here can only be isolated")
+        try:
+            _ = self.policy
+        except ValueError as error:
+            raise ScenarioError(str(error)) from None
+
+    @property
+    def policy(self) -> Policy:
+        """Which servers publishers and subscribers use."""
+        if self.scheme == "R":
+            return Policy.from_scheme("R", servers=self.servers)
+        if self.scheme == "S":
+            return Policy.from_scheme("S")
+        if self.scheme == "CH":
+            return Policy.from_scheme("CH", k=self.k)
+        return Policy.from_scheme("RCH", k=self.k, k_prime=self.k_prime, side=self.side)
+
+    @property
+    def publishing_users(self) -> int:
+        """How many users publish."""
+        return self.publishers + self.mixed
+
+    @property
+    def subscribing_users(self) -> int:
+        """How many users subscribe."""
+        return self.subscribers + self.mixed
+
+    def with_(self, **changes: Any) -> Self:
+        """The same, but for these. Raises ScenarioError."""
+        return replace(self, **changes)
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields, as run.json has them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The scenario that `as_json` told. Raises ScenarioError for fields that it has not."""
+        unknown = sorted(set(values) - {field.name for field in fields(cls)})
+        if unknown:
+            raise ScenarioError(f"a scenario has no {unknown[0]}: it was written by another version of kcast")
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ScenarioError(f"not a scenario: {error}") from None
+
+
+def topic_name(topic_id: int) -> bytes:
+    """The name of a load test's topic: six digits at its end are its number."""
+    return b"load/%06d" % topic_id
+
+
+def message_id(pub_id: int, seq: int) -> int:
+    """The number of a publisher's message; `seq` counts from 0."""
+    return pub_id << 32 | seq
+
+
+def payload(msg_id: int, size_bytes: int) -> bytes:
+    """What carries a message's number: as long as wanted, the number in hex at its end."""
+    return b"%b%016x" % (b"." * (size_bytes - ID_CHARS), msg_id)
