@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
 from client.cluster import Cluster
-from client.engine import EVENTS_MAX, QUEUE_MAX, ClientClosed, Engine, Inbox, PublishOptions, as_bytes
+from client.engine import EVENTS_MAX, QUEUE_MAX, ClientClosed, Engine, Inbox, PublishOptions, Wrap, as_bytes
 from client.events import Delivery, Drop, Event, Published
+from pubsub.limits import RENEWALS_PER_TTL
 
 __all__ = ["Client", "ClientClosed", "Events", "Subscription"]
 
@@ -30,7 +31,8 @@ class Client:
     """A client of one cluster; use it with `async with`, in one event loop.
 
     `cluster` is a Cluster or the path of a cluster file (ClusterError where it is wrong). Topics and payloads
-    are bytes, or str that stand for their UTF-8. `avoid_dead` as in `ClientCore`.
+    are bytes, or str that stand for their UTF-8. `avoid_dead` and `renewals_per_ttl` as in `ClientCore`,
+    `path` and `kernel_times` as in `Engine`.
     """
 
     def __init__(
@@ -40,6 +42,9 @@ class Client:
         avoid_dead: bool = True,
         publisher: str | None = None,
         rng: random.Random | None = None,
+        path: Wrap | None = None,
+        renewals_per_ttl: float = RENEWALS_PER_TTL,
+        kernel_times: bool = False,
     ) -> None:
         self._engine = Engine(
             cluster,
@@ -47,6 +52,9 @@ class Client:
             avoid_dead=avoid_dead,
             publisher=publisher,
             rng=rng,
+            path=path,
+            renewals_per_ttl=renewals_per_ttl,
+            kernel_times=kernel_times,
         )
         self.cluster = self._engine.cluster
         self.core = self._engine.core
@@ -119,9 +127,25 @@ class Client:
         return self.core.drops
 
     @property
+    def counts(self) -> Counter[str]:
+        """How many datagrams, copies and deliveries there were: `datagrams_received`, `copies_received`,
+        `deliveries`."""
+        return self.core.counts
+
+    @property
     def kernel_drops(self) -> int:
         """Datagrams that the kernel dropped because this process did not read them in time."""
         return self._engine.kernel_drops
+
+    @property
+    def send_errors(self) -> Counter[str]:
+        """Datagrams that could not be sent, by errno's name."""
+        return self._engine.send_errors
+
+    @property
+    def local_port(self) -> int:
+        """The socket's port; 0 until it is open."""
+        return self._engine.local_port
 
     # --- Turns ---------------------------------------------------------------------------------------
 

@@ -33,8 +33,9 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
 from client.cluster import Cluster
-from client.engine import EVENTS_MAX, QUEUE_MAX, ClientClosed, Engine, Inbox, PublishOptions, as_bytes
+from client.engine import EVENTS_MAX, QUEUE_MAX, ClientClosed, Engine, Inbox, PublishOptions, Wrap, as_bytes
 from client.events import Delivery, Drop, Event, Published
+from pubsub.limits import RENEWALS_PER_TTL
 
 __all__ = ["Client", "ClientClosed", "Events", "Subscription"]
 
@@ -54,7 +55,8 @@ class Client:
     """A client of one cluster, for any number of threads; use it with `with`, or `open` and `close`.
 
     `cluster` is a Cluster or the path of a cluster file (ClusterError where it is wrong). Topics and payloads
-    are bytes, or str that stand for their UTF-8. `avoid_dead` as in `ClientCore`.
+    are bytes, or str that stand for their UTF-8. `avoid_dead` and `renewals_per_ttl` as in `ClientCore`,
+    `path` and `kernel_times` as in `Engine`.
 
     A signal's handler should use no more than `publish_nowait` and `close`, also of subscriptions. Where it
     has interrupted a verb of the same client they take effect a moment later, an error of the publish is in
@@ -70,9 +72,19 @@ class Client:
         avoid_dead: bool = True,
         publisher: str | None = None,
         rng: random.Random | None = None,
+        path: Wrap | None = None,
+        renewals_per_ttl: float = RENEWALS_PER_TTL,
+        kernel_times: bool = False,
     ) -> None:
         self._engine = Engine(
-            cluster, usage="with Client(...) as client:", avoid_dead=avoid_dead, publisher=publisher, rng=rng
+            cluster,
+            usage="with Client(...) as client:",
+            avoid_dead=avoid_dead,
+            publisher=publisher,
+            rng=rng,
+            path=path,
+            renewals_per_ttl=renewals_per_ttl,
+            kernel_times=kernel_times,
         )
         self.cluster = self._engine.cluster
         # Reentrant, since a signal's handler may come when its thread has the lock but is not `_user` yet, or
@@ -189,10 +201,29 @@ class Client:
         return self._use(lambda: Counter(self._engine.core.drops))
 
     @property
+    def counts(self) -> Counter[str]:
+        """How many datagrams, copies and deliveries there were until now: `datagrams_received`,
+        `copies_received`, `deliveries`."""
+        self._engine.refuse_forked()
+        return self._use(lambda: Counter(self._engine.core.counts))
+
+    @property
     def kernel_drops(self) -> int:
         """Datagrams that the kernel dropped because this process did not read them in time."""
         self._engine.refuse_forked()
         return self._use(lambda: self._engine.kernel_drops)
+
+    @property
+    def send_errors(self) -> Counter[str]:
+        """Datagrams that could not be sent until now, by errno's name."""
+        self._engine.refuse_forked()
+        return self._use(lambda: Counter(self._engine.send_errors))
+
+    @property
+    def local_port(self) -> int:
+        """The socket's port; 0 until it is open."""
+        self._engine.refuse_forked()
+        return self._engine.local_port
 
     # --- The lock ------------------------------------------------------------------------------------
 

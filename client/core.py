@@ -11,6 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
 from client import envelope as enveloping
@@ -39,7 +40,7 @@ from client.view import View
 from hashring.policy import draw
 from pubsub import wire
 from pubsub.endpoint import Address, Burst, Transmit, datagrams
-from pubsub.limits import DATAGRAM_BYTES_MAX
+from pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
 
 REPEAT_INTERVAL_S = 0.2
 UNSETTLED_MAX = 65_536
@@ -87,6 +88,10 @@ class ClientCore:
     `families` are those of 4 and 6 in which the client can send. A server is one, whichever of its addresses
     it is asked at: its name, which is its first address, stands for it everywhere.
 
+    `renewals_per_ttl` is how often leases are renewed while a server's promise lasts, 1 or more. With fewer
+    than the usual 3, a lost renewal sooner costs a lease, and a server that drains may be gone before we hear
+    of it.
+
     Where servers ask for work, leases come up only if somebody calls `work`.
     """
 
@@ -98,6 +103,7 @@ class ClientCore:
         avoid_dead: bool = True,
         publisher: str | None = None,
         families: Collection[int] = FAMILIES,
+        renewals_per_ttl: float = RENEWALS_PER_TTL,
         copies: CopyFilter | None = None,
         gaps: GapTracker | None = None,
     ) -> None:
@@ -107,10 +113,13 @@ class ClientCore:
         self.publisher = publisher or enveloping.new_publisher(rng)
         if not enveloping.is_publisher(self.publisher):
             raise ValueError(f"publisher is {publisher!r}: give 1 to 43 of A-Z, a-z, 0-9, '-' and '_'")
+        if not 1 <= renewals_per_ttl < inf:
+            raise ValueError(f"renewals_per_ttl is {renewals_per_ttl}: give 1 or more, else leases lapse")
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         self._rng = rng
         self._families = frozenset(families)
+        self._renewals_per_ttl = renewals_per_ttl
         self._copies = copies or CopyFilter()
         self._gaps = gaps or GapTracker()
         self._sessions: dict[Address, Session] = {}  # by each address of their servers
@@ -381,7 +390,7 @@ class ClientCore:
     def _session(self, server: ServerEntry) -> Session:
         session = self._sessions.get(server.addresses[0])
         if session is None:
-            session = Session(server, self._rng, self._families)
+            session = Session(server, self._rng, self._families, self._renewals_per_ttl)
             self._sessions |= dict.fromkeys(server.addresses, session)
             if not session.addresses:
                 self._events.append(FamilyMissing(server.name, family_of(server.addresses[0])))

@@ -7,6 +7,9 @@ come that the last turn named. Nothing here waits, and nothing is locked: a driv
 
 Between turns it lets the core work on the stamp that a server asks for, a millisecond at a time, so that
 whatever else has to run, and what arrives, waits no longer than that.
+
+A load test has to lose, delay and write down datagrams of real clients. So an endpoint of the caller's, a
+*path*, may stand between socket and core.
 """
 
 import os
@@ -14,8 +17,8 @@ import random
 import socket
 import weakref
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
@@ -25,10 +28,12 @@ from client import cluster as clusters
 from client.cluster import Cluster
 from client.core import ClientCore
 from client.events import Delivery, Drop, Event, LeasesChanged, Published
-from pubsub.endpoint import Address
+from pubsub.endpoint import Address, Endpoint
+from pubsub.limits import RENEWALS_PER_TTL
 from pubsub.udp import UdpPort, open_socket
 
 Item = TypeVar("Item")
+Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core
 
 QUEUE_MAX = 65_536  # deliveries that wait to be taken
 EVENTS_MAX = 4096  # events that wait to be taken
@@ -110,6 +115,13 @@ class Engine:
 
     `usage` tells, in errors, how the driver's client is opened. `resources` are closed with the socket, the
     last one first: a driver adds its own. For one thread at a time.
+
+    `path` is given the core, and returns what all datagrams and timeouts go through instead: an Endpoint that
+    calls the core's. It is called in the engine's turns, so it must not wait, nor use the client. Its
+    `next_timeout` must be no later than the core's. What it raises, the turn raises. What it still holds when
+    the client is closed gets nowhere.
+
+    `renewals_per_ttl` as in `ClientCore`; `kernel_times` as in `UdpPort`, for the path to see.
     """
 
     def __init__(
@@ -120,6 +132,9 @@ class Engine:
         avoid_dead: bool = True,
         publisher: str | None = None,
         rng: random.Random | None = None,
+        path: Wrap | None = None,
+        renewals_per_ttl: float = RENEWALS_PER_TTL,
+        kernel_times: bool = False,
     ) -> None:
         self.cluster = cluster if isinstance(cluster, Cluster) else clusters.load(cluster)
         self.families = usable_families(server.addresses for server in self.cluster.servers)
@@ -129,7 +144,10 @@ class Engine:
             avoid_dead=avoid_dead,
             publisher=publisher,
             families=self.families,
+            renewals_per_ttl=renewals_per_ttl,
         )
+        self.local_port = 0  # until it is open
+        self.send_errors: Counter[str] = Counter()
         self.resources = ExitStack()
         self.is_open = False
         self.is_forked = False
@@ -137,6 +155,8 @@ class Engine:
         self._not_open = f"is not open: use it within '{usage}'"
         self._has_been_open = False
         self._port: UdpPort
+        self._endpoint = self.core if path is None else path(self.core)
+        self._kernel_times = kernel_times
         self._kernel_drops = 0
         self._inboxes: dict[bytes, list[Inbox[Delivery]]] = {}
         self._waiters: dict[int, Waiter] = {}
@@ -152,7 +172,9 @@ class Engine:
             raise self.closed_error("has been open before: make another")
         # A wildcard IPv6 socket takes IPv4 too; where IPv4 is all there is, nothing must hang on IPv6.
         host = _ANY_HOSTS[6 if 6 in self.families else 4]
-        self._port = self.resources.enter_context(UdpPort(open_socket(host, 0, report_unreachable=True)))
+        sock = open_socket(host, 0, report_unreachable=True)
+        self._port = self.resources.enter_context(UdpPort(sock, kernel_times=self._kernel_times))
+        self.local_port, self.send_errors = self._port.address[1], self._port.send_errors
         self.is_open = self._has_been_open = True
 
     def close(self, failure: BaseException | None = None) -> None:
@@ -262,18 +284,18 @@ class Engine:
 
     def turn(self) -> float | None:
         """One turn; in how many seconds the next one is due, None for not before something arrives."""
-        port, core = self._port, self.core
+        port, core, endpoint = self._port, self.core, self._endpoint
         bursts = port.receive()
         now = monotonic()
         for burst in bursts:
-            core.receive(burst, now)
+            endpoint.receive(burst, now)
         for server in port.unreachable():
             core.handle_unreachable(server, now)
-        core.handle_timeout(now)
-        port.send(core.flush(now))
+        endpoint.handle_timeout(now)
+        port.send(endpoint.flush(now))
         for event in core.events():
             self._tell(event)
-        due_at = core.next_timeout()
+        due_at = endpoint.next_timeout()
         return None if due_at is None else max(0.0, due_at - now)
 
     def mint(self) -> None:

@@ -74,9 +74,17 @@ class Session:
 
     `families` are those that the client has, of 4 and 6. The server is asked at its first address of these;
     when it is lost there, at the next. One that has none of them is lost from the start.
+
+    `renewals_per_ttl` is how often leases are renewed while the server's promise lasts.
     """
 
-    def __init__(self, server: ServerEntry, rng: Random, families: Collection[int] = FAMILIES) -> None:
+    def __init__(
+        self,
+        server: ServerEntry,
+        rng: Random,
+        families: Collection[int] = FAMILIES,
+        renewals_per_ttl: float = RENEWALS_PER_TTL,
+    ) -> None:
         self.server = server
         self.addresses = tuple(each for each in server.addresses if family_of(each) in families)
         self.notices: list[Notice] = []
@@ -85,6 +93,7 @@ class Session:
         self.is_suspected = False
         self.warm_at = -inf
         self._rng = rng
+        self._renewals_per_ttl = renewals_per_ttl
         self._address_index = 0
         self._era = 0
         self._cookie: Cookie | None = None
@@ -136,9 +145,12 @@ class Session:
     @property
     def renewal_interval_s(self) -> float:
         """How often leases are renewed (§7.3), or the server is asked while its ttl is not known."""
+        return self._interval_s(self._renewals_per_ttl)
+
+    def _interval_s(self, renewals_per_ttl: float) -> float:
         if self.ttl_s is None:
             return ASK_INTERVAL_S
-        return min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+        return min(self.ttl_s / renewals_per_ttl, RENEWAL_INTERVAL_S_MAX)
 
     def rank(self, now: float) -> int:
         """How far behind others publishers had better put it; 0 is best.
@@ -437,8 +449,8 @@ class Session:
         self._requests.begin_round()
         # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
         # It is used only while we have heard of late that the server does not drain: draining takes longer
-        # than a renewal interval, so nothing is sent bare to one that may have stopped since.
-        interval_s = self.renewal_interval_s
+        # than the usual renewal interval, so nothing is sent bare to one that may have stopped since.
+        interval_s = self._interval_s(RENEWALS_PER_TTL)
         has_lease = self._outbox.lease_until - now > interval_s
         has_heard = not self.is_draining and now - self._heard_at <= interval_s
         cookie = self._cookie_that_serves(COOKIE_PUBLISH_LIFE_S, now)

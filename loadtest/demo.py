@@ -15,9 +15,9 @@ import click
 
 from client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
 from loadtest import chart
+from loadtest.clusters.servers import ServerFailed
 from loadtest.demo_run import DemoFailed, K, Plan, Result, run
 from loadtest.demo_view import LiveWatcher, PlainWatcher, curves, explanation, policy_name, table
-from loadtest.processes import ServerFailed
 from loadtest.tally import CONFIDENCE, PIECE_BYTES_MAX, Cell, failures, pieces
 
 TEXT_BYTES_MAX = 64 * 1024 * 1024

@@ -20,7 +20,7 @@ from client.aio import Client, Subscription
 from client.events import Drop, Outcome
 from client.view import View
 from hashring.policy import Policy
-from loadtest.processes import ProcessCluster
+from loadtest.clusters.processes import ProcessCluster
 from loadtest.tally import Cell, Phase, Tally, Topic
 
 K = 5

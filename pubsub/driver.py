@@ -76,24 +76,40 @@ def run(
             run_loop = uvloop.run
 
     async def serve() -> Ending:
-        driver = _Driver(core, ports, asyncio.get_running_loop(), on_drain, report, report_interval_s)
-        return await driver.serve(on_ready, lifeline)
+        loop = asyncio.get_running_loop()
+        driver = Driver(
+            core, ports, loop, on_drain=on_drain, report=report, report_interval_s=report_interval_s
+        )
+        loop.add_signal_handler(signal.SIGINT, driver.end, Ending.SIGNAL)
+        loop.add_signal_handler(signal.SIGTERM, driver.drain)
+        driver.start()
+        if lifeline is not None:
+            loop.add_reader(lifeline, driver.end, Ending.ORPHANED)
+        try:
+            on_ready()
+            return await driver.ending
+        finally:
+            driver.stop()
+            if lifeline is not None:
+                loop.remove_reader(lifeline)
 
     return run_loop(serve())
 
 
-class _Driver:
-    """Turns of one core on one loop."""
+class Driver:
+    """Turns of one core on one loop, from `start` to `stop`; a loop may have many. `run` has one."""
 
     def __init__(
         self,
         core: Core,
         ports: Sequence[UdpPort],
         loop: "asyncio.AbstractEventLoop",
-        on_drain: Callable[[], None],
-        report: Callable[[], None],
-        report_interval_s: float,
+        *,
+        on_drain: Callable[[], None] = _nothing,
+        report: Callable[[], None] = _nothing,
+        report_interval_s: float = 5.0,
     ) -> None:
+        self.ending: asyncio.Future[Ending] = loop.create_future()
         self._core = core
         self._ports = ports
         self._families = [(port, ":" in port.address[0]) for port in ports]
@@ -105,27 +121,21 @@ class _Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._is_draining = False
-        self._ending: asyncio.Future[Ending] = loop.create_future()
 
-    async def serve(self, on_ready: Callable[[], None], lifeline: int | None) -> Ending:
-        loop = self._loop
-        loop.add_signal_handler(signal.SIGINT, self._end, Ending.SIGNAL)
-        loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
+    def start(self) -> None:
+        """Begins to take datagrams, or goes on."""
         for port in self._ports:
-            loop.add_reader(port.fileno(), self._on_readable, port)
-        if lifeline is not None:
-            loop.add_reader(lifeline, self._end, Ending.ORPHANED)
-        try:
-            on_ready()
-            return await self._ending
-        finally:
-            for port in self._ports:
-                loop.remove_reader(port.fileno())
-            if lifeline is not None:
-                loop.remove_reader(lifeline)
-            for timer in (self._timer, self._report_timer):
-                if timer is not None:
-                    timer.cancel()
+            self._loop.add_reader(port.fileno(), self._on_readable, port)
+        self._finish_turn(monotonic())
+
+    def stop(self) -> None:
+        """Does nothing more. What arrives then waits in the sockets."""
+        for port in self._ports:
+            self._loop.remove_reader(port.fileno())
+        for timer in (self._timer, self._report_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._report_timer = None
 
     def _on_readable(self, port: UdpPort) -> None:
         # At most 32 calls a turn; if more is waiting the descriptor is still readable at the next poll.
@@ -153,7 +163,7 @@ class _Driver:
             due = self._core.next_timeout()
         self._send(self._core.flush(now))
         if self._is_draining and self._core.is_drained(now):
-            self._end(Ending.DRAINED)
+            self.end(Ending.DRAINED)
             return
         # A timer that is too early only costs one look; to move it at every renewal would cost each turn.
         if due is not None and (self._timer is None or due < self._timer_due):
@@ -171,20 +181,22 @@ class _Driver:
 
     # --- The end -------------------------------------------------------------------------------------
 
-    def _on_sigterm(self) -> None:
+    def drain(self) -> None:
+        """Begins to end; called again, ends at once."""
         if self._is_draining:
-            self._end(Ending.SIGNAL)
+            self.end(Ending.SIGNAL)
             return
         self._is_draining = True
         now = monotonic()
         self._core.start_drain(now)
         self._finish_turn(now)
-        if not self._ending.done():
+        if not self.ending.done():
             self._on_drain()
 
-    def _end(self, ending: Ending) -> None:
-        if not self._ending.done():
-            self._ending.set_result(ending)
+    def end(self, ending: Ending) -> None:
+        """Sets `ending`, if it is not."""
+        if not self.ending.done():
+            self.ending.set_result(ending)
 
 
 def _of_family(transmits: list[Transmit], is_ipv6: bool) -> list[Transmit]:

@@ -23,11 +23,15 @@ def format_address(address: Address) -> str:
 
 
 class Burst(NamedTuple):
-    """What one receive call brought from one peer: datagrams of `segment_bytes`, the last may be shorter."""
+    """What one receive call brought from one peer: datagrams of `segment_bytes`, the last may be shorter.
+
+    `kernel_ns` is when the kernel took the first of them in, in ns since 1970; 0 where nobody asked for that.
+    """
 
     data: bytes
     segment_bytes: int
     source: Address
+    kernel_ns: int = 0
 
 
 class Transmit(NamedTuple):
@@ -52,6 +56,8 @@ class Endpoint(Protocol):
 
     A driver's turn is: `receive` all that has arrived, `handle_timeout` if `next_timeout` is due, then
     send what `flush` returns.
+
+    What stands between a driver and a core, and lets through what it will and when it will, is one too.
     """
 
     def receive(self, burst: Burst, now: float) -> None:

@@ -1,7 +1,8 @@
 """Where a server is reached: its sockets, one for each address family, and which addresses are its own."""
 
 import errno
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -25,24 +26,36 @@ class ListenError(Exception):
     """An address that cannot be served on; the message says what to do."""
 
 
-def open_ports(hosts: Sequence[str], port: int, *, receive_buffer_bytes: int) -> list[UdpPort]:
+def open_ports(
+    hosts: Sequence[str],
+    port: int,
+    *,
+    receive_buffer_bytes: int,
+    make: Callable[[socket.socket], UdpPort] = UdpPort,
+) -> list[UdpPort]:
     """A socket for each host, all on the same port; port 0 is any that is free for all of them.
 
-    Raises ValueError for hosts that are no addresses to serve on, or two of one family, and ListenError
-    where one cannot be bound.
+    `make` makes a port of each socket. Raises ValueError for hosts that are no addresses to serve on, or two
+    of one family, and ListenError where one cannot be bound.
     """
     for attempt in range(_FREE_PORT_TRIES):
         try:
-            return _open_all(hosts, port, receive_buffer_bytes)
+            return _open_all(hosts, port, receive_buffer_bytes, make)
         except ListenError as error:
             # A port that is free for one family need not be for the other.
-            is_taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
-            if port or not is_taken or attempt == _FREE_PORT_TRIES - 1:
+            if port or not is_taken(error) or attempt == _FREE_PORT_TRIES - 1:
                 raise
     raise AssertionError("unreachable")
 
 
-def _open_all(hosts: Sequence[str], port: int, receive_buffer_bytes: int) -> list[UdpPort]:
+def is_taken(error: ListenError) -> bool:
+    """Whether it is another socket that has the port."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+
+
+def _open_all(
+    hosts: Sequence[str], port: int, receive_buffer_bytes: int, make: Callable[[socket.socket], UdpPort]
+) -> list[UdpPort]:
     hosts = [_plain(host) for host in hosts]
     families = [":" in host for host in hosts]
     if len(set(families)) < len(families):
@@ -56,7 +69,7 @@ def _open_all(hosts: Sequence[str], port: int, receive_buffer_bytes: int) -> lis
                 )
             except OSError as error:
                 raise ListenError(_bind_failure(error, format_address((host, port)))) from error
-            ports.append(stack.enter_context(UdpPort(sock)))
+            ports.append(stack.enter_context(make(sock)))
             port = ports[0].address[1]
         stack.pop_all()
         return ports

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pubsub.cookie import SECRET_BYTES
 from pubsub.driver import Ending, run
-from pubsub.endpoint import Address, format_address
+from pubsub.endpoint import Address, Tap, format_address
 from pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
 from pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
 from pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed
@@ -75,24 +75,14 @@ def serve(
         tap = None
         if settings.tap is not None:
             try:
-                tap = stack.enter_context(_open_tap(settings.tap, settings.tap_bytes, addresses, log))
+                tap = stack.enter_context(open_tap(settings.tap, settings.tap_bytes, addresses, log))
             except OSError as error:
                 log.error("tap", f"--tap: {settings.tap}: {error.strerror or error}")
                 return EXIT_FAILURE
             except ValueError as error:
                 log.error("tap", f"--tap: {error}")
                 return EXIT_FAILURE
-        server = Server(
-            secret=secrets.token_bytes(SECRET_BYTES),
-            ttl_s=settings.ttl_s,
-            table=settings.table,
-            limits=settings.limits,
-            work_bits=settings.work_bits,
-            head=settings.head,
-            own_addresses=own_addresses(addresses),
-            open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
-            tap=tap,
-        )
+        server = make_server(settings, addresses, tap)
         if settings.metrics is not None:
             from pubsub.metrics import ServerCollector, serve_metrics
 
@@ -116,7 +106,23 @@ def serve(
         return EXIT_FAILURE if ending is Ending.ORPHANED else 0
 
 
-def _open_tap(path: str, size_bytes_max: int, addresses: Sequence[Address], log: Log) -> "TapWriter":
+def make_server(settings: Settings, addresses: Sequence[Address], tap: Tap | None) -> Server:
+    """The core, with a secret that no other has; `addresses` are what its sockets are bound to."""
+    return Server(
+        secret=secrets.token_bytes(SECRET_BYTES),
+        ttl_s=settings.ttl_s,
+        table=settings.table,
+        limits=settings.limits,
+        work_bits=settings.work_bits,
+        head=settings.head,
+        own_addresses=own_addresses(addresses),
+        open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
+        tap=tap,
+    )
+
+
+def open_tap(path: str, size_bytes_max: int, addresses: Sequence[Address], log: Log) -> "TapWriter":
+    """The tap of one life of a server. Raises OSError and ValueError."""
     from pubsub.tap import TapWriter
 
     return TapWriter(

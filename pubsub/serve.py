@@ -116,7 +116,7 @@ def _head(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class Given:
     """The command line."""
 
     host: tuple[str, ...]
@@ -146,9 +146,11 @@ class _Given:
 
     @property
     def hosts(self) -> tuple[str, ...]:
+        """Where to serve."""
         return self.host or (_LOOPBACK,)
 
     def settings(self) -> Settings:
+        """What each server is to be like."""
         return Settings(
             ttl_s=self.ttl,
             table=self.table,
@@ -365,13 +367,19 @@ def command(**given: Any) -> None:
     Example: a machine with two addresses and four cores, watched by Prometheus
       kcast serve --host 192.0.2.7 --host 2001:db8::7 --workers 4 --metrics 9400 --log json
     """
-    _run(_Given(**given))
+    _run(Given(**given))
+
+
+def parse(arguments: Sequence[str]) -> Given:
+    """What a command line asks for, for programs that run such servers. Raises click.UsageError."""
+    with command.make_context("kcast serve", list(arguments)) as context:
+        return Given(**context.params)
 
 
 # --- What it does ------------------------------------------------------------------------------------
 
 
-def _run(given: _Given) -> None:
+def _run(given: Given) -> None:
     if given.workers is not None and given.count is not None:
         raise click.UsageError("--workers and --count exclude each other")
     number = given.workers or given.count or 1

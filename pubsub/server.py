@@ -471,7 +471,7 @@ class Server:
 
         False for all others, which have to be looked at datagram by datagram. An open server looks at all.
         """
-        data, segment_bytes, source = burst
+        data, segment_bytes, source, _ = burst
         if segment_bytes > DATAGRAM_BYTES_MAX or self._open_to is not None:
             return False
         if not self.publish_leases.left_s(source, now):
@@ -499,7 +499,7 @@ class Server:
 
     def _forward_whole(self, burst: Burst, topic: bytes, line_count: int, now: float) -> None:
         """Forwards a burst of one topic as it came (§4.3)."""
-        data, segment_bytes, source = burst
+        data, segment_bytes, source, _ = burst
         self.counts["messages_received"] += line_count
         if self._tap is not None:
             self._tap.burst(now, source, topic, list(filter(None, data.split(b"\n"))))

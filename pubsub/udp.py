@@ -34,17 +34,20 @@ _UDP_SEGMENT = 103
 _UDP_GRO = 104
 _SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
+_SO_TIMESTAMPNS = 35
 _SO_MEMINFO = 55
 _IP_RECVERR = 11
 _IPV6_RECVERR = 25
 
 _SEGMENT_SIZE = struct.Struct("=H")  # what UDP_SEGMENT takes
 _GRO_SIZE = struct.Struct("=i")  # what UDP_GRO brings
+_TIMESPEC = struct.Struct("@ll")  # what SO_TIMESTAMPNS brings
 _MEMINFO = struct.Struct("=9I")  # the last is SK_MEMINFO_DROPS
 _EXTENDED_ERRNO = struct.Struct("=I")  # the first field of sock_extended_err
 
 _RECEIVE_BYTES = 65_536
 _CONTROL_BYTES = socket.CMSG_SPACE(_GRO_SIZE.size)
+_TIMED_CONTROL_BYTES = _CONTROL_BYTES + socket.CMSG_SPACE(_TIMESPEC.size)
 _ERROR_CONTROL_BYTES = 512
 
 # No NIC checksums (EIO), or a path MTU below the segment's size (EINVAL; in newer kernels EMSGSIZE).
@@ -102,20 +105,28 @@ def open_socket(
 class UdpPort:
     """A bound UDP socket that gives and takes bursts; closes it. For one thread at a time.
 
-    `batching=False` does without UDP_GRO and UDP_SEGMENT, as on systems that lack them.
+    `batching=False` does without UDP_GRO and UDP_SEGMENT, as on systems that lack them. With `kernel_times`
+    (Linux), bursts tell when the kernel took them in. If no other socket has asked for that before, the
+    kernel begins a moment later: until then they tell when they were read.
 
     `send_errors` counts the datagrams that were not sent, `receive_errors` the failed calls, both by
     errno's name; `link_local_count` the datagrams dropped because their source means something on one link
-    only, so that no answer could find it. `receives_batches` and `sends_batches` tell what the kernel can.
+    only, so that no answer could find it. `receives_batches`, `sends_batches` and `tells_times` say what the
+    kernel does.
     """
 
-    def __init__(self, sock: socket.socket, *, batching: bool = True) -> None:
+    def __init__(self, sock: socket.socket, *, batching: bool = True, kernel_times: bool = False) -> None:
         self.send_errors: Counter[str] = Counter()
         self.receive_errors: Counter[str] = Counter()
         self.link_local_count = 0
         self._socket = sock
         self._is_ipv6 = sock.family == socket.AF_INET6
-        batching = batching and sys.platform == "linux"
+        is_linux = sys.platform == "linux"
+        batching = batching and is_linux
+        self.tells_times = (
+            kernel_times and is_linux and _try_option(sock, socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        )
+        self._control_bytes = _TIMED_CONTROL_BYTES if self.tells_times else _CONTROL_BYTES
         # UDP_SEGMENT has to be asked for: kernels before 4.18 ignore it on a call, and would send the
         # whole run as a single datagram. 0 is its default, and leaves the size to each call.
         self.receives_batches = batching and _try_option(sock, socket.IPPROTO_UDP, _UDP_GRO, 1)
@@ -185,10 +196,10 @@ class UdpPort:
         """What has arrived, or as much of it as 32 calls bring. Then the descriptor stays readable."""
         bursts = []
         # A reused buffer would be slower: copying out of it costs more than letting `recvmsg` allocate.
-        recvmsg = self._socket.recvmsg
+        recvmsg, control_bytes, tells_times = self._socket.recvmsg, self._control_bytes, self.tells_times
         for _ in range(RECEIVE_CALLS_MAX):
             try:
-                data, control, _, source = recvmsg(_RECEIVE_BYTES, _CONTROL_BYTES)
+                data, control, _, source = recvmsg(_RECEIVE_BYTES, control_bytes)
             except BlockingIOError:
                 break
             except OSError as error:
@@ -197,15 +208,17 @@ class UdpPort:
                 # An ICMP error of some earlier send; what has arrived is still there.
                 self.receive_errors[_errno_name(error)] += 1
                 continue
-            segment_bytes = len(data)
-            if control:
+            segment_bytes, kernel_ns = len(data), 0
+            if tells_times:
+                segment_bytes, kernel_ns = _told(control, segment_bytes)
+            elif control:
                 (segment_bytes,) = _GRO_SIZE.unpack(control[0][2])
             if self._is_ipv6:
                 if source[3]:
                     self.link_local_count += max(1, -(-len(data) // max(1, segment_bytes)))
                     continue
                 source = _address(source)
-            bursts.append(Burst(data, segment_bytes, source))
+            bursts.append(Burst(data, segment_bytes, source, kernel_ns))
         return bursts
 
     def send(self, transmits: Iterable[Transmit]) -> None:
@@ -318,6 +331,18 @@ def _pieces(data: bytes, segment_bytes: int) -> Sequence[bytes]:
     if len(data) <= piece_bytes:
         return (data,)
     return [data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)]
+
+
+def _told(control: Iterable[tuple[int, int, bytes]], data_bytes: int) -> tuple[int, int]:
+    """A segment's length, and when the first came, in ns since 1970: from what came beside the data."""
+    segment_bytes, kernel_ns = data_bytes, 0
+    for level, kind, value in control:
+        if (level, kind) == (socket.IPPROTO_UDP, _UDP_GRO):
+            (segment_bytes,) = _GRO_SIZE.unpack(value)
+        elif (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+            seconds, nanoseconds = _TIMESPEC.unpack(value)
+            kernel_ns = seconds * 10**9 + nanoseconds
+    return segment_bytes, kernel_ns
 
 
 def _segment_control(segment_bytes: int) -> list[tuple[int, int, bytes]]:

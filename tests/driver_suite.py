@@ -7,10 +7,12 @@ does after gevent's patches, in a process of its own.
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 from unittest import mock
 
@@ -30,10 +32,11 @@ from client.events import (
     ServerReturned,
 )
 from hashring.policy import Policy
-from loadtest.processes import ProcessCluster
-from pubsub.endpoint import Address
+from loadtest.clusters.processes import ProcessCluster
+from pubsub.endpoint import Address, Endpoint, datagrams
 from pubsub.wire import TopicError
 from tests.drivers import WAIT_S, Coro, Driver
+from tests.paths import Rough, Through
 
 TTL_S = 2
 ALL = Policy(3, 3, 3)
@@ -387,6 +390,63 @@ async def lease_that_costs_work_is_paid_for(driver: Driver, servers: Servers) ->
         assert await first.ready(WAIT_S) == await second.ready(WAIT_S) == (1, 1)
         assert (await client.publish("second", "x")).receipts == 1
         assert await second.get(WAIT_S)
+
+
+@scenario
+async def path_sees_all_that_comes_and_goes_and_when_the_kernel_took_it(
+    driver: Driver, servers: Servers
+) -> None:
+    paths: list[Through] = []
+
+    def through(core: Endpoint) -> Through:
+        paths.append(Through(core))
+        return paths[-1]
+
+    began_ns = time.time_ns()
+    async with driver.client(servers.cluster, path=through, kernel_times=True) as client:
+        subscription = client.subscribe("seen")
+        await subscription.ready(WAIT_S)
+        for number in range(20):
+            await client.publish("seen", str(number))
+            await subscription.get(WAIT_S)
+        port = client.local_port
+        assert port > 0
+    (path,) = paths
+    came = [one for burst in path.received for one in datagrams(burst.data, burst.segment_bytes)]
+    gone = b"".join([transmit.data for transmit in path.sent])
+    assert len(came) == client.counts["datagrams_received"]
+    assert sum(one.count(b"seen ") for one in came) == client.counts["copies_received"] <= 60
+    assert client.counts["deliveries"] == 20
+    assert gone.count(b"seen %@") >= 60
+    assert {burst.source for burst in path.received} == set(servers.processes.addresses)
+    if sys.platform == "linux":
+        times_ns = [burst.kernel_ns for burst in path.received]
+        assert began_ns <= min(times_ns) <= max(times_ns) <= time.time_ns()
+    assert (client.local_port, client.send_errors) == (port, {})
+
+
+@scenario
+async def path_that_delays_and_doubles_makes_a_client_late_and_nothing_else(
+    driver: Driver, servers: Servers
+) -> None:
+    rng = Random(1)
+
+    def rough(core: Endpoint) -> Rough:
+        return Rough(core, rng, delay_s=0.02, duplicate=0.3)
+
+    async with driver.client(servers.cluster, path=rough, renewals_per_ttl=6) as client:
+        subscription = client.subscribe("rough")
+        assert await subscription.ready(WAIT_S) == (3, 3)
+        for number in range(20):
+            began_at = time.monotonic()
+            assert (await client.publish("rough", str(number))).receipts == 3
+            assert time.monotonic() - began_at >= 0.04, "there and back"
+            got = await subscription.get(WAIT_S)
+            assert got and got.payload == str(number).encode()
+        # Of the last message a copy may still be held.
+        assert client.drops[Drop.DUPLICATE] > 40 and client.drops[Drop.UNASKED_REPLY] > 0
+        assert await subscription.get(0.1) is None
+        assert client.counts["deliveries"] == 20
 
 
 @scenario

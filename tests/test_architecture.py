@@ -21,6 +21,7 @@ CORES = (
     *("client/requests.py", "client/minting.py", "client/lessee.py", "client/publishing.py"),
     "client/numbering.py",
     "hashring/*.py",
+    *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
 
 # Room -> what of ours its modules may import.

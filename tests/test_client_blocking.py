@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from client.core import ClientCore
 from client.engine import Engine
 from client.events import Outcome, Published
 from hashring.policy import Policy
-from loadtest.processes import ProcessCluster
+from loadtest.clusters.processes import ProcessCluster
 from pubsub.wire import TopicError
 from tests.driver_suite import mute_cluster
 
@@ -217,6 +218,7 @@ def test_what_interrupts_a_verb_or_a_turn_publishes_a_moment_later(
             outcomes.append(client.publish_nowait("", "x"))
             calls: list[Callable[[], Any]] = [lambda: client.publish("t", "x"), lambda: client.subscribe("v")]
             calls += [client.events, lambda: client.drops, lambda: client.kernel_drops]
+            calls += [lambda: client.counts, lambda: client.send_errors]
             calls += [subscription.get, subscription.ready, events.get]
             for call in calls:
                 with pytest.raises(RuntimeError, match="use publish_nowait") as raised:
@@ -229,7 +231,7 @@ def test_what_interrupts_a_verb_or_a_turn_publishes_a_moment_later(
         once(interrupted, handler)
         assert client.publish("t", "around").receipts == 1
         assert is_over.wait(WAIT_S)
-        assert len(refused) == 8
+        assert len(refused) == 10
         assert outcomes[0].result(WAIT_S).receipts == 1
         with pytest.raises(TopicError):
             outcomes[1].result(WAIT_S)
@@ -269,7 +271,8 @@ def test_what_was_deferred_when_the_client_fails_is_told(monkeypatch: pytest.Mon
             raise RuntimeError("boom")
 
         monkeypatch.setattr(Engine, "turn", turn)
-        client.publish_nowait("t", "x")
+        with suppress(ClientClosed):  # its very first turn may come only now
+            client.publish_nowait("t", "x")
         assert client._has_ended.wait(WAIT_S)
         with pytest.raises(ClientClosed, match="boom"):
             outcomes[0].result(0)
@@ -371,7 +374,19 @@ def test_closing_is_prompt_and_idempotent_from_any_number_of_threads(
     assert time.monotonic() - closing_at < 2.0
     with pytest.raises(ClientClosed, match="is not open"):
         client.publish("t", "x")
-    assert client.drops == {}
+    assert client.drops == client.send_errors == {}
+    assert client.counts["datagrams_received"] > 0
+    assert client.local_port > 0
+
+
+def test_counts_that_are_told_are_copies(cluster: Cluster) -> None:
+    """Who keeps one can tell what has changed since."""
+    with Client(cluster) as client:
+        before = client.counts
+        client.publish("t", "x")
+        assert client.counts["datagrams_received"] > before["datagrams_received"] == 0
+        client.send_errors["EPERM"] += 1
+        assert not client.send_errors
 
 
 def test_nothing_is_left_open() -> None:
@@ -459,6 +474,7 @@ def test_forked_process_does_not_hang_on_a_lock_that_nobody_will_let_go(cluster:
             calls: list[Callable[[], Any]] = [lambda: client.publish("t", "x"), lambda: client.subscribe("u")]
             calls += [client.events, subscription.get, subscription.ready, events.get]
             calls += [lambda: subscription.leases, lambda: client.drops, lambda: client.kernel_drops]
+            calls += [lambda: client.counts, lambda: client.send_errors, lambda: client.local_port]
             for call in calls:
                 try:
                     call()
@@ -471,7 +487,7 @@ def test_forked_process_does_not_hang_on_a_lock_that_nobody_will_let_go(cluster:
         forked.set()
         holding.join()
         _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 9
+        assert os.waitstatus_to_exitcode(status) == 12
         assert client.publish("t", "x").receipts == 1
         assert subscription.get(WAIT_S)
 

@@ -1,10 +1,12 @@
 """client.engine: families, closing, forks, slices of minting; without any driver."""
 
 import os
+import select
 import socket
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from client.core import ClientCore
 from client.engine import MINT_SLICE_S, ClientClosed, Engine, Inbox, usable_families
 from client.events import Event, FamilyMissing, LeasesChanged, Published
 from hashring.policy import Policy
-from pubsub.endpoint import Address, Transmit
+from pubsub.endpoint import Address, Burst, Endpoint, Transmit
+from pubsub.udp import UdpPort, open_socket
 from tests.driver_suite import has_ipv6
+from tests.paths import Through
 
 ONE = Policy(1, 1, 1)
 NOBODY = lab([("127.0.0.1", 9)], ONE)
@@ -38,8 +42,8 @@ class Box(Inbox[Any]):
 
 
 @contextmanager
-def opened() -> Iterator[Engine]:
-    engine = Engine(NOBODY, usage="with it:")
+def opened(**options: Any) -> Iterator[Engine]:
+    engine = Engine(NOBODY, usage="with it:", **options)
     engine.open()
     try:
         yield engine
@@ -200,6 +204,37 @@ def test_open_engine_of_a_parent_is_of_no_use_in_a_forked_process() -> None:
         engine.turn()
 
 
+def test_path_of_a_parent_is_not_called_in_a_forked_process() -> None:
+    paths: list[Through] = []
+
+    def make(core: Endpoint) -> Through:
+        paths.append(Through(core))
+        return paths[-1]
+
+    with opened(path=make) as engine:
+        engine.core.publish(b"t", b"x", 0.0)
+        child = os.fork()
+        if not child:
+            with suppress(OSError):
+                engine.turn()  # as a thread that came along in a fork would
+            os._exit(len(paths[0].sent))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        engine.turn()
+        assert len(paths[0].sent) == 1
+
+
+def test_port_and_errors_can_be_asked_for_at_any_time() -> None:
+    engine = Engine(NOBODY, usage="with it:")
+    assert (engine.local_port, engine.send_errors) == (0, {})
+    engine.open()
+    port = engine.local_port
+    assert port == engine._port.address[1] > 0
+    engine._port.send([Transmit(bytes(70_000), 70_000, [LOOPBACK])])
+    engine.close()
+    assert (engine.local_port, engine.send_errors) == (port, {"EMSGSIZE": 1})
+
+
 # --- Inboxes ------------------------------------------------------------------------------------------
 
 
@@ -286,3 +321,125 @@ def test_minting_sends_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(engine._port, "send", sent.extend)
         engine.mint()
         assert not sent
+
+
+# --- Paths --------------------------------------------------------------------------------------------
+
+
+class Booked(Through):
+    """Books what is called."""
+
+    def __init__(self, core: Endpoint, calls: list[str]) -> None:
+        super().__init__(core)
+        self.calls = calls
+
+    def receive(self, burst: Burst, now: float) -> None:
+        self.calls.append("receive")
+        super().receive(burst, now)
+
+    def handle_timeout(self, now: float) -> None:
+        self.calls.append("handle_timeout")
+        super().handle_timeout(now)
+
+    def next_timeout(self) -> float | None:
+        self.calls.append("next_timeout")
+        return super().next_timeout()
+
+    def flush(self, now: float) -> list[Transmit]:
+        self.calls.append("flush")
+        return super().flush(now)
+
+
+def arriving(engine: Engine, *datagrams: bytes) -> None:
+    """Has these arrive at its socket."""
+    with UdpPort(open_socket("127.0.0.1", 0)) as port:
+        port.send([Transmit(data, len(data), [("127.0.0.1", engine.local_port)]) for data in datagrams])
+    wait_for(lambda: bool(select.select([engine.fileno()], [], [], 0.0)[0]))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 5.0
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def test_all_that_comes_goes_and_falls_due_does_so_through_the_path() -> None:
+    calls: list[str] = []
+    paths: list[Booked] = []
+
+    def make(core: Endpoint) -> Booked:
+        paths.append(Booked(core, calls))
+        return paths[-1]
+
+    with opened(path=make) as engine:
+        assert paths[0].core is engine.core
+        engine.core.publish(b"t", b"x", time.monotonic())
+        engine.turn()
+        assert calls == ["handle_timeout", "flush", "next_timeout"]
+        assert paths[0].sent[0].destinations == (LOOPBACK,)
+        calls.clear()
+        arriving(engine, b"a")
+        engine.turn()
+        assert calls == ["receive", "handle_timeout", "flush", "next_timeout"]
+        assert engine.core.counts["datagrams_received"] == 1
+
+
+def test_what_the_path_lets_go_of_in_a_turn_is_told_in_that_turn() -> None:
+    class Late(Through):
+        """Hands on in the next turn what came in the one before."""
+
+        def receive(self, burst: Burst, now: float) -> None:
+            self.received.append(burst)
+
+        def handle_timeout(self, now: float) -> None:
+            while self.received and is_due:
+                self.core.receive(self.received.pop(), now)
+            super().handle_timeout(now)
+
+    is_due = False
+    with opened(path=Late) as engine:
+        arriving(engine, b"a")
+        engine.turn()
+        assert engine.core.counts["datagrams_received"] == 0
+        is_due = True
+        engine.turn()
+        assert engine.core.counts["datagrams_received"] == 1
+
+
+@pytest.mark.parametrize("paths_s", [1.0, 9.0, None])
+def test_path_says_when_the_next_turn_is_due(paths_s: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Timed(Through):
+        def next_timeout(self) -> float | None:
+            return None if paths_s is None else time.monotonic() + paths_s
+
+    with opened(path=Timed) as engine:
+        monkeypatch.setattr(engine.core, "next_timeout", lambda: time.monotonic() + 5.0)
+        delay_s = engine.turn()
+        assert delay_s == (None if paths_s is None else pytest.approx(paths_s, abs=0.5))
+
+
+def test_reports_that_nobody_listens_go_past_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(path=Through) as engine:
+        told: list[Address] = []
+        monkeypatch.setattr(engine._port, "unreachable", lambda: [LOOPBACK])
+        monkeypatch.setattr(engine.core, "handle_unreachable", lambda server, now: told.append(server))
+        engine.turn()
+        assert told == [LOOPBACK]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's timestamps")
+@pytest.mark.parametrize("kernel_times", [False, True])
+def test_path_sees_when_the_kernel_took_what_came(kernel_times: bool) -> None:
+    paths: list[Through] = []
+
+    def make(core: Endpoint) -> Through:
+        paths.append(Through(core))
+        return paths[-1]
+
+    with opened(path=make, kernel_times=kernel_times) as engine:
+        before_ns = time.time_ns()
+        arriving(engine, b"a")
+        engine.turn()
+        (burst,) = paths[0].received
+        assert (before_ns <= burst.kernel_ns <= time.time_ns()) if kernel_times else not burst.kernel_ns

@@ -19,10 +19,10 @@ import loadtest.demo
 import loadtest.demo_run
 import loadtest.tally
 from client.aio import Client
+from loadtest.clusters.processes import ProcessCluster
 from loadtest.demo import command
 from loadtest.demo_run import Result as DemoResult
 from loadtest.demo_view import table
-from loadtest.processes import ProcessCluster
 from loadtest.tally import Cell, Phase
 from pubsub.wire import encode_message
 
@@ -252,7 +252,7 @@ def test_a_reader_that_leaves_ends_it_quietly(text_file: Path, tmp_path: Path) -
     with started(tmp_path, text_file) as run:
         assert run.stdout is not None and run.stderr is not None
         assert b" servers started " in run.stdout.readline()
-        servers = children(run)
+        servers = servers_of(run)
         run.stdout.close()
         assert (run.stderr.read(), run.wait(60)) == (b"", 1)
     assert len(servers) == 6
@@ -263,7 +263,7 @@ def test_ctrl_c_says_that_there_is_no_verdict(text_file: Path, tmp_path: Path) -
     with started(tmp_path, text_file) as run:
         assert run.stdout is not None and run.stderr is not None
         assert b" servers started " in run.stdout.readline()
-        servers = children(run)
+        servers = servers_of(run)
         run.send_signal(signal.SIGINT)
         assert (run.stderr.read(), run.wait(60)) == (b"kcast demo: stopped, no verdict\n", 130)
     wait_until_gone(servers)
@@ -278,8 +278,13 @@ def started(out: Path, text_file: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def children(process: subprocess.Popen[bytes]) -> list[str]:
-    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+def servers_of(process: subprocess.Popen[bytes]) -> list[str]:
+    (host,) = children(str(process.pid))
+    return children(host)
+
+
+def children(pid: str) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def wait_until_gone(pids: list[str]) -> None:
@@ -348,15 +353,14 @@ def test_without_a_licence_a_file_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
     assert "name a FILE" in result.stderr
 
 
-def test_a_server_that_does_not_start_is_one_clear_failure(
+def test_servers_that_do_not_start_are_one_clear_failure(
     text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loadtest.processes._PROGRAM", "raise SystemExit('no such luck')")
+    monkeypatch.setattr(ProcessCluster, "program", "loadtest.no_such_host")
     result = demo("--out", tmp_path, text_file)
     assert result.exit_code == 1
-    assert result.stderr == (
-        f"kcast demo: {result.stderr.split()[2]} did not start: it ended with exit code 1\n  no such luck\n"
-    )
+    assert result.stderr.startswith("kcast demo: the process that runs the servers ended with exit code 1\n")
+    assert result.stderr.endswith("No module named loadtest.no_such_host\n")
 
 
 def test_the_licence_is_found() -> None:

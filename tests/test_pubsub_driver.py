@@ -58,7 +58,7 @@ class Echo:
     def flush(self, now: float) -> list[Transmit]:
         bursts = self.turns[-1]
         self.turns.append([])
-        return [Transmit(data, segment_bytes, (source,)) for data, segment_bytes, source in bursts]
+        return [Transmit(burst.data, burst.segment_bytes, (burst.source,)) for burst in bursts]
 
     def start_drain(self, now: float) -> None:
         self.drains += 1

@@ -291,6 +291,89 @@ def test_a_real_link_local_source_is_dropped(ports: Open) -> None:
     assert receiver.link_local_count == 1
 
 
+# --- When the kernel took it in -----------------------------------------------------------------------
+
+BOTH_WAYS = pytest.mark.parametrize("batching", [True, False])
+
+
+def timed_port(stack: ExitStack, host: str = "127.0.0.1", **options: Any) -> UdpPort:
+    """A port that tells times, and may be believed to: the kernel begins a moment after it was asked."""
+    port = stack.enter_context(UdpPort(open_socket(host, 0), kernel_times=True, **options))
+    assert port.tells_times
+    sender = stack.enter_context(UdpPort(open_socket("127.0.0.1", 0)))
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        sender.send([Transmit(b"x", 1, [("127.0.0.1", port.address[1])])])
+        sent_ns = time.time_ns()
+        time.sleep(0.01)
+        (burst,) = take_bursts(port, 1)
+        if burst.kernel_ns <= sent_ns:
+            return port
+    raise AssertionError("the kernel tells when it was read, not when it came")
+
+
+@LINUX_ONLY
+@BOTH_WAYS
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::", marks=NEEDS_IPV6)])
+def test_bursts_tell_when_they_came_and_not_when_they_were_read(
+    ports: Open, host: str, batching: bool
+) -> None:
+    with ExitStack() as stack:
+        receiver, sender = timed_port(stack, host, batching=batching), ports()
+        to = [("127.0.0.1", receiver.address[1])]
+        spans: list[tuple[int, int]] = []
+        for data in (numbered(3), b"one", numbered(2) + b"short"):
+            before_ns = time.time_ns()
+            sender.send([Transmit(data, 100, to)])
+            spans.append((before_ns, time.time_ns()))
+            time.sleep(0.01)
+        bursts = take_bursts(receiver, 7)
+        expected = [*datagrams(numbered(3), 100), b"one", *datagrams(numbered(2) + b"short", 100)]
+        assert contents(bursts) == expected
+        if receiver.receives_batches and sender.sends_batches:
+            assert [burst.segment_bytes for burst in bursts] == [100, 3, 100]
+        assert {burst.source for burst in bursts} == {sender.address}
+        owners = [0] * 3 + [1] + [2] * 3 if len(bursts) == 7 else [0, 1, 2]
+        for burst, owner in zip(bursts, owners, strict=True):
+            assert spans[owner][0] <= burst.kernel_ns <= spans[owner][1], (owner, bursts, spans)
+
+
+@BOTH_WAYS
+def test_who_does_not_ask_is_not_told(ports: Open, batching: bool) -> None:
+    with ExitStack() as stack:
+        if sys.platform == "linux":
+            timed_port(stack)  # what another asks for changes nothing
+        sender, receiver = ports(), ports(batching=batching)
+        assert not receiver.tells_times
+        sender.send([Transmit(numbered(3), 100, [receiver.address])])
+        assert {burst.kernel_ns for burst in take_bursts(receiver, 3)} == {0}
+
+
+def test_where_the_system_tells_no_times_all_else_works(ports: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(udp, "_SO_TIMESTAMPNS", 0xFFFF)
+    with UdpPort(open_socket("127.0.0.1", 0), kernel_times=True) as receiver:
+        assert not receiver.tells_times
+        ports().send([Transmit(numbered(3), 100, [receiver.address])])
+        bursts = take_bursts(receiver, 3)
+        assert contents(bursts) == list(datagrams(numbered(3), 100))
+        assert {burst.kernel_ns for burst in bursts} == {0}
+
+
+@LINUX_ONLY
+@pytest.mark.parametrize("host", EITHER_HOST)
+def test_reports_are_told_beside_times(host: str) -> None:
+    nobody = closed_address(host)
+    sock = open_socket(host, 0, report_unreachable=True)
+    with UdpPort(sock, kernel_times=True) as port, UdpPort(open_socket(host, 0)) as peer:
+        port.send([Transmit(b"x", 1, [nobody])])
+        assert select.select([port], [], [], WAIT_S)[0]
+        assert port.unreachable() == [nobody]
+        peer.send([Transmit(numbered(3), 100, [port.address])])
+        bursts = take_bursts(port, 3)
+        assert contents(bursts) == list(datagrams(numbered(3), 100))
+        assert all(burst.kernel_ns for burst in bursts)
+
+
 # --- What is not sent --------------------------------------------------------------------------------
 
 

@@ -39,6 +39,11 @@ class Host(ABC):
 
     core: Endpoint
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """What its driver turns: the core, or what stands before it."""
+        return self.core
+
     def __init__(self, world: "World", name: str, addresses: tuple[Address, ...]) -> None:
         self.world = world
         self.name = name
@@ -109,13 +114,13 @@ class Host(ABC):
         transmits: list[Transmit] = []
         try:
             for burst in self._join(packets):
-                self.core.receive(burst, now)
-            due_at = self.core.next_timeout()
+                self.endpoint.receive(burst, now)
+            due_at = self.endpoint.next_timeout()
             is_early = self.world.rng.random() < 0.02
             if is_early or (due_at is not None and due_at <= now):
-                self.core.handle_timeout(now)
-            transmits = self.core.flush(now)
-            due_at = self.core.next_timeout()
+                self.endpoint.handle_timeout(now)
+            transmits = self.endpoint.flush(now)
+            due_at = self.endpoint.next_timeout()
         except Exception as error:
             facts = f"{self.name} raised {error!r} on {[packet.data for packet in packets]}"
             self.world.violate("no-exception", facts, error)
@@ -281,11 +286,16 @@ class ClientHost(Host):
             copies=self.copies,
             gaps=self.gaps,
         )
+        self._path = world.make_path(self.core)
         self.subscribed: dict[bytes, float] = {}  # decoded topic -> since when, in virtual time
         self._believed: dict[bytes, frozenset[Address]] = {}
         self._asked: frozenset[Address | None] = frozenset()
         self._is_slice_planned = False
         self.seqs: dict[bytes, int] = {}
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self._path
 
     @property
     def can_act(self) -> bool:

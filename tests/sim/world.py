@@ -9,7 +9,7 @@ from client.cluster import Cluster, ServerEntry
 from client.core import ClientCore
 from client.view import View
 from pubsub import wire
-from pubsub.endpoint import Address, format_address
+from pubsub.endpoint import Address, Endpoint, format_address
 from pubsub.server import Server
 from tests.sim.attacker import Attacker
 from tests.sim.checker import Checker, InvariantViolation
@@ -21,21 +21,33 @@ from tests.sim.options import Options
 
 ServerMaker = Callable[..., Server]
 ClientMaker = Callable[..., ClientCore]
+PathMaker = Callable[[Endpoint], Endpoint]
+
+
+def _no_path(core: Endpoint) -> Endpoint:
+    return core
 
 
 class World:
-    """All that a run has. `make_server` and `make_client` let a test put a broken core in.
+    """All that a run has. `make_server` and `make_client` let a test put a broken core in, `make_path`
+    something between clients' cores and their network.
 
     Whoever wants to know what clients are told adds to `watchers`.
     """
 
     def __init__(
-        self, options: Options, *, make_server: ServerMaker = Server, make_client: ClientMaker = ClientCore
+        self,
+        options: Options,
+        *,
+        make_server: ServerMaker = Server,
+        make_client: ClientMaker = ClientCore,
+        make_path: PathMaker = _no_path,
     ) -> None:
         self.options = options
         self.rng = Random(f"world {options.seed}")
         self.make_server = make_server
         self.make_client = make_client
+        self.make_path = make_path
         self.clock = Clock()
         self.network = Network(options, self.clock, self.rng)
         self.ledger = Ledger(self.clock)

@@ -1,0 +1,189 @@
+"""What a container cluster has on a Docker engine, and that nothing of it is left.
+
+All of it bears two labels: the run's name, and its owner, the process that made it. Two things remove it: the
+reaper (`loadtest.clusters.reaper`), when the owner ends; and, where that was killed too, `sweep` in the next
+run on the machine.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from loadtest.clusters.servers import EngineMissing, ServerFailed
+
+RUN_LABEL = "kcast.load.run"
+OWNER_LABEL = "kcast.load.owner"
+
+PARALLEL = 8  # requests at a time: the engine works on several, and most of each is waiting
+_TIMEOUT_S = 60
+_REMOVE_TIMEOUT_S = 90.0
+_SETTLING_S = 2.0  # what the engine was asked for by a process that was then killed may come that late
+_POLL_S = 0.1
+_ALIVE = ("running", "paused", "restarting")
+_LEFT_AFTER = timedelta(days=2)  # a day, and what is lost in rounding
+
+
+def connect() -> Any:
+    """The engine's client. Raises EngineMissing."""
+    try:
+        import docker
+    except ImportError:
+        raise EngineMissing("containers need a library; run: pip install 'kcast[load]'") from None
+    where = os.environ.get("DOCKER_HOST", "this machine")
+    try:
+        client = docker.from_env(timeout=_TIMEOUT_S, max_pool_size=2 * PARALLEL)
+        client.ping()
+    except (docker.errors.DockerException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise EngineMissing(
+            f"no Docker engine answers on {where} ({reason}); start it, name another in DOCKER_HOST, or use "
+            "--backend processes"
+        ) from None
+    return client
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """Within it, what the engine refuses, or that it does not answer, is ServerFailed."""
+    import docker
+    import requests
+
+    try:
+        yield
+    except docker.errors.APIError as error:
+        raise ServerFailed(f"the Docker engine: {error.explanation or error}") from None
+    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        raise ServerFailed(f"the Docker engine does not answer: {error}") from None
+
+
+def in_parallel(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    """Does it with each; the results. All are tried, then the first failure is raised."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        futures = [pool.submit(work, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def labels(run: str) -> dict[str, str]:
+    """Those of a run of this process."""
+    return {RUN_LABEL: run, OWNER_LABEL: identity(os.getpid())}
+
+
+def remove(client: Any, run: str, *, is_settled: bool) -> list[str]:
+    """Removes all of a run; what could not be removed, and why. Not settled: more of it may come."""
+    import docker
+
+    settling_s = 0.0 if is_settled else _SETTLING_S
+    deadline = time.monotonic() + _REMOVE_TIMEOUT_S
+    clean_since: float | None = None
+    problems: list[str] = []
+    while clean_since is None or time.monotonic() < clean_since + settling_s:
+        containers, networks = _found(client, f"{RUN_LABEL}={run}")
+        if containers or networks:
+            if time.monotonic() >= deadline:
+                return problems or [f"{len(containers)} containers, {len(networks)} networks"]
+            clean_since = None
+            problems = []
+            _remove(containers, networks, docker.errors, problems)
+        else:
+            clean_since = clean_since or time.monotonic()
+            if clean_since + settling_s <= time.monotonic():
+                break
+        time.sleep(_POLL_S)
+    return []
+
+
+def sweep(client: Any) -> int:
+    """Removes what dead owners have left, and how much that was.
+
+    Whether an owner is dead can be told of those that this machine has had since it was started. What others
+    made goes if nothing of its run has run for a day.
+    """
+    import docker
+
+    containers, networks = _found(client, OWNER_LABEL)
+    alive = {_labels(each).get(RUN_LABEL) for each in containers if each.attrs["State"] in _ALIVE}
+
+    def is_left(each: Any, created: datetime) -> bool:
+        owner = _labels(each).get(OWNER_LABEL, "")
+        if owner.startswith(_place()):
+            return is_dead(owner)
+        return _labels(each).get(RUN_LABEL) not in alive and datetime.now(UTC) - created > _LEFT_AFTER
+
+    left_containers = [
+        each for each in containers if is_left(each, datetime.fromtimestamp(each.attrs["Created"], UTC))
+    ]
+    left_networks = [each for each in networks if is_left(each, _date(each.attrs["Created"]))]
+    _remove(left_containers, left_networks, docker.errors, [])
+    return len(left_containers) + len(left_networks)
+
+
+def _labels(each: Any) -> dict[str, str]:
+    return each.attrs.get("Labels") or {}
+
+
+def _date(text: str) -> datetime:
+    """The day, of a moment as the engine writes it; with a fraction of any length."""
+    return datetime.fromisoformat(text[:10]).replace(tzinfo=UTC)
+
+
+def _found(client: Any, label: str) -> tuple[list[Any], list[Any]]:
+    filters = {"label": label}
+    # Sparse: without a further request for each, which fails for those that go meanwhile.
+    containers = client.containers.list(all=True, filters=filters, sparse=True)
+    return containers, client.networks.list(filters=filters)
+
+
+def _remove(containers: list[Any], networks: list[Any], errors: Any, problems: list[str]) -> None:
+    def remove_container(container: Any) -> None:
+        try:
+            container.remove(force=True, v=True)
+        except errors.NotFound:
+            pass
+        except errors.APIError as error:  # it is being removed, say
+            problems.append(f"{container.short_id}: {error.explanation or error}")
+
+    in_parallel(remove_container, containers)
+    for network in networks:
+        try:
+            network.remove()
+        except errors.NotFound:
+            pass
+        except errors.APIError as error:
+            problems.append(f"{network.name}: {error.explanation or error}")
+
+
+# --- Owners ------------------------------------------------------------------------------------------
+
+
+def is_dead(owner: str) -> bool:
+    """Whether an owner, by its label, has ended; it must be one of this machine since that was started."""
+    process_id = owner.rpartition(" ")[2].partition("/")[0]
+    return not process_id.isdigit() or owner != identity(int(process_id))
+
+
+def identity(process_id: int) -> str:
+    """A process, as no other ever was; empty where the system does not tell."""
+    try:
+        stat = Path(f"/proc/{process_id}/stat").read_text("ascii", "replace")
+    except OSError:
+        return ""
+    began = stat.rpartition(")")[2].split()[22 - 3]
+    return f"{_place()} {process_id}/{began}"
+
+
+def _place() -> str:
+    """Where process numbers mean what they mean here: a boot of a machine, and a container on it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return "unknown"

@@ -1,0 +1,199 @@
+"""The host of a lab: many servers on one event loop, which does to them what its owner asks.
+
+    python -m loadtest.clusters.lab_host
+
+Standard input is watched by the same loop, so a request is answered between two turns of servers.
+"""
+
+import asyncio
+import gc
+import os
+from contextlib import ExitStack
+from typing import BinaryIO
+
+import uvloop
+
+from loadtest.clusters.hosting import (
+    Plan,
+    Refused,
+    ServerState,
+    allow_files,
+    answer,
+    say_cut_off,
+    server_key,
+    take_replies_output,
+    write_all,
+)
+from pubsub.driver import Driver
+from pubsub.listen import ListenError
+from pubsub.log import Log, Losses, Report
+from pubsub.process import make_server, open_tap, warn
+
+_FILES_PER_SERVER = 3  # at most two sockets, and a tap
+
+
+class _Server:
+    """One server of the lab: what it consists of while it runs, and its port for ever."""
+
+    def __init__(self, index: int, plan: Plan, flags: bytearray) -> None:
+        self.log = Log(label=server_key(index))
+        self.port = 0
+        self.lives = 0
+        self._index = index
+        self._plan = plan
+        self._flags = flags
+        self._driver: Driver | None = None
+        self._parts = ExitStack()
+        self._is_stalled = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._driver is not None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begins a life. Raises Refused."""
+        settings = self._plan.settings(self._index, self.lives + 1)
+        with ExitStack() as parts:
+            try:
+                ports = self._plan.open_gates(self._index, self.port, self._flags)
+                for port in ports:
+                    parts.enter_context(port)
+                parts.callback(say_cut_off, ports, self.log)
+                addresses = [port.address for port in ports]
+                self.port = addresses[0][1]
+                tap = None
+                if settings.tap is not None:
+                    tap = open_tap(settings.tap, settings.tap_bytes, addresses, self.log)
+                    parts.enter_context(tap)
+            except (ListenError, ValueError) as error:
+                where = f" (port {self.port})" if self.port else ""
+                raise Refused(f"{server_key(self._index)}{where} did not start: {error}") from None
+            if not self._index and not self.lives:
+                warn(settings, ports, self.log)
+            core = make_server(settings, addresses, tap)
+            report = Report(self.log, lambda: Losses.of(core, ports))
+            self._driver = Driver(core, ports, loop, report=report)
+            self._driver.start()
+            parts.callback(self._driver.stop)
+            self._parts = parts.pop_all()
+        self.lives += 1
+
+    def end(self) -> None:
+        """Ends it, its tap written to the end."""
+        self._driver = None
+        self._is_stalled = False
+        self._parts.close()
+
+    def stall(self) -> None:
+        if self._driver is not None and not self._is_stalled:
+            self._is_stalled = True
+            self._driver.stop()
+
+    def resume(self) -> None:
+        if self._driver is not None and self._is_stalled:
+            self._is_stalled = False
+            self._driver.start()
+
+
+class _Host:
+    """What the owner may ask for. Every change is answered with the state of all servers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._servers: list[_Server] = []
+        self._flags = bytearray()
+        self._is_begun = False
+
+    def open(self, count: int, options: list[str], tap_dir: str | None) -> None:
+        plan = Plan.of(count, options, tap_dir)
+        if plan.given.metrics is not None or plan.given.log != "text":
+            raise Refused("the servers' options: a lab has neither --metrics nor --log json")
+        allow_files(count * _FILES_PER_SERVER)
+        self._flags = bytearray(count)
+        self._servers = [_Server(index, plan, self._flags) for index in range(count)]
+
+    def states(self) -> list[ServerState]:
+        own = os.getpid()
+        return [
+            ServerState(s.is_running, s.port, own if s.is_running else None, s.lives) for s in self._servers
+        ]
+
+    def start(self, servers: list[int], timeout_s: float) -> list[ServerState]:
+        starting = [index for index in servers if not self._servers[index].is_running]
+        try:
+            for index in starting:
+                self._servers[index].start(self._loop)
+        except BaseException:
+            self.kill(starting)
+            raise
+        if not self._is_begun:
+            self._is_begun = True
+            gc.collect()
+            gc.freeze()  # or collections would walk through what all servers have
+        return self.states()
+
+    def kill(self, servers: list[int]) -> list[ServerState]:
+        for index in servers:
+            self._servers[index].end()
+        return self.states()
+
+    def stop(self, servers: list[int]) -> list[ServerState]:
+        return self.kill(servers)
+
+    def stall(self, servers: list[int]) -> list[ServerState]:
+        for index in servers:
+            self._servers[index].stall()
+        return self.states()
+
+    def resume(self, servers: list[int]) -> list[ServerState]:
+        for index in servers:
+            self._servers[index].resume()
+        return self.states()
+
+    def isolate(self, servers: list[int]) -> None:
+        for index in servers:
+            self._flags[index] = 1
+
+    def rejoin(self, servers: list[int]) -> None:
+        for index in servers:
+            self._flags[index] = 0
+
+
+async def _serve(replies: BinaryIO) -> None:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    host = _Host(loop)
+    verbs = ("open", "states", "start", "kill", "stop", "stall", "resume", "isolate", "rejoin")
+    handlers = {verb: getattr(host, verb) for verb in verbs}
+    heard = bytearray()
+
+    def on_readable() -> None:
+        read = os.read(0, 65_536)
+        heard.extend(read)
+        *lines, rest = heard.split(b"\n")
+        heard[:] = rest
+        try:
+            for line in lines:
+                write_all(replies.fileno(), answer(bytes(line), handlers))
+        except BaseException as error:
+            loop.remove_reader(0)
+            if isinstance(error, BrokenPipeError):
+                ended.set_result(None)
+            else:
+                ended.set_exception(error)
+            return
+        if not read:
+            loop.remove_reader(0)
+            ended.set_result(None)
+
+    loop.add_reader(0, on_readable)
+    await ended
+
+
+def main() -> None:
+    """Does what is asked for, until nobody can ask any more."""
+    uvloop.run(_serve(take_replies_output()))
+
+
+if __name__ == "__main__":
+    main()

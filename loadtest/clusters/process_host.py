@@ -1,0 +1,298 @@
+"""The host of a cluster of processes: it forks a server at a time, and does to them what its owner asks.
+
+    python -m loadtest.clusters.process_host
+
+A fork takes some milliseconds, where a new Python would take a tenth of a second of CPU: servers are killed
+and restarted while load runs on the same machine.
+
+Its servers do not outlive it. It kills them when its owner is gone. When it is killed itself, a pipe of which
+it had the other end tells them; and stalled ones, which can read none, are process groups of their own, which
+the system wakes with SIGHUP when their parent is gone.
+"""
+
+import gc
+import mmap
+import os
+import select
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import suppress
+from importlib import import_module
+from typing import IO, BinaryIO, NoReturn
+
+from loadtest.clusters.hosting import (
+    Plan,
+    Refused,
+    ServerState,
+    allow_files,
+    answer,
+    say_cut_off,
+    server_key,
+    take_replies_output,
+    write_all,
+)
+from pubsub.listen import ListenError
+from pubsub.log import Log
+from pubsub.process import EXIT_FAILURE, serve, warn
+
+_STOP_TIMEOUT_S = 10.0
+_LOG_LINES = 12
+_FILES_PER_SERVER = 2
+_PORT = struct.Struct("=H")  # what a server writes when it is ready
+
+
+class _Server:
+    """One server: its process while it runs, its port and log for ever."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.key = server_key(index)
+        self.port = 0
+        self.lives = 0
+        self.is_stalled = False
+        self.process_id: int | None = None
+        self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - as long as this process
+        self.life_at = 0  # where in the log this life begins
+        self.status: int | None = None  # the pipe on which it says that it is ready, and by which end it ends
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process lives; takes note where it has ended."""
+        if self.process_id is not None:
+            self.reap(os.WNOHANG)
+        return self.process_id is not None
+
+    def signal(self, number: int) -> None:
+        """Sends one. A process that was not waited for keeps its number."""
+        if self.process_id is not None:
+            os.kill(self.process_id, number)
+
+    def reap(self, options: int = 0) -> int | None:
+        """Waits for its end, or what else the options of `waitpid` tell of; its exit code if it has ended."""
+        assert self.process_id is not None and self.status is not None
+        process_id, status = os.waitpid(self.process_id, options)
+        self.is_stalled = self.is_stalled or (bool(process_id) and os.WIFSTOPPED(status))
+        if not process_id or os.WIFSTOPPED(status):
+            return None
+        os.close(self.status)
+        self.process_id = self.status = None
+        self.is_stalled = False
+        return os.waitstatus_to_exitcode(status)
+
+    def failure(self, what: str) -> Refused:
+        """That it did not start, with the end of what it said."""
+        where = f" (port {self.port})" if self.port else ""
+        lines = self.read_log(self.life_at).splitlines()[-_LOG_LINES:]
+        return Refused("\n  ".join([f"{self.key}{where} did not start: it {what}", *lines]))
+
+    def read_log(self, start: int = 0) -> str:
+        size = os.fstat(self.log.fileno()).st_size
+        return os.pread(self.log.fileno(), size - start, start).decode(errors="replace")
+
+
+class _Host:
+    """What the owner may ask for. Every change is answered with the state of all servers."""
+
+    def __init__(self, replies: BinaryIO) -> None:
+        self._replies = replies
+        self._lifeline, self._lifeline_end = os.pipe()
+        self._servers: list[_Server] = []
+        self._flags: mmap.mmap
+        self._plan: Plan
+
+    def open(self, count: int, options: list[str], tap_dir: str | None) -> None:
+        self._plan = Plan.of(count, options, tap_dir)
+        allow_files(count * _FILES_PER_SERVER)
+        self._flags = mmap.mmap(-1, count)  # shared with all servers
+        self._servers = [_Server(index) for index in range(count)]
+        _import_what_servers_need()
+        gc.collect()
+        gc.freeze()  # or each server's first collection would copy all of it
+
+    def states(self) -> list[ServerState]:
+        return [ServerState(s.is_running, s.port, s.process_id, s.lives) for s in self._servers]
+
+    def start(self, servers: list[int], timeout_s: float) -> list[ServerState]:
+        starting = [self._servers[index] for index in servers if not self._servers[index].is_running]
+        try:
+            for server in starting:
+                self._fork(server)
+            self._await_ready(starting, timeout_s)
+        except BaseException:
+            self.kill([server.index for server in starting])
+            raise
+        return self.states()
+
+    def kill(self, servers: list[int]) -> list[ServerState]:
+        chosen = [self._servers[index] for index in servers if self._servers[index].is_running]
+        for server in chosen:
+            server.signal(signal.SIGKILL)
+        for server in chosen:
+            server.reap()
+        return self.states()
+
+    def kill_all(self) -> None:
+        self.kill([server.index for server in self._servers])
+
+    def stop(self, servers: list[int]) -> list[ServerState]:
+        chosen = [self._servers[index] for index in servers if self._servers[index].is_running]
+        for server in chosen:
+            server.signal(signal.SIGINT)  # which a server takes for its end, without draining
+            server.signal(signal.SIGCONT)
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        waiting = _Waiting(chosen)
+        while waiting.servers and time.monotonic() < deadline:
+            for server, said in waiting.read(deadline):
+                if not said:
+                    waiting.remove(server)
+                    server.reap()
+        for server in chosen:
+            if server.is_running:
+                server.log.write(f"kcast: killed, {_STOP_TIMEOUT_S:g} s after it was told to end\n".encode())
+                server.log.flush()
+        return self.kill([server.index for server in chosen])
+
+    def stall(self, servers: list[int]) -> list[ServerState]:
+        for server in [self._servers[index] for index in servers]:
+            if server.is_running and not server.is_stalled:
+                server.signal(signal.SIGSTOP)
+                server.reap(os.WUNTRACED)
+        return self.states()
+
+    def resume(self, servers: list[int]) -> list[ServerState]:
+        for server in [self._servers[index] for index in servers]:
+            if server.is_running:
+                server.signal(signal.SIGCONT)
+                server.is_stalled = False
+        return self.states()
+
+    def isolate(self, servers: list[int]) -> None:
+        for index in servers:
+            self._flags[index] = 1
+
+    def rejoin(self, servers: list[int]) -> None:
+        for index in servers:
+            self._flags[index] = 0
+
+    def logs(self) -> list[str]:
+        return [server.read_log() for server in self._servers]
+
+    # --- Starting ------------------------------------------------------------------------------------
+
+    def _await_ready(self, starting: list[_Server], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        waiting = _Waiting(starting)
+        while waiting.servers:
+            if time.monotonic() >= deadline:
+                raise waiting.servers[0].failure(f"was not ready after {timeout_s:g} s")
+            for server, said in waiting.read(deadline):
+                if not said:
+                    raise server.failure(f"ended with exit code {server.reap()}")
+                (server.port,) = _PORT.unpack(said)
+                waiting.remove(server)
+
+    def _fork(self, server: _Server) -> None:
+        status, said = os.pipe()
+        server.life_at = os.fstat(server.log.fileno()).st_size
+        try:
+            process_id = os.fork()
+        except OSError:
+            os.close(status)
+            os.close(said)
+            raise
+        if not process_id:
+            self._be(server, said)
+        os.close(said)
+        server.process_id, server.status = process_id, status
+        server.lives += 1
+
+    def _be(self, server: _Server, said: int) -> NoReturn:
+        """In the child, which never returns into what the host was doing."""
+        code = EXIT_FAILURE
+        try:
+            os.setpgid(0, 0)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for old, new in ((nothing, 0), (nothing, 1), (server.log.fileno(), 2)):
+                os.dup2(old, new)
+            for descriptor in (nothing, self._replies.fileno(), self._lifeline_end):
+                os.close(descriptor)
+            code = self._serve(server, said)
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else EXIT_FAILURE
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _serve(self, server: _Server, said: int) -> int:
+        log = Log(as_json=self._plan.given.log == "json")
+        try:
+            ports = self._plan.open_gates(server.index, server.port, self._flags)
+        except (ListenError, ValueError) as error:
+            log.error("start", str(error))
+            return EXIT_FAILURE
+        settings = self._plan.settings(server.index, server.lives + 1)
+        warn(settings, ports, log)
+        number = _PORT.pack(ports[0].address[1])
+        code = serve(settings, ports, log, on_ready=lambda: write_all(said, number), lifeline=self._lifeline)
+        say_cut_off(ports, log)
+        return code
+
+
+class _Waiting:
+    """Servers of which something is awaited, and the owner, who must be there."""
+
+    def __init__(self, servers: list[_Server]) -> None:
+        self.servers = list(servers)
+        self._poll = select.poll()
+        self._poll.register(0, 0)  # its end is reported unasked; what it holds is not for now
+        for server in servers:
+            assert server.status is not None
+            self._poll.register(server.status, select.POLLIN)
+
+    def read(self, deadline: float) -> list[tuple[_Server, bytes]]:
+        """What servers say until the deadline, as soon as one does; b"" is its end."""
+        ready = dict(self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+        if 0 in ready:
+            raise _OwnerGone
+        return [(each, os.read(each.status, 64)) for each in self.servers if each.status in ready]
+
+    def remove(self, server: _Server) -> None:
+        """Awaits nothing more of it."""
+        assert server.status is not None
+        self._poll.unregister(server.status)
+        self.servers.remove(server)
+
+
+class _OwnerGone(Exception):
+    pass
+
+
+def _import_what_servers_need() -> None:
+    """What they would else import each for itself."""
+    for name in ("asyncio", "uvloop", "pubsub.tap"):
+        with suppress(ImportError):
+            import_module(name)
+
+
+def main() -> None:
+    """Does what is asked for, until nobody can ask any more."""
+    replies = take_replies_output()
+    host = _Host(replies)
+    verbs = ("open", "states", "start", "kill", "stop", "stall", "resume", "isolate", "rejoin", "logs")
+    handlers = {verb: getattr(host, verb) for verb in verbs}
+    try:
+        for line in iter(sys.stdin.buffer.readline, b""):
+            write_all(replies.fileno(), answer(line, handlers))
+    except (_OwnerGone, BrokenPipeError):
+        pass
+    finally:
+        host.kill_all()
+
+
+if __name__ == "__main__":
+    main()

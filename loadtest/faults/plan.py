@@ -1,0 +1,146 @@
+"""Which servers are down when, and which of them each client knows: pure functions of a scenario.
+
+Every process computes the same, and nobody has to be told. Times are ns from t0, the moment at which the
+load begins. Each server, zone, epoch and client has a random stream of its own, so that scenarios which
+differ in one number differ in that alone: a longer run begins as the shorter one did, and with a larger share
+those that were down (or known) before are so still. Cells of a grid are then compared on the same luck.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from random import Random
+from typing import NamedTuple
+
+from client.cluster import Cluster
+from loadtest.scenario import Scenario, ScenarioError
+
+DRAWS_MAX = 10_000_000  # servers x epochs; beyond it the plan alone takes minutes
+
+_NS = 1_000_000_000
+
+
+class Outage(NamedTuple):
+    """A server that is down from `from_ns` until just before `to_ns`, by the draw of one epoch."""
+
+    server: int
+    epoch: int
+    from_ns: int
+    to_ns: int
+
+
+def outages(scenario: Scenario) -> tuple[Outage, ...]:
+    """Who is down when, by start and then server: one entry for each server and epoch, never merged.
+
+    A server may thus be down in several entries on end. The last epoch ends with the scenario's duration,
+    and from then on all servers are up.
+
+    - "independent": each server in each epoch, with probability `outage`.
+    - "exact": `down` servers drawn anew each epoch, so that just as many are down at any time.
+    - "zones": server i is in zone i mod `zones` (as if racks had been filled in turn); each zone is down in
+      each epoch with probability `outage`, and all its servers with it.
+    - "rolling": server 0 in epoch 0, server 1 in epoch 1, and so on, over again after the last: just one is
+      down at any time. All have had their turn after servers x `epoch_s` seconds.
+
+    Raises ScenarioError where there are too many epochs to plan.
+    """
+    if scenario.outages == "none":
+        return ()
+    duration_ns, epoch_ns = round(scenario.duration_s * _NS), max(1, round(scenario.epoch_s * _NS))
+    count = -(-duration_ns // epoch_ns)
+    if count * scenario.servers > DRAWS_MAX:
+        raise ScenarioError(
+            f"epoch_s is {scenario.epoch_s}: {count} epochs of {scenario.servers} servers are too many "
+            "to plan; make epochs longer"
+        )
+    return tuple(
+        Outage(server, epoch, epoch * epoch_ns, min((epoch + 1) * epoch_ns, duration_ns))
+        for epoch, servers in enumerate(_down_by_epoch(scenario, count))
+        for server in servers
+    )
+
+
+def _down_by_epoch(scenario: Scenario, count: int) -> Iterator[Sequence[int]]:
+    servers = range(scenario.servers)
+    match scenario.outages:
+        case "independent":
+            streams = [_stream(scenario, "server", server) for server in servers]
+            for _ in range(count):
+                yield [server for server in servers if streams[server].random() < scenario.outage]
+        case "exact":
+            for epoch in range(count):
+                order = _stream(scenario, "epoch", epoch).sample(servers, len(servers))
+                yield sorted(order[: scenario.down])
+        case "zones":
+            streams = [_stream(scenario, "zone", zone) for zone in range(scenario.zones)]
+            for _ in range(count):
+                down = [stream.random() < scenario.outage for stream in streams]
+                yield [server for server in servers if down[server % scenario.zones]]
+        case "rolling":
+            for epoch in range(count):
+                yield (epoch % len(servers),)
+
+
+def _stream(scenario: Scenario, what: str, number: int) -> Random:
+    return Random(f"{scenario.seed}/{what}/{number}")
+
+
+class DownTimes:
+    """Which servers are down at a time of the clock on which the load began at `t0_ns`.
+
+    Takes any outages, in any order; they may overlap.
+    """
+
+    def __init__(self, outages: Iterable[Outage], t0_ns: int) -> None:
+        changes = sorted(
+            change
+            for outage in outages
+            if outage.from_ns < outage.to_ns
+            for change in ((outage.from_ns, outage.server, 1), (outage.to_ns, outage.server, -1))
+        )
+        self._times_ns: list[int] = []
+        self._down: list[frozenset[int]] = [frozenset()]
+        depth: dict[int, int] = {}
+        for at_ns, group in groupby(changes, key=lambda change: change[0]):
+            for _, server, step in group:
+                depth[server] = depth.get(server, 0) + step
+                if not depth[server]:
+                    del depth[server]
+            down = frozenset(depth)
+            if down != self._down[-1]:
+                self._times_ns.append(t0_ns + at_ns)
+                self._down.append(down)
+
+    def down_at(self, now_ns: int) -> frozenset[int]:
+        """The servers that are down."""
+        return self._down[bisect_right(self._times_ns, now_ns)]
+
+    def is_down(self, server: int, now_ns: int) -> bool:
+        """Whether this server is down."""
+        return server in self._down[bisect_right(self._times_ns, now_ns)]
+
+    def next_change_ns(self, now_ns: int) -> int | None:
+        """When that will be others next, after `now_ns`; None for never."""
+        index = bisect_right(self._times_ns, now_ns)
+        return self._times_ns[index] if index < len(self._times_ns) else None
+
+
+def known_servers(scenario: Scenario, client_id: int) -> tuple[int, ...]:
+    """The servers that a client knows, in order: `known` of all, rounded, and at least one.
+
+    All clients know equally many, each a random choice of its own, so that a server which one client knows
+    is known to another with probability `known`. It may be fewer than the policy's k: such a client's topics
+    lie on all that it knows, which is what happens to a client with too short a list.
+    """
+    servers = range(scenario.servers)
+    count = max(1, round(scenario.known * len(servers)))
+    if count == len(servers):
+        return tuple(servers)
+    order = _stream(scenario, "known", client_id).sample(servers, len(servers))
+    return tuple(sorted(order[:count]))
+
+
+def view_of(cluster: Cluster, indexes: Iterable[int]) -> Cluster:
+    """The cluster as one sees it who knows only these of its servers."""
+    return replace(cluster, servers=tuple(cluster.servers[index] for index in indexes))
