@@ -16,7 +16,7 @@ import uvloop
 
 from client.aio import Client
 from hashring.policy import Policy
-from loadtest.processes import ProcessCluster
+from loadtest.clusters.processes import ProcessCluster
 from pubsub.stamp import Mint
 
 SLEEP_S = 0.001

@@ -15,7 +15,7 @@ from client.view import View
 from hashring import model
 from hashring.hashing import topic_hash
 from hashring.policy import Policy
-from loadtest.processes import ProcessCluster
+from loadtest.clusters.processes import ProcessCluster
 from tests.cluster_of_processes import ClusterOfProcesses
 
 ADDRESSES = [("127.0.0.1", port) for port in range(7401, 7413)]
