@@ -35,7 +35,7 @@ class _RawDelivery:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _RawLine:
     at: float
     open: list[_RawDelivery] = field(default_factory=list)
 
@@ -52,7 +52,9 @@ class CopyFilter:
         self._window_count = window_count
         self._window_bytes = window_bytes
         self._window_s = window_s
-        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
+        # When the last copy came. A bare number where it can be: a client may remember tens of thousands of
+        # lines, and each object beside them is one more for the garbage collector to visit.
+        self._seen: OrderedDict[bytes, float | _RawLine] = OrderedDict()
         self._size_bytes = 0
 
     def __len__(self) -> int:
@@ -68,17 +70,21 @@ class CopyFilter:
         reached."""
         self._forget_old(now)
         seen = self._seen.get(line)
-        is_first = seen is None
         if seen is None:
             self._make_room(len(line) + _ENTRY_BYTES + (_DELIVERY_BYTES if raw else 0))
-            seen = self._seen[line] = _Seen(now)
             self._size_bytes += len(line) + _ENTRY_BYTES
         else:
-            seen.at = now
             self._seen.move_to_end(line)
-        return self._opens_delivery(seen, server, now) if raw else is_first
+        if not raw:
+            self._seen[line] = now
+            return seen is None
+        if isinstance(seen, _RawLine):
+            seen.at = now
+        else:
+            seen = self._seen[line] = _RawLine(now)
+        return self._opens_delivery(seen, server, now)
 
-    def _opens_delivery(self, seen: _Seen, server: Hashable, now: float) -> bool:
+    def _opens_delivery(self, seen: _RawLine, server: Hashable, now: float) -> bool:
         still_open = [delivery for delivery in seen.open if delivery.at + RAW_OPEN_S > now]
         unbrought = next((delivery for delivery in still_open if server not in delivery.servers), None)
         if unbrought is None:
@@ -92,7 +98,7 @@ class CopyFilter:
         return unbrought is None
 
     def _forget_old(self, now: float) -> None:
-        while self._seen and next(iter(self._seen.values())).at + self._window_s <= now:
+        while self._seen and _at(next(iter(self._seen.values()))) + self._window_s <= now:
             self._forget_oldest()
 
     def _make_room(self, size_bytes: int) -> None:
@@ -104,4 +110,10 @@ class CopyFilter:
 
     def _forget_oldest(self) -> None:
         line, seen = self._seen.popitem(last=False)
-        self._size_bytes -= len(line) + _ENTRY_BYTES + len(seen.open) * _DELIVERY_BYTES
+        self._size_bytes -= len(line) + _ENTRY_BYTES
+        if isinstance(seen, _RawLine):
+            self._size_bytes -= len(seen.open) * _DELIVERY_BYTES
+
+
+def _at(seen: float | _RawLine) -> float:
+    return seen.at if isinstance(seen, _RawLine) else seen
