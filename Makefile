@@ -9,11 +9,12 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
 PYTHON ?=
 OLDEST ?= python3.11
 BIN := .venv/bin
+LOAD_IMAGE := kcast-test-load
 SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo test test-compose lint format bench constraints dist clean
+.PHONY: help demo load test test-compose test-load lint format bench constraints dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -21,6 +22,10 @@ help:  ## list the targets
 demo:  ## a cluster on this machine, servers killed, delivery measured against prediction
 	@$(SETUP)
 	@$(BIN)/kcast demo $(ARGS)
+
+load:  ## load tests: kcast load, with all that it needs
+	@$(SETUP) load
+	@$(BIN)/kcast load $(ARGS)
 
 test: lint  ## all checks, then all tests
 	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
@@ -31,6 +36,17 @@ test-compose:  ## the cluster of compose.yaml on a Docker engine: messages, kill
 		'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
 	@$(SETUP) dev load
 	$(BIN)/pytest tests/check_compose.py $(ARGS)
+
+test-load:  ## load tests, from servers to results; on containers too where a Docker engine answers
+	@$(SETUP) dev load
+	$(BIN)/pytest -n 2 --dist loadfile tests/check_load.py tests/check_load_locust.py $(ARGS)
+	@if docker info >/dev/null 2>&1; then \
+		docker build --quiet --network host --tag $(LOAD_IMAGE) . && \
+		KCAST_IMAGE=$(LOAD_IMAGE) $(BIN)/pytest tests/check_load_containers*.py $(ARGS); code=$$?; \
+		docker image rm --force $(LOAD_IMAGE) >/dev/null; exit $$code; \
+	else \
+		echo 'kcast: no Docker engine answers `docker info`: the checks on containers are left out' >&2; \
+	fi
 
 lint:  ## ruff and mypy, changing nothing
 	@$(SETUP) dev load

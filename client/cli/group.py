@@ -20,6 +20,7 @@ _COMMANDS = {
     "health": ("client.cli.health", "whether one server serves, for health checks"),
     "plan": ("client.cli.plan", "predicted delivery, copies and cost of a policy"),
     "demo": ("loadtest.demo", "a cluster, servers killed, delivery measured against prediction"),
+    "load": ("loadtest.load.command", "load tests: clusters, faults, captures, and what came of them"),
 }
 
 

@@ -38,7 +38,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("msg_id", "int64", "publisher << 32 | number of the message, from 0"),
         Column("pub_id", "int32", "who published it"),
         Column("topic_id", "int32", "on what"),
-        Column("digest", "int64", "XXH3-64 of its line without LF, as in taps; as a signed number"),
+        Column("digest", "int64", "XXH3-64 of its line without LF, as in taps, signed; 0: it never left"),
         Column("t_intended_ns", "int64", "when it was to be published"),
         Column("t_send_ns", "int64", "when the client was given it"),
         Column("size_bytes", "int32", "its line, with LF"),

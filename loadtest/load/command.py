@@ -1,0 +1,303 @@
+"""`kcast load`: load tests over grids of scenarios, and what came of them; `kcast load compare` of two."""
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from client.cli.common import (
+    EXIT_FAILURE,
+    EXIT_USAGE,
+    Number,
+    errors_as_lines,
+    fail,
+    say,
+    table,
+    to_json,
+)
+from loadtest.faults.plan import outages
+from loadtest.load import grid
+from loadtest.load.estimate import CPU_SHARE_MAX, Estimate, estimate, total
+from loadtest.load.units import duration_text, size_text
+from loadtest.scenario import Scenario, ScenarioError
+from loadtest.users.options import OPTIONS, click_options
+
+NAME = "load"
+EXTRA_MODULES = ("locust", "pyarrow", "docker")
+OUT_DEFAULT = Path("load-out")
+WORKERS_MAX = 256
+
+_HEADINGS = {
+    "run": "The run",
+    "test": "The test",
+    "servers": "Servers",
+    "policy": "Policy",
+    "clients": "Clients",
+    "load": "Load",
+    "faults": "Faults",
+}
+_GROUPS = {option.field: option.group for option in OPTIONS} | {grid.LOSS: "faults"}
+_SEVERAL = tuple(option.field for option in OPTIONS if option.type is not bool and option.field != "name")
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+# --- The command line --------------------------------------------------------------------------------
+
+
+class _Group(click.Group):
+    """Help under headings; and who names a preset as if it were a subcommand is told how."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options, presets and subcommands."""
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in _HEADINGS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections[_GROUPS.get(parameter.name or "", "run")].append(record)
+        for group, records in sections.items():
+            with formatter.section(_HEADINGS[group]):
+                formatter.write_dl(records)
+        with formatter.section("Presets"):
+            formatter.write_dl([(name, preset.about) for name, preset in grid.PRESETS.items()])
+        self.format_commands(ctx, formatter)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand."""
+        if args[0] in grid.PRESETS:
+            ctx.fail(f"{args[0]} is a preset: give it as --preset {args[0]}")
+        return super().resolve_command(ctx, args)
+
+
+def _losses(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    share = Number(0, 1)
+    return tuple(share.convert(each.strip(), param, ctx) for each in text.split(","))
+
+
+def _own_options(function: _Function) -> _Function:
+    """The options of the run as such."""
+    path = click.Path(path_type=Path)
+    options = (
+        click.option("--preset", metavar="NAME", help="Scenarios with a name; other options change them."),
+        click.option(
+            "--only", multiple=True, metavar="NAME", help="Of these, only this one; * stands for anything."
+        ),
+        click.option(
+            "--out",
+            type=path,
+            metavar="DIR",
+            help=f"Where the capture goes: a new folder.  [default: {OUT_DEFAULT}/ and the time]",
+        ),
+        click.option("--dry-run", is_flag=True, help="Only tell what it would take: time, disk, CPU."),
+        click.option("--resume", type=path, metavar="DIR", help="Run what an earlier run has not finished."),
+        click.option("--replay", type=path, metavar="FILE", help="Run again what this run.json tells of."),
+        click.option(
+            "--workers",
+            type=click.IntRange(1, WORKERS_MAX),
+            metavar="N",
+            help="Processes that the users run in.  [default: 1]",
+        ),
+        click.option("--spectrum", is_flag=True, help="Print the latencies of all scenarios in full."),
+        click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line."),
+        click.option("--image", metavar="NAME", help="What containers are made of.  [default: kcast]"),
+        click.option(
+            "--master-port",
+            type=click.IntRange(0, 65_535),
+            default=0,
+            metavar="PORT",
+            help="Where locust's workers meet on this machine; 0 is any free port.",
+        ),
+        click.option("--loss", callback=_losses, metavar="X[,...]", help="Sets --loss-in and --loss-out."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.group(NAME, cls=_Group, invoke_without_command=True)
+@_own_options
+@click_options(_SEVERAL)
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> None:
+    """Load a cluster on this machine, break it as asked, and tell what arrived, how soon, and why not.
+
+    Starts servers, lets locust's users publish and subscribe on a seeded schedule, injects faults, and
+    captures all that happens as Parquet files. Then it holds the share of deliveries against theory, gives
+    each miss its cause, and says whether the figures can be trusted.
+
+    Of options with [,...] each combination of values is a scenario of its own.
+
+    \b
+    Example:
+      kcast load
+      kcast load --k-prime 1,2,3,5 --outage 0.1 --loss 0.02 --duration 10
+      kcast load --preset grid --dry-run
+      kcast load compare load-out/before load-out/after
+
+    \b
+    Exit codes: 0 all went well and all figures are valid, 1 it could not be run,
+    2 wrong usage, 3 latencies of a scenario are not valid, 4 its delivery is not
+    valid, 130 Ctrl-C.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
+        if sys.stdout is None:
+            raise OSError("standard output is closed")
+        sys.exit(_load(**options))
+
+
+def _load(
+    *,
+    preset: str | None,
+    only: tuple[str, ...],
+    out: Path | None,
+    dry_run: bool,
+    resume: Path | None,
+    replay: Path | None,
+    workers: int | None,
+    image: str | None,
+    master_port: int,
+    spectrum: bool,
+    as_json: bool,
+    **fields: Any,
+) -> int:
+    """Finds out what is wanted, and does it; the exit code."""
+    given = {
+        name: value if isinstance(value, tuple) else (value,)
+        for name, value in fields.items()
+        if value is not None
+    }
+    earlier = resume or replay
+    if resume and (out or replay):
+        fail(NAME, "--resume goes on in its own folder: leave out --out and --replay", EXIT_USAGE)
+    if earlier and (given or preset):
+        fail(NAME, f"what is run stands in {earlier}: name no other scenarios", EXIT_USAGE)
+    if earlier or not dry_run:
+        _require_extra()
+    known = _read(earlier) if earlier else _Known()
+    try:
+        scenarios = grid.select(known.scenarios or _expanded(preset, given), only)
+        for scenario in scenarios:
+            outages(scenario)  # complains of what takes for ever to plan
+    except ScenarioError as error:
+        fail(NAME, str(error), EXIT_USAGE)
+    settings = dict(known.settings)
+    settings |= {name: value for name, value in (("workers", workers), ("image", image)) if value is not None}
+    if resume:
+        scenarios = tuple(scenario for scenario in scenarios if scenario.name not in known.complete)
+    if dry_run:
+        _tell_estimates(scenarios, settings.get("workers", 1), as_json)
+        return 0
+    from loadtest.load import session
+
+    return session.run(
+        scenarios,
+        settings,
+        out=resume or out or OUT_DEFAULT / time.strftime("%Y%m%d-%H%M%S"),
+        is_resumed=resume is not None,
+        master_port=master_port,
+        wants_spectra=spectrum,
+        as_json=as_json,
+    )
+
+
+def _require_extra() -> None:
+    missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        fail(NAME, f"{missing[0]} is missing: pip install 'kcast[load]' brings it", EXIT_FAILURE)
+
+
+class _Known(NamedTuple):
+    """What an earlier run was to do, how, and which of its scenarios are complete."""
+
+    scenarios: tuple[Scenario, ...] = ()
+    settings: Mapping[str, Any] = MappingProxyType({})
+    complete: frozenset[str] = frozenset()
+
+
+def _read(path: Path) -> _Known:
+    """The run that stands in a folder, or its run.json."""
+    from loadtest.capture.folder import CaptureError, open_run
+
+    try:
+        run = open_run(path)
+        done = frozenset(place.scenario.name for place in run.scenarios if place.status == "complete")
+        return _Known(run.planned, run.info.get("settings", {}), done)
+    except CaptureError as error:
+        fail(NAME, str(error))
+
+
+def _expanded(preset: str | None, given: grid.Values) -> tuple[Scenario, ...]:
+    """What the command line asks for."""
+    made = grid.expand(grid.preset(preset).parts if preset else ({},), given)
+    for reason in made.impossible:
+        say(NAME, f"left out what cannot be: {reason}")
+    return made.scenarios
+
+
+# --- What it would take ------------------------------------------------------------------------------
+
+
+def _tell_estimates(scenarios: tuple[Scenario, ...], workers: int, as_json: bool) -> None:
+    estimates = [estimate(scenario, workers) for scenario in scenarios]
+    if as_json:
+        for each in estimates:
+            print(to_json({"type": "estimate", **asdict(each)}))
+        return
+    rows = estimates if len(estimates) == 1 else [*estimates, total(estimates)]
+    heads = ("scenario", "messages", "pairs", "copies", "time", "disk", "CPU")
+    print("\n".join(table(heads, map(_estimate_row, rows))))
+    for warning in warnings(estimates, workers):
+        say(NAME, warning)
+
+
+def _estimate_row(each: Estimate) -> tuple[str, ...]:
+    return (
+        each.name,
+        *(f"{count:,.0f}" for count in (each.messages, each.pairs, each.copies)),
+        duration_text(each.time_s),
+        size_text(each.disk_bytes),
+        f"{each.cpu_share:.0%}",
+    )
+
+
+def warnings(estimates: list[Estimate], workers: int) -> list[str]:
+    """What will spoil the figures, as far as can be told beforehand."""
+    return [
+        f"{each.name}: its users would take {each.cpu_share:.0%} of a core in each of {workers} processes, "
+        "and be late; give more --workers, or a lower --rate"
+        for each in estimates
+        if each.cpu_share > CPU_SHARE_MAX
+    ]
+
+
+# --- Two runs ----------------------------------------------------------------------------------------
+
+
+@command.command("compare")
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one object a scenario, one a line.")
+def compare_command(a: Path, b: Path, as_json: bool) -> None:
+    """Compare two runs, A and B, scenario by scenario: shares delivered, and latencies.
+
+    \b
+    Example:
+      kcast load compare load-out/before load-out/after
+    """
+    with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
+        _require_extra()
+        from loadtest.load import session
+
+        sys.exit(session.compare(a, b, as_json=as_json))

@@ -1,0 +1,261 @@
+"""Which scenarios `kcast load` runs: a preset, or the defaults, with what the command line says instead.
+
+Each option may have several values; then every combination is a scenario. What a policy's scheme does not
+use is left at its default, so that combinations that differ in nothing are one scenario. Scenarios are named
+by their policy and by what else differs between them, so that a name says what it is and serves as a folder.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import product
+from typing import Any, NamedTuple
+
+from hashring.policy import K_PRIME_DEFAULT
+from loadtest.scenario import Scenario, ScenarioError
+
+SCENARIOS_MAX = 1000
+
+LOSS = "loss"  # of both legs; no field of a scenario, which tells them apart
+_LEGS = ("loss_in", "loss_out")
+
+Values = Mapping[str, Sequence[Any]]
+"""Fields of a scenario, or `loss`, and the values that each takes."""
+
+_DEFAULTS = Scenario().as_json()
+_SAFE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}")
+_SHARES = ("outage", "down")
+_POLICY_FIELDS = ("scheme", "k", "k_prime", "side")
+_USED_BY_SCHEME = {"S": (), "R": (), "CH": ("k",), "RCH": ("k", "k_prime", "side")}
+
+
+class Preset(NamedTuple):
+    """Scenarios under a name: each part is a grid of its own."""
+
+    about: str
+    parts: tuple[Values, ...]
+
+
+class Grid(NamedTuple):
+    """What is to be run, in order."""
+
+    scenarios: tuple[Scenario, ...]
+    impossible: tuple[str, ...]  # why combinations were left out
+
+
+_BAR: Values = {
+    **{"servers": (100,), "topics": (40,), "topics_per_subscriber": (20,), "subscribers": (20,)},
+    **{"publishers": (4,), "rate": (70.0,), "duration_s": (75.0,)},
+    **{"outages": ("independent",), "outage": (0.1,), "loss": (0.02,)},
+}
+_SHORT: Values = {"duration_s": (8.0,), "deadline_s": (1.0,)}
+
+PRESETS: dict[str, Preset] = {
+    "smoke": Preset(
+        "whether all works: 4 servers, 3 s of load",
+        ({"servers": (4,), "k": (3,), "k_prime": (2,), "duration_s": (3.0,), "deadline_s": (1.0,)},),
+    ),
+    "k-prime": Preset(
+        "a first curve: K' of 1, 2, 3 and 5 at K = 5, a tenth of 12 servers down, 2 % loss a leg",
+        (
+            {
+                **{**_SHORT, "k": (5,), "k_prime": (1, 2, 3, 5)},
+                **{"outages": ("independent",), "outage": (0.1,), "loss": (0.02,)},
+            },
+        ),
+    ),
+    "grid": Preset(
+        "reliability versus K and K': few publish with K = 8, and CH, on 100 servers, a tenth of them down",
+        (
+            {**_BAR, "scheme": ("RCH",), "k": (8,), "k_prime": (1, 2, 3, 5)},
+            {**_BAR, "scheme": ("CH",), "k": (1, 2, 3, 5, 8)},
+        ),
+    ),
+    "few-subscribe": Preset(
+        "the same for few subscribe",
+        ({**_BAR, "scheme": ("RCH",), "k": (8,), "k_prime": (1, 2, 3, 5), "side": ("subscribe",)},),
+    ),
+    "kills": Preset(
+        "servers killed and started again: 3 of 12 are down at a time",
+        (
+            {
+                **{"outages": ("exact",), "down": (3,), "by": ("kill",), "epoch_s": (5.0,)},
+                **{"ttl_s": (6,), "k_prime": (1, 3), "duration_s": (20.0,)},
+            },
+        ),
+    ),
+    "stalls": Preset(
+        "servers halted and resumed, with what they were sent meanwhile",
+        (
+            {
+                **{"outages": ("independent",), "outage": (0.1,), "by": ("stall",), "epoch_s": (5.0,)},
+                **{"ttl_s": (20,), "k_prime": (1, 3), "duration_s": (20.0,)},
+            },
+        ),
+    ),
+    "rolling": Preset(
+        "a rolling restart: each of 12 servers killed and started again, one after the other",
+        (
+            {
+                **{"outages": ("rolling",), "by": ("kill",), "epoch_s": (2.0,)},
+                **{"ttl_s": (6,), "duration_s": (24.0,)},
+            },
+        ),
+    ),
+    "zones": Preset(
+        "servers that fail together: 4 zones, a tenth of them down",
+        (
+            {
+                **{"outages": ("zones",), "outage": (0.1,), "zones": (4,), "servers": (20,)},
+                **{"k_prime": (1, 2, 3, 5), "duration_s": (15.0,)},
+            },
+        ),
+    ),
+    "views": Preset(
+        "clients that know different servers: all of 20, 9 in 10, and 3 in 4 of them",
+        ({"servers": (20,), "known": (1.0, 0.9, 0.75), "k_prime": (1, 3), "duration_s": (10.0,)},),
+    ),
+    "repeats": Preset(
+        "each message sent once, twice, three times; 10 % loss a leg",
+        ({"k_prime": (1,), "repeat": (1, 2, 3), "loss": (0.1,), "duration_s": (10.0,)},),
+    ),
+    "lab": Preset(
+        "1,000 servers in one process, a tenth of them down",
+        (
+            {
+                **{"backend": ("lab",), "servers": (1000,), "outages": ("independent",), "outage": (0.1,)},
+                **{"k_prime": (1, 3), "duration_s": (15.0,)},
+            },
+        ),
+    ),
+    "containers": Preset(
+        "a small grid on containers (needs a Docker engine and the image kcast)",
+        (
+            {
+                **{**_SHORT, "backend": ("containers",), "servers": (5,), "k_prime": (1, 2, 3)},
+                **{"outages": ("independent",), "outage": (0.1,), "loss": (0.02,)},
+            },
+        ),
+    ),
+}
+
+
+def preset(name: str) -> Preset:
+    """The preset of this name. Raises ScenarioError, which names all."""
+    if name not in PRESETS:
+        raise ScenarioError(f"no preset is named {name!r}: use one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def expand(parts: Iterable[Values], given: Values) -> Grid:
+    """Every combination of the values of each part, where what is `given` replaces the part's own.
+
+    A combination that cannot be is left out and told, unless all are. Raises ScenarioError.
+    """
+    found: dict[Scenario, None] = {}
+    impossible: dict[str, None] = {}
+    for part in parts:
+        values = {**part, **given}
+        _limit(values)
+        for combination in product(*values.values()):
+            try:
+                found[_scenario(dict(zip(values, combination, strict=True)))] = None
+            except ScenarioError as error:
+                impossible[str(error)] = None
+    if impossible and not found:
+        raise ScenarioError(next(iter(impossible)))
+    if len(found) > SCENARIOS_MAX:
+        raise ScenarioError(_too_many(len(found)))
+    return Grid(_named(tuple(found)), tuple(impossible))
+
+
+def select(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> tuple[Scenario, ...]:
+    """Those whose name matches one of the patterns, which may have `*`; all where there is no pattern.
+
+    Raises ScenarioError for a pattern that matches none.
+    """
+    if not patterns:
+        return tuple(scenarios)
+    for pattern in patterns:
+        if not any(fnmatchcase(scenario.name, pattern) for scenario in scenarios):
+            names = ", ".join(scenario.name for scenario in scenarios)
+            raise ScenarioError(f"no scenario is named {pattern!r}: there are {names}")
+    return tuple(s for s in scenarios if any(fnmatchcase(s.name, pattern) for pattern in patterns))
+
+
+def _limit(values: Values) -> None:
+    count = 1
+    for some in values.values():
+        count *= len(some)
+    if count > SCENARIOS_MAX:
+        raise ScenarioError(_too_many(count))
+
+
+def _too_many(count: int) -> str:
+    return f"these are {count:,} scenarios: give fewer values, {SCENARIOS_MAX:,} in all at most"
+
+
+def _scenario(chosen: Mapping[str, Any]) -> Scenario:
+    """One combination, with what follows from it where nothing else was said."""
+    values = dict(chosen)
+    loss = values.pop(LOSS, None)
+    if loss is not None:
+        values = dict.fromkeys(_LEGS, loss) | values
+    if "outages" not in values:
+        if values.get("outage", 0) > 0:
+            values["outages"] = "independent"
+        elif values.get("down", 0) > 0:
+            values["outages"] = "exact"
+    scheme = values.get("scheme", _DEFAULTS["scheme"])
+    for name in _POLICY_FIELDS[1:]:
+        if name not in _USED_BY_SCHEME.get(scheme, _POLICY_FIELDS):
+            values.pop(name, None)
+    if scheme == "RCH":
+        k = values.get("k", _DEFAULTS["k"])
+        k_prime = values.setdefault("k_prime", min(k, K_PRIME_DEFAULT))
+        if k_prime == k:  # which is CH, and shall be told from it in nothing
+            values = {name: value for name, value in values.items() if name not in ("k_prime", "side")}
+            values["scheme"] = "CH"
+    topics = values.get("topics", _DEFAULTS["topics"])
+    values.setdefault("topics_per_subscriber", max(1, min(_DEFAULTS["topics_per_subscriber"], topics)))
+    return Scenario.from_json(values)
+
+
+def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
+    """The same, each with a name of its own."""
+    table = [{**scenario.as_json(), LOSS: scenario.loss_in} for scenario in scenarios]
+    asked = table[0]["name"] if table[0]["name"] != _DEFAULTS["name"] else None
+    if asked is not None and not _SAFE_NAME.fullmatch(asked):
+        raise ScenarioError(f"name is {asked!r}: begin with a letter, use letters, digits, dots, dashes")
+    differ = [name for name in _DEFAULTS if name not in _POLICY_FIELDS and _count(table, name) > 1]
+    if set(_LEGS) <= set(differ) and all(values["loss_in"] == values["loss_out"] for values in table):
+        differ = [LOSS if name == "loss_in" else name for name in differ if name != "loss_out"]
+    if any(name in differ and _count(table, name) == _count(table, name, "outages") for name in _SHARES):
+        differ = [name for name in differ if name != "outages"]  # which follows
+    named = []
+    for scenario, values in zip(scenarios, table, strict=True):
+        words = [asked] if asked else []
+        if not asked or _count(table, *_POLICY_FIELDS) > 1:
+            words.append(policy_name(scenario))
+        words += [f"{name.replace('_', '-')}-{_short(values[name])}" for name in differ]
+        named.append(scenario.with_(name="_".join(words)))
+    return tuple(named)
+
+
+def _count(table: Sequence[Mapping[str, Any]], *names: str) -> int:
+    """How many different values these fields have."""
+    return len({tuple(values[name] for name in names) for values in table})
+
+
+def policy_name(scenario: Scenario) -> str:
+    """The policy in a few characters: `rch-8-3-8` is k/publish/subscribe, `ch-3` has K for all three."""
+    policy = scenario.policy
+    if policy.scheme == "S":
+        return "s"
+    if policy.scheme == "CH":
+        return f"ch-{policy.k}"
+    return f"{policy.scheme.lower()}-{policy.k}-{policy.publish}-{policy.subscribe}"
+
+
+def _short(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,0 +1,154 @@
+"""What `kcast load` prints at its end: a table, causes of misses, latencies, and what is not valid."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from client.cli.common import table, to_json
+from loadtest.chart import format_share
+from loadtest.load.units import ms_text
+from loadtest.results.spectrum import Times
+from loadtest.results.summary import Summary
+
+EXIT_LATENCY_NOT_VALID = 3
+EXIT_DELIVERY_NOT_VALID = 4
+
+_HEADS = (
+    *("scenario", "pairs", "delivered", "interval", "predicted", "expected", "copies"),
+    *("p50 ms", "p99 ms", "p99.9 ms", "valid"),
+)
+_SPECTRUM_HEADS = ("ms", "percentile", "count", "1/(1-p)")
+_OUTSIDE = "*"
+
+
+def exit_code(results: Collection[Summary]) -> int:
+    """Whether all figures are valid: 0, or which are not. Deliveries matter more than latencies."""
+    if not all(summary.delivery_verdict.valid for summary in results):
+        return EXIT_DELIVERY_NOT_VALID
+    return 0 if all(summary.latency_verdict.valid for summary in results) else EXIT_LATENCY_NOT_VALID
+
+
+def tell(results: Mapping[str, Summary], out: Path, *, wants_spectra: bool, as_json: bool) -> None:
+    """Prints what came of scenarios, by name."""
+    if as_json:
+        for name, summary in results.items():
+            print(to_json({"type": "scenario", "name": name, **summary.as_json()}))
+        code = exit_code(results.values())
+        print(to_json({"type": "run", "folder": str(out), "scenarios": list(results), "exit_code": code}))
+        return
+    print()
+    print("\n".join(results_table(results)))
+    lines = [*causes(results), *not_valid(results)]
+    if lines:
+        print("\n" + "\n".join(lines))
+    for name, summary in results.items() if wants_spectra else list(results.items())[-1:]:
+        if summary.latency.count:
+            print(f"\nlatencies of {name}, from the time at which each message was to be published:")
+            print("\n".join(spectrum(summary.latency, in_full=wants_spectra)))
+    print(f"\ncapture: {out}", flush=True)
+
+
+def headline(summary: Summary) -> str:
+    """What came of a scenario, in a line."""
+    words = [f"delivered {format_share(summary.share)} % of {summary.pairs:,} pairs"]
+    if summary.latency.count:
+        words.append(f"p50 {ms_text(summary.latency.p50_ms)} ms, p99 {ms_text(summary.latency.p99_ms)} ms")
+    if not summary.delivery_verdict.valid:
+        words.append("NOT VALID")
+    elif not summary.latency_verdict.valid:
+        words.append("latency NOT VALID")
+    return ", ".join(words)
+
+
+def results_table(results: Mapping[str, Summary]) -> list[str]:
+    """A line for each scenario, and below what needs to be known to read them."""
+    lines = table(_HEADS, [_row(name, summary) for name, summary in results.items()])
+    notes = {
+        f"predicted: {summary.prediction_note}": None
+        for summary in results.values()
+        if summary.prediction_note
+    }
+    if any(_expected(summary) is not None for summary in results.values()):
+        notes["expected: what theory says given the servers that were down when"] = None
+    if any(summary.agrees is False for summary in results.values()):
+        notes[f"{_OUTSIDE} not as measured; so it is for one of twenty by chance"] = None
+    return [*lines, *notes]
+
+
+def _row(name: str, summary: Summary) -> tuple[str, ...]:
+    times = summary.latency
+    theory = [
+        "-" if share is None else f"{format_share(share)} %"
+        for share in (summary.predicted, _expected(summary))
+    ]
+    if summary.agrees is False:
+        theory[0 if _expected(summary) is None else 1] += _OUTSIDE
+    latencies = (times.p50_ms, times.p99_ms, times.p999_ms)
+    return (
+        name,
+        f"{summary.pairs:,}",
+        f"{format_share(summary.share)} %",
+        f"{format_share(summary.low)}-{format_share(summary.high)}",
+        *theory,
+        f"{summary.copies_per_pair:.2f}",
+        *(ms_text(value) if times.count else "-" for value in latencies),
+        _verdict(summary),
+    )
+
+
+def _expected(summary: Summary) -> float | None:
+    """None where it tells nothing more than what was predicted."""
+    return None if summary.scenario.outages == "none" else summary.expected
+
+
+def _verdict(summary: Summary) -> str:
+    if not summary.delivery_verdict.valid:
+        return "NO"
+    return "yes" if summary.latency_verdict.valid else "but latency"
+
+
+def causes(results: Mapping[str, Summary]) -> list[str]:
+    """Why pairs were missed, a line for each scenario in which any was."""
+    rows = [
+        (name, f"{summary.misses:,} missed", _shares(summary))
+        for name, summary in results.items()
+        if summary.misses
+    ]
+    width = max((len(name) for name, _, _ in rows), default=0)
+    return [f"{name:{width}}  {count}: {shares}" for name, count, shares in rows]
+
+
+def _shares(summary: Summary) -> str:
+    """`loss-in 62.1 %, down 37.9 %`, the most frequent first."""
+    ordered = sorted(summary.causes.items(), key=lambda item: -item[1])
+    return ", ".join(f"{label} {count:,} ({count / summary.misses:.1%})" for label, count in ordered)
+
+
+def not_valid(results: Mapping[str, Summary]) -> list[str]:
+    """Each reason for which a scenario's figures are not valid."""
+    return [
+        f"NOT VALID: {what} of {name}: {reason}"
+        for name, summary in results.items()
+        for what, verdict in (
+            ("delivery", summary.delivery_verdict),
+            ("latency", summary.latency_verdict),
+        )
+        for reason in verdict.reasons
+    ]
+
+
+def spectrum(times: Times, *, in_full: bool) -> list[str]:
+    """Percentiles as wrk2 prints them: for each halving of what took longer five lines, or one."""
+    rows = []
+    least, shown = 1.0, 0
+    for line in times.spectrum:
+        inverse = line.inverse
+        if inverse is not None:
+            says_nothing_new = line.total in (shown, times.count)
+            if says_nothing_new or (inverse < least and not in_full):
+                continue
+        shown = line.total
+        longer = "inf" if inverse is None else f"{inverse:,.2f}"
+        rows.append((ms_text(line.value_ms), f"{line.share:.6f}", f"{line.total:,}", longer))
+        while inverse is not None and least <= inverse:
+            least *= 2
+    return table(_SPECTRUM_HEADS, rows, left=0)

@@ -1,0 +1,126 @@
+"""What `kcast load` does with its scenarios: runs them, tells what came of them, and how to go on."""
+
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, escaped
+from loadtest.capture.folder import CaptureError, RunFolder, create_run, open_run, resume_run
+from loadtest.clusters.servers import EngineMissing, ServerFailed
+from loadtest.load.estimate import estimate, total
+from loadtest.load.locusts import LocustFailed
+from loadtest.load.report import exit_code, tell
+from loadtest.load.run import LoadFailed, Settings, run_all
+from loadtest.load.units import size_text
+from loadtest.load.view import LiveWatcher, PlainWatcher
+from loadtest.results.compare import compare as compare_runs
+from loadtest.results.summary import ResultsError, Summary
+from loadtest.scenario import Scenario
+
+# What can go wrong, each with a message for people.
+FAILURES = (LoadFailed, LocustFailed, ServerFailed, EngineMissing, CaptureError, ResultsError)
+
+
+def run(
+    scenarios: Sequence[Scenario],
+    settings: dict[str, Any],
+    *,
+    out: Path,
+    is_resumed: bool,
+    master_port: int,
+    wants_spectra: bool,
+    as_json: bool,
+) -> int:
+    """Runs scenarios into the folder `out`, and prints what came of them; the exit code. Raises OSError."""
+    results: dict[str, Summary] = {}
+    wanted = len(scenarios)
+    code = 0
+    try:
+        _refuse_small_disk(out, scenarios, settings.get("workers", 1))
+        folder = _folder(scenarios, settings, out, is_resumed)
+        results |= _finished(folder)
+        wanted += len(results)
+        stream = sys.stderr if as_json else sys.stdout
+        with LiveWatcher(stream) if stream.isatty() else PlainWatcher(stream) as watcher:
+            watcher.say(f"capture: {out}")
+            if scenarios:
+                run_all(folder, scenarios, Settings(**settings, master_port=master_port), watcher, results)
+    except KeyboardInterrupt:
+        _complain(f"stopped{_rest(out, len(results), wanted, is_begun=out.exists())}")
+        code = EXIT_INTERRUPTED
+    except FAILURES as error:
+        _complain(f"{error}{_rest(out, len(results), wanted)}")
+        code = EXIT_FAILURE
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(f"{where}{error.strerror or error}{_rest(out, len(results), wanted)}")
+        code = EXIT_FAILURE
+    if results:
+        tell(results, out, wants_spectra=wants_spectra, as_json=as_json)
+    return code or exit_code(results.values())
+
+
+def compare(a: Path, b: Path, *, as_json: bool) -> int:
+    """Prints how two runs differ, scenario by scenario; the exit code."""
+    try:
+        comparison = compare_runs(_results(a), _results(b))
+    except FAILURES as error:
+        _complain(str(error))
+        return EXIT_FAILURE
+    print(json.dumps(comparison.as_json()) if as_json else comparison.text().rstrip(), flush=True)
+    return 0
+
+
+def _results(path: Path) -> Iterable[Summary]:
+    found = _finished(open_run(path))
+    if not found:
+        raise CaptureError(f"{path}: none of its scenarios is complete, so there is nothing to compare")
+    return found.values()
+
+
+def _finished(folder: RunFolder) -> dict[str, Summary]:
+    """What came of a run's scenarios, as far as they are complete."""
+    return {
+        place.scenario.name: Summary.from_json(place.info["results"])
+        for place in folder.scenarios
+        if place.status == "complete"
+    }
+
+
+def _folder(
+    scenarios: Sequence[Scenario], settings: dict[str, Any], out: Path, is_resumed: bool
+) -> RunFolder:
+    if is_resumed:
+        return resume_run(out) if scenarios else open_run(out)
+    return create_run(out, scenarios, seed=scenarios[0].seed, command=sys.argv, facts={"settings": settings})
+
+
+def _refuse_small_disk(out: Path, scenarios: Sequence[Scenario], workers: int) -> None:
+    needed = total(estimate(scenario, workers) for scenario in scenarios).disk_bytes
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise LoadFailed(
+            f"{out} needs about {size_text(needed)}, and {size_text(free)} are free there: "
+            "give another --out, or less load"
+        )
+
+
+def _rest(out: Path, complete: int, wanted: int, is_begun: bool = False) -> str:
+    """What to do about what was not run; nothing where nothing was worth it."""
+    if not complete and not is_begun:
+        return ""
+    how = f"kcast load --resume {shlex.quote(str(out))}"
+    return f"\n{complete} of {wanted} scenarios are complete; for the rest: {how}"
+
+
+def _complain(text: str) -> None:
+    """On standard error. What a program has said stays in lines, without what would move a cursor."""
+    for line in f"kcast load: {text}".splitlines():
+        print(escaped(line), file=sys.stderr, flush=True)

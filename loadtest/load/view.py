@@ -1,0 +1,163 @@
+"""What `kcast load` shows while it runs: bars with live figures on a terminal, lines in a pipe."""
+
+import time
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
+
+from client.cli.common import count_of
+from loadtest.chart import format_share
+from loadtest.load.units import ms_text
+from loadtest.scenario import Scenario
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from loadtest.users.progress import Progress
+
+PLAIN_EVERY_S = 10.0  # between lines of figures in a pipe
+LAG_MS_SHOWN = 50.0  # what is less is no news
+
+
+class Watcher(Protocol):
+    """Who is told how a run goes."""
+
+    def say(self, text: str) -> None:
+        """Something to know, in a line."""
+
+    def begin(self, scenario: Scenario, number: int, count: int) -> None:
+        """The scenario that is run now, and which of how many it is."""
+
+    def phase(self, text: str) -> None:
+        """What is being done for it."""
+
+    def progress(self, progress: "Progress") -> None:
+        """What its users tell; about once a second."""
+
+    def end(self, text: str) -> None:
+        """What came of it, in a line."""
+
+
+class PlainWatcher:
+    """Tells the progress in lines: for pipes and logs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._began = time.monotonic()
+        self._next_figures = 0.0
+        self._users_phase = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        """One line, with the time since the beginning."""
+        print(f"{time.monotonic() - self._began:6.1f} s  {text}", file=self._stream, flush=True)
+
+    def begin(self, scenario: Scenario, number: int, count: int) -> None:
+        """One line for the scenario."""
+        self._users_phase = ""
+        self.say(f"{scenario.name} ({number} of {count}): {described(scenario)}")
+
+    def phase(self, text: str) -> None:
+        """Nothing: lines of what takes a moment would only be noise in a log."""
+
+    def progress(self, progress: "Progress") -> None:
+        """A line when the load begins or ends, and from time to time between."""
+        now = time.monotonic()
+        if progress["phase"] in ("starting", "waiting", "done"):
+            return
+        if progress["phase"] != self._users_phase or now >= self._next_figures:
+            begins = progress["phase"] == "running" != self._users_phase
+            self._users_phase = progress["phase"]
+            self._next_figures = now + PLAIN_EVERY_S
+            ready = f"{count_of(progress['users'], 'user')} ready, the load begins"
+            self.say("  " + (ready if begins else figures(progress)))
+
+    def end(self, text: str) -> None:
+        """One line."""
+        self.say(f"  {text}")
+
+
+class LiveWatcher(PlainWatcher):
+    """Shows a bar with live figures for each scenario: for terminals. Use it with `with`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        super().__init__(stream)
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[figures]}", markup=False),
+            console=Console(file=stream, highlight=False),
+        )
+        self._task: TaskID | None = None
+        self._duration_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def say(self, text: str) -> None:
+        """One line above the bars."""
+        self._bars.console.print(text, markup=False)
+
+    def begin(self, scenario: Scenario, number: int, count: int) -> None:
+        """A new bar."""
+        self._duration_s = scenario.duration_s
+        self._task = self._bars.add_task(
+            f"{number}/{count} {scenario.name}", total=scenario.duration_s, figures=""
+        )
+
+    def phase(self, text: str) -> None:
+        """Beside the bar."""
+        assert self._task is not None
+        self._bars.update(self._task, figures=text)
+
+    def progress(self, progress: "Progress") -> None:
+        """Moves the bar."""
+        assert self._task is not None
+        done = min(max(0.0, progress["t_s"]), self._duration_s) if progress["t0_ns"] else 0.0
+        self._bars.update(self._task, completed=done, figures=figures(progress))
+
+    def end(self, text: str) -> None:
+        """Fills the bar."""
+        assert self._task is not None
+        self._bars.update(self._task, completed=self._duration_s, figures=text)
+
+
+def described(scenario: Scenario) -> str:
+    """A scenario in a line."""
+    words = [
+        f"{count_of(scenario.servers, 'server')}, {scenario.policy.name}",
+        f"{scenario.publishing_users * scenario.rate:g} messages/s for {scenario.duration_s:g} s",
+        f"{count_of(scenario.subscribing_users, 'subscriber')}",
+    ]
+    return ", ".join(words)
+
+
+def figures(progress: "Progress") -> str:
+    """What users tell, in a line."""
+    if progress["phase"] in ("starting", "waiting"):
+        return f"{progress['ready']} of {count_of(progress['users'], 'user')} ready"
+    settled = progress["delivered"] + progress["missed"]
+    share = f"{format_share(progress['delivered'] / settled)} %" if settled else "-"
+    words = [
+        f"{progress['published']:,} published",
+        f"delivered {share}",
+        f"p50 {ms_text(progress['latency_p50_ms'])} ms",
+        f"p99 {ms_text(progress['latency_p99_ms'])} ms",
+    ]
+    if progress["lag_max_ms"] >= LAG_MS_SHOWN:
+        words.append(f"lag {ms_text(progress['lag_max_ms'])} ms")
+    if progress["overflows"]:
+        words.append(f"{progress['overflows']:,} overflows")
+    if progress["rows_lost"]:
+        words.append(f"{progress['rows_lost']:,} rows lost")
+    return ", ".join(words)

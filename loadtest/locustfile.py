@@ -1,0 +1,15 @@
+"""Load tests of a kcast cluster as locust users know them.
+
+    locust -f loadtest/locustfile.py --cluster lab.txt                        # web UI
+    locust -f loadtest/locustfile.py --cluster lab.txt --headless -u 24 -r 24 -t 30s --csv out --html out.html
+    locust -f loadtest/locustfile.py --cluster lab.txt --headless -u 6 -t 30s --processes 2 Mixed
+
+A locustfile of one's own may import from here, and derive users.
+"""
+
+from loadtest.users.people import Mixed, Publisher, Subscriber
+from loadtest.users.stage import register
+
+__all__ = ["Mixed", "Publisher", "Subscriber"]
+
+register()

@@ -1,0 +1,160 @@
+"""Two runs side by side, scenario by scenario: what is delivered more or less, and what is faster."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot
+from typing import Any
+
+from loadtest.results.spectrum import Times
+from loadtest.results.summary import Summary
+from loadtest.scenario import Scenario
+
+PERCENTILES = ("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a scenario's second run has that the first had not.
+
+    `share` is by how much more was delivered, in shares 0 .. 1, and `low` .. `high` its 95 % interval
+    (Newcombe's, 1998, of the two intervals). `latency_ratios` are by percentile, second by first; None where
+    there is none. `changed` are the scenario's fields with both values, if they differ.
+    """
+
+    name: str
+    first: Summary
+    second: Summary
+    share: float
+    low: float
+    high: float
+    latency_ratios: Mapping[str, float | None]
+    changed: Mapping[str, tuple[Any, Any]]
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the shares differ by more than chance explains."""
+        return not self.low <= 0 <= self.high
+
+    @property
+    def are_valid(self) -> bool:
+        """Whether both shares can be trusted."""
+        return self.first.delivery_verdict.valid and self.second.delivery_verdict.valid
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields but the summaries, of which the shares."""
+        return {
+            "name": self.name,
+            "first": self.first.share,
+            "second": self.second.share,
+            "share": self.share,
+            "low": self.low,
+            "high": self.high,
+            "significant": self.is_significant,
+            "valid": self.are_valid,
+            "latency_ratios": dict(self.latency_ratios),
+            "changed": {name: list(values) for name, values in self.changed.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs: what scenarios of one name differ by, and the names of those that only one has."""
+
+    differences: Sequence[Difference]
+    only_first: Sequence[str]
+    only_second: Sequence[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields."""
+        return {
+            "scenarios": [difference.as_json() for difference in self.differences],
+            "only_first": list(self.only_first),
+            "only_second": list(self.only_second),
+        }
+
+    def text(self) -> str:
+        """A table of the differences, and what to know of them, in lines."""
+        if not self.differences:
+            return "\n".join(["the two runs have no scenario in common", *self._strangers(), ""])
+        heads = ("scenario", "first", "second", "difference", "95 % interval", "p50", "p99")
+        rows = [heads, *map(_row, self.differences)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        notes = [note for difference in self.differences for note in _notes(difference)]
+        return "\n".join([*lines, *notes, *self._strangers(), ""])
+
+    def _strangers(self) -> Iterable[str]:
+        for which, names in (("first", self.only_first), ("second", self.only_second)):
+            if names:
+                yield f"only in the {which} run: {', '.join(names)}"
+
+
+def compare(first: Iterable[Summary], second: Iterable[Summary]) -> Comparison:
+    """Holds the scenarios of one name of two runs against each other, in the first one's order."""
+    firsts = {summary.name: summary for summary in first}
+    seconds = {summary.name: summary for summary in second}
+    return Comparison(
+        [difference(firsts[name], seconds[name]) for name in firsts if name in seconds],
+        [name for name in firsts if name not in seconds],
+        [name for name in seconds if name not in firsts],
+    )
+
+
+def difference(first: Summary, second: Summary) -> Difference:
+    """What the second has that the first has not."""
+    share = second.share - first.share
+    return Difference(
+        name=first.name,
+        first=first,
+        second=second,
+        share=share,
+        low=share - hypot(second.share - second.low, first.high - first.share),
+        high=share + hypot(second.high - second.share, first.share - first.low),
+        latency_ratios={name: _ratio(first.latency, second.latency, name) for name in PERCENTILES},
+        changed=_changed(first.scenario, second.scenario),
+    )
+
+
+def _ratio(first: Times, second: Times, name: str) -> float | None:
+    before, after = getattr(first, name), getattr(second, name)
+    return after / before if before > 0 and second.count else None
+
+
+def _changed(first: Scenario, second: Scenario) -> dict[str, tuple[Any, Any]]:
+    before, after = first.as_json(), second.as_json()
+    return {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+
+
+def _row(difference: Difference) -> tuple[str, ...]:
+    ratios = difference.latency_ratios
+    return (
+        difference.name,
+        f"{difference.first.share * 100:.3f} %",
+        f"{difference.second.share * 100:.3f} %",
+        f"{difference.share * 100:+.3f}" + (" !" if difference.is_significant else "  "),
+        f"{difference.low * 100:+.3f} .. {difference.high * 100:+.3f}",
+        *(_times(ratios[name]) for name in ("p50_ms", "p99_ms")),
+    )
+
+
+def _times(ratio: float | None) -> str:
+    return "-" if ratio is None else f"x {ratio:.3g}"
+
+
+def _notes(difference: Difference) -> Iterable[str]:
+    for which, summary in (("first", difference.first), ("second", difference.second)):
+        for what, verdict in (
+            ("delivery", summary.delivery_verdict),
+            ("latency", summary.latency_verdict),
+        ):
+            for reason in verdict.reasons:
+                yield f"{difference.name}: {which} run's {what} is NOT VALID: {reason}"
+    if difference.changed:
+        changes = (f"{name} {before} -> {after}" for name, (before, after) in difference.changed.items())
+        yield f"{difference.name}: not the same test: {', '.join(changes)}"

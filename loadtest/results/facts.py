@@ -1,0 +1,123 @@
+"""What a capture records beside the messages: who was down, whose sockets overflowed, who knew whom.
+
+Each is a question by number of server or client and time, for many of them at once.
+"""
+
+import numpy as np
+
+from loadtest.results.joins import Groups, Ints, Spans, last_before, places
+from loadtest.results.tables import Array, Capture, columns, views
+
+SECOND_NS = 1_000_000_000
+EDGE_NS = 20_000_000  # between a signal, its effect, and the note of its time
+TAP_UNWRITTEN_NS = 1_500_000_000  # what a server may not have written yet when it is killed
+
+_REAL = ("kill", "stall")
+
+
+class Downs:
+    """When servers were really down. Those that were only cut off are in each datagram's fate, and not here.
+
+    `killed_or_halted` begins with the last record of a tap that was cut short, if that is a moment before:
+    what the server took in afterwards nobody knows. `halted` are the stalls alone.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        outage = columns(capture, "outage", "server_id", "t_down_ns", "t_up_ns", "kind")
+        is_real = np.isin(outage["kind"], _REAL)
+        is_stall = outage["kind"] == "stall"
+        servers = outage["server_id"].astype(np.int64)
+        froms, tos = outage["t_down_ns"], outage["t_up_ns"]
+        begins = np.minimum(froms - EDGE_NS, self._last_records(capture, servers, froms))
+        self.killed_or_halted = Spans(servers[is_real], begins[is_real], tos[is_real] + EDGE_NS)
+        self.halted = Spans(servers[is_stall], froms[is_stall] - EDGE_NS, tos[is_stall] + EDGE_NS)
+
+    @staticmethod
+    def _last_records(capture: Capture, servers: Ints, froms: Ints) -> Ints:
+        """The last time in the tap of each server that was killed, where that is not long before."""
+        life = columns(capture, "server_life", "server_id", "t_to_ns", "ended")
+        is_cut = life["ended"] == 0
+        ends = life["t_to_ns"][is_cut]
+        last = last_before(life["server_id"][is_cut].astype(np.int64), ends, servers, froms + EDGE_NS)
+        if not len(ends):
+            return froms
+        return np.where(last < 0, froms, np.maximum(ends[last], froms - TAP_UNWRITTEN_NS))
+
+
+def overflows(ids: Array, times: Array, counts: Array) -> Spans:
+    """When a counter that is read once a second rose, by id, and a second before and after.
+
+    A counter that is less than before began again with a new socket. Before its first reading it was 0.
+    """
+    order = np.lexsort((times, ids))
+    keys, at, count = ids[order].astype(np.int64), times[order], counts[order]
+    is_first = np.ones(len(keys), dtype=np.bool_)
+    is_first[1:] = keys[1:] != keys[:-1]
+    before = np.concatenate((at[:1], at[:-1]))
+    rise = np.diff(count, prepend=0)
+    rises = np.where(is_first | (rise < 0), count, rise) > 0
+    since = np.where(is_first, at - SECOND_NS, before)
+    return Spans(keys[rises], since[rises] - SECOND_NS, at[rises] + SECOND_NS)
+
+
+class Lives:
+    """The servers' taps: which keep one, and which life each was in."""
+
+    def __init__(self, capture: Capture) -> None:
+        life = columns(capture, "server_life", "server_id", "boot_id", "t_from_ns")
+        self._servers = life["server_id"].astype(np.int64)
+        self._boots = life["boot_id"]
+        self._froms = life["t_from_ns"]
+        first = Groups(self._servers)
+        self._tapped = first.keys
+        self._first_froms = first.least(self._froms)
+
+    def are_tapped(self, servers: Ints) -> Array:
+        """Whether these servers keep a tap."""
+        return places(self._tapped, servers) >= 0
+
+    def restarted(self, servers: Ints, times: Ints) -> tuple[Array, Array]:
+        """Whether each server had restarted by a time, and the boot id of the life that it was in."""
+        if not len(self._servers):
+            return np.zeros(len(servers), dtype=np.bool_), np.zeros(len(servers), dtype=np.int64)
+        last = last_before(self._servers, self._froms, servers, times)
+        began = self._first_froms[places(self._tapped, servers)]
+        return (last >= 0) & (self._froms[last] > began), self._boots[last]
+
+
+class Views:
+    """Which servers the clients of publishers and subscribers knew; all, where it is not recorded."""
+
+    def __init__(self, capture: Capture, servers: int) -> None:
+        member, knows = views(capture)
+        width = max(servers, knows.shape[1])
+        padded = np.zeros((len(knows) + 1, width), dtype=np.bool_)
+        padded[: len(knows), : knows.shape[1]] = knows
+        padded[-1] = True
+        # The last row is that of whoever is not in the table.
+        self._knows, inverse = np.unique(padded, axis=0, return_inverse=True)
+        self._views = inverse.reshape(-1).astype(np.int64)
+        self._rows = {name: _rows_by_id(member[name]) for name in ("pub_id", "sub_id")}
+
+    def of(self, side: str, ids: Ints) -> Ints:
+        """The number of each client's view, by its `pub_id` or `sub_id`; equal for equal views."""
+        keys, rows = self._rows[side]
+        found = places(keys, ids)
+        if not len(keys):
+            return np.full(len(ids), self._views[-1])
+        return np.where(found < 0, self._views[-1], self._views[rows[found]])
+
+    def know(self, numbers: Ints, servers: Ints) -> Array:
+        """Whether these views have these servers."""
+        known: Array = self._knows[numbers, servers]
+        return known
+
+    def sizes(self, numbers: Ints) -> Ints:
+        """How many servers each view has."""
+        counts: Ints = self._knows.sum(axis=1)[numbers]
+        return counts
+
+
+def _rows_by_id(ids: Array) -> tuple[Ints, Ints]:
+    keys, rows = np.unique(ids.astype(np.int64), return_index=True)
+    return keys[keys >= 0], rows[keys >= 0]

@@ -1,0 +1,121 @@
+"""Joins of tables in numpy: by packed integer keys, with sorting and bisection instead of loops.
+
+Keys are int64, and equal where what they stand for is. Nothing here knows what they stand for.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NOWHERE = -1
+
+
+def places(ids: Ints, wanted: NDArray[np.integer]) -> Ints:
+    """Where each of `wanted` is in `ids`, which are sorted and unique; -1 where it is not."""
+    if not len(ids):
+        return np.full(len(wanted), NOWHERE, dtype=np.int64)
+    found = np.searchsorted(ids, wanted)
+    found[found == len(ids)] = 0
+    return np.where(ids[found] == wanted, found, NOWHERE)
+
+
+def expanded(counts: Ints) -> tuple[Ints, Ints]:
+    """Rows of a one-to-many join: the owner of each, and its number among the owner's rows, from 0."""
+    owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    firsts = np.cumsum(counts) - counts
+    return owners, np.arange(len(owners), dtype=np.int64) - firsts[owners]
+
+
+class Groups:
+    """The rows of a table by their keys: `keys` are sorted and unique, and each has `counts` rows.
+
+    `rows[starts[i] : starts[i] + counts[i]]` are the rows of `keys[i]`, in their order in the table.
+    """
+
+    def __init__(self, keys: Ints) -> None:
+        self.rows: Ints = np.argsort(keys, kind="stable")
+        ordered = keys[self.rows]
+        is_first = np.ones(len(ordered), dtype=np.bool_)
+        is_first[1:] = ordered[1:] != ordered[:-1]
+        self.starts: Ints = np.flatnonzero(is_first)
+        self.keys: Ints = ordered[self.starts]
+        self.counts: Ints = np.diff(self.starts, append=len(ordered))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def least(self, values: Ints) -> Ints:
+        """The least of the values of each group's rows."""
+        return np.minimum.reduceat(values[self.rows], self.starts) if len(self) else values[:0]
+
+    def most(self, values: Ints) -> Ints:
+        """The greatest of the values of each group's rows."""
+        return np.maximum.reduceat(values[self.rows], self.starts) if len(self) else values[:0]
+
+    def some(self, flags: Bools) -> Bools:
+        """Whether any of each group's rows has its flag set."""
+        return np.logical_or.reduceat(flags[self.rows], self.starts) if len(self) else flags[:0]
+
+    def rows_of(self, groups: Ints) -> tuple[Ints, Ints]:
+        """All rows of these groups: the index into `groups`, and the row, of each."""
+        owners, numbers = expanded(self.counts[groups])
+        return owners, self.rows[self.starts[groups][owners] + numbers]
+
+
+def last_before(keys: Ints, times: Ints, wanted_keys: Ints, wanted_times: Ints) -> Ints:
+    """For each wanted key and time the last row with that key at that time or before it; -1 for none.
+
+    Among rows of one key and time the last one counts, in the order in which they are given.
+    """
+    count = len(keys)
+    every_key = np.concatenate((keys, wanted_keys))
+    every_time = np.concatenate((times, wanted_times))
+    # The sort is stable, and rows come before what is wanted: so they do at the same time, too.
+    order = np.lexsort((every_time, every_key))
+    is_row = order < count
+    last = np.maximum.accumulate(np.where(is_row, np.arange(len(order)), NOWHERE))
+    at = np.flatnonzero(~is_row)
+    candidates = np.where(last[at] < 0, NOWHERE, order[last[at]])
+    asked = order[at] - count
+    found = np.full(len(wanted_keys), NOWHERE, dtype=np.int64)
+    if count:
+        found[asked] = np.where(keys[candidates] == wanted_keys[asked], candidates, NOWHERE)
+    return found
+
+
+class Spans:
+    """Stretches of time by key, both ends included; they may overlap."""
+
+    def __init__(self, keys: Ints, starts: Ints, ends: Ints) -> None:
+        order = np.lexsort((starts, keys))
+        merged: list[list[int]] = []
+        for key, start, end in zip(
+            keys[order].tolist(), starts[order].tolist(), ends[order].tolist(), strict=True
+        ):
+            if merged and merged[-1][0] == key and start <= merged[-1][2]:
+                merged[-1][2] = max(merged[-1][2], end)
+            else:
+                merged.append([key, start, end])
+        table = np.array(merged, dtype=np.int64).reshape(-1, 3)
+        self._keys, self._starts, self._ends = table[:, 0], table[:, 1], table[:, 2]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def contain(self, keys: Ints, times: Ints) -> Bools:
+        """Whether each key is within one of its spans at its time."""
+        if not len(self):
+            return np.zeros(len(keys), dtype=np.bool_)
+        last = last_before(self._keys, self._starts, keys, times)
+        is_within: Bools = (last != NOWHERE) & (times <= self._ends[last])
+        return is_within
+
+    def overlap(self, keys: Ints, froms: Ints, tos: Ints) -> Bools:
+        """Whether any span of each key has a moment in common with its time `froms` .. `tos`."""
+        if not len(self):
+            return np.zeros(len(keys), dtype=np.bool_)
+        last = last_before(self._keys, self._starts, keys, tos)
+        has_met: Bools = (last != NOWHERE) & (froms <= self._ends[last])
+        return has_met

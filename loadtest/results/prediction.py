@@ -1,0 +1,172 @@
+"""What share of pairs theory says a scenario delivers, where it has an answer.
+
+It is the model of `hashring.model` with what this client does when it sends a message again: it goes first
+to servers of the topic that have not got it yet, so that sendings spread over the K as evenly as they can.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hashring.intervals import binomial
+from hashring.model import hypergeometric, path, restart_gap
+from loadtest.scenario import Scenario
+from pubsub.limits import RENEWAL_INTERVAL_S_MAX
+
+K_MAX = 32  # where views differ, K^3 states are followed over all servers
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The share of pairs delivered, 0 .. 1, or None; `note` says why there is none, or what it leaves out."""
+
+    share: float | None
+    note: str = ""
+
+
+_Groups = Sequence[tuple[int, float]]
+"""Servers that are common to both sides, by the chance that the message gets through one that is up."""
+
+
+def predict(scenario: Scenario) -> Prediction:
+    """The share of pairs that should be delivered, outages not yet known."""
+    policy, share_down = scenario.policy, _share_down(scenario)
+    if scenario.avoid_dead and scenario.outages != "none":
+        return Prediction(None, "clients that avoid dead servers do better than the model, which has none")
+    if scenario.by == "stall" and scenario.outages != "none":
+        return Prediction(None, "servers that were halted still deliver what waits for them")
+    known = max(1, round(scenario.known * scenario.servers))
+    if (
+        known < scenario.servers
+        and policy.placement != "all"
+        and (policy.placement == "modulo" or known < policy.k or policy.k > K_MAX)
+    ):
+        return Prediction(None, "there is no formula for views that differ so much")
+    live, note = 1.0, ""
+    if scenario.by == "kill" and share_down:
+        loss = 1 - (1 - scenario.loss_in) * (1 - scenario.loss_out)
+        interval_s = min(scenario.ttl_s / scenario.renewals, RENEWAL_INTERVAL_S_MAX)
+        live = max(0.0, 1 - restart_gap(interval_s, _up_s(scenario, share_down), min(loss, 0.99)))
+        note = "roughly, as leases stand again within a renewal interval of a restart"
+    miss = sum(weight * _miss(scenario, groups) for weight, groups in _common(scenario, known, live))
+    return Prediction(min(1.0, max(0.0, 1 - miss)), note)
+
+
+def delivery_by_down(scenario: Scenario) -> list[float]:
+    """The chance that a pair is delivered when so many of its topic's servers are down, from none to all.
+
+    For clients that know all servers.
+    """
+    hosts = _hosts(scenario)
+    common = list(_common(scenario, scenario.servers, 1.0))
+    return [
+        1 - sum(weight * _miss_exactly_down(hosts, down, groups) for weight, groups in common)
+        for down in range(hosts + 1)
+    ]
+
+
+def _hosts(scenario: Scenario) -> int:
+    """How many servers a topic has, of those that know all."""
+    policy = scenario.policy
+    return scenario.servers if policy.placement == "all" else min(policy.k, scenario.servers)
+
+
+def _share_down(scenario: Scenario) -> float:
+    """Of the servers, at a time."""
+    match scenario.outages:
+        case "none":
+            return 0.0
+        case "exact":
+            return min(scenario.down, scenario.servers) / scenario.servers
+        case "rolling":
+            return 1 / scenario.servers
+        case _:
+            return scenario.outage
+
+
+def _up_s(scenario: Scenario, share_down: float) -> float:
+    """How long a server is up between two outages, on average."""
+    if scenario.outages == "rolling":
+        return scenario.epoch_s * max(1, scenario.servers - 1)
+    return scenario.epoch_s / share_down
+
+
+def _common(scenario: Scenario, known: int, live: float) -> Iterator[tuple[float, _Groups]]:
+    """The ways in which both sides' servers can meet, with the probability of each."""
+    policy = scenario.policy
+    hosts = _hosts(scenario)
+    publish, subscribe = min(policy.publish, known), min(policy.subscribe, known)
+    pool = min(hosts, known)  # the servers that a publisher knows of a topic's
+    rounds, more = divmod(publish * scenario.repeat, pool)
+    paths = [
+        path(0.0, scenario.loss_in, scenario.loss_out, live, sends) if sends else 0.0
+        for sends in (rounds + 1, rounds)
+    ]
+    overlaps = [0.0] * pool + [1.0]  # a subscriber has these too, or may draw from them as from all
+    if known < scenario.servers and policy.placement != "all":
+        overlaps = overlap_pmf(scenario.servers, known, hosts)
+    for overlap, weight in enumerate(overlaps):
+        if not weight:
+            continue
+        for often, p_often in _pmf(pool, overlap, more):
+            for a, p_a in _pmf(hosts, often, subscribe):
+                for b, p_b in _pmf(hosts - often, overlap - often, subscribe - a):
+                    yield weight * p_often * p_a * p_b, ((a, paths[0]), (b, paths[1]))
+
+
+def overlap_pmf(servers: int, known: int, k: int) -> list[float]:
+    """P(H = h), h = 0 .. k, of how many of a topic's `k` servers two clients have in common.
+
+    Each knows `known` of all `servers` by chance, at least `k`, and takes the first `k` of them in the
+    topic's order. For `servers` much larger than `k` it is `hashring.model.overlap_pmf`.
+    """
+    # Down the topic's order: how many servers each has so far, and how many of them both have.
+    chances = np.zeros((k + 1, k + 1, k + 1))
+    chances[0, 0, 0] = 1
+    for left in range(servers, 0, -1):
+        takes = np.clip((known - np.arange(k)) / left, 0, 1)
+        first, second = takes[:, None, None], takes[None, :, None]
+        walking = chances[:k, :k].copy()
+        chances[:k, :k] = walking * (1 - first) * (1 - second)
+        chances[1:, :k] += walking * first * (1 - second)
+        chances[:k, 1:] += walking * (1 - first) * second
+        chances[1:, 1:, 1:] += walking[:, :, :k] * first * second
+    pmf: list[float] = chances.sum(axis=(0, 1)).tolist()
+    return pmf
+
+
+def _pmf(population: int, marked: int, drawn: int) -> list[tuple[int, float]]:
+    least, pmf = hypergeometric(population, marked, drawn)
+    return list(enumerate(pmf, least))
+
+
+def _miss(scenario: Scenario, groups: _Groups) -> float:
+    """The chance that a message gets through none of these servers."""
+    servers = scenario.servers
+    match scenario.outages:
+        case "exact" | "rolling":
+            down = scenario.down if scenario.outages == "exact" else 1
+            return _miss_exactly_down(servers, min(down, servers), groups)
+        case "zones":
+            least, pmf = binomial(scenario.zones, scenario.outage)
+            sizes = (round(zones * servers / scenario.zones) for zones in range(least, least + len(pmf)))
+            return sum(
+                weight * _miss_exactly_down(servers, down, groups)
+                for weight, down in zip(pmf, sizes, strict=True)
+            )
+        case _:
+            up = 1 - _share_down(scenario)
+            miss = 1.0
+            for count, chance in groups:
+                miss *= (1 - up * chance) ** count
+            return miss
+
+
+def _miss_exactly_down(servers: int, down: int, groups: _Groups) -> float:
+    (a, path_a), (b, path_b) = groups
+    return sum(
+        p_down * p_a * (1 - path_a) ** (a - down_a) * (1 - path_b) ** (b - (down_all - down_a))
+        for down_all, p_down in _pmf(servers, down, a + b)
+        for down_a, p_a in _pmf(a + b, a, down_all)
+    )

@@ -1,0 +1,193 @@
+"""What came of a scenario: the share delivered with its interval, why the rest was not, and how soon.
+
+The share's interval counts independent trials, not pairs (`precision`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from hashring.intervals import wilson
+from loadtest.results.attribution import Attribution, attribute
+from loadtest.results.causes import UNEXPLAINED, Cause
+from loadtest.results.expectation import expect
+from loadtest.results.health import Health, Verdict, examine, judge_delivery, judge_latency
+from loadtest.results.precision import independent_trials
+from loadtest.results.prediction import predict
+from loadtest.results.spectrum import Times
+from loadtest.results.tables import Capture, columns
+from loadtest.scenario import Scenario
+
+CONFIDENCE = 0.95
+
+
+class ResultsError(ValueError):
+    """What is no summary of this version; the message says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The results of one scenario. Shares are 0 .. 1.
+
+    `low` .. `high` is the 95 % interval of `share`, which counts as `trials` independent pairs would.
+    `predicted` is theory's before it is known which servers are down when, None where it has none, and
+    `prediction_note` says why, or what it leaves out. `expected` is theory's given the outages as they came,
+    with the range in which 95 % of such runs fall; None where it has none.
+    `causes` are of missed pairs and sum to `misses`; `paths` are of all ways through a server, of delivered
+    pairs too. Both are by `Cause.label`, in the order of the way. `copies` came for the pairs, of which
+    `duplicates` after the first in time.
+    """
+
+    scenario: Scenario
+    status: str
+    messages: int
+    pairs: int
+    delivered: int
+    share: float
+    low: float
+    high: float
+    trials: float
+    predicted: float | None
+    prediction_note: str
+    expected: float | None
+    expected_low: float | None
+    expected_high: float | None
+    causes: Mapping[str, int]
+    paths: Mapping[str, int]
+    copies: int
+    duplicates: int
+    latency: Times
+    publish_delay: Times
+    health: Health
+    delivery_verdict: Verdict
+    latency_verdict: Verdict
+
+    @property
+    def name(self) -> str:
+        """The scenario's."""
+        return self.scenario.name
+
+    @property
+    def misses(self) -> int:
+        """Pairs that were not delivered in time."""
+        return self.pairs - self.delivered
+
+    @property
+    def unexplained(self) -> int:
+        """Misses for no reason that is recorded."""
+        return sum(self.causes.get(cause.label, 0) for cause in UNEXPLAINED)
+
+    @property
+    def copies_per_pair(self) -> float:
+        """How many copies came for each pair; 0 without pairs."""
+        return self.copies / self.pairs if self.pairs else 0.0
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether what was measured is what theory says, the outages being known if possible; None where it
+        says nothing, or only roughly. Of sound runs about one in twenty does not."""
+        if self.expected_low is not None and self.expected_high is not None:
+            return self.expected_low <= self.share <= self.expected_high
+        if self.predicted is None or self.prediction_note:
+            return None
+        return self.low <= self.predicted <= self.high
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields, and those that follow from them; ready for `json.dumps`."""
+        return {
+            "scenario": self.scenario.as_json(),
+            "status": self.status,
+            "messages": self.messages,
+            "pairs": self.pairs,
+            "delivered": self.delivered,
+            "misses": self.misses,
+            "unexplained": self.unexplained,
+            "share": self.share,
+            "low": self.low,
+            "high": self.high,
+            "trials": self.trials,
+            "predicted": self.predicted,
+            "prediction_note": self.prediction_note,
+            "expected": self.expected,
+            "expected_low": self.expected_low,
+            "expected_high": self.expected_high,
+            "causes": dict(self.causes),
+            "paths": dict(self.paths),
+            "copies": self.copies,
+            "duplicates": self.duplicates,
+            "latency": self.latency.as_json(),
+            "publish_delay": self.publish_delay.as_json(),
+            "health": self.health.as_json(),
+            "delivery_verdict": self.delivery_verdict.as_json(),
+            "latency_verdict": self.latency_verdict.as_json(),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """What `as_json` told. Raises ResultsError where it was not that."""
+        try:
+            kept = {name: values[name] for name in cls.__slots__}
+            return cls(
+                **kept
+                | {
+                    "scenario": Scenario.from_json(values["scenario"]),
+                    "latency": Times.from_json(values["latency"]),
+                    "publish_delay": Times.from_json(values["publish_delay"]),
+                    "health": Health.from_json(values["health"]),
+                    "delivery_verdict": Verdict.from_json(values["delivery_verdict"]),
+                    "latency_verdict": Verdict.from_json(values["latency_verdict"]),
+                }
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ResultsError(f"these are no results of this version of kcast: {error!r}") from None
+
+
+def summarise(capture: Capture, status: str | None = None) -> Summary:
+    """Reads a scenario's capture and tells what came of it; `status` is the capture's own by default.
+
+    Raises CaptureError.
+    """
+    scenario = capture.scenario
+    status = capture.status if status is None else status
+    attribution = attribute(capture)
+    health = examine(capture)
+    publish = columns(capture, "publish", "t_intended_ns", "t_send_ns")
+    pairs, delivered = len(attribution), int(attribution.delivered.sum())
+    share = delivered / pairs if pairs else 0.0
+    trials = independent_trials(scenario, attribution, _t0_ns(capture, attribution))
+    low, high = wilson(share * trials, trials, CONFIDENCE)
+    latency = Times.of(attribution.latencies_ns[attribution.delivered])
+    publish_delay = Times.of(publish["t_send_ns"] - publish["t_intended_ns"])
+    prediction, expectation = predict(scenario), expect(capture, attribution)
+    return Summary(
+        scenario=scenario,
+        status=status,
+        messages=len(publish["t_send_ns"]),
+        pairs=pairs,
+        delivered=delivered,
+        share=share,
+        low=low,
+        high=1.0 if share == 1 else high,
+        trials=trials,
+        predicted=prediction.share,
+        prediction_note=prediction.note,
+        expected=None if expectation is None else expectation.share,
+        expected_low=None if expectation is None else expectation.low,
+        expected_high=None if expectation is None else expectation.high,
+        causes={cause.label: count for cause, count in attribution.misses.items()},
+        paths={cause.label: count for cause, count in attribution.paths.items()},
+        copies=attribution.copies,
+        duplicates=max(0, attribution.copies - delivered - attribution.misses.get(Cause.LATE, 0)),
+        latency=latency,
+        publish_delay=publish_delay,
+        health=health,
+        delivery_verdict=judge_delivery(scenario, status, health, attribution, (high - low) / 2),
+        latency_verdict=judge_latency(health, latency, publish_delay),
+    )
+
+
+def _t0_ns(capture: Capture, attribution: Attribution) -> int:
+    """When the load began."""
+    froms = columns(capture, "window", "t_from_ns")["t_from_ns"]
+    times = froms if len(froms) else attribution.t_intended_ns
+    return int(times.min()) if len(times) else 0

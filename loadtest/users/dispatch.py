@@ -1,0 +1,66 @@
+"""Who runs which users of a fixed test: all are spawned at once, and publishers have a process of their own.
+
+A process that takes thousands of copies a second is busy for milliseconds on end. Publishers in it would be
+late by as much, and latencies, which count from the intended times, would show the harness. So with three
+workers or more, the first one has the publishers, and the others share the rest.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, Self
+
+APART_FROM = 3  # workers
+
+
+class Node(Protocol):
+    """A worker, or the only process, as locust has it."""
+
+    id: str
+
+
+class FixedDispatcher:
+    """In the place of locust's dispatcher, which spreads each kind of user evenly; used by its runners.
+
+    Workers that come later get no users, and of those that go, nobody takes the users over: such a test has
+    failed.
+    """
+
+    dispatch_in_progress = False
+
+    def __init__(self, worker_nodes: Sequence[Node], user_classes: Sequence[Any]) -> None:
+        self._nodes = sorted(node.id for node in worker_nodes)
+        self._classes = sorted(user_classes, key=lambda each: str(each.__name__))
+        self._wanted = self._spread()
+        self._steps: Iterator[dict[str, dict[str, int]]] = iter(())
+
+    def new_dispatch(
+        self, target_user_count: int, spawn_rate: float, user_classes: list[Any] | None = None
+    ) -> None:
+        """Begins anew; all users are wanted, and at once."""
+        self._steps = iter([self._wanted])
+
+    def add_worker(self, worker_node: Node) -> None:
+        """Another worker has come."""
+
+    def remove_worker(self, worker_node: Node) -> None:
+        """A worker is gone."""
+        self._wanted.pop(worker_node.id, None)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> dict[str, dict[str, int]]:
+        return {node: counts.copy() for node, counts in next(self._steps).items()}
+
+    def _spread(self) -> dict[str, dict[str, int]]:
+        publishing = [each for each in self._classes if each.kind == "Publisher"]
+        is_apart = len(self._nodes) >= APART_FROM and 0 < len(publishing) < len(self._classes)
+        wanted = {node: {each.__name__: 0 for each in self._classes} for node in self._nodes}
+        turn = 0
+        for each in self._classes:
+            nodes = self._nodes
+            if is_apart:
+                nodes = self._nodes[:1] if each in publishing else self._nodes[1:]
+            for _ in range(each.fixed_count):
+                wanted[nodes[turn % len(nodes)]][each.__name__] += 1
+                turn += 1
+        return wanted
