@@ -322,6 +322,8 @@ class Client:
         finally:
             self._thread_id = 0  # another thread may come to have it
             self._has_ended.set()
+        if isinstance(failure, KeyboardInterrupt):
+            raise failure  # under gevent: it was meant for the main thread, which we are in
 
     def _turn(self) -> float | None:
         self._catch_up()

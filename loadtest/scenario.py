@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self, get_args
 
 from hashring.policy import Policy
-from pubsub.limits import DATAGRAM_BYTES_MAX
+from pubsub.limits import DATAGRAM_BYTES_MAX, TTL_S_MAX
 
 Backend = Literal["processes", "lab", "containers", "file"]
 Arrivals = Literal["poisson", "constant"]
@@ -19,6 +19,7 @@ By = Literal["isolation", "kill", "stall"]
 
 ID_CHARS = 16  # a message's number, in hex, at the end of each payload
 PAYLOAD_BYTES_MAX = DATAGRAM_BYTES_MAX - 400  # room for the longest first line, topic and envelope
+TOPICS_MAX = 1_000_000  # their names have six digits
 
 
 class ScenarioError(ValueError):
@@ -91,9 +92,11 @@ class Scenario:
             least = 0 if name in ("publishers", "subscribers", "mixed", "down") else 1
             if getattr(self, name) < least:
                 raise ScenarioError(f"{name} is {getattr(self, name)}: give {least} or more")
+        if not 1 <= self.ttl_s <= TTL_S_MAX:
+            raise ScenarioError(f"ttl_s is {self.ttl_s}: give 1 to {TTL_S_MAX} seconds")
         for name in ("rate", "duration_s", "deadline_s", "epoch_s", "renewals", "repeat_interval_s"):
             if not 0 < getattr(self, name) < 1e6:
-                raise ScenarioError(f"{name} is {getattr(self, name)}: give a number above 0")
+                raise ScenarioError(f"{name} is {getattr(self, name)}: give a number above 0, below 1000000")
         for name in ("delay_ms", "jitter_ms"):
             if not 0 <= getattr(self, name) <= 10_000:
                 raise ScenarioError(f"{name} is {getattr(self, name)}: give 0 to 10000 milliseconds")
@@ -103,6 +106,15 @@ class Scenario:
         ):
             if getattr(self, name) not in allowed:
                 raise ScenarioError(f"{name} is {getattr(self, name)!r}: use one of {', '.join(allowed)}")
+        if self.topics > TOPICS_MAX:
+            raise ScenarioError(f"topics is {self.topics}: give {TOPICS_MAX:,} at most")
+        slowest_s = 2 * (self.delay_ms + self.jitter_ms) / 1000 + (self.repeat - 1) * self.repeat_interval_s
+        if slowest_s >= self.deadline_s:
+            # Else what is late by plan would pass for the fault of the machine.
+            raise ScenarioError(
+                f"deadline_s is {self.deadline_s}: delays and repeats alone take up to {slowest_s:g} s: "
+                "give a longer deadline"
+            )
         if not 1 <= self.topics_per_subscriber <= self.topics:
             raise ScenarioError(
                 f"topics_per_subscriber is {self.topics_per_subscriber}: give 1 to {self.topics}, the topics"

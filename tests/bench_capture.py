@@ -4,8 +4,8 @@
 
 The real client core takes 100,000 lines a second, as its driver would hand them over, beside the same core
 that is recorded. CPU time is that of the process, so the writer's thread is in it, and closing. With and
-without are measured in turn, nine times; printed are medians. The core alone is the strict measure: a
-client has a socket and its driver besides, which cost as much again.
+without are measured in turn, nine times; printed are medians. `core` is the ratio to the core alone; a client
+has a socket, too, which is measured alone, and `client` is the ratio to both.
 
 Then as many copies go through a recorder, five times as fast, and all are read back and compared.
 """
@@ -24,17 +24,21 @@ import numpy as np
 from client.cluster import lab
 from client.core import ClientCore
 from client.envelope import Envelope, format_envelope
+from client.events import Drop
 from hashring.policy import Policy
 from loadtest.capture.folder import create_run
 from loadtest.capture.recorder import Recorder
 from loadtest.capture.writer import CaptureWriter
 from loadtest.scenario import Scenario, message_id, payload, topic_name
-from pubsub.endpoint import Burst
+from pubsub.endpoint import Burst, Transmit
+from pubsub.udp import UdpPort, open_socket
 from pubsub.wire import publish_line
 
 REPEATS = 9
 RATE = 100_000
 TURN_S = 0.002
+SOCKET_ROUNDS = 50
+SOCKET_BURSTS = 100
 TOPICS = 20
 PAYLOAD_BYTES = 80  # so that ten lines are a datagram
 PUBLISHERS = 4
@@ -124,17 +128,35 @@ def feed(case: Case, bursts: Sequence[Burst], folder: Path | None) -> Figures:
         writer.close()
         assert (writer.rows_written, writer.rows_lost, writer.failure) == (copies, 0, None)
     cpu_s = time.process_time() - cpu_s
-    assert core.counts["copies_received"] == copies
-    assert core.counts["deliveries"] == copies // case.copies
+    counts = core.counts["copies_received"], core.counts["deliveries"], core.drops[Drop.DUPLICATE]
+    assert counts == (copies, copies // case.copies, copies - copies // case.copies), (counts, core.drops)
     return Figures(cpu_s / copies * 1e6, copies / took_s)
 
 
+def socket_us(case: Case) -> float:
+    """CPU time per line of taking such bursts off a socket, with the kernel's times, as clients do."""
+    costs = []
+    with (
+        UdpPort(open_socket("127.0.0.1", 0), kernel_times=True) as port,
+        UdpPort(open_socket("127.0.0.1", 0)) as sender,
+    ):
+        burst = case.bursts(case.copies * case.lines * case.datagrams)[0]
+        transmit = Transmit(burst.data, burst.segment_bytes, [port.address])
+        for _ in range(SOCKET_ROUNDS):
+            for _ in range(SOCKET_BURSTS):
+                sender.send([transmit])
+            cpu_s = time.process_time()
+            taken_bytes = 0
+            while bursts := port.receive():
+                taken_bytes += sum(len(burst.data) for burst in bursts)
+            costs.append((time.process_time() - cpu_s) / taken_bytes)
+    return statistics.median(costs) * len(message(0, 0)) * 1e6
+
+
 def bench_cost(folder: Path, seconds: float) -> None:
-    print(f"{RATE} lines/s of {len(message(0, 0))} bytes, CPU us per line; lines/s that were reached")
-    print(
-        f"{'lines':>6} {'datagrams':>9} {'copies of':>9} {'without':>8} {'with':>8} {'more':>8} {'ratio':>6}"
-    )
-    print(f"{'each':>6} {'a burst':>9} {'a message':>9}")
+    print(f"{RATE} lines/s of {len(message(0, 0))} bytes, CPU us per line; ratios; lines/s that were reached")
+    print(f"{'lines':>6} {'datagrams':>9} {'copies of':>9} {'core':>8} {'socket':>8} {'more':>8}", end="")
+    print(f" {'core':>6} {'client':>6}\n{'each':>6} {'a burst':>9} {'a message':>9}")
     for case in CASES:
         bursts = case.bursts(round(RATE * seconds))
         pairs = []
@@ -142,15 +164,16 @@ def bench_cost(folder: Path, seconds: float) -> None:
             # First the one, then the other, so that what grows meanwhile favours neither.
             places = [None, folder / f"{number}"][:: 1 if number % 2 else -1]
             figures = {place: feed(case, bursts, place) for place in places}
-            pairs.append((figures[None], figures[folder / f"{number}"]))
-        without_us = statistics.median(without.cpu_us for without, _ in pairs)
-        with_us = statistics.median(recorded.cpu_us for _, recorded in pairs)
-        more_us = statistics.median(recorded.cpu_us - without.cpu_us for without, recorded in pairs)
-        ratio = statistics.median(recorded.cpu_us / without.cpu_us for without, recorded in pairs)
-        rate = statistics.median(recorded.rate for _, recorded in pairs)
+            pairs.append((figures[None].cpu_us, figures[folder / f"{number}"].cpu_us))
+        rate = figures[folder / f"{REPEATS - 1}"].rate
+        port_us = socket_us(case)
+        without_us = statistics.median(without for without, _ in pairs)
+        more_us = statistics.median(recorded - without for without, recorded in pairs)
+        ratio = statistics.median(recorded / without for without, recorded in pairs)
+        whole = statistics.median((recorded + port_us) / (without + port_us) for without, recorded in pairs)
         print(
-            f"{case.lines:6} {case.datagrams:9} {case.copies:9} {without_us:8.3f} {with_us:8.3f}"
-            f" {more_us:8.3f} {ratio:6.3f} {rate:8.0f}/s",
+            f"{case.lines:6} {case.datagrams:9} {case.copies:9} {without_us:8.3f} {port_us:8.3f}"
+            f" {more_us:8.3f} {ratio:6.3f} {whole:6.3f} {rate:8.0f}/s",
             flush=True,
         )
 

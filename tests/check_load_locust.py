@@ -22,7 +22,7 @@ from loadtest.scenario import Scenario
 from tests.cluster_of_processes import ClusterOfProcesses
 from tests.locust_runs import ROOT, WAIT_S, Locust, captured, fitting, living, pairs
 
-LOAD = ("--rate", "40", "--topics", "8", "--topics-per-subscriber", "4", "--deadline", "1")
+LOAD = ("--rate", "40", "--topics", "8", "--topics-per-subscriber", "4", "--deadline", "2")
 CACHE_S = 2.1  # for so long, the web UI tells old figures
 SCENARIO = Scenario(
     seed=9,
@@ -109,8 +109,8 @@ def test_headless_with_all_outputs(tmp_path: Path, cluster: Cluster, processes: 
     statistics = json.loads(re.findall(r'"response_time_statistics": (\[.*?\])', report)[0])
     in_report = next(row for row in statistics if row["method"] == "PUB")
     for told in (rows["PUB"]["50%"], rows["PUB"]["Median Response Time"], in_report["0.5"]):
-        assert float(told) == pytest.approx(median, rel=0.1)
-        assert float(told) != round(float(told))
+        assert float(told) == pytest.approx(median, rel=0.3)
+        assert 0 < float(told) != round(float(told))
     assert float(table["PUB"][-4]) == pytest.approx(median, rel=0.01, abs=0.002)
     # A latency at the user is that at the socket and a little more.
     latencies = sorted(found.latencies_ms)
@@ -322,6 +322,38 @@ def test_a_worker_that_is_killed_fails_the_test(tmp_path: Path, cluster: Cluster
     assert captured(tmp_path / "capture").status == "partial"
 
 
+def test_what_a_client_that_has_failed_does_not_publish_is_counted(tmp_path: Path, cluster: Cluster) -> None:
+    locustfile = tmp_path / "locustfile.py"
+    locustfile.write_text(
+        "import gevent\n"
+        "from loadtest.locustfile import *\n"
+        "from loadtest.users.crew import Crew\n"
+        "begin = Crew._begin\n"
+        "def begin_and_fail(crew, t0_ns):\n"
+        "    begin(crew, t0_ns)\n"
+        "    seat = next(seat for seat in crew._seats.values() if seat.place.pub_id == 1)\n"
+        "    gevent.spawn_later(2.5, setattr, seat.contact._path, 'flush', None)\n"
+        "Crew._begin = begin_and_fail\n"
+    )
+    scenario, cluster = fitting(SCENARIO, cluster)
+    with Locust(tmp_path, cluster, locustfile) as locust:
+        locust.start_fixed(scenario, "--capture", str(tmp_path / "capture"))
+        told = locust.follow()
+        assert locust.end() == 0, locust.log
+    capture = captured(tmp_path / "capture")
+    scheduled = sum(capture.read("window")["scheduled"].to_pylist())
+    unsent = capture.read("publish")["digest"].to_pylist().count(0)
+    assert capture.read("publish").num_rows == scheduled
+    assert scheduled - unsent <= told["published"] <= scheduled - unsent + 3  # given to it as it failed
+    assert 30 < unsent < 90  # of its 120
+    found = pairs(capture)
+    assert (told["delivered"], told["missed"]) == (
+        len(found.delivered),
+        len(found.expected - found.delivered),
+    )
+    assert len(locust.log.splitlines()) < 100
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_nothing_outlives_its_owner(tmp_path: Path, cluster: Cluster, workers: int) -> None:
     scenario, cluster = fitting(SCENARIO.with_(duration_s=60.0), cluster)
@@ -332,6 +364,25 @@ def test_nothing_outlives_its_owner(tmp_path: Path, cluster: Cluster, workers: i
         codes = [locust.end(number, within_s=10) for number in range(len(locust.processes))]
         assert codes[0] == 1, locust.log
         assert not living(process.pid for process in locust.processes)
+
+
+def test_a_master_without_workers_does_not_outlive_its_owner(tmp_path: Path, cluster: Cluster) -> None:
+    reading, writing = os.pipe()
+    scenario, cluster = fitting(SCENARIO, cluster)
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(scenario.as_json()))
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "--scenario", str(file), "--master", "--expect-workers", "2"),
+            *("--master-bind-port", str(free_port()), "--progress-fd", str(writing)),
+            descriptor=writing,
+        )
+        os.close(writing)
+        until = time.monotonic() + WAIT_S
+        while "Waiting for workers" not in locust.log and time.monotonic() < until:
+            time.sleep(0.05)
+        os.close(reading)
+        assert locust.end(within_s=5) == 1
 
 
 def test_workers_without_a_master_do_not_outlive_their_owner(tmp_path: Path, cluster: Cluster) -> None:
@@ -376,6 +427,59 @@ def test_a_full_disk_fails_a_scenario_and_spares_others(
             assert locust.log.count("the capture cannot be written, and the test goes on without") == 1
     assert captured(tmp_path / "capture").status == "partial"
     assert "File too large" in captured(tmp_path / "capture").info["reason"]
+
+
+def test_a_disk_that_is_full_at_the_very_end_is_told_too(tmp_path: Path, cluster: Cluster) -> None:
+    locustfile = tmp_path / "locustfile.py"
+    locustfile.write_text(
+        "import resource\n"
+        "from loadtest.locustfile import *\n"
+        "from loadtest.capture import writer\n"
+        "writer.FLUSH_S = 1000.0\n"  # all is written when the test is over
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))\n"
+    )
+    with Locust(tmp_path, cluster, locustfile) as locust:
+        locust.start(
+            *("--headless", "-u", "12", "-r", "12", "-t", "4s", "--rate", "100", "--capture", "capture"),
+            *("--processes", "2", *meeting(), "--only-summary"),
+        )
+        assert locust.end() == 0, locust.log
+    capture = captured(tmp_path / "capture")
+    assert (capture.status, capture.info["reason"][:12]) == ("partial", "cannot write")
+
+
+def test_a_worker_started_elsewhere_writes_into_the_same_capture(tmp_path: Path, cluster: Cluster) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    port = str(free_port())
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "-u", "12", "-r", "12", "-t", "4s", *LOAD, "--capture", "capture"),
+            *("--master", "--master-bind-port", port, "--expect-workers", "1", "--only-summary"),
+        )
+        locust.start("--worker", "--master-port", port, cwd=elsewhere)
+        assert locust.end() == 0, locust.log
+    assert not list(elsewhere.iterdir())
+    capture = captured(tmp_path / "capture")
+    assert capture.status == "complete"
+    assert capture.read("publish").num_rows == sum(capture.read("window")["scheduled"].to_pylist()) > 0
+
+
+def test_a_test_that_is_interrupted_is_partial(tmp_path: Path, cluster: Cluster) -> None:
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "-u", "12", "-r", "12", "-t", "60s", *LOAD, "--capture", "capture"),
+            "--only-summary",
+        )
+        deadline = time.monotonic() + WAIT_S
+        while not list(tmp_path.glob("capture/run=*/scenario=*/table=deliver/*")):
+            assert time.monotonic() < deadline, locust.log
+            time.sleep(0.1)
+        locust.processes[0].send_signal(signal.SIGINT)
+        locust.end()
+    capture = captured(tmp_path / "capture")
+    assert (capture.status, capture.info["reason"]) == ("partial", "ended before its time")
+    assert capture.read("publish").num_rows == sum(capture.read("window")["scheduled"].to_pylist()) > 0
 
 
 def test_users_that_do_not_get_ready_fail_the_test(tmp_path: Path, cluster: Cluster) -> None:

@@ -54,7 +54,13 @@ class Locust:
         """What all of them have said."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("locust-*.log")))
 
-    def start(self, *options: str, environ: dict[str, str] | None = None, descriptor: int = -1) -> int:
+    def start(
+        self,
+        *options: str,
+        environ: dict[str, str] | None = None,
+        descriptor: int = -1,
+        cwd: Path | None = None,
+    ) -> int:
         """Starts one; returns which it is."""
         number = len(self.processes)
         with (self.folder / f"locust-{number}.log").open("wb") as log:
@@ -63,7 +69,7 @@ class Locust:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd=self.folder,
+                cwd=cwd or self.folder,
                 env={**os.environ, "KCAST_CLUSTER": str(self._cluster_file), **(environ or {})},
                 pass_fds=() if descriptor < 0 else (descriptor,),
                 start_new_session=True,

@@ -495,6 +495,35 @@ def test_forked_process_does_not_hang_on_a_lock_that_nobody_will_let_go(cluster:
 # --- Imports ------------------------------------------------------------------------------------------
 
 
+def test_under_gevent_ctrl_c_reaches_the_program_whatever_it_interrupts() -> None:
+    # There the thread is a greenlet of the main thread's, and the signal may come in the middle of a turn.
+    program = """
+from gevent import monkey
+
+monkey.patch_all()
+import time
+from client.blocking import Client
+from client.cluster import lab
+
+
+class Path:
+    def __init__(self, core):
+        self.receive, self.next_timeout, self.flush = core.receive, core.next_timeout, core.flush
+
+    def handle_timeout(self, now):
+        raise KeyboardInterrupt
+
+
+try:
+    with Client(lab([("127.0.0.1", 9)]), path=Path):
+        time.sleep(10)
+except KeyboardInterrupt:
+    print("heard")
+"""
+    run = subprocess.run((sys.executable, "-c", program), stdout=subprocess.PIPE, timeout=30, check=False)
+    assert run.stdout == b"heard\n"
+
+
 def test_neither_gevent_nor_asyncio_is_imported() -> None:
     program = (
         "import sys, client.blocking; sys.exit(bool({'gevent', 'greenlet', 'asyncio'} & sys.modules.keys()))"

@@ -45,5 +45,5 @@ def test_the_examples_in_python_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_how_to_read_it_takes_three_lines_each() -> None:
     first, second = re.findall(r"```python\n(.*?)```", TEXT.split("## The folder")[0], re.DOTALL)[:2]
-    assert (first.count("\n"), second.count("\n")) == (3, 3)
+    assert [len(re.findall(r"^.", example, re.MULTILINE)) for example in (first, second)] == [3, 3]
     assert ("pyarrow" in first, "spark" in second) == (True, True)

@@ -3,7 +3,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -61,8 +61,10 @@ class Recording:
 
 
 @pytest.fixture
-def recording(tmp_path: Path) -> Recording:
-    return Recording(new_scenario(tmp_path))
+def recording(tmp_path: Path) -> Iterator[Recording]:
+    recording = Recording(new_scenario(tmp_path))
+    yield recording
+    recording.writer.close(timeout_s=0.0)  # its thread, which there is not, would be waited for at the end
 
 
 def test_a_copy_is_a_row_with_both_its_times(recording: Recording) -> None:
@@ -244,6 +246,17 @@ def test_room_is_given_back(recording: Recording) -> None:
     assert recording.writer.room.used_bytes < in_rows + 2 * recorders._CREDIT_BYTES
     assert len(recording.rows("deliver")) == 20_000
     assert recording.writer.room.used_bytes <= 2 * recorders._CREDIT_BYTES
+
+
+def test_a_client_that_is_closed_keeps_no_room(recording: Recording) -> None:
+    for number in range(100):
+        client = recording.recorder.client(sub_id=number)
+        client.received(1.0, 1, line(number), 60, 0, PASSED)
+        client.close()
+        client.close()
+    assert recording.writer.room.used_bytes < 100 * 500
+    assert len(recording.rows("deliver")) == 100
+    assert recording.writer.room.used_bytes == 0
 
 
 def test_what_comes_after_the_end_is_counted(recording: Recording) -> None:

@@ -74,7 +74,9 @@ def test_a_server_that_cannot_start_says_why_and_the_others_end() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as squatter:
             squatter.bind(addresses[1])
             port = addresses[1][1]
-            with pytest.raises(ServerFailed, match=rf"server-2 \(port {port}\) did not start: .* is in use"):
+            with pytest.raises(
+                ServerFailed, match=rf"server-2 \(port {port}\) did not start: its port is in use: another"
+            ):
                 servers.restart(0, 1)
         assert servers.running == (False, False, True)
         servers.restart(0, 1)

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -216,3 +217,17 @@ def test_an_interruption_does_not_put_answers_out_of_order() -> None:
             os.kill(host, signal.SIGCONT)
         assert re.match("server-1", next(iter(servers.logs())))
         assert servers.running == (False, True)
+
+
+def test_an_interruption_of_the_end_leaves_a_cluster_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(subprocess.Popen[bytes]):
+        def wait(self, timeout: float | None = None) -> int:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt), ProcessCluster(1, ttl_s=2) as servers:
+        addresses = servers.addresses
+    assert servers.running == (False,)
+    assert list(servers.logs()) == ["server-1"]
+    wait_until_all_gone(addresses)

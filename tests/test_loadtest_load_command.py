@@ -38,7 +38,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_the_first_command_needs_no_options_and_takes_less_than_a_minute(asked: list[dict[str, Any]]) -> None:
     assert call().exit_code == 0
     (run,) = asked
-    assert run["scenarios"] == (Scenario(name="rch-5-3-5"),)
+    legs: dict[str, Any] = {"delay_ms": 20.0, "jitter_ms": 5.0, "loss_in": 0.01, "loss_out": 0.01}
+    assert run["scenarios"] == (Scenario(name="rch-5-3-5", outages="independent", outage=0.1, **legs),)
     assert run["settings"] == {}
     assert run["out"].parent == command.OUT_DEFAULT
     assert estimate(run["scenarios"][0]).time_s < 45
@@ -94,7 +95,7 @@ def test_what_cannot_be_is_told_and_the_rest_is_run(asked: list[dict[str, Any]])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--preset", "girds"), "no preset is named 'girds': use one of smoke, "),
+        (("--preset", "girds"), "no preset is named 'girds': use one of network, "),
         (("--only", "rch-1"), "no scenario is named 'rch-1': there are rch-5-3-5"),
         (("--k-prime", "6"), "publish=6 is more than k=5"),
         (("--outage", "1.5"), "outage is 1.5: give a share from 0 to 1"),
@@ -197,6 +198,19 @@ def test_a_resumed_run_has_the_scenarios_that_are_not_complete(
     assert call("--resume", run.path).exit_code == 0
     assert [scenario.name for scenario in asked[0]["scenarios"]] == ["b", "c"]
     assert asked[0]["is_resumed"] and asked[0]["out"] == run.path
+
+
+@pytest.mark.parametrize("option", ["--resume", "--replay"])
+def test_what_locust_ran_on_servers_of_its_own_cannot_be_run_again(
+    option: str, asked: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    run = create_run(tmp_path / "run", [Scenario(backend="file")], seed=1)
+    run.begin("load").finish("partial")
+    result = call(option, run.path)
+    assert (result.exit_code, asked) == (1, [])
+    assert result.stderr == (
+        f"kcast load: {run.path}: locust ran that on servers of a cluster file: run locust again\n"
+    )
 
 
 # --- What it would take ------------------------------------------------------------------------------

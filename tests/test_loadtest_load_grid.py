@@ -52,7 +52,7 @@ def test_the_grid_has_the_cells_that_it_was_made_for() -> None:
 
 
 def test_an_unknown_preset_is_told_with_those_that_there_are() -> None:
-    with pytest.raises(ScenarioError, match=r"no preset is named 'girds': use one of smoke, .*grid"):
+    with pytest.raises(ScenarioError, match=r"no preset is named 'girds': use one of network, .*grid"):
         grid.preset("girds")
 
 
@@ -62,6 +62,51 @@ def test_what_is_given_replaces_what_the_preset_says() -> None:
     assert [s.name for s in scenarios[:2]] == ["rch-8-1-8", "rch-8-2-8"]
     assert len(scenarios) == 2 + 5
     assert {(s.duration_s, s.servers, s.outage) for s in scenarios} == {(5.0, 20, 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "outages"),
+    [
+        ("k-prime", {"down": (2,)}, ("exact", 2, 0.0)),
+        ("kills", {"outage": (0.2,)}, ("independent", 0, 0.2)),
+        ("rolling", {"down": (2,)}, ("exact", 2, 0.0)),
+        ("kills", {"down": (2,)}, ("exact", 2, 0.0)),
+        ("zones", {"outage": (0.2,)}, ("zones", 0, 0.2)),
+        ("kills", {"outages": ("rolling",)}, ("rolling", 3, 0.0)),
+    ],
+)
+def test_outages_that_are_given_are_not_hidden_by_those_of_the_preset(
+    name: str, given: dict[str, tuple[object, ...]], outages: tuple[str, int, float]
+) -> None:
+    for scenario in grid.expand(grid.preset(name).parts, given).scenarios:
+        assert (scenario.outages, scenario.down, scenario.outage) == outages
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"outage": 0.1, "down": 3}, "down is for exact, and outages is independent: leave one of them out"),
+        ({"outage": 0.1, "outages": "exact"}, "outage is for independent or zones, and outages is exact"),
+        ({"outages": "independent"}, "outages without any server down: give --outage"),
+        ({"outages": "exact"}, "outages without any server down: give --outage"),
+        ({"by": "kill"}, "by tells how servers fail, and none does"),
+    ],
+)
+def test_a_fault_that_would_not_happen_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        only(**given)
+
+
+@pytest.mark.parametrize("kind", ["publishers", "subscribers"])
+def test_users_of_both_kinds_are_needed(kind: str) -> None:
+    with pytest.raises(ScenarioError, match=f"{kind} is 0, and so is mixed: give some"):
+        only(**{kind: 0})
+    assert only(**{kind: 0, "mixed": 2}).mixed == 2
+
+
+def test_a_grid_may_have_cells_without_faults() -> None:
+    assert names(by=("kill",), outage=(0.0, 0.1)) == ["rch-5-3-5_outage-0", "rch-5-3-5_outage-0.1"]
+    assert names(by=("isolation",), down=(0,), outages=("none",)) == ["rch-5-3-5"]
 
 
 def test_every_combination_is_a_scenario_named_by_what_differs() -> None:
@@ -147,7 +192,18 @@ def test_a_name_that_is_given_stands() -> None:
     assert names(name=("mine",), k=(2, 3)) == ["mine_ch-2", "mine_ch-3"]
 
 
-@pytest.mark.parametrize("name", ["../away", "a/b", "a b", "a=b", "-a", "1a", "", "x" * 101])
+@pytest.mark.parametrize("name", ["../away", "a/b", "a b", "a=b", "-a", "1a", "", "x" * 101, "inf", "True"])
 def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
     with pytest.raises(ScenarioError, match="use letters, digits, dots"):
         names(name=(name,))
+
+
+def test_a_name_that_is_too_long_for_a_folder_is_refused() -> None:
+    some: dict[str, tuple[object, ...]] = {
+        **{"topics_per_subscriber": (5, 10), "repeat_interval_s": (0.123456, 0.2)},
+        **{"payload_bytes": (100, 200), "loss_in": (0.0123456, 0.0), "renewals": (2.0, 3.0)},
+        "deadline_s": (2.0, 3.123456),
+    }
+    assert max(map(len, names(**some))) < grid.NAME_CHARS_MAX
+    with pytest.raises(ScenarioError, match="too long for a folder: give a shorter --name, or several"):
+        names(name=("x" * 100,), **some)

@@ -92,6 +92,20 @@ def test_ctrl_c_of_a_terminal_does_not_reach_it_and_no_descriptor_is_left(start:
     assert descriptors() == before
 
 
+def test_what_is_set_for_the_users_own_locust_does_not_change_it(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCUST_RUN_TIME", "1s")
+    monkeypatch.setenv("SOME_OTHER", "stays")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # where a locust.conf, or a pyproject.toml, may be
+    with start("tell(set=dict(os.environ), folder=os.getcwd())\n") as users:
+        (record,) = told(users)
+    assert not [name for name in record["set"] if name.startswith("LOCUST_")]
+    assert record["set"]["SOME_OTHER"] == "stays"
+    assert record["folder"] == str(tmp_path)
+
+
 def test_a_line_may_come_in_pieces(start: Start) -> None:
     program = "os.write(fd, b'{\"phase\":')\ntime.sleep(0.2)\nos.write(fd, b'\"end\"}\\n')\n"
     with start(program) as users:

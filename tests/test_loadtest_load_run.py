@@ -16,7 +16,7 @@ import pytest
 
 from client.cluster import Cluster, load
 from hashring.policy import Policy
-from loadtest.capture.folder import RunFolder, open_run
+from loadtest.capture.folder import RunFolder, create_run, open_run
 from loadtest.capture.writer import CaptureWriter
 from loadtest.clusters.servers import EngineMissing, ServerStat, lab_cluster
 from loadtest.load import locusts, run, session
@@ -72,6 +72,9 @@ class FakeServers:
     def stop(self) -> None:
         self.has_stopped = True
 
+    def logs(self) -> dict[str, str]:
+        return dict.fromkeys(self.keys, "") | {"server-2": "said something\n"}
+
 
 Call = Callable[..., int]
 
@@ -124,6 +127,7 @@ def test_every_scenario_is_run_and_what_came_of_it_kept(
         assert load(place.path / "_servers.cluster").policy == place.scenario.policy
         assert place.read("server_stat").num_rows >= 3
         assert not list(place.path.glob("_taps*"))
+        assert (place.path / "_servers.log").read_text() == "== server-2\nsaid something\n"
     printed = capsys.readouterr()
     assert (
         "a (1 of 3)" in printed.out and "NOT VALID: delivery of a: nothing was to be delivered" in printed.out
@@ -339,6 +343,20 @@ def test_two_runs_are_compared(call: Call, tmp_path: Path, capsys: pytest.Captur
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:4]] == ["scenario", *"abc"]
     assert session.compare(tmp_path / "one", tmp_path / "two", as_json=True) == 0
     assert len(json.loads(capsys.readouterr().out)["scenarios"]) == 3
+
+
+def test_what_locust_has_captured_by_itself_has_no_results(
+    call: Call, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call()
+    captured = create_run(tmp_path / "locust", [Scenario(name="load", backend="file")], seed=1)
+    captured.begin("load").finish("complete")
+    captured.finish("complete")
+    capsys.readouterr()
+    assert session.compare(tmp_path / "run", tmp_path / "locust", as_json=False) == 1
+    said = capsys.readouterr().err
+    assert "scenario=load: it has no results: locust has captured it, and not kcast load" in said
+    assert said.count("\n") == 1
 
 
 def test_a_run_without_results_cannot_be_compared(

@@ -487,6 +487,23 @@ def test_paths_apart_tell_why(tmp_path: Path) -> None:
     assert attribute(world.folder()).paths == {Cause.DELIVERED: 1, Cause.UNASKED: 1, Cause.DRAW: 1}
 
 
+def test_a_server_that_was_killed_had_what_it_forwarded_to_others(tmp_path: Path) -> None:
+    """Of a tap that was cut short the last second is missing, but copies show that the server lived."""
+    world = World(tmp_path, outages="exact", down=1, by="kill")
+    world.where("server_life", server_id=0)[0].update(t_to_ns=T0 + 5 * S, ended=0)
+    world.life(0, 200, T0 + 6 * S, T0 + 7 * S, ended=0)
+    for down_s, up_s in ((5, 6), (8, 9)):
+        times = {"t_down_ns": T0 + down_s * S, "t_up_ns": T0 + up_s * S}
+        world.add("outage", server_id=0, **times, kind="kill", plan="exact")
+    msg = world.message(0, at_s=7.5)  # when its second life was written to no tap any more
+    world.drop("server_rx", msg_id=msg)
+    world.lose_out(msg, 0, 1)
+    result = attribute(world.folder())
+    assert result.misses == {Cause.LEASE_RESTART: 1}
+    world.drop("deliver", msg_id=msg)
+    assert attribute(world.folder()).misses == {Cause.DOWN: 2}  # of which nobody can tell more
+
+
 def test_what_is_unexplained_is_not_hidden_by_what_is_explained_before_it(tmp_path: Path) -> None:
     world = World(tmp_path, subscribers=1)
     first, second = world.message(0, 1), world.message(0, 1)

@@ -36,6 +36,8 @@ def test_a_difference_is_told_with_what_was_changed(tmp_path: Path) -> None:
     assert found.high < 0
     assert found.high - found.low > second.high - second.low
     assert found.changed == {"loss_out": (0.2, 0.3)}
+    assert "! more than chance explains" in compare([first], [second]).text()
+    assert "!" not in compare([first], [first]).text()
     back = difference(second, first)
     assert (back.share, back.low, back.high) == pytest.approx((-found.share, -found.high, -found.low))
 
@@ -65,6 +67,7 @@ def test_runs_are_compared_scenario_by_scenario(tmp_path: Path) -> None:
     assert "!" not in text[1]
     assert "!" in text[2]
     assert text[3:] == [
+        "! more than chance explains in 19 of 20 cases",
         "b: not the same test: k_prime 1 -> 2",
         "only in the first run: gone",
         "only in the second run: new",

@@ -95,6 +95,7 @@ def test_a_cluster_that_is_not_what_it_should_be_does_not_agree(tmp_path: Path) 
         {"avoid_dead": True, "outages": "rolling"},
         {"by": "kill", "outages": "rolling"},
         {"scheme": "R", "servers": 100},
+        {"outages": "rolling", "ttl_s": 3, "epoch_s": 2.1},
     ],
 )
 def test_where_theory_has_no_answer_there_is_none(tmp_path: Path, fields: dict[str, Any]) -> None:

@@ -69,6 +69,11 @@ def tap_lines_lost(world: World) -> None:
     world.rows["server_life"][1]["lost_lines"] = 1
 
 
+def server_ended_by_itself(world: World) -> None:
+    killed_and_back(world)
+    world.where("server_life", boot_id=201)[0]["ended"] = 0
+
+
 def unexplained(world: World) -> None:
     for server in (0, 1):
         world.lose_out(7, server, 1)
@@ -127,6 +132,7 @@ def lag_against_the_deadline(world: World) -> None:
         (published_outside_of_its_window, "500 messages of 600"),
         (rows_lost, "lost 3 rows"),
         (tap_lines_lost, "lost 1 line:"),
+        (server_ended_by_itself, "^server-2 ended by itself"),
         (unexplained, r"1 missed pair of 1,200 was lost for no reason .*network-out 1"),
         (unexplained_on_paths_that_others_made_up_for, "20 paths of 3,600 were"),
         (overflow, r"10 pairs of 1,200 were missed .*overflow-out 10"),
@@ -159,6 +165,13 @@ def lag_before_and_after(world: World) -> None:
         row["lag_max_ns"] = 5 * S
 
 
+def killed_and_back(world: World) -> None:
+    first = world.where("server_life", server_id=1)[0]
+    first |= {"ended": 0, "t_to_ns": T0 + 9 * S}
+    world.add("outage", server_id=1, t_down_ns=T0 + 9 * S - 1, t_up_ns=T0 + 10 * S, kind="kill", plan="exact")
+    world.life(1, 201, T0 + 10 * S, T0 + 20 * S)
+
+
 def lost_by_plan(world: World) -> None:
     for row in world.where("deliver", sub_id=1)[:400]:
         row["injected"] = LOST
@@ -166,7 +179,7 @@ def lost_by_plan(world: World) -> None:
         row["injected"] = CUT_OFF
 
 
-@pytest.mark.parametrize("change", [few_overflow, lag_before_and_after, lost_by_plan])
+@pytest.mark.parametrize("change", [few_overflow, lag_before_and_after, lost_by_plan, killed_and_back])
 def test_what_is_no_reason(tmp_path: Path, change: Change) -> None:
     world = sound_world(tmp_path)
     change(world)

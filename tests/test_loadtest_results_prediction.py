@@ -104,6 +104,13 @@ def test_restarts_cost_leases() -> None:
     assert share(**cut, by="kill") == pytest.approx(0.9 * (1 - gap))
 
 
+def test_outages_that_outlast_leases_are_predicted_roughly() -> None:
+    scenario = Scenario(outages="rolling", ttl_s=6, renewals=3.0, epoch_s=4.0)
+    assert predict(scenario).note == ""
+    assert "leases end in outages" in predict(scenario.with_(epoch_s=4.1)).note
+    assert predict(scenario.with_(outages="none", epoch_s=100.0)).note == ""
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -98,6 +98,22 @@ class Oracle:
         self.world = world
         self.scenario = world.scenario
         self.policy = world.scenario.policy
+        for message in self.rows["publish"]:
+            for server in {row["server_id"] for row in world.where("pub_tx", msg_id=message["msg_id"])}:
+                self.note_forwarded(message, server)
+
+    def note_forwarded(self, message: dict[str, Any], server: int) -> None:
+        """A server that has forwarded a message had it."""
+        there = {"msg_id": message["msg_id"], "server_id": server}
+        copies = self.world.where("deliver", **there)
+        if not copies or self.world.where("server_rx", **there):
+            return
+        at_ns = min(row["t_user_ns"] for row in copies)
+        lives = self.world.where("server_life", server_id=server)
+        begun = [row for row in lives if row["t_from_ns"] <= at_ns]
+        if begun:
+            boot = max(begun, key=lambda row: row["t_from_ns"])["boot_id"]
+            self.world.add("server_rx", **there, boot_id=boot, pub_id=message["pub_id"], t_rx_ns=at_ns)
 
     def causes(self) -> dict[tuple[int, int], Cause]:
         found = {}

@@ -36,6 +36,17 @@ def test_a_summary_adds_up(tmp_path: Path) -> None:
     assert cut_short.reasons[0].startswith("the capture is partial")
 
 
+def test_what_a_halted_server_brings_too_late_is_no_duplicate(tmp_path: Path) -> None:
+    world = World(tmp_path, outages="exact", down=1, by="stall")
+    world.message(0)
+    for row in world.where("deliver"):
+        row["t_user_ns"] += 3 * S
+    world.add("outage", server_id=0, t_down_ns=T0 + S, t_up_ns=T0 + 4 * S, kind="stall", plan="exact")
+    summary = summarise(world.folder())
+    assert summary.causes == {"halted": 2}
+    assert (summary.copies, summary.duplicates) == (2, 0)
+
+
 @pytest.mark.parametrize("fields", [{}, {"outages": "independent", "outage": 0.2}, {"scheme": "CH"}])
 def test_a_summary_comes_back_from_json(tmp_path: Path, fields: dict[str, object]) -> None:
     scenario = Scenario(loss_in=0.1, duration_s=4.0, epoch_s=1.0).with_(**fields)

@@ -107,6 +107,15 @@ def test_a_board_that_begins_late_does_not_start_from_the_beginning() -> None:
     assert len(board._intended) < 40 * 30
 
 
+def test_a_window_that_began_long_ago_is_looked_up_from_now_on() -> None:
+    board = Board(Schedule(SCENARIO))
+    board.look_ahead(1000 * S, 995 * S)
+    board.update([Window(0, 0, OPEN)])  # a process that comes late is told then
+    (msg_id, t_ns, _), *_ = messages(Window(0, 1000 * S, 1001 * S))
+    assert board.intended_ns(msg_id) == t_ns
+    assert len(board._intended) < 40 * 30
+
+
 def test_without_publishers_nothing_is_expected() -> None:
     board = Board(Schedule(SCENARIO))
     assert judge_all(Ledger([0], 6, 0), board, S) == []

@@ -141,10 +141,15 @@ class Recorder:
 
     def _gather(self, logs: Sequence["_Log"]) -> _Calls:
         """Takes what each client has recorded."""
-        taken = [(client, *log.take()) for client, log in enumerate(logs) if log.heads]
-        heads = np.frombuffer(b"".join([heads for _, heads, _ in taken]), _HEAD)
-        clients = np.repeat([client for client, _, _ in taken], [len(datas) for *_, datas in taken])
-        return _Calls(heads, clients.astype(np.intp), [data for *_, datas in taken for data in datas])
+        heads, clients, datas = [], [], []
+        for client, log in enumerate(logs):
+            if log.heads:
+                some_heads, some_datas = log.take()
+                heads.append(some_heads)
+                clients.append(np.full(len(some_datas), client, np.intp))
+                datas += some_datas
+        nobody = np.empty(0, np.intp)
+        return _Calls(np.frombuffer(b"".join(heads), _HEAD), np.concatenate([nobody, *clients]), datas)
 
     def _look(self, calls: _Calls, to_rows: Callable[[_Calls, lines.Found], list[_Table]]) -> list[_Table]:
         """Whatever happens, these calls take up no room any more, and are accounted for."""
@@ -345,6 +350,11 @@ class ClientRecorder:
         rows = 1 if data is None else lines.count_about(data)
         self._room.lose("late" if self._has_ended else "slow", rows)
         return -1
+
+    def close(self) -> None:
+        """The client has been closed: gives back the room that it has not used. Idempotent."""
+        credit_bytes, self._credit_bytes = self._credit_bytes, 0
+        self._room.exchange(credit_bytes)
 
     def end(self) -> None:
         """Nothing is kept from now on. For the writer's thread."""

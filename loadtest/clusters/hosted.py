@@ -243,6 +243,7 @@ class _Host:
     def end(self) -> None:
         """Ends it, and so all of its servers."""
         assert self._process.stdin is not None and self._process.stdout is not None
+        self.has_ended = True  # first of all: Ctrl-C may cut this short
         if not self._errors.closed:
             self._process.stdin.close()
             try:
@@ -253,7 +254,6 @@ class _Host:
             self._process.stdout.close()
             self._said = self.errors()
             self._errors.close()
-        self.has_ended = True
 
     def errors(self) -> str:
         """What it has said on standard error."""

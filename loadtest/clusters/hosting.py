@@ -83,7 +83,12 @@ class Plan:
             )
 
         if port:
-            return open_at(port)
+            try:
+                return open_at(port)
+            except ListenError as error:
+                if not is_taken(error):
+                    raise
+                raise ListenError("its port is in use: another program took it; try again") from error
         # Not one of those that the system gives out: a client could get it while the server is down.
         lasting = range(_PORT_MIN, _ephemeral_port_min())
         for _ in range(_PORT_TRIES if len(lasting) > 1000 else 0):

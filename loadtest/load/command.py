@@ -186,6 +186,8 @@ def _load(
     if earlier or not dry_run:
         _require_extra()
     known = _read(earlier) if earlier else _Known()
+    if any(scenario.backend == "file" for scenario in known.scenarios):
+        fail(NAME, f"{earlier}: locust ran that on servers of a cluster file: run locust again")
     try:
         scenarios = grid.select(known.scenarios or _expanded(preset, given), only)
         for scenario in scenarios:
@@ -240,6 +242,8 @@ def _read(path: Path) -> _Known:
 
 def _expanded(preset: str | None, given: grid.Values) -> tuple[Scenario, ...]:
     """What the command line asks for."""
+    if preset is None and not given:
+        preset = grid.FIRST
     made = grid.expand(grid.preset(preset).parts if preset else ({},), given)
     for reason in made.impossible:
         say(NAME, f"left out what cannot be: {reason}")
@@ -288,7 +292,7 @@ def warnings(estimates: list[Estimate], workers: int) -> list[str]:
 @command.command("compare")
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one object a scenario, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print all as one object.")
 def compare_command(a: Path, b: Path, as_json: bool) -> None:
     """Compare two runs, A and B, scenario by scenario: shares delivered, and latencies.
 

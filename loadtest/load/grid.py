@@ -6,7 +6,7 @@ by their policy and by what else differs between them, so that a name says what 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from hashring.policy import K_PRIME_DEFAULT
 from loadtest.scenario import Scenario, ScenarioError
 
 SCENARIOS_MAX = 1000
+NAME_CHARS_MAX = 200  # of which capture.folder makes a folder's
 
 LOSS = "loss"  # of both legs; no field of a scenario, which tells them apart
 _LEGS = ("loss_in", "loss_out")
@@ -23,7 +24,8 @@ Values = Mapping[str, Sequence[Any]]
 """Fields of a scenario, or `loss`, and the values that each takes."""
 
 _DEFAULTS = Scenario().as_json()
-_SAFE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}")
+# Readers of a folder's name would take some words for values.
+_SAFE_NAME = re.compile(r"(?!(?i:nan|inf|infinity|null|true|false)$)[A-Za-z][A-Za-z0-9._-]{0,99}")
 _SHARES = ("outage", "down")
 _POLICY_FIELDS = ("scheme", "k", "k_prime", "side")
 _USED_BY_SCHEME = {"S": (), "R": (), "CH": ("k",), "RCH": ("k", "k_prime", "side")}
@@ -50,7 +52,19 @@ _BAR: Values = {
 }
 _SHORT: Values = {"duration_s": (8.0,), "deadline_s": (1.0,)}
 
+FIRST = "network"
+"""For who asks for nothing. So far away, latencies are more than what a small machine adds to them."""
+
 PRESETS: dict[str, Preset] = {
+    FIRST: Preset(
+        "what runs where nothing is asked for: legs of 20 to 25 ms that lose 1 %, a tenth of 12 servers down",
+        (
+            {
+                **{"delay_ms": (20.0,), "jitter_ms": (5.0,), "loss": (0.01,)},
+                **{"outages": ("independent",), "outage": (0.1,)},
+            },
+        ),
+    ),
     "smoke": Preset(
         "whether all works: 4 servers, 3 s of load",
         ({"servers": (4,), "k": (3,), "k_prime": (2,), "duration_s": (3.0,), "deadline_s": (1.0,)},),
@@ -155,7 +169,7 @@ def expand(parts: Iterable[Values], given: Values) -> Grid:
     found: dict[Scenario, None] = {}
     impossible: dict[str, None] = {}
     for part in parts:
-        values = {**part, **given}
+        values = {**_without_other_outages(part, given), **given}
         _limit(values)
         for combination in product(*values.values()):
             try:
@@ -166,7 +180,50 @@ def expand(parts: Iterable[Values], given: Values) -> Grid:
         raise ScenarioError(next(iter(impossible)))
     if len(found) > SCENARIOS_MAX:
         raise ScenarioError(_too_many(len(found)))
+    _refuse_idle(given, found)
     return Grid(_named(tuple(found)), tuple(impossible))
+
+
+def _without_other_outages(part: Values, given: Values) -> Values:
+    """A part without its own outages, where what is given asks for others: else that would change nothing."""
+    kinds = part.get("outages", ())
+    asks_for_others = ("down" in given and "exact" not in kinds) or (
+        "outage" in given and not {"independent", "zones"} & set(kinds)
+    )
+    if "outages" in given or not asks_for_others:
+        return part
+    return {name: values for name, values in part.items() if name not in ("outages", *_SHARES)}
+
+
+def _refuse_idle(given: Values, scenarios: Collection[Scenario]) -> None:
+    """Raises ScenarioError for a fault that was asked for, and that no scenario has."""
+
+    def is_asked(name: str, *idle: Any) -> bool:
+        return any(value not in idle for value in given.get(name, ()))
+
+    kinds = {scenario.outages for scenario in scenarios}
+    if is_asked("outage", 0) and not kinds & {"independent", "zones"}:
+        raise ScenarioError(f"outage is for independent or zones, and outages is {', '.join(sorted(kinds))}")
+    if is_asked("down", 0) and "exact" not in kinds:
+        raise ScenarioError(
+            f"down is for exact, and outages is {', '.join(sorted(kinds))}: leave one of them out"
+        )
+    if is_asked("outages", "none") and not any(map(_has_outages, scenarios)):
+        raise ScenarioError("outages without any server down: give --outage a share, or --down a number")
+    if is_asked("by", "isolation") and kinds == {"none"}:
+        raise ScenarioError("by tells how servers fail, and none does: give --outage, --down or --outages")
+
+
+def _has_outages(scenario: Scenario) -> bool:
+    match scenario.outages:
+        case "none":
+            return False
+        case "exact":
+            return scenario.down > 0
+        case "rolling":
+            return True
+        case _:
+            return scenario.outage > 0
 
 
 def select(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> tuple[Scenario, ...]:
@@ -218,7 +275,14 @@ def _scenario(chosen: Mapping[str, Any]) -> Scenario:
             values["scheme"] = "CH"
     topics = values.get("topics", _DEFAULTS["topics"])
     values.setdefault("topics_per_subscriber", max(1, min(_DEFAULTS["topics_per_subscriber"], topics)))
-    return Scenario.from_json(values)
+    scenario = Scenario.from_json(values)
+    for users, kind in (
+        (scenario.publishing_users, "publishers"),
+        (scenario.subscribing_users, "subscribers"),
+    ):
+        if not users:
+            raise ScenarioError(f"{kind} is 0, and so is mixed: give some, or nothing can be delivered")
+    return scenario
 
 
 def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
@@ -226,7 +290,10 @@ def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
     table = [{**scenario.as_json(), LOSS: scenario.loss_in} for scenario in scenarios]
     asked = table[0]["name"] if table[0]["name"] != _DEFAULTS["name"] else None
     if asked is not None and not _SAFE_NAME.fullmatch(asked):
-        raise ScenarioError(f"name is {asked!r}: begin with a letter, use letters, digits, dots, dashes")
+        raise ScenarioError(
+            f"name is {asked!r}: begin with a letter, use letters, digits, dots, dashes, up to 100 in all; "
+            "and not nan, inf, null, true or false"
+        )
     differ = [name for name in _DEFAULTS if name not in _POLICY_FIELDS and _count(table, name) > 1]
     if set(_LEGS) <= set(differ) and all(values["loss_in"] == values["loss_out"] for values in table):
         differ = [LOSS if name == "loss_in" else name for name in differ if name != "loss_out"]
@@ -238,8 +305,17 @@ def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
         if not asked or _count(table, *_POLICY_FIELDS) > 1:
             words.append(policy_name(scenario))
         words += [f"{name.replace('_', '-')}-{_short(values[name])}" for name in differ]
-        named.append(scenario.with_(name="_".join(words)))
+        named.append(scenario.with_(name=_checked("_".join(words))))
     return tuple(named)
+
+
+def _checked(name: str) -> str:
+    if len(name) > NAME_CHARS_MAX:
+        raise ScenarioError(
+            f"a scenario would be named {name}, which is too long for a folder: give a shorter --name, or "
+            "several values to fewer options"
+        )
+    return name
 
 
 def _count(table: Sequence[Mapping[str, Any]], *names: str) -> int:

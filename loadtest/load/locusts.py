@@ -56,7 +56,8 @@ class Locusts:
         self._log = log
         self._options = (
             *("-f", str(Path(loadtest.__file__).parent / "locustfile.py"), "--headless"),
-            *("--scenario", str(scenario_file), "--cluster", str(cluster_file), "--capture", str(capture)),
+            *("--scenario", str(scenario_file.absolute()), "--cluster", str(cluster_file.absolute())),
+            *("--capture", str(capture.absolute())),
         )
         self._workers = workers
         self._master_port = master_port
@@ -142,6 +143,10 @@ class Locusts:
                 popen = subprocess.Popen(
                     (*LOCUST, *self._options, *options, "--progress-fd", str(telling)),
                     stdin=subprocess.DEVNULL,
+                    # What the user has set for locust of their own is not for this one: nor files like
+                    # locust.conf, of the working directory.
+                    env={name: text for name, text in os.environ.items() if not name.startswith("LOCUST_")},
+                    cwd=self._log.parent,
                     stdout=log,
                     stderr=log,
                     pass_fds=(telling,),

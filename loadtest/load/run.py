@@ -9,7 +9,7 @@ that was started outlives it: servers and users end with their `with`, and by th
 import json
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,15 +96,15 @@ def _measure(place: ScenarioFolder, settings: Settings, watcher: Watcher) -> Non
         stack.callback(writer.close)
         tap_dir = Path(stack.enter_context(TemporaryDirectory(prefix="_taps-", dir=place.path)))
         watcher.phase(f"starting {count_of(scenario.servers, 'server')}")
-        servers = stack.enter_context(
-            open_servers(
-                *(scenario.backend, scenario.servers),
-                ttl_s=scenario.ttl_s,
-                options=SERVER_OPTIONS,
-                tap_dir=tap_dir,
-                image=settings.image,
-            )
+        servers = open_servers(
+            *(scenario.backend, scenario.servers),
+            ttl_s=scenario.ttl_s,
+            options=SERVER_OPTIONS,
+            tap_dir=tap_dir,
+            image=settings.image,
         )
+        stack.callback(_keep_logs, place, servers)
+        stack.enter_context(servers)
         place.update(servers=list(servers.names), server_keys=list(servers.keys))
         watcher.phase("starting users")
         with Tending(servers, scenario, writer) as tending:
@@ -118,6 +118,14 @@ def _measure(place: ScenarioFolder, settings: Settings, watcher: Watcher) -> Non
         writer.close()
         if writer.failure is not None:
             raise LoadFailed(f"the capture cannot be written: {writer.failure}")
+
+
+def _keep_logs(place: ScenarioFolder, servers: Servers) -> None:
+    """What servers have said, if anything: why one has ended by itself, say."""
+    said = [f"== {key}\n{log}" for key, log in servers.logs().items() if log]
+    if said:
+        with suppress(OSError):  # why the disk cannot be written is told elsewhere
+            (place.path / "_servers.log").write_text("".join(said))
 
 
 def _follow_users(

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, escaped
-from loadtest.capture.folder import CaptureError, RunFolder, create_run, open_run, resume_run
+from loadtest.capture.folder import (
+    CaptureError,
+    RunFolder,
+    ScenarioFolder,
+    create_run,
+    open_run,
+    resume_run,
+)
 from loadtest.clusters.servers import EngineMissing, ServerFailed
 from loadtest.load.estimate import estimate, total
 from loadtest.load.locusts import LocustFailed
@@ -86,11 +93,14 @@ def _results(path: Path) -> Iterable[Summary]:
 
 def _finished(folder: RunFolder) -> dict[str, Summary]:
     """What came of a run's scenarios, as far as they are complete."""
-    return {
-        place.scenario.name: Summary.from_json(place.info["results"])
-        for place in folder.scenarios
-        if place.status == "complete"
-    }
+    return {place.scenario.name: _summary(place) for place in folder.scenarios if place.status == "complete"}
+
+
+def _summary(place: ScenarioFolder) -> Summary:
+    results = place.info.get("results")
+    if results is None:
+        raise CaptureError(f"{place.path}: it has no results: locust has captured it, and not kcast load")
+    return Summary.from_json(results)
 
 
 def _folder(

@@ -14,6 +14,7 @@ cause of its own: a draw, or views that differ.
 What is decided where facts touch:
 
 - A server has a message if its tap says so, and a subscriber if a copy of it is recorded, whatever else is.
+- So has a server that a copy came from, to whomever: of one that was killed the tap's last second is missing.
 - Lease changes of the same ns as a message come before it: the server routes at the end of a turn.
 - Of several sendings to one server the one that came furthest counts; so do losses before cuts.
 - What a client sent to, or got from, a server that the harness had cut off has that in its fate. Only kills
@@ -173,6 +174,10 @@ class _Walk:
         """Of each copy, or group of copies by one server for one pair, what became of it."""
         deliver = columns(capture, "deliver", "msg_id", "sub_id", "server_id", "t_user_ns", "injected")
         messages, subs = places(self.ids, deliver["msg_id"]), places(self.subs, deliver["sub_id"])
+        is_ours = (messages >= 0) & (deliver["server_id"] >= 0)
+        forwarded = messages[is_ours] * self.server_count + deliver["server_id"][is_ours]
+        self.forwarded = Groups(forwarded)
+        self.first_forwarded = self.forwarded.least(deliver["t_user_ns"][is_ours])
         pairs = places(self.pair_keys, messages * len(self.subs) + subs)
         is_due = (messages >= 0) & (subs >= 0) & (pairs >= 0) & (deliver["server_id"] >= 0)
         pairs, servers = pairs[is_due], deliver["server_id"][is_due].astype(np.int64)
@@ -200,6 +205,7 @@ class _Walk:
     def _place_messages(self, tx: Columns, rx: Columns) -> None:
         """Sets what became of each message at each server that it was sent to, whoever subscribes."""
         tx = self._of_messages(tx)
+        rx = self._with_forwarded(tx, rx)
         self.admitted_at = self._first_admissions(rx)
         rx = self._of_messages(rx)
         sent, had = Groups(tx["key"]), Groups(rx["key"])
@@ -221,6 +227,19 @@ class _Walk:
         starts = np.searchsorted(owners, np.arange(len(groups_missing)))
         if len(starts):
             self.at_stages[missing] = np.maximum.reduceat(stages, starts)
+
+    def _with_forwarded(self, tx: Columns, rx: Columns) -> Columns:
+        """With what servers have forwarded, and so had, that their taps have not."""
+        keys, times = self.forwarded.keys, self.first_forwarded
+        messages, servers = np.divmod(keys, self.server_count)
+        is_alive, boots = self.lives.at(servers, times)
+        had = np.unique(self._of_messages(rx)["key"])
+        more = is_alive & (places(had, keys) < 0) & (places(np.unique(tx["key"]), keys) >= 0)
+        rows = {
+            **{"msg_id": self.ids[messages[more]], "server_id": servers[more], "boot_id": boots[more]},
+            **{"pub_id": self.pub_of[messages[more]], "t_rx_ns": times[more]},
+        }
+        return {name: np.concatenate((rx[name], rows[name])) for name in rx}
 
     def _of_messages(self, table: Columns) -> Columns:
         """The rows of messages of this run, with their numbers in `msg` and `key`."""

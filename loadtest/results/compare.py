@@ -10,6 +10,7 @@ from loadtest.results.summary import Summary
 from loadtest.scenario import Scenario
 
 PERCENTILES = ("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
+_SIGNIFICANT = "!"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class Comparison:
             for row in rows
         ]
         notes = [note for difference in self.differences for note in _notes(difference)]
+        if any(difference.is_significant for difference in self.differences):
+            notes.insert(0, f"{_SIGNIFICANT} more than chance explains in 19 of 20 cases")
         return "\n".join([*lines, *notes, *self._strangers(), ""])
 
     def _strangers(self) -> Iterable[str]:
@@ -137,7 +140,7 @@ def _row(difference: Difference) -> tuple[str, ...]:
         difference.name,
         f"{difference.first.share * 100:.3f} %",
         f"{difference.second.share * 100:.3f} %",
-        f"{difference.share * 100:+.3f}" + (" !" if difference.is_significant else "  "),
+        f"{difference.share * 100:+.3f}" + (f" {_SIGNIFICANT}" if difference.is_significant else "  "),
         f"{difference.low * 100:+.3f} .. {difference.high * 100:+.3f}",
         *(_times(ratios[name]) for name in ("p50_ms", "p99_ms")),
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from loadtest.results.attribution import Attribution
 from loadtest.results.joins import Groups, Spans, expanded
-from loadtest.results.prediction import delivery_by_down
+from loadtest.results.prediction import delivery_by_down, leases_may_end
 from loadtest.results.tables import Array, Capture, columns
 
 Z_95 = 1.96
@@ -30,13 +30,14 @@ class Expectation(NamedTuple):
 
 def expect(capture: Capture, attribution: Attribution) -> Expectation | None:
     """None where theory has no answer: for views that differ, clients that avoid dead servers, messages that
-    are sent again, and servers that are really killed, whose leases take a while to stand again.
+    are sent again, and servers that are really killed, or cut off for so long that leases end: these take a
+    while to stand again.
     """
     scenario = capture.scenario
     has_outages = scenario.outages != "none"
     if not len(attribution) or scenario.known < 1 or scenario.repeat > 1:
         return None
-    if has_outages and (scenario.avoid_dead or scenario.by != "isolation"):
+    if has_outages and (scenario.avoid_dead or scenario.by != "isolation" or leases_may_end(scenario)):
         return None
     chances = delivery_by_down(scenario) if scenario.policy.k <= HOSTS_MAX else []
     if not chances:

@@ -76,6 +76,13 @@ class Lives:
         """Whether these servers keep a tap."""
         return places(self._tapped, servers) >= 0
 
+    def at(self, servers: Ints, times: Ints) -> tuple[Array, Array]:
+        """Whether each server had begun a life by a time, and the boot id of that life."""
+        if not len(self._servers):
+            return np.zeros(len(servers), dtype=np.bool_), np.zeros(len(servers), dtype=np.int64)
+        last = last_before(self._servers, self._froms, servers, times)
+        return last >= 0, self._boots[last]
+
     def restarted(self, servers: Ints, times: Ints) -> tuple[Array, Array]:
         """Whether each server had restarted by a time, and the boot id of the life that it was in."""
         if not len(self._servers):

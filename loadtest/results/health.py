@@ -65,6 +65,8 @@ class Health:
     send_errors: int
     slow_consumer: int
     """Delivered, and dropped because nobody took it."""
+    servers_lost: tuple[int, ...] = ()
+    """Servers that ended though nobody was to end them."""
 
     def as_json(self) -> dict[str, Any]:
         """All fields."""
@@ -73,7 +75,7 @@ class Health:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """What `as_json` told."""
-        return cls(**values)
+        return cls(**{**values, "servers_lost": tuple(values.get("servers_lost", ()))})
 
 
 def examine(capture: Capture) -> Health:
@@ -104,7 +106,27 @@ def examine(capture: Capture) -> Health:
         server_overflows=_risen(server["server_id"], server["t_ns"], server["kernel_drops"]),
         send_errors=_risen(client["client_id"], client["t_ns"], client["send_errors"]),
         slow_consumer=_risen(client["client_id"], client["t_ns"], client["slow_consumer"]),
+        servers_lost=_servers_lost(capture),
     )
+
+
+def _servers_lost(capture: Capture) -> tuple[int, ...]:
+    """Servers with a tap that was cut short, and no kill between that life's beginning and the next one's."""
+    outage = columns(capture, "outage", "server_id", "t_down_ns", "kind")
+    is_kill = outage["kind"] == "kill"
+    kills = np.stack((outage["server_id"][is_kill].astype(np.int64), outage["t_down_ns"][is_kill]))
+    life = columns(capture, "server_life", "server_id", "t_from_ns", "ended")
+    lost = []
+    for server in np.unique(life["server_id"][life["ended"] == 0]).tolist():
+        own = life["server_id"] == server
+        killed_ns = np.sort(kills[1][kills[0] == server])
+        froms_ns, ended = life["t_from_ns"][own], life["ended"][own]
+        order = np.argsort(froms_ns)
+        # How many kills there were before the end of each life, at which the next one begins.
+        until = np.append(np.searchsorted(killed_ns, froms_ns[order][1:]), len(killed_ns))
+        if ((np.diff(until, prepend=0) == 0) & (ended[order] == 0)).any():
+            lost.append(server)
+    return tuple(lost)
 
 
 def _published(window: dict[str, Array], publish: dict[str, Array]) -> int:
@@ -160,6 +182,12 @@ def judge_delivery(
         reasons.append(
             f"servers' taps lost {_count(health.tap_lines_lost, 'line')}: free disk space, or lower the rate"
         )
+    if health.servers_lost:
+        names = ", ".join(f"server-{number + 1}" for number in health.servers_lost)
+        reasons.append(
+            f"{names} ended by itself, or by somebody else's doing: see what it said, if anything, in "
+            "_servers.log of the scenario's folder"
+        )
     unexplained = attribution.unexplained
     if unexplained:
         causes = _list({cause: misses[cause] for cause in UNEXPLAINED if cause in misses})
@@ -214,8 +242,8 @@ def judge_latency(health: Health, latency: Times, publish_delay: Times) -> Verdi
     if latency.count and publish_delay.p99_ms >= PUBLISH_DELAY_MAX * latency.p99_ms:
         reasons.append(
             f"messages left {publish_delay.p99_ms:g} ms late at the 99th percentile, which is not less than "
-            f"{PUBLISH_DELAY_MAX:.0%} of the latency's ({latency.p99_ms:g} ms): lower the rate, or use more "
-            "workers"
+            f"{PUBLISH_DELAY_MAX:.0%} of the latency's ({latency.p99_ms:g} ms): lower the rate, use a "
+            "machine with more cores free, or give legs the --delay of a real network"
         )
     if latency.count and health.clock_error_ms > CLOCK_ERROR_MAX * latency.p50_ms:
         reasons.append(

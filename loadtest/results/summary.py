@@ -35,7 +35,7 @@ class Summary:
     with the range in which 95 % of such runs fall; None where it has none.
     `causes` are of missed pairs and sum to `misses`; `paths` are of all ways through a server, of delivered
     pairs too. Both are by `Cause.label`, in the order of the way. `copies` came for the pairs, of which
-    `duplicates` after the first in time.
+    `duplicates` after a pair's first.
     """
 
     scenario: Scenario
@@ -156,6 +156,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     share = delivered / pairs if pairs else 0.0
     trials = independent_trials(scenario, attribution, _t0_ns(capture, attribution))
     low, high = wilson(share * trials, trials, CONFIDENCE)
+    too_late = sum(attribution.misses.get(cause, 0) for cause in (Cause.LATE, Cause.HALTED))
     latency = Times.of(attribution.latencies_ns[attribution.delivered])
     publish_delay = Times.of(publish["t_send_ns"] - publish["t_intended_ns"])
     prediction, expectation = predict(scenario), expect(capture, attribution)
@@ -177,7 +178,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         causes={cause.label: count for cause, count in attribution.misses.items()},
         paths={cause.label: count for cause, count in attribution.paths.items()},
         copies=attribution.copies,
-        duplicates=max(0, attribution.copies - delivered - attribution.misses.get(Cause.LATE, 0)),
+        duplicates=max(0, attribution.copies - delivered - too_late),
         latency=latency,
         publish_delay=publish_delay,
         health=health,

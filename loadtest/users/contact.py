@@ -26,6 +26,7 @@ class Contact:
         self, scenario: Scenario, cluster: Cluster, place: Place, recorder: Recorder | None = None
     ) -> None:
         self.place = place
+        self.is_leaving = False  # its last figures have been taken down
         self.known = known_servers(scenario, place.client_id)
         # Fresh in each test: lines of another one must not pass for copies.
         self.publisher = new_publisher(SystemRandom())
@@ -56,6 +57,8 @@ class Contact:
         if self._path is not None:
             self._path.close()
             self._path = None
+        if self.recorder is not None:
+            self.recorder.close()
 
     def _make_path(self, core: Endpoint) -> Endpoint:
         self._path = _Path(core, self._servers, self.recorder)

@@ -85,6 +85,7 @@ class Crew:
         self.begun = Event()
         self.is_stopping = False  # users are about to be ended: what they do now is not measured
         self.is_over = False
+        self.is_written = False  # what there is to capture, or why not is known
         self._send_word = send
         self._tell_miss = tell_miss
         self._problem = Missed(f"not received within {self.scenario.deadline_s:g} s")
@@ -110,13 +111,11 @@ class Crew:
             lambda: self._offset.offset_ns,
         )
         self._greenlets = [gevent.spawn(self._learn_clock), gevent.spawn(self.vitals.run)]
-        if not order.is_fixed:
-            self._begin(order.t0_ns)
 
     # --- Time ----------------------------------------------------------------------------------------
 
     def now_ns(self) -> int:
-        """The time of the test; before a fixed one begins it means nothing."""
+        """The time of the test; before it has begun here it means nothing."""
         return monotonic_ns() + self._offset.offset_ns - self._t0_ns
 
     def clock_ns(self, t_ns: int) -> int:
@@ -137,6 +136,8 @@ class Crew:
                 pings.append(self._pongs.get(timeout=LEADER_TIMEOUT_S))
             self._set_clock(clocks.offset(pings))
         self._note_clock()
+        if not self.order.is_fixed:
+            self._begin(self.order.t0_ns)  # no sooner: until now the time was not known
         self._is_clock_known.set()
 
     def _set_clock(self, offset: Offset) -> None:
@@ -311,13 +312,14 @@ class Crew:
                 self.vitals.note()
         if self._writer is not None:
             self._writer.close()
+        self.is_written = True
 
     def figures(self) -> dict[str, Any]:
         """What the leader tells of, beside what locust counts."""
         writer = self._writer
         return {
             "test": self.order.number,
-            "is_over": self.is_over,
+            "is_written": self.is_written,
             **self.vitals.counts,
             "late": self.late,
             "lag_max_ns": self.vitals.lag_max_ns,

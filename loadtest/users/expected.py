@@ -41,13 +41,15 @@ class Board:
         self._intended: dict[int, int] = {}
         self._looked_up: deque[tuple[int, list[int]]] = deque()  # until when, and what
         self._looked_to_ns = 0
+        self._forgotten_ns = 0
 
     def update(self, windows: Iterable[Window]) -> None:
         """Adds windows, or changes the ends of known ones."""
         for window in windows:
             known = self._windows.setdefault(window.pub_id, {})
             if not known:  # what is soon, or just over, has been looked up without it
-                self._look_up(window.pub_id, window.from_ns, self._looked_to_ns)
+                from_ns = max(window.from_ns, self._forgotten_ns)
+                self._look_up(window.pub_id, from_ns, self._looked_to_ns)
             known[window.from_ns] = window
 
     def window_of(self, pub_id: int) -> Window | None:
@@ -61,6 +63,7 @@ class Board:
 
     def look_ahead(self, now_ns: int, forget_ns: int) -> None:
         """Looks up what is published soon, and forgets what was before `forget_ns`."""
+        self._forgotten_ns = max(self._forgotten_ns, forget_ns)
         from_ns = max(self._looked_to_ns, forget_ns)
         to_ns = now_ns + AHEAD_NS
         if to_ns > from_ns:

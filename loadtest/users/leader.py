@@ -72,6 +72,7 @@ class Leader:
         self._done: set[str] = set()
         self._told_all: set[str] = set()  # who knows all windows that were
         self._is_over = False
+        self.stopped_ns: int | None = None  # after t0
         self._phase_began_ns = monotonic_ns()
         self._writer = CaptureWriter(Path(order.capture), "leader") if order.capture else None
         if not order.is_fixed:
@@ -106,6 +107,7 @@ class Leader:
         if node not in self._told_all:
             self._told_all.add(node)
             self._send(words.WINDOWS, node, windows=words.from_windows(self.roster.windows))
+        self._tell_windows()  # who gets a number must not take the window of who had it for its own
         place = self.roster.claim(data["kind"], node)
         self._send(words.PLACE, node, token=data["token"], place=list(place))
 
@@ -187,7 +189,15 @@ class Leader:
     def _has_last_figures(self) -> bool:
         """Whether all that is done has told what it counted, too, which goes another way."""
         figures = self._all_figures()
-        return all(figures.get(node, {}).get("is_over") for node in self._done)
+        return all(figures.get(node, {}).get("is_written") for node in self._done)
+
+    @property
+    def has_heard_all(self) -> bool:
+        """Whether all users have said that they are gone, and their processes how their captures ended."""
+        figures = self._all_figures()
+        return not self.roster.count and all(
+            figures.get(node, {}).get("is_written") for node in self._told_all
+        )
 
     def _who_is_not_ready(self) -> str:
         wanted = self._scenario.publishers + self._scenario.subscribers + self._scenario.mixed
@@ -233,6 +243,10 @@ class Leader:
 
     # --- The end -------------------------------------------------------------------------------------
 
+    def stop(self) -> None:
+        """Users are told to end: no window goes on beyond now, whether or not we hear of each that leaves."""
+        self.stopped_ns = self.now_ns
+
     def end(self) -> None:
         """Ends the test here. Returns when what the leader has to capture is written. Idempotent."""
         self._look_at_captures()
@@ -240,7 +254,7 @@ class Leader:
             # Ctrl-C may come at any moment, and then all of this is done again: so nothing is written before
             # everything is known.
             if self._t0_ns:
-                self.roster.close_all(self.now_ns)
+                self.roster.close_all(self.now_ns if self.stopped_ns is None else self.stopped_ns)
             if self._writer is not None and self._t0_ns:
                 tables = {"window": self._window_rows(), "outage": self._outage_rows()}
                 for table, rows in tables.items():

@@ -161,12 +161,14 @@ def _click_option(option: Option, is_several: bool) -> Callable[[Function], Func
         return click.option(flags, option.field, default=None, help=option.help)
     metavar = "|".join(option.choices) if option.choices else option.metavar or "true|false"
     default = str(option.default).lower() if option.type is bool else option.default
+    # Who gives no name gets one that tells of the policy, and of what else differs.
+    told = "By default it tells the policy." if option.field == "name" else f"Default {default}."
     return click.option(
         *(option.flag, option.field),
         type=Several(option) if is_several else _click_type(option),
         metavar=f"{metavar}[,...]" if is_several else metavar,
         default=None,
-        help=f"{option.help} Default {default}.",
+        help=f"{option.help} {told}",
     )
 
 

@@ -22,7 +22,7 @@ import gevent
 from locust import User, task
 from locust.env import Environment
 
-from client.blocking import Client, Subscription
+from client.blocking import Client, ClientClosed, Subscription
 from client.core import Backlog
 from client.events import Outcome, Published
 from client.view import View
@@ -98,8 +98,11 @@ class PubSubUser(User):
             return
         pub_id = seat.place.pub_id
         window = crew.board.window_of(pub_id)
-        # The number may have been another's before.
-        if window is None or window.to_ns <= self._next_ns or window.to_ns <= crew.now_ns():
+        # The number may have been another's before. Who is late sends what is left when the time is over.
+        is_over = window is not None and window.to_ns <= (
+            crew.now_ns() if self._window is None else self._next_ns
+        )
+        if window is None or is_over:
             gevent.sleep(_IDLE_S)
             return
         if self._window is None:
@@ -184,7 +187,7 @@ class PubSubUser(User):
                     repeat_interval_s=scenario.repeat_interval_s,
                     confirm=scenario.confirm,
                 )
-            except Backlog as error:
+            except (Backlog, ClientClosed) as error:  # the schedule goes on: it is one that was not published
                 problem = error
             delay_ms = (sent_ns - crew.clock_ns(t_ns)) / 1e6
             self._fire("PUB", NAME, delay_ms, len(body), problem)

@@ -39,6 +39,7 @@ EXIT_FAILURE = 1
 _REPORT_INTERVAL_S = 1.0  # of workers to their master, in a fixed test
 _LEASH_EVERY_S = 0.1
 _LEAVE_S = 2.0  # for users to say that they are gone
+_EARLY_S = 2.0  # locust's own clock begins somewhat before t0
 _END_ALARM_S = 15  # for a process that cannot end in order when its owner has gone
 _ORDER = "kcast_order"  # among locust's options
 
@@ -106,11 +107,11 @@ def _watch_leash(leash: Leash) -> None:
     while not leash.is_cut:
         gevent.sleep(_LEASH_EVERY_S)
     logger.error("nobody follows this test any more: it ends")
+    if not any(stage.has_begun for stage in _stages.values()):
+        os._exit(EXIT_FAILURE)  # a master that waits for its workers would wait on
     signal.alarm(_END_ALARM_S)
     for stage in _stages.values():
         stage.end_locust(EXIT_FAILURE)
-    if not _stages:
-        os._exit(EXIT_FAILURE)
 
 
 def _init(environment: Environment, runner: Runner, web_ui: Any = None, **_: Any) -> None:
@@ -147,6 +148,11 @@ class _Stage:
         self._hooks.test_stopping.add_listener(self._test_stopping)
         self._hooks.test_stop.add_listener(self._test_stop)
         self._hooks.quit.add_listener(self._quit)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there has been a test here, and so perhaps something to be written."""
+        return self.crew is not None or self._leader is not None
 
     def _check_options(self) -> Scenario:
         """Says what is wrong with the options, and ends, before anything is started."""
@@ -265,7 +271,8 @@ class _Stage:
         scenario = read_scenario(self._options, cluster)
         capture = ""
         if self._options.capture:
-            capture = str(self._open_capture(Path(self._options.capture), scenario, cluster))
+            # Workers may have been started elsewhere.
+            capture = str(self._open_capture(Path(self._options.capture).absolute(), scenario, cluster))
         return Order(
             number=self._tests,
             scenario=scenario,
@@ -313,11 +320,15 @@ class _Stage:
     def _test_stopping(self, **_: Any) -> None:
         if self.crew is not None:
             self.crew.is_stopping = True
+        if self._leader is not None:
+            self._leader.stop()
 
     def _test_stop(self, **_: Any) -> None:
         end = partial(self._end_test, self._leader, self.crew, self._run, self._place)
         self._endings.append((gevent.spawn(end), end))
         self._run = self._place = None
+        if isinstance(self._runner, WorkerRunner):
+            self._await_endings()  # what locust then reports to the master is the last it hears
 
     def _await_endings(self) -> None:
         for greenlet, end in self._endings:
@@ -338,15 +349,25 @@ class _Stage:
         if leader is not None:
             # Locust's master says that the test is over before its workers know.
             give_up_ns = monotonic_ns() + round(_LEAVE_S * 1e9)
-            while leader.roster.count and monotonic_ns() < give_up_ns:
+            while not leader.has_heard_all and monotonic_ns() < give_up_ns:
                 gevent.sleep(_LEASH_EVERY_S)
             leader.end()
             reason = leader.error or leader.capture_failure
-            if not reason and leader.order.is_fixed and leader.phase != "done":
+            if not reason and not leader.has_heard_all:
+                reason = "not all processes have told that they have written what they have"
+            if not reason and self._is_early(leader):
                 reason = "ended before its time"
             for folder in (place, run):
                 if folder is not None:
                     folder.finish("partial" if reason else "complete", reason=reason)
+
+    def _is_early(self, leader: Leader) -> bool:
+        if leader.order.is_fixed:
+            return leader.phase != "done"
+        run_time_s: float | None = self._options.run_time
+        if not self._options.headless or not run_time_s or self._environment.shape_class:
+            return False  # somebody has ended it, or a shape: whenever that was, it was time
+        return (leader.stopped_ns or 0) / 1e9 < run_time_s - _EARLY_S
 
     def _quit(self, **_: Any) -> None:
         """Locust is about to end the process."""

@@ -75,7 +75,8 @@ class Vitals:
                 },
             )
         for contact in tuple(self._contacts()):
-            self.look_at(contact)
+            if not contact.is_leaving:  # others have run since it was asked for
+                self.look_at(contact)
             gevent.sleep(0)
 
     def look_at(self, contact: Contact, is_last: bool = False) -> None:
@@ -87,6 +88,7 @@ class Vitals:
         copies = counts["copies_received"]
         figures = Counter(copies=copies, overflows=overflows, slow_consumer=slow, send_errors=send_errors)
         if is_last:
+            contact.is_leaving = True
             self._here.pop(client_id, None)
             self._gone.update(figures)
         else:
