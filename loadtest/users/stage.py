@@ -115,9 +115,18 @@ def _watch_leash(leash: Leash) -> None:
 
 
 def _init(environment: Environment, runner: Runner, web_ui: Any = None, **_: Any) -> None:
+    gevent.signal_handler(signal.SIGINT, _interrupt)
     _stages[environment] = stage = _Stage(environment, runner)
     if web_ui is not None:
         web_ui.app.before_request(stage.check_form)
+
+
+def _interrupt() -> None:
+    """Ctrl-C is for locust's main greenlet, which waits for it.
+
+    Python would give it to whichever greenlet runs, and many survive it, or die in the middle of something.
+    """
+    gevent.get_hub().handle_system_error(KeyboardInterrupt, KeyboardInterrupt())
 
 
 class _Stage:
