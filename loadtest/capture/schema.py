@@ -2,6 +2,7 @@
 
 Plain data, so that readers of any kind can use it; docs/capture.md describes the same for people, and a test
 holds the two together.
+
 All times are ns of one clock, the monotonic clock of the machine on which the run was led (the `clock` table
 tells how well others' were known). Numbers stand for servers, topics, publishers and subscribers: `run.json`
 has their names.

@@ -24,7 +24,7 @@ from client.cluster import Cluster
 from hashring.policy import Policy
 from loadtest.clusters.engine import RUN_LABEL, connect, engine_errors, in_parallel, labels, sweep
 from loadtest.clusters.hosting import server_key, tap_path
-from loadtest.clusters.servers import IMAGE, ServerFailed, ServerStat, lab_cluster
+from loadtest.clusters.servers import IMAGE, ServerFailed, ServerStat, lab_cluster, refuse_impossible
 from loadtest.clusters.stats import read_sockets, stat_of
 from pubsub.endpoint import Address, format_address
 from pubsub.limits import REQUEST_BYTES_MIN
@@ -62,10 +62,7 @@ class ContainerCluster:
         image: str = IMAGE,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
-        if count < 1:
-            raise ValueError(f"count is {count}: a cluster has at least 1 server")
-        if tap_dir is not None and not tap_dir.is_dir():
-            raise ValueError(f"tap_dir is {tap_dir}: there is no such folder")
+        refuse_impossible(count, tap_dir)
         # All clients come from one /24, that of this machine.
         own = (
             "--host",

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 from client.cluster import Cluster
 from hashring.policy import Policy
 from loadtest.clusters.hosting import ServerState, server_key, tap_path
-from loadtest.clusters.servers import ServerFailed, ServerStat, lab_cluster
+from loadtest.clusters.servers import ServerFailed, ServerStat, lab_cluster, refuse_impossible
 from loadtest.clusters.stats import read_sockets, stat_of
 from pubsub.endpoint import Address, format_address
 
@@ -46,10 +46,7 @@ class HostedServers:
         tap_dir: Path | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
-        if count < 1:
-            raise ValueError(f"count is {count}: a cluster has at least 1 server")
-        if tap_dir is not None and not tap_dir.is_dir():
-            raise ValueError(f"tap_dir is {tap_dir}: there is no such folder")
+        refuse_impossible(count, tap_dir)
         self._options = ("--host", _HOST, "--ttl", str(ttl_s), *options)
         self._tap_dir = None if tap_dir is None else tap_dir.absolute()
         self._start_timeout_s = start_timeout_s

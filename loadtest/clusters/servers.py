@@ -122,6 +122,14 @@ class Servers(Protocol):
         """Of each server, now."""
 
 
+def refuse_impossible(count: int, tap_dir: Path | None) -> None:
+    """Raises ValueError where there can be no cluster of `count` servers with taps in `tap_dir`."""
+    if count < 1:
+        raise ValueError(f"count is {count}: a cluster has at least 1 server")
+    if tap_dir is not None and not tap_dir.is_dir():
+        raise ValueError(f"tap_dir is {tap_dir}: there is no such folder")
+
+
 def lab_cluster(addresses: tuple[Address, ...], keys: tuple[str, ...], policy: Policy | None) -> Cluster:
     """The cluster of servers with these addresses and keys."""
     entries = zip(addresses, keys, strict=True)
