@@ -1,7 +1,7 @@
 # GNU make and Python 3.11 or newer are all that is needed: what else is, tools/setup puts into .venv.
 #   ARGS    goes to what the target runs:                  make test ARGS='-k wire'
 #   PYTHON  is the Python to make .venv with:              make test PYTHON=python3.13
-#   EXTRAS  are further extras of pyproject.toml to have:  make test EXTRAS='load spark trust'
+#   EXTRAS  are further extras of pyproject.toml to have:  make test EXTRAS=trust
 
 # A PYTHONPATH, or another active environment, must not decide what is imported here.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
@@ -34,11 +34,11 @@ test-compose:  ## the cluster of compose.yaml on a Docker engine: messages, kill
 	@{ docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
 		echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \
 		'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
-	@$(SETUP) dev load
+	@$(SETUP) dev load spark
 	$(BIN)/pytest tests/check_compose.py $(ARGS)
 
 test-load:  ## load tests, from servers to results; on containers too where a Docker engine answers
-	@$(SETUP) dev load
+	@$(SETUP) dev load spark
 	$(BIN)/pytest -n 2 --dist loadfile tests/check_load.py tests/check_load_locust.py $(ARGS)
 	@if docker info >/dev/null 2>&1; then \
 		docker build --quiet --network host --tag $(LOAD_IMAGE) . && \
@@ -49,18 +49,18 @@ test-load:  ## load tests, from servers to results; on containers too where a Do
 	fi
 
 lint:  ## ruff and mypy, changing nothing
-	@$(SETUP) dev load
+	@$(SETUP) dev load spark
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
 format:  ## lay the code out, and mend what ruff can
-	@$(SETUP) dev load
+	@$(SETUP) dev load spark
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 bench:  ## the benchmarks, tests/bench_*.py, one after the other
-	@$(SETUP) dev load
+	@$(SETUP) dev load spark
 	@set -e; for bench in $(patsubst tests/%.py,%,$(wildcard tests/bench_*.py)); do \
 		echo "== $$bench"; $(BIN)/python -m "tests.$$bench" $(ARGS); done
 
@@ -75,7 +75,7 @@ constraints:  ## bring constraints.txt up to date (needs python3.11 and a networ
 	-git --no-pager diff --stat constraints.txt
 
 dist:  ## build the wheel and the source distribution into dist/
-	@$(SETUP) dev load
+	@$(SETUP) dev load spark
 	@rm -rf dist
 	$(BIN)/python -m build
 

@@ -1,0 +1,1 @@
+"""What the sums mean: tables, theory, verdicts. Pure; no Spark."""

@@ -1,0 +1,85 @@
+"""Findings: all that an analysis has to tell, as report.json has it and the report is made from."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from spark.findings.tables import FINDINGS_VERSION, TABLES
+
+Row = dict[str, Any]
+
+_PYTHON: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (float, int),
+    "str": (str,),
+    "bool": (bool,),
+}
+
+
+class FindingsError(ValueError):
+    """What is no report.json of this version; the message says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`tables` are rows by the tables' names, each with all columns of `findings.tables.TABLES`.
+
+    `about` tells how they came to be: kcast (its version), made (wall clock, UTC), command, seconds (that it
+    took), captures (path, run, status, started, ended, host of each), and following (how far a capture that
+    still grows was read; absent otherwise). `problems` are sentences: what was left out, and why.
+    """
+
+    about: Mapping[str, Any]
+    problems: Sequence[str] = ()
+    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, rows in self.tables.items():
+            columns = TABLES.get(name)
+            if columns is None:
+                raise FindingsError(f"there is no table {name}")
+            for row in rows:
+                if list(row) != [column.name for column in columns]:
+                    raise FindingsError(f"{name}: a row has not the columns of the table: {', '.join(row)}")
+                for column in columns:
+                    value = row[column.name]
+                    if value is not None and type(value) not in _PYTHON[column.type]:
+                        raise FindingsError(f"{name}.{column.name}: {value!r} is no {column.type}")
+
+    def table(self, name: str) -> Sequence[Row]:
+        """A table's rows; none if it was not asked for."""
+        return self.tables.get(name, ())
+
+    def to_json(self) -> str:
+        """What report.json holds."""
+        return json.dumps(
+            {
+                "findings_version": FINDINGS_VERSION,
+                "about": dict(self.about),
+                "problems": list(self.problems),
+                "tables": {name: list(rows) for name, rows in self.tables.items()},
+            },
+            ensure_ascii=False,
+            allow_nan=False,
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """What `to_json` told. Raises FindingsError."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise FindingsError(f"not JSON: {error}") from None
+        version = values.get("findings_version") if isinstance(values, dict) else None
+        if version != FINDINGS_VERSION:
+            if version is None:
+                raise FindingsError("no findings of kcast: it has no findings_version")
+            raise FindingsError(
+                f"findings of version {version}, and this kcast reads {FINDINGS_VERSION}: analyse it again"
+            )
+        try:
+            return cls(values["about"], tuple(values["problems"]), values["tables"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FindingsError(f"findings that are damaged: {error!r}") from None

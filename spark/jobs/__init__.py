@@ -1,0 +1,1 @@
+"""DataFrame -> DataFrame, with explicit schemas and without row-by-row Python."""

@@ -1,0 +1,1 @@
+"""Findings as one HTML page, JSON, CSV and Parquet. No Spark."""

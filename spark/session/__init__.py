@@ -1,0 +1,1 @@
+"""Java, and a Spark that keeps to itself."""
