@@ -14,7 +14,7 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load test test-compose test-load lint format bench constraints dist clean
+.PHONY: help demo load analyse test test-compose test-load test-spark lint format bench constraints dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -26,6 +26,10 @@ demo:  ## a cluster on this machine, servers killed, delivery measured against p
 load:  ## load tests: kcast load, with all that it needs
 	@$(SETUP) load
 	@$(BIN)/kcast load $(ARGS)
+
+analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
+	@$(SETUP) spark
+	@$(BIN)/kcast analyse $(ARGS)
 
 test: lint  ## all checks, then all tests
 	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
@@ -47,6 +51,11 @@ test-load:  ## load tests, from servers to results; on containers too where a Do
 	else \
 		echo 'kcast: no Docker engine answers `docker info`: the checks on containers are left out' >&2; \
 	fi
+
+# One after the other, and in one process: each would have a Spark of its own.
+test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a cluster of Spark's
+	@$(SETUP) dev load spark
+	$(BIN)/pytest tests/check_spark_*.py $(ARGS)
 
 lint:  ## ruff and mypy, changing nothing
 	@$(SETUP) dev load spark

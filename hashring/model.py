@@ -314,7 +314,7 @@ def cost(
     )
 
 
-def few_publish_is_cheaper(subscribers: int, rate: float, interval_s: float, sends: int = 1) -> bool:
+def few_publish_is_cheaper(subscribers: float, rate: float, interval_s: float, sends: int = 1) -> bool:
     """Whether few publish takes fewer packets than few subscribe with the same K': rate r > S / interval.
 
     The difference is (K - K') (S / interval - rate r) packets a second; both forward the same.

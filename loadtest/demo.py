@@ -6,19 +6,24 @@ import json
 import platform
 import stat
 import sys
+import time
 from collections.abc import Coroutine
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
 from client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
-from loadtest import chart
+from loadtest import chart, demo_report
 from loadtest.clusters.servers import ServerFailed
 from loadtest.demo_run import DemoFailed, K, Plan, Result, run
 from loadtest.demo_view import LiveWatcher, PlainWatcher, curves, explanation, policy_name, table
 from loadtest.tally import CONFIDENCE, PIECE_BYTES_MAX, Cell, failures, pieces
+
+if TYPE_CHECKING:
+    from loadtest.demo_capture import DemoRecorder
 
 TEXT_BYTES_MAX = 64 * 1024 * 1024
 
@@ -69,7 +74,13 @@ _LIBRARIES = ("kcast", "uvloop", "numpy", "xxhash")
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("demo-out"),
     show_default=True,
-    help="Where delivery.svg and results.json go.",
+    help="Where delivery.svg, results.json, a capture and a report go.",
+)
+@click.option(
+    "--report/--no-report",
+    "wants_report",
+    default=True,
+    help="Whether to record a capture, and make a report of it, where the extra for it is installed.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
 def command(
@@ -83,6 +94,7 @@ def command(
     rate: int,
     seed: int,
     out: Path,
+    wants_report: bool,
     as_json: bool,
 ) -> None:
     """Publish text files over servers that are killed, and hold what arrives against theory.
@@ -94,7 +106,8 @@ def command(
     longer than 300 bytes is published in pieces of 300 bytes.
 
     Exits with 0 only if the deliveries counted agree with the probability model, given the servers killed,
-    all payloads are intact, and no datagram was dropped unread. Takes about half a minute.
+    all payloads are intact, and no datagram was dropped unread. Takes about half a minute, and a report of
+    it (kcast analyse) as long again.
 
     \b
     Example:
@@ -109,17 +122,24 @@ def command(
     with errors_as_lines("demo", closed_pipe_exit=EXIT_FAILURE):
         if sys.stdout is None:
             raise OSError("standard output is closed")
-        sys.exit(0 if _demo(plan, files, out, as_json) else EXIT_FAILURE)
+        sys.exit(0 if _demo(plan, files, out, wants_report, as_json) else EXIT_FAILURE)
 
 
-def _demo(plan: Plan, files: tuple[Path, ...], out: Path, as_json: bool) -> bool:
+def _demo(plan: Plan, files: tuple[Path, ...], out: Path, wants_report: bool, as_json: bool) -> bool:
     """Runs it, and shows and writes what came of it; whether measurement and model agree."""
     texts, sources = _read(files)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _fail(f"{out}: {error.strerror or error}")
-    result = _run(plan, texts, sys.stderr if as_json else sys.stdout)
+    missing = demo_report.missing_module()
+    capture: Path | None = None
+    stream = sys.stderr if as_json else sys.stdout
+    if wants_report and missing is None:
+        capture = out / time.strftime("capture-%Y%m%d-%H%M%S")
+        result = _run_recorded(plan, texts, stream, capture)
+    else:
+        result = _run(plan, texts, stream)
     reasons = failures(result.cells, result.faults, result.dropped, result.leases_after_s)
     report = _report(plan, result, sources, len(texts), reasons)
     drawn = curves(plan, result.cells)
@@ -151,7 +171,22 @@ def _demo(plan: Plan, files: tuple[Path, ...], out: Path, as_json: bool) -> bool
         _write(json_path, json.dumps(report, indent=2) + "\n")
     if not as_json:
         print(f"chart:   {svg_path}\nresults: {json_path}", flush=True)
+    if capture is not None:
+        _tell_report(capture, out, as_json)
+    elif wants_report and not as_json:
+        print(f"report:  none, {missing} is missing: pip install 'kcast[spark]' brings it", flush=True)
     return not reasons
+
+
+def _tell_report(capture: Path, out: Path, as_json: bool) -> None:
+    page = demo_report.make(capture, out / "report")
+    if as_json:
+        files = [str(capture), *([] if page is None else [str(page)])]
+        print(json.dumps({"type": "report", "files": files}), flush=True)
+        return
+    print(f"capture: {capture}")
+    if page is not None:
+        print(f"report:  {page}", flush=True)
 
 
 def _write(path: Path, text: str) -> None:
@@ -161,12 +196,27 @@ def _write(path: Path, text: str) -> None:
         _fail(f"{path}: {error.strerror or error} (the result stands above)")
 
 
-def _run(plan: Plan, texts: list[bytes], stream: TextIO) -> Result:
+def _run_recorded(plan: Plan, texts: list[bytes], stream: TextIO, capture: Path) -> Result:
+    """Runs it, and writes what it did as a capture."""
+    from loadtest.capture.folder import CaptureError
+    from loadtest.demo_capture import DemoRecorder
+
+    with TemporaryDirectory(prefix="_taps-", dir=capture.parent) as tap_dir:
+        recorder = DemoRecorder(plan, K, Path(tap_dir))
+        result = _run(plan, texts, stream, recorder)
+        try:
+            recorder.write(capture, sys.argv)
+        except CaptureError as error:
+            _fail(str(error))
+        return result
+
+
+def _run(plan: Plan, texts: list[bytes], stream: TextIO, recorder: "DemoRecorder | None" = None) -> Result:
     try:
         if stream.isatty():
             with LiveWatcher(plan, stream) as watcher:
-                return _run_loop(run(plan, texts, watcher))
-        return _run_loop(run(plan, texts, PlainWatcher(plan, stream)))
+                return _run_loop(run(plan, texts, watcher, recorder))
+        return _run_loop(run(plan, texts, PlainWatcher(plan, stream), recorder))
     except KeyboardInterrupt:
         fail("demo", "stopped, no verdict", EXIT_INTERRUPTED)
     except (ServerFailed, DemoFailed) as error:

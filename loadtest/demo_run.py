@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from client.aio import Client, Subscription
 from client.events import Drop, Outcome
@@ -22,6 +22,9 @@ from client.view import View
 from hashring.policy import Policy
 from loadtest.clusters.processes import ProcessCluster
 from loadtest.tally import Cell, Phase, Tally, Topic
+
+if TYPE_CHECKING:  # what it needs comes with an extra
+    from loadtest.demo_capture import DemoRecorder
 
 K = 5
 K_PRIMES = (1, 2, 3)
@@ -110,13 +113,20 @@ def make_topics(plan: Plan, servers: ProcessCluster, rng: Random) -> list[Topic]
     return topics
 
 
-async def run(plan: Plan, texts: Sequence[bytes], watcher: Watcher) -> Result:
-    """Runs the demo with these texts. Raises ServerFailed and DemoFailed."""
+async def run(
+    plan: Plan, texts: Sequence[bytes], watcher: Watcher, recorder: "DemoRecorder | None" = None
+) -> Result:
+    """Runs the demo with these texts, and lets `recorder` see it. Raises ServerFailed and DemoFailed."""
     began = time.monotonic()
-    with ProcessCluster(plan.servers, ttl_s=plan.ttl_s) as servers:
+    tap_dir = recorder.tap_dir if recorder else None
+    with ProcessCluster(plan.servers, ttl_s=plan.ttl_s, tap_dir=tap_dir) as servers:
         watcher.say(f"{plan.servers} servers started in {time.monotonic() - began:.1f} s, ttl {plan.ttl_s} s")
         async with AsyncExitStack() as stack:
-            return await _Demo(plan, texts, watcher, servers, stack).run()
+            result = await _Demo(plan, texts, watcher, servers, stack, recorder).run()
+        if recorder is not None:
+            servers.stop()
+            recorder.ended(servers)
+        return result
 
 
 class _Demo:
@@ -127,12 +137,14 @@ class _Demo:
         watcher: Watcher,
         servers: ProcessCluster,
         stack: AsyncExitStack,
+        recorder: "DemoRecorder | None",
     ) -> None:
         self._plan = plan
         self._texts = texts
         self._watcher = watcher
         self._servers = servers
         self._stack = stack
+        self._recorder = recorder
         self._topics = make_topics(plan, servers, Random(f"{plan.seed}/topics"))
         self._topics_of = {k: [topic for topic in self._topics if topic.k_prime == k] for k in K_PRIMES}
         self._tally = Tally(self._topics, K)
@@ -140,13 +152,17 @@ class _Demo:
         self._dead: frozenset[str] = frozenset()
         self._subscribers: dict[tuple[int, int], Client] = {}
         self._publishers: dict[int, list[Client]] = {}
+        self._publisher_ids: dict[Client, int] = {}
         self._subscriptions: list[Subscription] = []
         self._duplicates: Counter[int] = Counter()
         self._room = asyncio.Semaphore(OUTSTANDING_MAX)
+        if recorder is not None:
+            recorder.prepare(self._topics, servers)
 
     async def run(self) -> Result:
         plan, result = self._plan, self._result
         async with asyncio.TaskGroup() as readers:
+            watching = readers.create_task(self._recorder.watch()) if self._recorder else None
             await self._open_clients(readers)
             await self._warm_up()
 
@@ -155,6 +171,8 @@ class _Demo:
             indexes = sorted(Random(f"{plan.seed}/kill").sample(range(plan.servers), plan.kill))
             result.killed = tuple(self._servers.keys[index] for index in indexes)
             self._servers.kill(*indexes)
+            if self._recorder is not None:
+                self._recorder.killed(indexes)
             forgotten_at = time.monotonic() + plan.ttl_s
             self._dead = frozenset(self._servers.names[index] for index in indexes)
             result.dead_of_topic = {
@@ -167,6 +185,8 @@ class _Demo:
             await asyncio.sleep(forgotten_at - time.monotonic())
             # In a thread, since the leases at the other servers have to be renewed meanwhile.
             await asyncio.to_thread(self._servers.restart, *indexes)
+            if self._recorder is not None:
+                self._recorder.restarted()
             self._dead = frozenset()
             for publisher in chain(*self._publishers.values()):
                 publisher.core.avoid_dead = True
@@ -182,6 +202,8 @@ class _Demo:
             result.cells = self._tally.cells({Phase.DOWN: plan.kill})
             for subscription in self._subscriptions:
                 subscription.close()
+            if watching is not None:
+                watching.cancel()
         return result
 
     async def _open_clients(self, readers: asyncio.TaskGroup) -> None:
@@ -189,16 +211,20 @@ class _Demo:
             cluster = self._servers.cluster(Policy(K, k_prime, K))
             for number in range(self._plan.subscribers):
                 rng = Random(f"{self._plan.seed}/subscriber/{k_prime}/{number}")
-                client = await self._stack.enter_async_context(Client(cluster, avoid_dead=False, rng=rng))
-                self._subscribers[k_prime, number] = client
-            self._publishers[k_prime] = [
-                await self._stack.enter_async_context(
-                    Client(
-                        cluster, avoid_dead=False, rng=Random(f"{self._plan.seed}/publisher/{k_prime}/{n}")
-                    )
-                )
-                for n in range(self._plan.publishers)
-            ]
+                path = self._recorder.path(k_prime, number) if self._recorder else None
+                client = Client(cluster, avoid_dead=False, rng=rng, path=path)
+                self._subscribers[k_prime, number] = await self._stack.enter_async_context(client)
+                if self._recorder is not None:
+                    self._recorder.joined(client, k_prime, sub_id=number)
+            self._publishers[k_prime] = []
+            for number in range(self._plan.publishers):
+                rng = Random(f"{self._plan.seed}/publisher/{k_prime}/{number}")
+                path = self._recorder.path(k_prime) if self._recorder else None
+                client = Client(cluster, avoid_dead=False, rng=rng, path=path)
+                self._publishers[k_prime].append(await self._stack.enter_async_context(client))
+                self._publisher_ids[client] = number
+                if self._recorder is not None:
+                    self._recorder.joined(client, k_prime, pub_id=number)
         for topic in self._topics:
             for number in sorted(topic.audience):
                 subscription = self._subscribers[topic.k_prime, number].subscribe(topic.name)
@@ -258,8 +284,14 @@ class _Demo:
 
     async def _judged_phase(self, phase: Phase, passes: int) -> None:
         self._watcher.begin(phase, passes * len(self._texts) * len(K_PRIMES))
+        if self._recorder is not None:
+            self._recorder.begin(phase, self._servers)
         await self._publish_all(phase, self._work(passes))
+        if self._recorder is not None:
+            self._recorder.published_all(phase)
         await self._settle(phase)
+        if self._recorder is not None:
+            self._recorder.settled(phase, self._servers)
 
     async def _recover(self) -> None:
         """Publishes for one ttl, from the moment when all servers are up again."""
@@ -301,6 +333,8 @@ class _Demo:
                 publisher = rng.choice(self._publishers[k_prime])
                 at_s = time.monotonic() - began
                 number, payload = self._tally.publish(phase, topic, text, self._dead, at_s)
+                if self._recorder is not None:
+                    self._recorder.publish(number, phase, topic, self._publisher_ids[publisher])
                 group.create_task(self._publish(publisher, topic.name, number, payload, phase))
                 if now > shown_at + PROGRESS_INTERVAL_S:
                     shown_at = now

@@ -55,6 +55,7 @@ PARAMETERS = _struct(
     publish=IntegerType(),  # the policy: to how many of a topic's k servers a message goes
     subscribe=IntegerType(),
     k=IntegerType(),
+    servers=IntegerType(),  # of the cluster: their numbers are 0 .. servers - 1
     must_meet=BooleanType(),  # publish + subscribe > k: who knows the same servers has one in common
     may_leave=BooleanType(),  # subscribers may leave a server for another
     miss=DoubleType(),  # the chance that one sending through a server that is up is lost, by the scenario

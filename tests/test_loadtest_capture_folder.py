@@ -12,7 +12,7 @@ import pytest
 from loadtest.capture import folder as folders
 from loadtest.capture.folder import CaptureError, RunFolder, create_run, open_run, resume_run
 from loadtest.capture.parts import SUFFIX
-from loadtest.capture.schema import SCHEMA_VERSION
+from loadtest.capture.schema import SCHEMA_VERSION, TABLES
 from loadtest.capture.writer import CaptureWriter
 from loadtest.scenario import Scenario
 from tests.capture_rows import rows
@@ -292,3 +292,27 @@ def test_a_damaged_part_is_named_and_an_unfinished_one_is_not_read(tmp_path: Pat
     part.write_bytes(part.read_bytes()[:-9])
     with pytest.raises(CaptureError, match=part.name):
         place.read("clock")
+
+
+def test_how_much_was_written_is_told_once_it_is_complete(tmp_path: Path) -> None:
+    place = new_run(tmp_path).begin("one")
+    for count in (3, 4):
+        write(place.path, "clock", count)
+    write(place.path, "deliver", 5)
+    place.finish("partial")
+    assert "tables" not in place.info
+    place.finish("complete")
+    tables = place.info["tables"]
+    assert tables.keys() == TABLES.keys()
+    assert (tables["clock"], tables["deliver"]) == ({"files": 2, "rows": 7}, {"files": 1, "rows": 5})
+    assert tables["lease"] == {"files": 0, "rows": 0}
+
+
+def test_what_is_damaged_is_not_told_to_be_complete(tmp_path: Path) -> None:
+    place = new_run(tmp_path).begin("one")
+    write(place.path, "clock", 3)
+    part = place.parts("clock")[0]
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(CaptureError, match=part.name):
+        place.finish("complete")
+    assert place.status == "running"

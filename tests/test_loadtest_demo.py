@@ -35,6 +35,7 @@ SMALL = (
     "--publishers",
     "2",
     *("--rate", "1000"),
+    "--no-report",  # of which tests/test_loadtest_demo_report.py is
 )
 
 
@@ -58,7 +59,7 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def demo(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+    return CliRunner().invoke(command, ["--no-report", *(str(argument) for argument in arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +225,7 @@ def test_what_cannot_be_shown_is_written(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Full())
     with pytest.raises(SystemExit) as ended:
-        command.main(["--out", str(tmp_path), str(text_file)])
+        command.main(["--no-report", "--out", str(tmp_path), str(text_file)])
     assert (ended.value.code, capsys.readouterr().err) == (1, "kcast demo: No space left on device\n")
     assert json.loads((tmp_path / "results.json").read_text())["agrees"]
     assert (tmp_path / "delivery.svg").exists()

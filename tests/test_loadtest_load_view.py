@@ -12,9 +12,9 @@ import pytest
 
 from loadtest.load import report
 from loadtest.load.view import LiveWatcher, PlainWatcher, figures
-from loadtest.results.health import Health, Verdict
 from loadtest.results.spectrum import Times
 from loadtest.results.summary import Summary
+from loadtest.results.verdicts import Health, Verdict
 from loadtest.scenario import Scenario
 
 if TYPE_CHECKING:

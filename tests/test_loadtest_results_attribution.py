@@ -17,8 +17,14 @@ from loadtest.capture.schema import (
     PASSED,
 )
 from loadtest.results.attribution import Attribution, attribute
-from loadtest.results.causes import MEANINGS, SHORTCOMINGS, UNEXPLAINED, Cause
-from loadtest.results.facts import EDGE_NS, TAP_UNWRITTEN_NS
+from loadtest.results.causes import (
+    EDGE_NS,
+    MEANINGS,
+    SHORTCOMINGS,
+    TAP_UNWRITTEN_NS,
+    UNEXPLAINED,
+    Cause,
+)
 from loadtest.scenario import Scenario
 from tests.handmade_capture import MS, T0, Handmade, S, World, simulate
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from loadtest.capture.schema import CUT_OFF, LOST
-from loadtest.results.health import Health, Verdict, examine, judge_latency
+from loadtest.results.health import examine
 from loadtest.results.spectrum import Times
 from loadtest.results.summary import Summary, summarise
+from loadtest.results.verdicts import Health, Verdict, judge_latency
 from tests.handmade_capture import MS, T0, S, World
 
 MESSAGES = 600

@@ -17,8 +17,7 @@ from loadtest.capture.schema import (
     STANDING,
 )
 from loadtest.results.attribution import attribute
-from loadtest.results.causes import Cause
-from loadtest.results.facts import EDGE_NS, TAP_UNWRITTEN_NS
+from loadtest.results.causes import EDGE_NS, TAP_UNWRITTEN_NS, Cause
 from tests.handmade_capture import MS, T0, S, World
 
 

@@ -1,4 +1,5 @@
 import json
+from decimal import ROUND_HALF_UP, Context
 from itertools import pairwise
 from math import inf
 
@@ -9,20 +10,32 @@ from loadtest.results.spectrum import Line, Times, rounded, shares
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("time_ns", "expected_ns"),
     [
-        *((0.0, 0.0), (0.000123456, 0.000123), (0.0123456, 0.0123), (0.999499, 0.999), (0.9996, 1.0)),
-        *((1.0, 1.0), (9.996, 10.0), (123.456, 123.0), (1234.0, 1230.0), (98765.0, 98800.0)),
+        *((0, 0), (1, 1), (123, 123), (999, 999), (1000, 1000), (1004, 1000), (1005, 1010), (9994, 9990)),
+        *((9995, 10_000), (12_349, 12_300), (12_350, 12_400), (999_499, 999_000), (999_500, 1_000_000)),
+        *((123_456_789, 123_000_000), (1_234_000_000, 1_230_000_000), (98_765_000_000, 98_800_000_000)),
+        *((10**15, 10**15), (123_456 * 10**12, 123 * 10**15), (10**18 - 1, 10**18)),
     ],
 )
-def test_values_keep_three_significant_figures(value: float, expected: float) -> None:
-    assert rounded(np.array([value]))[0] == expected
+def test_values_keep_three_significant_figures(time_ns: int, expected_ns: int) -> None:
+    assert rounded(np.array([time_ns]))[0] == expected_ns
 
 
 def test_no_value_is_off_by_more_than_half_a_percent() -> None:
-    values = np.random.default_rng(1).lognormal(0, 4, 10_000)
+    values = np.random.default_rng(1).lognormal(14, 4, 10_000).astype(np.int64)
+    values = values[values > 0]
     assert np.max(np.abs(rounded(values) / values - 1)) <= 0.005
-    assert len(np.unique(rounded(values[(values >= 1) & (values < 10)]))) <= 901
+    assert len(np.unique(rounded(np.arange(1_000_000, 10_000_000, 100)))) == 901
+    # The same written otherwise.
+    three = Context(prec=3, rounding=ROUND_HALF_UP)
+    assert [int(three.create_decimal(value)) for value in values.tolist()] == rounded(values).tolist()
+
+
+def test_percentiles_come_out_as_they_are_written() -> None:
+    assert Times.of(np.array([123_456])).p50_ms == 0.123
+    assert Times.of(np.array([12_300_000_000])).max_ms == 12_300
+    assert Times.of(np.array([1, 2, 2, 4]) * 1_000_000).mean_ms == 2.25
 
 
 def test_percentiles_are_nearest_ranks() -> None:

@@ -48,7 +48,7 @@ def files() -> tuple[Path, ...]:
 
 
 def walk(folder: Path) -> Iterator[Path]:
-    generated = {".git", ".venv", "build", "dist", "__pycache__", "demo-out", "load-out"}
+    generated = {".git", ".venv", "build", "dist", "__pycache__", "demo-out", "load-out", "analysis-out"}
     for path in folder.iterdir():
         if path.name in generated or path.name.endswith(("_cache", ".egg-info", ".hypothesis")):
             continue

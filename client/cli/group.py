@@ -21,6 +21,7 @@ _COMMANDS = {
     "plan": ("client.cli.plan", "predicted delivery, copies and cost of a policy"),
     "demo": ("loadtest.demo", "a cluster, servers killed, delivery measured against prediction"),
     "load": ("loadtest.load.command", "load tests: clusters, faults, captures, and what came of them"),
+    "analyse": ("spark.command", "captures of load tests: reliability versus K, against theory"),
 }
 
 

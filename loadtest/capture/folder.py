@@ -18,20 +18,18 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Literal, get_args
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 
-from loadtest.capture import host, parts
-from loadtest.capture.parts import CaptureError as CaptureError
-from loadtest.capture.schema import SCHEMA_VERSION
-from loadtest.scenario import Scenario, ScenarioError
-from pubsub.tap import read_clock_id
+from loadtest.capture import host, manifest, parts
+from loadtest.capture.manifest import RUN_FILE, SCENARIO_FILE
+from loadtest.capture.manifest import CaptureError as CaptureError
+from loadtest.capture.manifest import Status as Status
+from loadtest.capture.schema import SCHEMA_VERSION, TABLES
+from loadtest.scenario import Scenario
 
-Status = Literal["running", "complete", "partial", "failed"]
-
-_RUN_FILE, _SCENARIO_FILE = "run.json", "scenario.json"
 # Readers guess a partition's type from its values: what begins with a letter is text for all of them.
 _NAME = re.compile(r"(?!(?i:nan|inf|infinity|null|true|false)$)[A-Za-z][^\0-\x1f]*")
 _NAME_BYTES_MAX = 200  # quoted
@@ -48,29 +46,17 @@ class _Folder:
     def info(self) -> dict[str, Any]:
         """What its JSON file says. Raises CaptureError."""
         try:
-            info = json.loads(self._file.read_bytes())
+            text = self._file.read_bytes()
         except FileNotFoundError:
             raise CaptureError(f"{self.path}: no capture, there is no {self._file.name}") from None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise CaptureError(f"{self._file}: cannot be read, {error}") from None
-        version = info.get("schema_version") if isinstance(info, dict) else None
-        if version is None:
-            raise CaptureError(f"{self._file}: not of a capture, it has no schema_version")
-        if version != SCHEMA_VERSION:
-            raise CaptureError(
-                f"{self._file}: a capture of schema version {version}, and this kcast reads {SCHEMA_VERSION}:"
-                f" use kcast {info.get('versions', {}).get('kcast', 'as it was then')}"
-            )
-        if info.get("status") not in get_args(Status):
-            raise CaptureError(f"{self._file}: its status is {info.get('status')!r}; was it edited?")
-        return dict(info)
+        return manifest.parse(text, self._file)
 
     @property
     def status(self) -> Status:
         """How far it came. What was "running" in a process that is no more is "partial"."""
-        info = self.info
-        status: Status = info["status"]
-        return "partial" if status == "running" and not _is_running(info.get("owner", {})) else status
+        return manifest.status(self.info)
 
     def update(self, **facts: Any) -> None:
         """Changes facts in its JSON file, all or none. Raises OSError."""
@@ -85,14 +71,27 @@ class ScenarioFolder(_Folder):
     """The folder of one scenario of a run: what a CaptureWriter writes into, and who analyses reads."""
 
     def __init__(self, path: Path, scenario: Scenario) -> None:
-        super().__init__(path, _SCENARIO_FILE)
+        super().__init__(path, SCENARIO_FILE)
         self.scenario = scenario
 
     def parts(self, table: str) -> list[Path]:
         """A table's files, in the order of their names; none where nothing was recorded."""
         # Hidden files are those that were not finished.
-        found = (self.path / f"table={table}").glob(f"[!._]*{parts.SUFFIX}")
+        found = (self.path / manifest.table_folder(table)).glob(f"[!._]*{parts.SUFFIX}")
         return sorted(found)
+
+    def finish(self, status: Status, **facts: Any) -> None:
+        """As of a run. Where it is complete, also writes how much of each table there is, so that readers
+        notice what is lost later. Raises CaptureError for a part that is damaged, too."""
+        if status == "complete" and "tables" not in facts:
+            facts["tables"] = self._stored()
+        super().finish(status, **facts)
+
+    def _stored(self) -> dict[str, dict[str, int]]:
+        return {
+            table: {"files": len(found), "rows": sum(map(parts.count_rows, found))}
+            for table, found in ((table, self.parts(table)) for table in TABLES)
+        }
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table, with all columns or these; no rows where nothing was recorded.
@@ -110,20 +109,17 @@ class RunFolder(_Folder):
     """The folder of a run: what `create_run` has made, or `open_run` has found."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, _RUN_FILE)
+        super().__init__(path, RUN_FILE)
 
     @property
     def run_id(self) -> str:
-        """What tells this run from all others."""
-        return str(self.info["run_id"])
+        """What tells this run from all others. Raises CaptureError."""
+        return manifest.run_id(self.info, self._file)
 
     @property
     def planned(self) -> tuple[Scenario, ...]:
         """All scenarios of the run, begun or not. Raises CaptureError."""
-        try:
-            return tuple(Scenario.from_json(values) for values in self.info["scenarios"])
-        except (ScenarioError, KeyError, TypeError) as error:
-            raise CaptureError(f"{self._file}: its scenarios cannot be read, {error}") from None
+        return manifest.planned(self.info, self._file)
 
     @property
     def scenarios(self) -> tuple[ScenarioFolder, ...]:
@@ -158,23 +154,23 @@ class RunFolder(_Folder):
         unready = path.with_name(f".{path.name}.unready-{token_hex(4)}")
         unready.mkdir(parents=True)
         try:
-            _write_json(unready / _SCENARIO_FILE, _begun() | facts)
+            _write_json(unready / SCENARIO_FILE, _begun() | facts)
             unready.rename(path)
         except BaseException:
-            (unready / _SCENARIO_FILE).unlink(missing_ok=True)
+            (unready / SCENARIO_FILE).unlink(missing_ok=True)
             unready.rmdir()
             raise
         return ScenarioFolder(path, scenario)
 
     def _path_of(self, name: str) -> Path:
-        return self.path / f"run={self.run_id}" / f"scenario={quote(name, safe='')}"
+        return self.path / manifest.run_folder(self.run_id) / manifest.scenario_folder(name)
 
     def check(self) -> None:
         """Raises CaptureError where the folder holds more than this run."""
-        mine = {folder.path for folder in self.scenarios}
-        for path in [*self.path.glob("run=*"), *self.path.glob("run=*/scenario=*")]:
-            if path not in mine and path != self.path / f"run={self.run_id}":
-                raise CaptureError(f"{path}: not of this run, {self.run_id}; captures must not be mixed")
+        run = self.run_id
+        runs = [path.name for path in self.path.glob("run=*")]
+        scenarios = [path.name for path in self.path.glob(f"{manifest.run_folder(run)}/scenario=*")]
+        manifest.check_folders(self.path, run, [planned.name for planned in self.planned], runs, scenarios)
 
 
 def create_run(
@@ -198,7 +194,7 @@ def create_run(
             )
         if name in names[:number]:
             raise CaptureError(f"two scenarios have the name {name}: a capture keeps them apart by it")
-    if (path / _RUN_FILE).exists():
+    if (path / RUN_FILE).exists():
         raise CaptureError(f"{path}: there is a capture already; resume it, or give another folder")
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise CaptureError(f"{path}: not an empty folder; give another")
@@ -214,13 +210,13 @@ def create_run(
         "scenarios": [scenario.as_json() for scenario in scenarios],
     }
     path.mkdir(parents=True, exist_ok=True)
-    _write_json(path / _RUN_FILE, info | dict(facts or {}))
+    _write_json(path / RUN_FILE, info | dict(facts or {}))
     return RunFolder(path)
 
 
 def open_run(path: Path) -> RunFolder:
     """The run at `path`: its folder, or its run.json. Raises CaptureError where that is none, or mixed."""
-    folder = RunFolder(path.parent if path.name == _RUN_FILE and not path.is_dir() else path)
+    folder = RunFolder(path.parent if path.name == RUN_FILE and not path.is_dir() else path)
     folder.check()
     return folder
 
@@ -232,10 +228,10 @@ def resume_run(path: Path) -> RunFolder:
     """
     folder = open_run(path)
     info = folder.info
-    if folder.status == "running" and info["owner"] != _owner():
+    if folder.status == "running" and info["owner"] != manifest.owner():
         raise CaptureError(f"{folder.path}: process {info['owner'].get('pid')} is running it")
     again = {"resumed": [*info.get("resumed", []), _now()]}
-    folder.update(status="running", owner=_owner(), ended=None, **again)
+    folder.update(status="running", owner=manifest.owner(), ended=None, **again)
     return folder
 
 
@@ -243,23 +239,10 @@ def _begun() -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "running",
-        "owner": _owner(),
+        "owner": manifest.owner(),
         "started": _now(),
         "ended": None,
     }
-
-
-def _owner() -> dict[str, Any]:
-    """Who must be there for "running" to be true."""
-    pid = os.getpid()
-    return {"pid": pid, "process_start": host.process_start(pid), "clock_id": read_clock_id()}
-
-
-def _is_running(owner: Mapping[str, Any]) -> bool:
-    if owner.get("clock_id") != read_clock_id():
-        return False  # another machine's, or before this one was started anew
-    start = host.process_start(int(owner.get("pid", 0)))
-    return start != "" and start == owner.get("process_start")
 
 
 def _now() -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from loadtest.capture.manifest import CaptureError as CaptureError
 from loadtest.capture.schema import SCHEMA_VERSION, TABLES
 
 ROWS_MAX = 65_536
@@ -22,10 +23,6 @@ SUFFIX = ".parquet"
 
 _TABLE_KEY, _VERSION_KEY = b"kcast.table", b"kcast.schema_version"
 _ZSTD_LEVEL = 3
-
-
-class CaptureError(ValueError):
-    """What cannot be used as a capture, or as part of one; the message is one line that says why."""
 
 
 def arrow_schema(table: str) -> pa.Schema:
@@ -125,6 +122,18 @@ def read_part(path: Path, table: str, columns: Sequence[str] | None = None) -> p
                 raise CaptureError(f"{path}: no part of the table {table}")
             rows = file.read(columns=schema.names)
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CaptureError(f"{path}: no whole Parquet file, {reason}") from None
+        raise _damaged(path, error) from None
     return rows.select(schema.names).cast(schema)
+
+
+def count_rows(path: Path) -> int:
+    """How many rows a part has. Raises CaptureError, which names the file."""
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> CaptureError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return CaptureError(f"{path}: no whole Parquet file, {reason}")

@@ -4,10 +4,10 @@ A tap has digests of lines and addresses. The `publish` table tells which messag
 `member` table who has which port: so messages and clients get their numbers, and the servers stay dumb.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from loadtest.capture.parts import CaptureError
 from loadtest.capture.schema import EVICTED, EXPIRED, NONE, OPENED, STANDING
-from loadtest.capture.writer import CaptureWriter
 from loadtest.scenario import topic_name
 from pubsub.endpoint import LeaseChange
 from pubsub.tap import read_all, read_clock, read_clock_id
@@ -48,6 +47,19 @@ class Member(NamedTuple):
 
 
 _NOBODY = Member(NONE, NONE)
+
+
+class Rows(Protocol):
+    """What takes rows, as a CaptureWriter does."""
+
+    def append(self, table: str, columns: Mapping[str, Any], *, wait: bool = False) -> None:
+        """Takes rows of a table: all columns, as arrays or lists, equally long."""
+
+
+def topic_id_of(topic: bytes) -> int:
+    """The number of a load test's topic; NONE of others."""
+    digits = topic.removeprefix(_PREFIX)
+    return int(digits) if len(digits) == 6 and digits.isdigit() and topic.startswith(_PREFIX) else NONE
 
 
 class MessageIds:
@@ -95,20 +107,21 @@ def convert(
     server_id: int,
     members: Mapping[int, Member],
     msg_ids: MessageIds,
-    writer: CaptureWriter,
+    writer: Rows,
     *,
     t_from_ns: int,
     t_to_ns: int,
     offset_ns: int = 0,
+    topic_id: Callable[[bytes], int] = topic_id_of,
 ) -> Converted:
     """Adds the rows of one server's taps, of all its lives: `tap_files` are the base files of each.
 
     Of lines, those between the two times; of leases, all changes up to `t_to_ns`. A tap that was written on
     another machine is brought to this one's clock by way of Unix time; `offset_ns` is added to all times.
-    A base file that is not there was never begun: no life. Raises CaptureError for what is no tap, and
-    OSError.
+    `topic_id` tells a topic's number by its name. A base file that is not there was never begun: no life.
+    Raises CaptureError for what is no tap, and OSError.
     """
-    reader = _Reader(server_id, members, msg_ids, writer, (t_from_ns, t_to_ns), offset_ns)
+    reader = _Reader(server_id, members, msg_ids, writer, (t_from_ns, t_to_ns), offset_ns, topic_id)
     for path in tap_files:
         try:
             for record in read_all(path):
@@ -139,14 +152,16 @@ class _Reader:
         server_id: int,
         members: Mapping[int, Member],
         msg_ids: MessageIds,
-        writer: CaptureWriter,
+        writer: Rows,
         between_ns: tuple[int, int],
         offset_ns: int,
+        topic_id: Callable[[bytes], int],
     ) -> None:
         self._server_id = server_id
         self._members = members
         self._msg_ids = msg_ids
         self._writer = writer
+        self._topic_id = topic_id
         self._t_from_ns, self._t_to_ns = between_ns
         self._offset_ns = self._file_offset_ns = offset_ns
         self._lives: dict[int, _Life] = {}
@@ -162,7 +177,8 @@ class _Reader:
             case TapBurst(time_ns, source, topic, digests):
                 if self._t_from_ns <= (at_ns := self._saw(time_ns)) < self._t_to_ns:
                     pub_id = self._members.get(source[1], _NOBODY).pub_id
-                    self._bursts.append((self._life.boot_id, pub_id, _topic_id(topic), at_ns, len(digests)))
+                    topic_id = self._topic_id(topic)
+                    self._bursts.append((self._life.boot_id, pub_id, topic_id, at_ns, len(digests)))
                     self._digests += digests
                     if len(self._digests) >= _GATHERED_MAX:
                         self._write_bursts()
@@ -226,7 +242,7 @@ class _Reader:
         if at_ns >= self._t_to_ns:
             return
         sub_id = self._members.get(port, _NOBODY).sub_id
-        self._leases.append((self._life.boot_id, sub_id, _topic_id(topic), at_ns, change))
+        self._leases.append((self._life.boot_id, sub_id, self._topic_id(topic), at_ns, change))
         if len(self._leases) >= _GATHERED_MAX:
             self._write_leases()
 
@@ -266,9 +282,3 @@ class _Reader:
             wait=True,
         )
         self._leases = []
-
-
-def _topic_id(topic: bytes) -> int:
-    """The number of a load test's topic; NONE of others."""
-    digits = topic.removeprefix(_PREFIX)
-    return int(digits) if len(digits) == 6 and digits.isdigit() and topic.startswith(_PREFIX) else NONE

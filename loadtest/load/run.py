@@ -151,6 +151,7 @@ def _follow_users(
             watcher.progress(progress)
             if not t0_ns and progress["t0_ns"]:
                 t0_ns = progress["t0_ns"]
+                place.update(t0_ns=t0_ns)  # for who follows
                 tending.load_begins(t0_ns)
     if not t0_ns:
         raise LoadFailed("users ended before the load began")

@@ -38,8 +38,8 @@ from loadtest.capture.schema import (
     PASSED,
     STANDING,
 )
-from loadtest.results.causes import UNEXPLAINED, Cause
-from loadtest.results.facts import SECOND_NS, Downs, Lives, Views, overflows
+from loadtest.results.causes import SECOND_NS, UNEXPLAINED, Cause
+from loadtest.results.facts import Downs, Lives, Views, overflows
 from loadtest.results.joins import Groups, Ints, expanded, last_before, places
 from loadtest.results.tables import Array, Capture, Columns, columns
 

@@ -68,3 +68,8 @@ UNEXPLAINED = (Cause.UNASKED, Cause.NETWORK_IN, Cause.NETWORK_OUT)
 
 SHORTCOMINGS = (Cause.UNSENT, Cause.SEND_ERROR, Cause.OVERFLOW_IN, Cause.OVERFLOW_OUT, Cause.LATE)
 """The fault of the machine that ran the test, and not of what was tested."""
+
+
+SECOND_NS = 1_000_000_000
+EDGE_NS = 20_000_000  # between a signal, its effect, and the note of its time
+TAP_UNWRITTEN_NS = 1_500_000_000  # what a server may not have written yet when it is killed

@@ -5,12 +5,9 @@ Each is a question by number of server or client and time, for many of them at o
 
 import numpy as np
 
+from loadtest.results.causes import EDGE_NS, SECOND_NS, TAP_UNWRITTEN_NS
 from loadtest.results.joins import Groups, Ints, Spans, last_before, places
 from loadtest.results.tables import Array, Capture, columns, views
-
-SECOND_NS = 1_000_000_000
-EDGE_NS = 20_000_000  # between a signal, its effect, and the note of its time
-TAP_UNWRITTEN_NS = 1_500_000_000  # what a server may not have written yet when it is killed
 
 _REAL = ("kill", "stall")
 

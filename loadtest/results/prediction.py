@@ -46,7 +46,7 @@ def predict(scenario: Scenario) -> Prediction:
     live, note = 1.0, ""
     if scenario.by == "kill" and share_down:
         loss = 1 - (1 - scenario.loss_in) * (1 - scenario.loss_out)
-        interval_s = _renewal_interval_s(scenario)
+        interval_s = renewal_interval_s(scenario)
         live = max(0.0, 1 - restart_gap(interval_s, _up_s(scenario, share_down), min(loss, 0.99)))
         note = "roughly, as leases stand again within a renewal interval of a restart"
     elif leases_may_end(scenario):
@@ -58,10 +58,11 @@ def predict(scenario: Scenario) -> Prediction:
 def leases_may_end(scenario: Scenario) -> bool:
     """Whether an outage may last longer than a lease does that could not be renewed in it."""
     has_outages = scenario.outages != "none"
-    return has_outages and scenario.epoch_s > scenario.ttl_s - _renewal_interval_s(scenario)
+    return has_outages and scenario.epoch_s > scenario.ttl_s - renewal_interval_s(scenario)
 
 
-def _renewal_interval_s(scenario: Scenario) -> float:
+def renewal_interval_s(scenario: Scenario) -> float:
+    """How often a subscriber renews each of its leases."""
     return min(scenario.ttl_s / scenario.renewals, RENEWAL_INTERVAL_S_MAX)
 
 

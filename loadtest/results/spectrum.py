@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 SIGNIFICANT_FIGURES = 3
 TICKS_PER_HALVING = 5  # lines of the spectrum for each halving of what is above
 NS_PER_MS = 1_000_000
+_UNITS_NS = 10 ** np.arange(16, dtype=np.int64)  # what the last of three figures may count
 
 
 class Line(NamedTuple):
@@ -46,14 +47,14 @@ class Times:
         """Of times in ns; what is below 0 counts as 0."""
         if not len(times_ns):
             return cls()
-        times_ms = np.maximum(times_ns, 0) / NS_PER_MS
-        values, counts = np.unique(rounded(times_ms), return_counts=True)
-        below = np.cumsum(counts)
+        times_ns = np.maximum(times_ns, 0)
+        values_ns, counts = np.unique(rounded(times_ns), return_counts=True)
+        values, below = values_ns / NS_PER_MS, np.cumsum(counts)
         lines = [_line(values, below, share) for share in (0.5, 0.9, 0.99, 0.999, 1.0)]
         p50, p90, p99, p999, most = (line.value_ms for line in lines)
         return cls(
             count=len(times_ns),
-            mean_ms=float(f"{times_ms.mean():.3g}"),
+            mean_ms=float(f"{int(times_ns.sum()) / len(times_ns) / NS_PER_MS:.3g}"),
             p50_ms=p50,
             p90_ms=p90,
             p99_ms=p99,
@@ -72,14 +73,16 @@ class Times:
         return cls(**values | {"spectrum": tuple(Line(*line) for line in values["spectrum"])})
 
 
-def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """To three significant figures."""
-    positive = values > 0
-    exponents = np.floor(np.log10(np.where(positive, values, 1.0))) - (SIGNIFICANT_FIGURES - 1)
-    # Divided by whole powers of ten where they are small, so that 0.123 comes out as just that.
-    power = 10.0 ** np.abs(exponents)
-    result = np.where(exponents < 0, np.round(values * power) / power, np.round(values / power) * power)
-    return np.where(positive, result, 0.0)
+def rounded(times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """To three significant figures, halves up; none is below 0.
+
+    In whole numbers, so that others who do the same (`spark.jobs.latency`) get the same, to the last half.
+    """
+    units = _UNITS_NS[
+        np.searchsorted(_UNITS_NS[1:] * 10 ** (SIGNIFICANT_FIGURES - 1), times_ns, side="right")
+    ]
+    whole: NDArray[np.int64] = (times_ns + units // 2) // units * units
+    return whole
 
 
 def shares(count: int) -> list[float]:

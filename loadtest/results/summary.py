@@ -11,11 +11,12 @@ from hashring.intervals import wilson
 from loadtest.results.attribution import Attribution, attribute
 from loadtest.results.causes import UNEXPLAINED, Cause
 from loadtest.results.expectation import expect
-from loadtest.results.health import Health, Verdict, examine, judge_delivery, judge_latency
+from loadtest.results.health import examine
 from loadtest.results.precision import independent_trials
 from loadtest.results.prediction import predict
 from loadtest.results.spectrum import Times
 from loadtest.results.tables import Capture, columns
+from loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from loadtest.scenario import Scenario
 
 CONFIDENCE = 0.95
@@ -182,7 +183,15 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         latency=latency,
         publish_delay=publish_delay,
         health=health,
-        delivery_verdict=judge_delivery(scenario, status, health, attribution, (high - low) / 2),
+        delivery_verdict=judge_delivery(
+            scenario,
+            status,
+            health,
+            pairs=pairs,
+            misses=attribution.misses,
+            paths=attribution.paths,
+            half_width=(high - low) / 2,
+        ),
         latency_verdict=judge_latency(health, latency, publish_delay),
     )
 

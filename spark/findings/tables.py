@@ -182,7 +182,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     # Of the simulation
     "simulation": (
         Column("scene", "str", "what was simulated, as in: rch-few-subscribe"),
-        Column("group", "str", "schemes, loss, views, outages"),
+        Column("group", "str", "schemes, draws, loss, views, outages, attack"),
         Column("ring", "str", "real, ideal"),
         Column("scheme", "str", "S, R, CH, RCH"),
         Column("k", "int", ""),

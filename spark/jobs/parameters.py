@@ -26,6 +26,7 @@ def _row(cell: Cell) -> tuple[object, ...]:
         policy.publish,
         policy.subscribe,
         policy.k,
+        scenario.servers,
         policy.publish + policy.subscribe > policy.k,
         scenario.avoid_dead and policy.subscribe < policy.k,
         1 - (1 - scenario.loss_in) * (1 - scenario.loss_out),

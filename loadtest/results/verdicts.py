@@ -1,0 +1,212 @@
+"""Whether a scenario's figures can be trusted: one verdict on delivery, one on latency.
+
+A load test measures the machine that it runs on as well as what it is to test. Each reason names a figure by
+which the machine, or the recording, may have changed the result, and what to do about it. The figures come
+from `health.examine`, or from Spark: there are no arrays here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from loadtest.results.causes import SHORTCOMINGS, UNEXPLAINED, Cause
+from loadtest.scenario import Scenario
+
+SHORTCOMINGS_MAX = 0.001  # of all pairs; less where the interval is narrower than that
+UNEXPLAINED_PATHS_MAX = 0.001  # of all paths: those that other paths made up for
+DELIVERIES_MIN = 1000
+PUBLISH_DELAY_MAX = 0.1  # of the latency, at the 99th percentile of both
+CLOCK_ERROR_MAX = 0.1  # of the median latency
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether figures are valid: if there is no reason why not. Each reason is a sentence."""
+
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        """Whether they are."""
+        return not self.reasons
+
+    def as_json(self) -> dict[str, Any]:
+        """Whether they are, and why not."""
+        return {"valid": self.valid, "reasons": list(self.reasons)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """What `as_json` told."""
+        return cls(tuple(values["reasons"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a capture tells of the run itself, while it was measured; counts are sums over all."""
+
+    scheduled: int
+    """Messages that were to be published."""
+    published: int
+    """Of these, those that were."""
+    rows_lost: int
+    """What recorders could not keep."""
+    tap_lines_lost: int
+    """What servers' taps could not keep."""
+    lag_max_ms: float
+    """By how much the loop of a process was late at most."""
+    clock_error_ms: float
+    """How far off the clocks of machines may be."""
+    client_overflows: int
+    server_overflows: int
+    send_errors: int
+    slow_consumer: int
+    """Delivered, and dropped because nobody took it."""
+    servers_lost: tuple[int, ...] = ()
+    """Servers that ended though nobody was to end them."""
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """What `as_json` told."""
+        return cls(**{**values, "servers_lost": tuple(values.get("servers_lost", ()))})
+
+
+class Percentiles(Protocol):
+    """Of some times, as `spectrum.Times` has them."""
+
+    @property
+    def count(self) -> int:
+        """How many times there were."""
+
+    @property
+    def p50_ms(self) -> float:
+        """Half of them took as long, or less."""
+
+    @property
+    def p99_ms(self) -> float:
+        """99 % of them took as long, or less."""
+
+
+def judge_delivery(
+    scenario: Scenario,
+    status: str,
+    health: Health,
+    *,
+    pairs: int,
+    misses: Mapping[Cause, int],
+    paths: Mapping[Cause, int],
+    half_width: float,
+) -> Verdict:
+    """Whether the share delivered, and the causes, can be trusted.
+
+    `misses` are pairs by cause, without those that were delivered, `paths` all ways through a server by what
+    became of them; `half_width` is that of the share's interval.
+    """
+    reasons = []
+    if status not in ("running", "complete"):
+        reasons.append(f"the capture is {status}: it ends before the run was over; run the scenario again")
+    if not pairs:
+        reasons.append(
+            "nothing was to be delivered: no subscriber listened to a topic while it was published on; use "
+            "more topics_per_subscriber, a higher rate or a longer duration"
+        )
+    if health.published < health.scheduled:
+        missing = health.scheduled - health.published
+        reasons.append(
+            f"{_count(missing, 'message')} of {health.scheduled:,} that were scheduled {_were(missing)} not "
+            "published: lower the rate, or use more workers"
+        )
+    if health.rows_lost:
+        reasons.append(
+            f"the recorder lost {_count(health.rows_lost, 'row')}: free disk space, or lower the rate"
+        )
+    if health.tap_lines_lost:
+        reasons.append(
+            f"servers' taps lost {_count(health.tap_lines_lost, 'line')}: free disk space, or lower the rate"
+        )
+    if health.servers_lost:
+        names = ", ".join(f"server-{number + 1}" for number in health.servers_lost)
+        reasons.append(
+            f"{names} ended by itself, or by somebody else's doing: see what it said, if anything, in "
+            "_servers.log of the scenario's folder"
+        )
+    unexplained = sum(misses.get(cause, 0) for cause in UNEXPLAINED)
+    if unexplained:
+        causes = _list({cause: misses[cause] for cause in UNEXPLAINED if cause in misses})
+        reasons.append(
+            f"{_count(unexplained, 'missed pair')} of {pairs:,} {_were(unexplained)} lost for no reason that "
+            f"is recorded ({causes}): look for other traffic, a firewall, or a bug"
+        )
+    lost_paths = sum(paths.get(cause, 0) for cause in UNEXPLAINED)
+    all_paths = sum(paths.values())
+    if not unexplained and lost_paths > UNEXPLAINED_PATHS_MAX * all_paths:
+        reasons.append(
+            f"{_count(lost_paths, 'path')} of {all_paths:,} {_were(lost_paths)} lost for no reason that is "
+            "recorded, though others made up for them: look for other traffic, a firewall, or a bug"
+        )
+    reasons += _shortcomings(health, misses, pairs, half_width)
+    lag_s = health.lag_max_ms / 1000
+    for limit_s, what in (
+        (scenario.ttl_s / 10, "a tenth of the ttl"),
+        (scenario.deadline_s / 2, "half the deadline"),
+    ):
+        if lag_s > limit_s:
+            reasons.append(
+                f"users' processes stood still for up to {lag_s:.3g} s, which is more than {what} "
+                f"({limit_s:.3g} s): lower the rate, or use more workers"
+            )
+    return Verdict(tuple(reasons))
+
+
+def _shortcomings(health: Health, misses: Mapping[Cause, int], pairs: int, half_width: float) -> list[str]:
+    """Misses that were this machine's fault, where there are enough to matter."""
+    own = {cause: misses[cause] for cause in SHORTCOMINGS if cause in misses}
+    count = sum(own.values()) + health.slow_consumer
+    allowed = min(SHORTCOMINGS_MAX, half_width) * pairs
+    if count <= allowed:
+        return []
+    listed = _list(own | ({"slow-consumer": health.slow_consumer} if health.slow_consumer else {}))
+    return [
+        f"{_count(count, 'pair')} of {pairs:,} {_were(count)} missed because this machine was too slow "
+        f"({listed}), and no more than {allowed:,.0f} would not matter: lower the rate, use more workers, or "
+        "raise net.core.rmem_max"
+    ]
+
+
+def judge_latency(health: Health, latency: Percentiles, publish_delay: Percentiles) -> Verdict:
+    """Whether the latencies can be trusted."""
+    reasons = []
+    if latency.count < DELIVERIES_MIN:
+        reasons.append(
+            f"{_count(latency.count, 'delivery', 'deliveries')} {_were(latency.count)} measured, fewer than "
+            f"{DELIVERIES_MIN:,}: use a higher rate or a longer duration"
+        )
+    if latency.count and publish_delay.p99_ms >= PUBLISH_DELAY_MAX * latency.p99_ms:
+        reasons.append(
+            f"messages left {publish_delay.p99_ms:g} ms late at the 99th percentile, which is not less than "
+            f"{PUBLISH_DELAY_MAX:.0%} of the latency's ({latency.p99_ms:g} ms): lower the rate, use a "
+            "machine with more cores free, or give legs the --delay of a real network"
+        )
+    if latency.count and health.clock_error_ms > CLOCK_ERROR_MAX * latency.p50_ms:
+        reasons.append(
+            f"clocks may differ by {health.clock_error_ms:.3g} ms, which is more than {CLOCK_ERROR_MAX:.0%} "
+            f"of the median latency ({latency.p50_ms:g} ms): run all workers on one machine"
+        )
+    return Verdict(tuple(reasons))
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _list(causes: Mapping[Cause | str, int] | Mapping[Cause, int]) -> str:
+    return ", ".join(
+        f"{cause.label if isinstance(cause, Cause) else cause} {number:,}" for cause, number in causes.items()
+    )

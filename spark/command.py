@@ -1,0 +1,149 @@
+"""`kcast analyse`: captures of load tests in, reliability versus K out; the 2004 note at its own scale."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail
+
+NAME = "analyse"
+EXTRA_MODULES = ("pyspark", "pandas", "pyarrow")
+OUT_DEFAULT = Path("analysis-out")
+MASTER_DEFAULT = "local[*]"
+MEMORY_DEFAULT = "2g"
+SEED_DEFAULT = 1
+
+_MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+
+
+class Wanted(NamedTuple):
+    """What is to be done. `runs` are paths as Spark knows them, and `master` None is Spark's own choice."""
+
+    runs: tuple[str, ...]
+    out: Path
+    master: str | None = MASTER_DEFAULT
+    memory: str | None = MEMORY_DEFAULT
+    only: tuple[str, ...] = ()
+    follows: bool = False
+    simulates: bool = False
+    seed: int = SEED_DEFAULT
+    as_json: bool = False
+
+
+def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
+    if _MEMORY.fullmatch(text) is None:
+        raise click.BadParameter(f"{text} is no size: give 2g, or 500m", ctx, param)
+    return text
+
+
+@click.command(NAME, short_help="reliability versus K of captures, against theory")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help=f"Where the report goes.  [default: {OUT_DEFAULT}]",
+)
+@click.option("--only", multiple=True, metavar="NAME", help="Of the scenarios only this; * is anything.")
+@click.option("--follow", "follows", is_flag=True, help="Analyse a capture while it is being written.")
+@click.option("--simulate", "simulates", is_flag=True, help="Simulate the note of 2004 at its own scale.")
+@click.option("--seed", type=int, default=SEED_DEFAULT, show_default=True, help="Of the simulation.")
+@click.option(
+    "--render",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Only make the page anew, of a report.json.",
+)
+@click.option(
+    "--master",
+    default=MASTER_DEFAULT,
+    show_default=True,
+    metavar="URL",
+    help="Spark's: local[2] is two cores of this machine, spark://HOST:PORT a cluster.",
+)
+@click.option(
+    "--memory",
+    callback=_memory,
+    default=MEMORY_DEFAULT,
+    show_default=True,
+    metavar="SIZE",
+    help="For Spark's driver, which does all the work if local.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
+def command(
+    runs: tuple[str, ...],
+    out: Path | None,
+    only: tuple[str, ...],
+    follows: bool,
+    simulates: bool,
+    seed: int,
+    render: Path | None,
+    master: str,
+    memory: str,
+    as_json: bool,
+) -> None:
+    """Analyse captures of load tests: what share arrives as K grows, beside theory, and why the rest did not.
+
+    RUN is the folder of `kcast load`, or of several runs at once. DIR gets one page, report.html, that needs
+    no network; its figures as report.json; and all tables as CSV and Parquet.
+
+    With --follow the figures are shown while a capture grows, and at its end are those of a complete one.
+    With --simulate 100,000 servers are simulated, without RUN or beside it; it takes a minute or two.
+
+    \b
+    Example:
+      kcast load --preset k-prime --out run && kcast analyse run
+      kcast analyse load-out/* --out report
+      kcast analyse --simulate --out note
+      kcast analyse --render analysis-out/report.json
+
+    \b
+    Exit codes: 0 all is well, 1 it cannot be analysed, 2 wrong usage, 3 latencies of
+    a scenario are not valid, 4 its delivery is not valid, or scenarios were left out,
+    5 what was measured is not what theory says, 130 Ctrl-C.
+    """
+    with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
+        if sys.stdout is None:
+            raise OSError("standard output is closed")
+        if render is not None:
+            if runs or follows or simulates or only:
+                fail(
+                    NAME, "--render makes the page of what was analysed: leave out all but --out", EXIT_USAGE
+                )
+            sys.exit(_render(render, out or render.parent))
+        if not runs and not simulates:
+            fail(NAME, "nothing to analyse: name a RUN, or give --simulate", EXIT_USAGE)
+        if follows and len(runs) != 1:
+            fail(NAME, "--follow takes one RUN", EXIT_USAGE)
+        if only and not runs:
+            fail(NAME, "--only is of the scenarios of a RUN: name one", EXIT_USAGE)
+        require_extra()
+        from spark.run import run
+
+        sys.exit(
+            run(Wanted(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json))
+        )
+
+
+def require_extra() -> None:
+    """Ends the program, with what to do, where something of the extra is not installed."""
+    missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        fail(NAME, f"{missing[0]} is missing: pip install 'kcast[spark]' brings it")
+
+
+def _render(source: Path, out: Path) -> int:
+    """Makes the page of a report.json; the exit code. Raises OSError."""
+    from spark.findings.findings import FindingsError
+    from spark.report.write import render
+
+    try:
+        page = render(source, out)
+    except FindingsError as error:
+        fail(NAME, str(error))
+    print(f"report: {page}", flush=True)
+    return 0

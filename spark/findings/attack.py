@@ -1,0 +1,73 @@
+"""What would still be delivered if an attacker blocked some of a topic's servers, at random.
+
+A pair that `heard` servers brought in time is lost when all of these are among the blocked. That is counted,
+from the copies captured: sound whatever else happened in the run.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Any
+
+from hashring.model import delivery_given_down, hypergeometric
+from loadtest.scenario import Scenario
+from spark.findings.cell import Cell
+from spark.findings.theory import draws, hosts, independent_path
+
+POINTS_MAX = 64
+"""With more servers of a topic than this, so many steps from none to all are told."""
+
+Row = dict[str, Any]
+
+
+def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """The table attack, of the sums `heard`. Cells without pairs are left out."""
+    pairs: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for row in sums["heard"]:
+        pairs[row["cell"]][row["heard"]] = row["pairs"]
+    rows = []
+    for cell in cells:
+        heard, k = pairs[cell.number], hosts(cell.scenario)
+        if not heard:
+            continue
+        for blocked in _steps(k):
+            rows.append(
+                {
+                    "cell": cell.number,
+                    "blocked": blocked,
+                    "blocked_share": blocked / k,
+                    "delivered": delivered(heard, k, blocked),
+                    "theory": theory(cell.scenario, blocked),
+                }
+            )
+    return {"attack": rows}
+
+
+def delivered(heard: Mapping[int, int], k: int, blocked: int) -> float:
+    """The share of pairs that hear of a server which is not blocked, `heard` being pairs by servers heard.
+
+    Blocking is at random, so all `h` servers heard are among the `blocked` with C(k - h, blocked - h) /
+    C(k, blocked).
+    """
+    lost = fsum(count * _all_blocked(min(servers, k), k, blocked) for servers, count in heard.items())
+    return 1 - lost / sum(heard.values())
+
+
+def theory(scenario: Scenario, blocked: int) -> float | None:
+    """The model's share; None where it has none."""
+    path = independent_path(scenario)
+    if path is None:
+        return None
+    k, (publish, subscribe) = hosts(scenario), draws(scenario)
+    return delivery_given_down(k, publish, subscribe, blocked, path)
+
+
+def _all_blocked(servers: int, k: int, blocked: int) -> float:
+    least, pmf = hypergeometric(k, blocked, servers)
+    return pmf[-1] if least + len(pmf) - 1 == servers else 0.0
+
+
+def _steps(k: int) -> list[int]:
+    if k <= POINTS_MAX:
+        return list(range(k + 1))
+    return [round(k * step / POINTS_MAX) for step in range(POINTS_MAX + 1)]

@@ -1,0 +1,35 @@
+"""Why pairs were missed, in words. No Spark."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loadtest.results.causes import MEANINGS, Cause
+from spark.findings.cell import Cell
+
+Row = dict[str, Any]
+
+
+def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """`attribution`: of each cell the causes that any of its ways ended with, in the order of the way.
+
+    What was delivered is among them, with its paths and no misses.
+    """
+    found = {(row["cell"], Cause(row["cause"])): row for row in sums["causes"]}
+    rows = []
+    for cell in cells:
+        of_cell = [(cause, found[cell.number, cause]) for cause in Cause if (cell.number, cause) in found]
+        missed = sum(row["pairs"] for cause, row in of_cell if cause is not Cause.DELIVERED)
+        rows += [_row(cell, cause, row, missed) for cause, row in of_cell]
+    return {"attribution": rows}
+
+
+def _row(cell: Cell, cause: Cause, row: Row, missed: int) -> Row:
+    misses = 0 if cause is Cause.DELIVERED else row["pairs"]
+    return {
+        "cell": cell.number,
+        "cause": cause.label,
+        "meaning": MEANINGS[cause],
+        "misses": misses,
+        "share": misses / missed if missed else 0.0,
+        "paths": row["paths"],
+    }

@@ -1,0 +1,188 @@
+"""What deliveries cost, which side had better use K', and what all servers carry together. No Spark."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hashring.model import capacity, copies, few_publish_is_cheaper
+from loadtest.results.causes import Cause
+from loadtest.results.prediction import K_MAX, overlap_pmf, renewal_interval_s
+from loadtest.scenario import Scenario, topic_name
+from spark.findings.balance import servers_of
+from spark.findings.cell import Cell
+from spark.findings.theory import draws, hosts, share_down
+
+Row = dict[str, Any]
+
+RENEWAL_BYTES = len(topic_name(0)) + 1  # the topic and LF
+NS_PER_S = 1_000_000_000
+
+
+class Fates:
+    """What became of a cell's pairs, and of all ways through a server, by cause; and copies that came."""
+
+    def __init__(self) -> None:
+        self.pairs: dict[Cause, int] = {}
+        self.paths: dict[Cause, int] = {}
+        self.copies = 0
+
+    @property
+    def misses(self) -> dict[Cause, int]:
+        """Pairs that were missed, by cause."""
+        return {cause: count for cause, count in self.pairs.items() if cause is not Cause.DELIVERED}
+
+    @property
+    def pair_count(self) -> int:
+        """All pairs."""
+        return sum(self.pairs.values())
+
+    @property
+    def delivered(self) -> int:
+        """Pairs that were delivered in time."""
+        return self.pairs.get(Cause.DELIVERED, 0)
+
+    @property
+    def duplicates(self) -> int:
+        """Copies after a pair's first, which may have come too late."""
+        too_late = self.pairs.get(Cause.LATE, 0) + self.pairs.get(Cause.HALTED, 0)
+        return max(0, self.copies - self.delivered - too_late)
+
+
+def fates(sums: Mapping[str, Sequence[Row]]) -> dict[int, Fates]:
+    """By cell, causes in their order."""
+    found: dict[int, Fates] = defaultdict(Fates)
+    for row in sorted(sums["fates"], key=lambda row: (row["cell"], row["cause"])):
+        of_cell, cause = found[row["cell"]], Cause(row["cause"])
+        if row["pairs"]:
+            of_cell.pairs[cause] = row["pairs"]
+        if row["paths"]:
+            of_cell.paths[cause] = row["paths"]
+        of_cell.copies += row["copies"]
+    return found
+
+
+def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """`cost` and `capacity`."""
+    totals = {row["cell"]: row for row in sums["cost"]}
+    topics = {row["cell"]: row for row in sums["topics"]}
+    of_pairs = fates(sums)
+    servers = servers_of(cells, sums)
+    cost_rows: list[Row] = []
+    capacity_rows: list[Row] = []
+    for cell in cells:
+        total, found = totals.get(cell.number), of_pairs.get(cell.number, Fates())
+        if total is None or not total["messages"]:
+            continue
+        cost_rows.append(_cost(cell, total, found, topics.get(cell.number)))
+        capacity_rows.append(_capacity(cell, total, found, servers[cell.number]))
+    return {"cost": cost_rows, "capacity": capacity_rows}
+
+
+def _cost(cell: Cell, total: Row, found: Fates, topics: Row | None) -> Row:
+    messages, sendings, renewals = total["messages"], total["sendings"], total["renewals"]
+    line_bytes = total["message_bytes"] / messages
+    side, crossover = _crossover(cell.scenario, total, topics)
+    delivered = found.delivered
+    return {
+        "cell": cell.number,
+        "messages": messages,
+        "sendings": sendings,
+        "renewals": renewals,
+        "copies": found.copies,
+        "duplicates": found.duplicates,
+        "copies_per_pair": _ratio(found.copies, found.pair_count),
+        "copies_theory": copies_theory(cell.scenario),
+        "sendings_per_message": sendings / messages,
+        "lines_per_delivery": _ratio(sendings + renewals + found.copies, delivered),
+        "bytes_per_delivery": _ratio(
+            (sendings + found.copies) * line_bytes + renewals * RENEWAL_BYTES, delivered
+        ),
+        "renewal_share": _ratio(renewals, renewals + sendings),
+        "cheaper_side": side,
+        "crossover_rate": crossover,
+    }
+
+
+def _ratio(value: float, by: float) -> float | None:
+    return value / by if by else None
+
+
+def copies_theory(scenario: Scenario) -> float | None:
+    """Copies that come to a subscriber for a message, on average, by the model; None where it has none.
+
+    That is where clients avoid dead servers, where servers are halted, or killed and without leases for a
+    while, and for views that differ too much. It needs no independence of servers: averages add up.
+    """
+    policy, k = scenario.policy, hosts(scenario)
+    if scenario.outages != "none" and (scenario.avoid_dead or scenario.by != "isolation"):
+        return None
+    publish, subscribe = draws(scenario)
+    common = 1.0  # of a topic's servers, the share that both sides mean
+    known = max(1, round(scenario.known * scenario.servers))
+    if known < scenario.servers and policy.placement == "all":
+        # Each server that one side draws is as likely as any other to be among the other's.
+        publish, subscribe = min(publish, known), min(subscribe, known)
+    elif known < scenario.servers:
+        if policy.placement == "modulo" or known < k or k > K_MAX:
+            return None
+        pmf = overlap_pmf(scenario.servers, known, k)
+        common = sum(count * weight for count, weight in enumerate(pmf)) / k
+    once = copies(
+        k,
+        publish,
+        subscribe,
+        1 - share_down(scenario),
+        scenario.loss_in,
+        scenario.loss_out,
+        sends=scenario.repeat,
+    )
+    return once * common * (1 + scenario.duplicate) ** 2
+
+
+def _crossover(scenario: Scenario, total: Row, topics: Row | None) -> tuple[str | None, float | None]:
+    """The side on which K' takes fewer lines, and the rate of a topic (messages/s) at which that changes.
+
+    As `hashring.model.few_publish_is_cheaper`, with the subscribers and the rate of a topic on average, as
+    captured. None for schemes that have no such sides, and without subscribers or duration.
+    """
+    seconds = (total["to_ns"] - total["from_ns"]) / NS_PER_S if total["to_ns"] is not None else 0.0
+    policy = scenario.policy
+    if topics is None or not topics["topics"] or seconds <= 0 or policy.placement != "ring" or policy.k < 2:
+        return None, None
+    subscribers, rate = (float(topics[name]) / topics["topics"] for name in ("s", "n"))
+    if not subscribers:
+        return None, None
+    interval_s = renewal_interval_s(scenario)
+    is_publish = few_publish_is_cheaper(subscribers, rate / seconds, interval_s, scenario.repeat)
+    return "publish" if is_publish else "subscribe", subscribers / interval_s / scenario.repeat
+
+
+def _capacity(cell: Cell, total: Row, found: Fates, servers: Sequence[Row]) -> Row:
+    """A line in and a line out count alike.
+
+    What got lost on its way in is made up for: a single server would have lost as much.
+    """
+    scenario, messages = cell.scenario, total["messages"]
+    audience = found.pair_count / messages
+    row: Row = {
+        "cell": cell.number,
+        "audience": audience,
+        "lines_in": None,
+        "lines_out": None,
+        "factor": None,
+        "theory": None,
+        "hottest": None,
+    }
+    forwarded = sum(server["forwarded"] for server in servers)
+    if all(server["received"] is not None for server in servers):
+        received = sum(server["received"] for server in servers)
+        row |= {"lines_in": received / messages, "lines_out": forwarded / messages}
+        if received and total["sendings"]:
+            came = received / total["sendings"] * scenario.repeat
+            alone = messages * came * (1 + audience)
+            busiest = max(server["received"] + server["forwarded"] for server in servers)
+            row["factor"] = scenario.servers * alone / (received + forwarded)
+            row["hottest"] = alone / busiest
+    if scenario.known == 1:
+        row["theory"] = capacity(scenario.servers, hosts(scenario), *draws(scenario), audience)
+    return row

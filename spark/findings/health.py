@@ -1,0 +1,91 @@
+"""Whether each cell's figures can be trusted, in the same words as load tests have for it. No Spark.
+
+`sums` are here of all jobs: the verdict on delivery weighs what the capture tells of the run, the misses by
+cause, and how narrow the interval is that they must not spoil.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hashring.intervals import wilson
+from loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
+from spark.findings.cell import Cell
+from spark.findings.cells import DELIVERY, LATENCY
+from spark.findings.cost import Fates, fates
+from spark.findings.effective import Clusters, clusterings, effective
+from spark.findings.latency import NS_PER_MS, Percentiles, times
+
+Row = dict[str, Any]
+
+
+def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """`health`: a row for each reason not to trust a cell; none for those that are sound."""
+    told = healths(cells, sums)
+    of_pairs, percentiles = fates(sums), times(sums)
+    rows: list[Row] = []
+    for cell in cells:
+        number, health = cell.number, told[cell.number]
+        found = of_pairs.get(number, Fates())
+        latency, delay = (percentiles.get((number, since), Percentiles()) for since in ("intended", "delay"))
+        verdicts = {
+            DELIVERY: judge_delivery(
+                cell.scenario,
+                cell.status,
+                health,
+                pairs=found.pair_count,
+                misses=found.misses,
+                paths=found.paths,
+                half_width=_half_width(cell, found, sums["clusterings"]),
+            ),
+            LATENCY: judge_latency(health, latency, delay),
+        }
+        rows += [row for what, verdict in verdicts.items() for row in _rows(number, what, verdict)]
+    return {"health": rows}
+
+
+def healths(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[int, Health]:
+    """What each cell's capture tells of the run, as `loadtest.results.health.examine` would."""
+    told = {row["cell"]: row for row in sums["health"]}
+    lost: dict[int, list[int]] = {cell.number: [] for cell in cells}
+    for row in sums["servers_lost"]:
+        lost[row["cell"]].append(row["server_id"])
+    return {cell.number: _health(told[cell.number], sorted(lost[cell.number])) for cell in cells}
+
+
+def invalid(health: Sequence[Row], what: str = DELIVERY) -> frozenset[int]:
+    """The numbers of cells of which `what` is not to be trusted, by the table `health`."""
+    return frozenset(row["cell"] for row in health if row["what"] == what)
+
+
+def _health(row: Row, servers_lost: Sequence[int]) -> Health:
+    return Health(
+        scheduled=row["scheduled"],
+        published=row["published"],
+        rows_lost=row["rows_lost"],
+        tap_lines_lost=row["tap_lines_lost"],
+        lag_max_ms=row["lag_max_ns"] / NS_PER_MS,
+        clock_error_ms=row["clock_error_ns"] / NS_PER_MS,
+        client_overflows=row["client_overflows"],
+        server_overflows=row["server_overflows"],
+        send_errors=row["send_errors"],
+        slow_consumer=row["slow_consumer"],
+        servers_lost=tuple(servers_lost),
+    )
+
+
+def _half_width(cell: Cell, found: Fates, sums: Sequence[Row]) -> float:
+    """Of the 95 % interval of the share delivered."""
+    names = ("clusters", "pairs", "delivered", "squares", "products", "hits")
+    of_cell = {
+        row["clustering"]: Clusters(*(int(row[name]) for name in names))
+        for row in sums
+        if row["cell"] == cell.number
+    }
+    trials = effective(of_cell, clusterings(cell.scenario)).trials
+    share = found.delivered / found.pair_count if found.pair_count else 0.0
+    low, high = wilson(share * trials, trials)
+    return (high - low) / 2
+
+
+def _rows(cell: int, what: str, verdict: Verdict) -> list[Row]:
+    return [{"cell": cell, "what": what, "reason": reason} for reason in verdict.reasons]

@@ -1,0 +1,266 @@
+"""What share of pairs was delivered, with its interval, beside theory three ways; and one test of all cells.
+
+Verdicts are at 1 %: of a hundred sound analyses one has a cell that disagrees, whatever the number of cells
+(each is tested at 1 % / cells, Bonferroni's way), and one a joint test that does.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, sqrt
+from statistics import NormalDist
+from typing import Any
+
+from hashring.intervals import chi_squared_tail, student_tail, wilson
+from loadtest.results.prediction import Prediction
+from loadtest.scenario import Scenario
+from spark.findings.cell import Cell
+from spark.findings.chances import Chances, Misses, expected_misses, lines, why_none
+from spark.findings.effective import Clusters, Effective, clusterings, effective
+from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
+from spark.findings.theory import finite, unconditional
+
+LEVEL = 0.01
+"""How often sound runs may disagree: any cell of an analysis, and each joint test."""
+CONFIDENCE = 0.95
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A cell's share beside each theory; `z` are of conditional, finite and unconditional, None without."""
+
+    cell: Cell
+    row: Row
+    z: Mapping[str, float | None]
+    contradiction: str = ""
+
+
+def tables(
+    cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]], *, invalid: Collection[int] = ()
+) -> dict[str, list[Row]]:
+    """The tables reliability and joint, of the sums `clusterings`, `chances` and `lost`.
+
+    `invalid` are the numbers of cells of which the delivery cannot be trusted: these get no verdict, and the
+    joint tests leave them out.
+    """
+    by_cell = {name: _by_cell(rows) for name, rows in sums.items()}
+    measured = [
+        _measure(
+            cell,
+            {row["clustering"]: _clusters(row) for row in by_cell["clusterings"][cell.number]},
+            [_chances(row) for row in by_cell["chances"][cell.number]],
+            lines((int(row["lines"]), int(row["squares"])) for row in by_cell["lost"][cell.number]),
+            valid=cell.number not in invalid,
+        )
+        for cell in cells
+    ]
+    tested = sum(each.z["conditional"] is not None for each in measured)
+    for each in measured:
+        _judge(each, tested)
+    joints = [_joint(theory, measured) for theory in ("conditional", "finite", "unconditional")]
+    return {"reliability": [each.row for each in measured], "joint": joints}
+
+
+def _by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
+    found: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["cell"]].append(row)
+    return found
+
+
+def _clusters(row: Row) -> Clusters:
+    names = ("clusters", "pairs", "delivered", "squares", "products", "hits")
+    return Clusters(*(int(row[name]) for name in names))
+
+
+def _chances(row: Row) -> Chances:
+    names = ("low", "high", "products", "pairs", "delivered", "faults", "cubes")
+    return Chances(*(int(row[name]) for name in names))
+
+
+# --- One cell ----------------------------------------------------------------------------------------
+
+
+def _measure(
+    cell: Cell, sums: Mapping[str, Clusters], classes: Sequence[Chances], bunching: float, *, valid: bool
+) -> _Measured:
+    scenario = cell.scenario
+    pairs = sum(each.pairs for each in classes)
+    delivered = sum(each.delivered for each in classes)
+    share = delivered / pairs if pairs else None
+    trials = effective(sums, clusterings(scenario))
+    low, high = wilson((share or 0.0) * trials.trials, trials.trials, CONFIDENCE)
+    planned, noted = finite(scenario), unconditional(scenario)
+    notes = [] if valid else ["its delivery cannot be trusted: see health"]
+    misses = None
+    if pairs and not (why := why_none(scenario)):
+        misses = expected_misses(scenario, classes, bunching)
+    elif pairs:
+        notes.append(f"no conditional theory: {why}")
+    else:
+        notes.append("nothing was to be delivered")
+    if planned.note:
+        notes.append(f"{'no finite theory' if planned.share is None else 'finite theory'}: {planned.note}")
+    band = _band(misses, pairs)
+    excused = sum(each.faults for each in classes if each.low)
+    if excused:
+        notes.append(
+            f"{_pairs(excused)} missed by the fault of the machine that ran the test count as missed, and "
+            "agreement is judged as if theory could have had them either way"
+        )
+    contradiction = _contradiction(misses, classes, excused) if valid else ""
+    if contradiction:
+        notes.append(contradiction)
+    row: Row = {
+        "cell": cell.number,
+        "pairs": pairs,
+        "delivered": delivered,
+        "share": share,
+        "low": low,
+        "high": 1.0 if pairs and delivered == pairs else high,
+        "trials": trials.trials,
+        "clusters": trials.name,
+        "design_effect": pairs / trials.trials if trials.trials else None,
+        "unconditional": noted,
+        "finite": planned.share,
+        "conditional": None if misses is None else 1 - misses.mean / pairs,
+        "conditional_low": band[0],
+        "conditional_high": band[1],
+        "z": None,
+        "verdict": NO_THEORY,
+        "note": "; ".join(notes),
+    }
+    z: dict[str, float | None] = dict.fromkeys(("conditional", "finite", "unconditional"))
+    if valid and share is not None:
+        z["conditional"] = _conditional_z(misses, pairs - delivered, excused)
+        z["finite"] = _planned_z(share, trials, None if _is_rough(planned) else planned.share)
+        z["unconditional"] = _planned_z(share, trials, noted)
+        if z["conditional"] is not None or (misses is not None and not contradiction):
+            row["z"], row["verdict"] = z["conditional"] or 0.0, AGREES
+    return _Measured(cell, row, z, contradiction)
+
+
+def _is_rough(planned: Prediction) -> bool:
+    return planned.share is not None and planned.note != ""
+
+
+def _band(misses: Misses | None, pairs: int) -> tuple[float | None, float | None]:
+    """Between which shares so many of such runs fall."""
+    if misses is None:
+        return None, None
+    distribution = misses.distribution
+    if distribution is None:
+        return 1 - misses.mean / pairs, 1 - misses.mean / pairs
+    tail = (1 - CONFIDENCE) / 2
+    few, many = distribution.quantile(tail), distribution.quantile(1 - tail)
+    if misses.likely_certain > tail:
+        few = misses.certain
+    # What had no chance is missed in each of them, and no more than all pairs are.
+    most, least = (1 - min(max(count, misses.certain), pairs) / pairs for count in (few, many))
+    return least, most
+
+
+def _conditional_z(misses: Misses | None, missed: int, excused: int) -> float | None:
+    """How far what was delivered is off, as a standard normal; None without theory, or without luck.
+
+    Up to `excused` of those missed theory may count as delivered, whichever brings both nearer.
+    """
+    if misses is None or misses.variance == 0:
+        return None
+    least, most = -misses.score(missed), -misses.score(missed - excused)
+    # Not less than `least` and not more than `most`, and as near to 0 as that allows.
+    return min(max(0.0, least), most) if least <= 0 else least
+
+
+def _contradiction(misses: Misses | None, classes: Sequence[Chances], excused: int) -> str:
+    """What cannot be, whatever the luck; empty where nothing is."""
+    if misses is None:
+        return ""
+    impossible = sum(each.delivered for each in classes if each.low == each.high == 0)
+    if impossible:
+        return f"{_pairs(impossible)} delivered through servers that were down or held no lease"
+    if misses.variance > 0:
+        return ""
+    more = sum(each.pairs - each.delivered for each in classes) - round(misses.mean)
+    if more > excused:
+        return f"{_pairs(more - excused)} missed though nothing was to be lost and a server had a lease"
+    if more < 0:
+        return f"{_pairs(-more)} delivered though everything was to be lost"
+    return ""
+
+
+def _planned_z(share: float, trials: Effective, theory: float | None) -> float | None:
+    """How far the share is off a theory that knows no outages, as a standard normal; None without one.
+
+    By Student's t, as the spread is known from so many clusters only; and by the greater of both spreads,
+    the measured and theory's, as bunches of misses that are rare come in some runs and not in others.
+    """
+    if theory is None or not 0 < theory < 1 or trials.clusters < 3:
+        return None
+    spread = max(theory * (1 - theory), share * (1 - share))
+    t = (share - theory) / sqrt(spread / trials.trials)
+    tail = student_tail(abs(t), trials.clusters - 1) / 2
+    z = -NormalDist().inv_cdf(tail) if tail > 1e-300 else abs(t)
+    return z if t > 0 else -z
+
+
+def _pairs(count: int) -> str:
+    return f"{count:,} pair was" if count == 1 else f"{count:,} pairs were"
+
+
+# --- All cells ---------------------------------------------------------------------------------------
+
+
+def _judge(each: _Measured, tested: int) -> None:
+    """Sets the verdict of a cell, one of so many that are tested."""
+    z = each.z["conditional"]
+    is_far = z is not None and 2 * NormalDist().cdf(-abs(z)) < LEVEL / tested
+    if is_far or each.contradiction:
+        each.row["verdict"] = DISAGREES
+
+
+def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
+    """One test of a theory on all cells that it has an answer for.
+
+    Given the outages as they were, cells have their luck each for itself, and their squared z add up to
+    chi-squared with a degree of freedom for each. Before outages are known, cells with the same seed share
+    them. However alike they are, the mean of their squared z is not above what is rare (x > 1.54) more often
+    than chi-squared with one degree (Szekely and Bakirov, Extremal probabilities for Gaussian quadratic
+    forms, 2003), so they count as one.
+    """
+    groups: defaultdict[object, list[float]] = defaultdict(list)
+    for each in measured:
+        z = each.z[theory]
+        if z is not None:
+            groups[each.cell.number if theory == "conditional" else _luck(each.cell)].append(z * z)
+    statistic = fsum(fsum(squares) / len(squares) for squares in groups.values())
+    p_value: float | None = chi_squared_tail(statistic, len(groups)) if groups else None
+    exact = [each for each in measured if _is_exact(each)] if theory == "conditional" else []
+    if any(each.contradiction for each in measured) and theory == "conditional":
+        p_value = 0.0
+    elif exact and p_value is None:
+        p_value = 1.0
+    verdict = NO_THEORY if p_value is None else DISAGREES if p_value < LEVEL else AGREES
+    return {
+        "theory": theory,
+        "cells": sum(map(len, groups.values())) + len(exact),
+        "statistic": statistic,
+        "degrees": len(groups),
+        "p_value": p_value,
+        "verdict": verdict,
+    }
+
+
+def _is_exact(each: _Measured) -> bool:
+    """Whether theory leaves nothing to luck."""
+    return each.z["conditional"] is None and each.row["verdict"] != NO_THEORY
+
+
+def _luck(cell: Cell) -> tuple[str, int]:
+    """Which cells have the same outages, or views: they follow from the seed."""
+    scenario: Scenario = cell.scenario
+    if scenario.outages == "none" and scenario.known == 1:
+        return "cell", cell.number
+    return "seed", scenario.seed

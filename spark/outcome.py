@@ -1,0 +1,159 @@
+"""What an analysis says on the screen at its end, and its exit code. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from client.cli.common import table
+from spark.findings.findings import Findings, Row
+from spark.findings.tables import DISAGREES
+from spark.report.words import count, number, percent_digits, probability
+
+EXIT_LATENCY_NOT_VALID = 3
+EXIT_DELIVERY_NOT_VALID = 4
+EXIT_DISAGREES = 5
+
+_CELL_HEADS = (
+    *("scenario", "pairs", "delivered", "interval", "unconditional", "finite", "conditional"),
+    *("p50 ms", "p99 ms", "theory", "valid"),
+)
+_SIMULATION_HEADS = ("scene", "outcomes", "delivered", "interval", "theory", "")
+_NOTE_HEADS = ("the note says", "measured", "")
+_NOTHING = "-"
+
+
+def exit_code(findings: Findings) -> int:
+    """0, or the gravest of: cells left out or not to be trusted, theory that disagrees, latencies not valid.
+
+    Theory is the conditional one, of each cell or of all together, and that of the simulation.
+    """
+    cells = findings.table("cells")
+    if findings.problems or not all(cell["delivery_valid"] for cell in cells):
+        return EXIT_DELIVERY_NOT_VALID
+    if any(row["verdict"] == DISAGREES for row in _judged(findings)):
+        return EXIT_DISAGREES
+    return 0 if all(cell["latency_valid"] for cell in cells) else EXIT_LATENCY_NOT_VALID
+
+
+def _judged(findings: Findings) -> Iterator[Row]:
+    yield from findings.table("reliability")
+    yield from (row for row in findings.table("joint") if row["theory"] == "conditional")
+    yield from findings.table("simulation")
+
+
+def lines(findings: Findings) -> list[str]:
+    """Tables for people: cells with theory beside, joint tests, the note, and what cannot be trusted."""
+    parts = [
+        _cells(findings),
+        _joint(findings.table("joint")),
+        _simulation(findings.table("simulation")),
+        _note(findings.table("note")),
+        _not_valid(findings),
+    ]
+    told: list[str] = []
+    for part in parts:
+        if part:
+            told += ["", *part] if told else part
+    return told
+
+
+def objects(findings: Findings) -> Iterator[Row]:
+    """The same as objects, each with its `type`."""
+    reliability = {row["cell"]: row for row in findings.table("reliability")}
+    for cell in findings.table("cells"):
+        yield {"type": "cell", **cell, **reliability.get(cell["cell"], {})}
+    for name in ("joint", "simulation", "note", "health"):
+        yield from ({"type": name, **row} for row in findings.table(name))
+    yield from ({"type": "problem", "text": problem} for problem in findings.problems)
+
+
+def names(findings: Findings) -> Mapping[int, str]:
+    """What each cell is called: its scenario, with its run where there are several."""
+    cells = findings.table("cells")
+    has_several = len({cell["run"] for cell in cells}) > 1
+    return {
+        cell["cell"]: f"{cell['run']}/{cell['scenario']}" if has_several else cell["scenario"]
+        for cell in cells
+    }
+
+
+def _cells(findings: Findings) -> list[str]:
+    called = names(findings)
+    reliability = {row["cell"]: row for row in findings.table("reliability")}
+    latency = {row["cell"]: row for row in findings.table("latency") if row["since"] == "intended"}
+    rows = []
+    for cell in findings.table("cells"):
+        share = reliability[cell["cell"]]
+        times = latency.get(cell["cell"], {})
+        rows.append(
+            (
+                called[cell["cell"]],
+                f"{share['pairs']:,}",
+                _percent(share["share"]),
+                _interval(share["low"], share["high"]),
+                *(_percent(share[theory]) for theory in ("unconditional", "finite", "conditional")),
+                *(_number(times.get(name)) for name in ("p50_ms", "p99_ms")),
+                share["verdict"] if cell["delivery_valid"] else _NOTHING,
+                _valid(cell),
+            )
+        )
+    return table(_CELL_HEADS, rows) if rows else []
+
+
+def _valid(cell: Row) -> str:
+    if not cell["delivery_valid"]:
+        return "NO"
+    return "yes" if cell["latency_valid"] else "but latency"
+
+
+def _joint(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"{row['theory']} theory: {row['verdict']} in {count(row['cells'], 'cell')} together"
+        f" (chi-squared {number(row['statistic'])} with {row['degrees']}, p {probability(row['p_value'])})"
+        for row in rows
+        if row["cells"]
+    ]
+
+
+def _simulation(rows: Sequence[Row]) -> list[str]:
+    told = (
+        (
+            row["scene"],
+            f"{row['outcomes']:,}",
+            _percent(row["share"]),
+            _interval(row["low"], row["high"]),
+            _percent(row["theory"]),
+            row["verdict"],
+        )
+        for row in rows
+    )
+    return table(_SIMULATION_HEADS, told) if rows else []
+
+
+def _note(rows: Sequence[Row]) -> list[str]:
+    told = ((f"{row['figure']} ({row['scenario']})", row["measured"], row["verdict"]) for row in rows)
+    return table(_NOTE_HEADS, told, left=3) if rows else []
+
+
+def _not_valid(findings: Findings) -> list[str]:
+    called = names(findings)
+    reasons = [
+        f"NOT VALID: {row['what']} of {called[row['cell']]}: {row['reason']}"
+        for row in findings.table("health")
+    ]
+    contradicted = [
+        f"DISAGREES: {called[row['cell']]}: {row['note']}"
+        for row in findings.table("reliability")
+        if row["verdict"] == DISAGREES and row["note"]
+    ]
+    return [*reasons, *contradicted, *(f"LEFT OUT: {problem}" for problem in findings.problems)]
+
+
+def _percent(share: float | None) -> str:
+    return _NOTHING if share is None else f"{percent_digits(share)} %"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return _NOTHING if low is None or high is None else f"{percent_digits(low)}-{percent_digits(high)}"
+
+
+def _number(value: float | None) -> str:
+    return _NOTHING if value is None else number(value)

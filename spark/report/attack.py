@@ -1,0 +1,127 @@
+"""Delivery while an attacker blocks some of a topic's servers. Pure."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from spark.findings.findings import Findings, Row
+from spark.findings.tables import NO_THEORY
+from spark.report import curves
+from spark.report.cells import Cell, Cells, groups
+from spark.report.markup import NOT_VALID, Verdict
+from spark.report.numbers import folded
+from spark.report.scales import percents
+from spark.report.section import Section, figure
+from spark.report.svg import SHAPES, swatch
+from spark.report.words import percent
+
+_CLOSE = 0.02
+_PANELS_MAX = 8
+
+
+def section(findings: Findings, cells: Cells) -> Section | None:
+    """Curves of each family of cells."""
+    found: dict[int, list[Row]] = defaultdict(list)
+    for cell, row in cells.rows(findings, "attack"):
+        if None not in (row["delivered"], row["blocked_share"]):
+            found[cell.number].append(row)
+    there = [cell for cell in cells.all if found[cell.number]]
+    if not there:
+        return None
+    panels = _panels(there)
+    body = "".join(_figure(heading, members, found) for heading, members in panels[:_PANELS_MAX])
+    if len(panels) > _PANELS_MAX:
+        body += f'<p class="quiet">{len(panels) - _PANELS_MAX:,} more are in the table below.</p>'
+    judged = [
+        (abs(row["delivered"] - row["theory"]), cell)
+        for cell in there
+        for row in found[cell.number]
+        if cell.is_valid and row["theory"] is not None
+    ]
+    every = [row for cell in there for row in found[cell.number]]
+    return Section(
+        "attack",
+        "Under attack",
+        _says(there, found, judged),
+        _verdict(judged, any(cell.is_valid for cell in there)),
+        body + folded("attack", every, cells),
+    )
+
+
+def _panels(there: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
+    """Cells of one condition and family, at most as many as there are colours."""
+    panels = []
+    for heading, members in groups(there):
+        of_family: dict[tuple[str, int], list[Cell]] = defaultdict(list)
+        for cell in members:
+            of_family[(cell.family, cell.k if cell.row["scheme"] == "RCH" else 0)].append(cell)
+        for (family, k), own in of_family.items():
+            words = ", ".join(filter(None, (family, f"K = {k}" if k else "", heading)))
+            own.sort(key=lambda cell: (cell.k_prime, cell.number))
+            panels += [(words, own[at : at + SHAPES]) for at in range(0, len(own), SHAPES)]
+    return panels
+
+
+def _figure(heading: str, members: Sequence[Cell], found: dict[int, list[Row]]) -> str:
+    series, legend = [], []
+    for style, cell in enumerate(members):
+        own = sorted(found[cell.number], key=lambda row: row["blocked_share"])
+        lines = [
+            curves.Line(
+                [(row["blocked_share"], row["theory"]) for row in own if row["theory"] is not None], "finite"
+            )
+        ]
+        points = [
+            curves.Point(
+                row["blocked_share"],
+                row["delivered"],
+                title=(
+                    f"{cell.name}: {percent(row['delivered'])} with {row['blocked']:,} of {cell.k:,} blocked"
+                ),
+                is_valid=cell.is_valid,
+            )
+            for row in own
+        ]
+        series.append(curves.Series(style, points, [line for line in lines if len(line.places) > 1]))
+        words = f"{cell.name}{'' if cell.is_valid else f' ({NOT_VALID})'}"
+        legend.append((swatch(style, f"dot s{style}", f"finite s{style}"), words))
+    axes = curves.Axes(percents(), percents(), "of a topic’s servers blocked, at random", "pairs delivered")
+    label = f"Delivery by the share of servers blocked, {heading}: " + "; ".join(
+        f"{cell.name}: "
+        + ", ".join(
+            f"{percent(row['delivered'], 0)} at {percent(row['blocked_share'], 0)}"
+            for row in found[cell.number]
+        )
+        for cell in members
+    )
+    how = "Points: what of the copies captured would still have come. Lines: theory, outages not yet known."
+    return figure(curves.chart(series, axes, label, height=340, small=True), how, legend, heading)
+
+
+def _verdict(judged: Sequence[tuple[float, Cell]], any_valid: bool) -> Verdict:
+    if not judged:
+        return Verdict.of(NO_THEORY) if any_valid else Verdict.of(NOT_VALID)
+    if max(gap for gap, _ in judged) <= _CLOSE:
+        return Verdict("as theory has it", "good")
+    return Verdict(f"off by more than {_CLOSE * 100:.0f} points", "warn")
+
+
+def _says(there: Sequence[Cell], found: dict[int, list[Row]], judged: Sequence[tuple[float, Cell]]) -> str:
+    trusted = [cell for cell in there if cell.is_valid] or list(there)
+    words = ""
+    best = max(trusted, key=lambda cell: (len(found[cell.number]), cell.k_prime))
+    half = _nearest_half(found[best.number])
+    if half is not None and 0 < half["blocked"] < best.k:
+        words = (
+            f"With {half['blocked']:,} of a topic’s {best.k:,} servers blocked, {percent(half['delivered'])} "
+            f"would still arrive in {best.name}; only blocking all of them stops a topic."
+        )
+    else:
+        words = f"An attacker has to block all {best.k:,} servers of a topic to stop it in {best.name}."
+    if judged:
+        gap, cell = max(judged, key=lambda one: one[0])
+        words += f" Theory is nowhere further off than {gap * 100:.2g} points ({cell.name})."
+    return words
+
+
+def _nearest_half(own: Sequence[Row]) -> Row | None:
+    return min(own, key=lambda row: (abs(row["blocked_share"] - 0.5), row["blocked"]), default=None)

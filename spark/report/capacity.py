@@ -1,0 +1,99 @@
+"""How many times the messages of one server all of them could carry. Pure."""
+
+from collections.abc import Sequence
+
+from spark.findings.findings import Findings, Row
+from spark.findings.tables import NO_THEORY
+from spark.report import rows
+from spark.report.cells import Cell, Cells
+from spark.report.markup import NOT_VALID, Verdict
+from spark.report.numbers import folded
+from spark.report.scales import decades
+from spark.report.section import Section, figure
+from spark.report.svg import DASH, swatch
+from spark.report.words import count, number, percent, span, times
+
+_CLOSE = 0.05
+
+
+def section(findings: Findings, cells: Cells) -> Section | None:
+    """A line for each cell."""
+    found = [(cell, row) for cell, row in cells.rows(findings, "capacity") if row["factor"]]
+    if not found:
+        return None
+    values = [row[name] for _, row in found for name in ("factor", "theory", "hottest") if row[name]]
+    styles = cells.family_styles()
+    drawn = [
+        rows.Row(
+            cell.name,
+            _marks(cell, row),
+            times(row["factor"]),
+            _title(cell, row),
+            "",
+            styles[cell.family],
+            cell.is_valid,
+        )
+        for cell, row in found
+    ]
+    label = "Capacity in units of one server: " + "; ".join(_title(cell, row) for cell, row in found)
+    legend = [
+        (swatch(0, "dot s5"), "all servers, evenly loaded"),
+        (swatch(3, "hollow s5"), "as far as the busiest goes"),
+        (DASH, "theory"),
+    ]
+    how = (
+        "Messages a second that all servers together carry, in units of what one server does that serves the "
+        "same subscribers alone: lines that it takes in and sends count alike."
+    )
+    judged = [(cell, row) for cell, row in found if cell.is_valid and row["theory"]]
+    return Section(
+        "capacity",
+        "Capacity",
+        _says(found, judged),
+        _verdict(judged, any(cell.is_valid for cell, _ in found)),
+        figure(rows.chart(drawn, decades(values, times), "of what one server carries", label), how, legend)
+        + folded("capacity", [row for _, row in found], cells),
+    )
+
+
+def _gap(row: Row) -> float:
+    return abs(float(row["factor"] / row["theory"] - 1))
+
+
+def _verdict(judged: Sequence[tuple[Cell, Row]], any_valid: bool) -> Verdict:
+    if not judged:
+        return Verdict.of(NO_THEORY) if any_valid else Verdict.of(NOT_VALID)
+    if all(_gap(row) <= _CLOSE for _, row in judged):
+        return Verdict("as theory has it", "good")
+    return Verdict(f"off by more than {_CLOSE:.0%}", "warn")
+
+
+def _says(found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]]) -> str:
+    trusted = [(cell, row) for cell, row in found if cell.is_valid] or found
+    servers = span([row.row["servers"] for row, _ in trusted], lambda value: f"{value:,.0f}")
+    factors = span([row["factor"] for _, row in trusted], times)
+    words = f"{servers[:1].upper()}{servers[1:]} servers carry {factors} the messages of one"
+    hottest = [row["hottest"] for _, row in trusted if row["hottest"]]
+    if hottest:
+        words += f"; {span(hottest, times)}, if the busiest is the limit"
+    if judged:
+        worst = max(judged, key=lambda one: _gap(one[1]))
+        words += f". That is within {percent(_gap(worst[1]), 1)} of theory in {count(len(judged), 'cell')}"
+    return f"{words}."
+
+
+def _marks(cell: Cell, row: Row) -> list[rows.Mark]:
+    marks: list[rows.Mark] = []
+    if row["hottest"]:
+        marks.append(rows.Dot(row["hottest"], 3, "hollow"))
+    marks.append(rows.Dot(row["factor"]))
+    if cell.is_valid and row["theory"]:
+        marks.append(rows.Tick(row["theory"]))
+    return marks
+
+
+def _title(cell: Cell, row: Row) -> str:
+    told = f"{cell.name}: {times(row['factor'])}"
+    if row["hottest"]:
+        told += f", {times(row['hottest'])} by the busiest"
+    return told + (f"; theory {number(row['theory'])}×" if row["theory"] else "")

@@ -1,0 +1,121 @@
+"""What a delivery costs in lines and bytes, and whose renewing or sending is the cheaper. Pure."""
+
+from collections.abc import Sequence
+
+from spark.findings.findings import Findings, Row
+from spark.findings.tables import NO_THEORY
+from spark.report import rows
+from spark.report.cells import Cell, Cells
+from spark.report.markup import NOT_VALID, Verdict
+from spark.report.numbers import folded
+from spark.report.scales import from_zero
+from spark.report.section import Section, figure
+from spark.report.svg import square
+from spark.report.words import listed, number, percent, span
+
+_CLOSE = 0.05
+_PIECES = (
+    ("sendings", "f0", "sent to servers"),
+    ("renewals", "f4", "leases asked and renewed"),
+    ("first", "f1", "first copies"),
+    ("duplicates", "f1 pale", "further copies"),
+)
+
+
+def section(findings: Findings, cells: Cells) -> Section | None:
+    """A bar for each cell, by what its lines are."""
+    found = [(cell, row) for cell, row in cells.rows(findings, "cost") if row["lines_per_delivery"]]
+    if not found:
+        return None
+    scale = from_zero(row["lines_per_delivery"] for _, row in found)
+    drawn = [
+        rows.Row(
+            cell.name, _bar(row), number(row["lines_per_delivery"]), _title(cell, row), is_valid=cell.is_valid
+        )
+        for cell, row in found
+    ]
+    label = "Lines for each pair delivered: " + "; ".join(_title(cell, row) for cell, row in found)
+    legend = [(square(name), words) for _, name, words in _PIECES]
+    how = (
+        "Lines that servers are sent, and that they send, for each pair delivered; several may share a "
+        "datagram. Theory is of copies a pair."
+    )
+    judged = [
+        (cell, row)
+        for cell, row in found
+        if cell.is_valid and row["copies_theory"] and row["copies_per_pair"] is not None
+    ]
+    return Section(
+        "cost",
+        "Cost",
+        _says(found, judged),
+        _verdict(judged, any(cell.is_valid for cell, _ in found)),
+        figure(rows.chart(drawn, scale, "lines for each pair delivered", label), how, legend)
+        + folded("cost", [row for _, row in found], cells),
+    )
+
+
+def _gap(row: Row) -> float:
+    return float(row["copies_per_pair"] / row["copies_theory"] - 1)
+
+
+def _verdict(judged: Sequence[tuple[Cell, Row]], any_valid: bool) -> Verdict:
+    if not judged:
+        return Verdict.of(NO_THEORY) if any_valid else Verdict.of(NOT_VALID)
+    if all(abs(_gap(row)) <= _CLOSE for _, row in judged):
+        return Verdict("as theory has it", "good")
+    return Verdict(f"off by more than {_CLOSE:.0%}", "warn")
+
+
+def _says(found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]]) -> str:
+    trusted = [(cell, row) for cell, row in found if cell.is_valid] or found
+    lines = span([row["lines_per_delivery"] for _, row in trusted], number)
+    words = [f"A delivery takes {lines} lines"]
+    sized = [row["bytes_per_delivery"] for _, row in trusted if row["bytes_per_delivery"]]
+    if sized:
+        words[0] += f" and {span(sized, number)} bytes"
+    words[0] += "."
+    if judged:
+        cell, worst = max(judged, key=lambda one: abs(_gap(one[1])))
+        copies = span([row["copies_per_pair"] for _, row in judged], lambda value: f"{value:.2f}")
+        words.append(
+            f"Copies that come for a pair, {copies}, are within {percent(abs(_gap(worst)), 1)} of theory"
+            + (f" (the furthest: {cell.name})." if len(judged) > 1 else ".")
+        )
+    sides = {row["cheaper_side"] for _, row in trusted if row["cheaper_side"]}
+    rates = [row["crossover_rate"] for _, row in trusted if row["crossover_rate"]]
+    if len(sides) == 1 and rates:
+        side = sides.pop()
+        other = "below" if side == "publish" else "above"
+        words.append(
+            f"Here it is cheaper that few {side}; {other} {span(rates, number)} messages/s of a topic it "
+            "would be the other side."
+        )
+    elif sides:
+        some = [cell.name for cell, row in trusted if row["cheaper_side"] == "subscribe"]
+        words.append(f"Few publish is the cheaper side, but for {listed(some)}." if some else "")
+    return " ".join(filter(None, words))
+
+
+def _bar(row: Row) -> list[rows.Mark]:
+    lines = {
+        "sendings": row["sendings"],
+        "renewals": row["renewals"],
+        "first": row["copies"] - row["duplicates"],
+        "duplicates": row["duplicates"],
+    }
+    per_line = row["lines_per_delivery"] / max(
+        1, sum(lines[name] for name in ("sendings", "renewals")) + row["copies"]
+    )
+    marks: list[rows.Mark] = []
+    at = 0.0
+    for name, look, words in _PIECES:
+        width = lines[name] * per_line
+        if width > 0:
+            marks.append(rows.Bar(at, at + width, look, f"{words}: {number(width)} lines a delivery"))
+        at += width
+    return marks
+
+
+def _title(cell: Cell, row: Row) -> str:
+    return f"{cell.name}: {number(row['lines_per_delivery'])} lines a delivery"

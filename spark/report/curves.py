@@ -1,0 +1,160 @@
+"""Charts of curves: what was measured as points, what theory says as lines. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from spark.report.scales import Nines, Scale
+from spark.report.svg import Drawing, Frame, both, text_px
+
+Place = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value with its interval, and the range and the value that theory has for it, if it has."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    expected: float | None = None
+    expected_low: float | None = None
+    expected_high: float | None = None
+    title: str = ""
+    is_valid: bool = True
+    is_off: bool = False
+    """Whether theory is contradicted, which is ringed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of theory; `name` is how it looks."""
+
+    places: Sequence[Place]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points that belong together, with their lines. `style` is one of the colours and shapes."""
+
+    style: int
+    points: Sequence[Point]
+    lines: Sequence[Line] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """Both axes and what is written beside them."""
+
+    x: Scale
+    y: Scale
+    x_title: str
+    y_title: str
+
+
+def chart(series: Sequence[Series], axes: Axes, label: str, *, height: int = 400, small: bool = False) -> str:
+    """In both widths. `label` tells what is to be seen. `small` has smaller marks."""
+    return both(lambda frame: _draw(series, axes, label, frame, height, small=small))
+
+
+def clipped(series: Sequence[Series], scale: Scale) -> bool:
+    """Whether a line of theory goes where the axis has no place for it."""
+    return isinstance(scale, Nines) and any(
+        scale.nearest < y < 1 for one in series for line in one.lines for _, y in line.places
+    )
+
+
+def _draw(series: Sequence[Series], axes: Axes, label: str, frame: Frame, height: int, *, small: bool) -> str:
+    left = 12.0 + max((text_px(words) for _, words in axes.y.ticks), default=0)
+    right = frame.width - 8.0
+    top, bottom = 30.0, top_of(height, frame)
+    drawing = Drawing(frame, bottom + 48, label)
+    dodge = (4.0 if frame.is_narrow else 6.5) if not small else 0.0
+
+    def x(value: float) -> float:
+        return left + axes.x.at(value) * (right - left)
+
+    def y(value: float) -> float:
+        return bottom - axes.y.at(value) * (bottom - top)
+
+    _axes(drawing, axes, x, y, (left, right), (top, bottom))
+    shifts = _shifts(series, dodge)
+    for one in series:
+        with drawing.group(f"s{one.style}"):
+            for line in one.lines:
+                places = [(x(at) + shifts[(id(one), at)], y(value)) for at, value in line.places]
+                drawing.polyline(places, line.name)
+    for one in series:
+        with drawing.group(f"s{one.style}"):
+            for point in one.points:
+                at = x(point.x) + shifts[(id(one), point.x)]
+                _point(drawing, point, one.style, at, y, small=small)
+    return str(drawing)
+
+
+def top_of(height: int, frame: Frame) -> float:
+    """Where the axis below lies."""
+    return height - 48.0 if not frame.is_narrow else min(height, 380) - 48.0
+
+
+def _shifts(series: Sequence[Series], dodge: float) -> dict[tuple[int, float], float]:
+    """By how much points, and lines, are moved aside where several series have something at one place."""
+    shifts: dict[tuple[int, float], float] = {}
+    for at in {x for one in series for x in _xs(one)}:
+        there = [one for one in series if at in _xs(one)]
+        for index, one in enumerate(there):
+            shifts[(id(one), at)] = (index - (len(there) - 1) / 2) * 2 * dodge
+    return shifts
+
+
+def _xs(series: Series) -> set[float]:
+    return {point.x for point in series.points} | {x for line in series.lines for x, _ in line.places}
+
+
+def _axes(
+    drawing: Drawing,
+    axes: Axes,
+    x: Callable[[float], float],
+    y: Callable[[float], float],
+    across: Place,
+    down: Place,
+) -> None:
+    (left, right), (_, bottom) = across, down
+    lowest = bottom + 100
+    for value, words in axes.y.ticks:
+        drawing.line(left, y(value), right, y(value), "grid")
+        if y(value) < lowest - 13:
+            drawing.write(left - 8, y(value) + 4.5, words, "tick", "end")
+            lowest = y(value)
+    drawing.line(left, bottom, right, bottom, "axis")
+    end_px = -100.0
+    for value, words in axes.x.ticks:
+        half = text_px(words) / 2
+        drawing.line(x(value), bottom, x(value), bottom + 5, "axis")
+        if x(value) - half > end_px + 6:
+            drawing.write(x(value), bottom + 21, words, "tick", "middle")
+            end_px = x(value) + half
+    half = text_px(axes.x_title) / 2
+    middle = max(half, min((left + right) / 2, drawing.frame.width - half))
+    drawing.write(middle, bottom + 42, axes.x_title, "title", "middle")
+    drawing.write(0, 13, axes.y_title, "title")
+
+
+def _point(
+    drawing: Drawing, point: Point, shape: int, at: float, y: Callable[[float], float], *, small: bool
+) -> None:
+    with drawing.group("point" if point.is_valid else "point invalid"):
+        if point.expected_low is not None and point.expected_high is not None:
+            high, low = y(point.expected_high), y(point.expected_low)
+            drawing.rect(at - 8, high - 1.5, 16, low - high + 3, "band", round_px=3)
+        if point.expected is not None:
+            drawing.line(at - 8, y(point.expected), at + 8, y(point.expected), "theory")
+        if point.low is not None and point.high is not None:
+            high, low = y(max(point.high, point.y)), y(min(point.low, point.y))
+            drawing.line(at, low, at, high, "whisker")
+            for end in (low, high):
+                drawing.line(at - 4, end, at + 4, end, "whisker")
+        if point.is_off:
+            drawing.circle(at, y(point.y), 10.5, "off")
+        drawing.dot(at, y(point.y), shape, "dot", point.title, 3.4 if small else 5)

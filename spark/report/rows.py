@@ -1,0 +1,239 @@
+"""Charts of rows: a line for each cell or scene, and along it marks on a common axis. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from spark.report.scales import Scale
+from spark.report.svg import Drawing, Frame, both, shortened, text_px
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """What was measured."""
+
+    value: float
+    shape: int = 0
+    name: str = "dot"
+
+
+@dataclass(frozen=True, slots=True)
+class Whisker:
+    """The interval around it."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The range in which theory has it."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What theory says, or a limit."""
+
+    value: float
+    name: str = "theory"
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Marks what theory is contradicted by."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A piece of a bar, from one value to another."""
+
+    low: float
+    high: float
+    name: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ridge:
+    """How often values are: a hill with these heights, 0 .. 1, at values in ascending order."""
+
+    heights: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Specks:
+    """Many values, a speck each; those that fall on each other are drawn once."""
+
+    values: Sequence[float]
+
+
+Mark = Ring | Dot | Whisker | Band | Tick | Bar | Ridge | Specks
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line: its words, its marks, the value in digits, and what a pointer on it is told.
+
+    `heading` begins a group. `style` is one of the colours. What is not `is_valid` is drawn as such. A `lane`
+    is a lower line; without a label it belongs to the one above.
+    """
+
+    label: str
+    marks: Sequence[Mark]
+    value: str = ""
+    title: str = ""
+    heading: str = ""
+    style: int = 0
+    is_valid: bool = True
+    is_lane: bool = False
+
+
+_LANE_PX, _LANES_GAP_PX = 19, 9
+_HEADING_PX = 30
+_WORDS_PX = 18
+_AXIS_PX = 42
+_TOP_PX = 10
+_LABEL_PX_MAX = 240
+"""Longer ones stand above the marks."""
+_AXIS_ON_TOP_FROM = 14
+"""Rows from which on the axis is written above them too."""
+
+
+def chart(rows: Sequence[Row], scale: Scale, axis: str, label: str, *, tall: bool = False) -> str:
+    """The rows in both widths. `label` tells what is to be seen; `tall` is for hills."""
+    return both(lambda frame: _draw(rows, scale, axis, label, frame, tall=tall))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Where a row is drawn: from `top` on its words, around `middle` its marks."""
+
+    row: Row
+    top: float
+    middle: float
+    height: float
+
+
+def _lines(rows: Sequence[Row], top: float, *, above: bool, tall: bool) -> tuple[list[_Line], float]:
+    """All rows in their places, and where they end; `above` has words above marks, not beside them."""
+    lines, y = [], top
+    for row in rows:
+        if row.heading:
+            y += _HEADING_PX
+        if row.is_lane:
+            words = (_LANES_GAP_PX + (_WORDS_PX if above else 0)) if row.label else 0
+            height = float(_LANE_PX)
+        else:
+            words = _WORDS_PX if above else 0
+            height = float((36 if tall else 24) if above else (44 if tall else 30))
+        lines.append(_Line(row, y, y + words + height / 2, height))
+        y += words + height
+    return lines, y
+
+
+def _draw(rows: Sequence[Row], scale: Scale, axis: str, label: str, frame: Frame, *, tall: bool) -> str:
+    widest = max((text_px(row.value, bold=True) for row in rows), default=0)
+    has_lanes = any(row.is_lane for row in rows)
+    right = frame.width - max(16.0, widest + 18 if widest else 0)
+    labels = max((text_px(row.label) for row in rows), default=0)
+    above = frame.is_narrow or labels > _LABEL_PX_MAX
+    left = 8.0 if above else max(70.0, labels + 14)
+    if above and not has_lanes:
+        right = frame.width - 10.0
+    on_top = len(rows) >= _AXIS_ON_TOP_FROM
+    top = _TOP_PX + (18 if on_top else 0)
+    lines, bottom = _lines(rows, top, above=above, tall=tall)
+    drawing = Drawing(frame, bottom + _AXIS_PX, label)
+
+    def x(value: float) -> float:
+        return left + scale.at(value) * (right - left)
+
+    _axis(drawing, scale, axis, x, (left, right), (top, bottom), on_top=on_top)
+    for line in lines:
+        row = line.row
+        if row.heading:
+            drawing.write(left if above else 0, line.top - 10, row.heading, "heading")
+        _words(drawing, line, left, right, above=above)
+        with drawing.group(f"s{row.style}" + ("" if row.is_valid else " invalid")):
+            for mark in row.marks:
+                _mark(drawing, mark, x, line.middle, line.height, row.title)
+    return str(drawing)
+
+
+def _words(drawing: Drawing, line: _Line, left: float, right: float, *, above: bool) -> None:
+    """A row's label before it and its value after it, or both above it."""
+    row, width = line.row, drawing.frame.width
+    if not above:
+        drawing.write(left - 14, line.middle + 4.5, shortened(row.label, left - 14), "label", "end")
+        drawing.write(width, line.middle + 4.5, row.value, "value", "end")
+        return
+    value_px = 0.0 if row.is_lane else text_px(row.value, bold=True) + 10
+    at = line.top + 15 + (_LANES_GAP_PX if row.is_lane else 0)
+    drawing.write(left, at, shortened(row.label, width - left - value_px), "label")
+    if row.is_lane:
+        drawing.write(width, line.middle + 4.5, row.value, "value", "end")
+    else:
+        drawing.write(right, at, row.value, "value", "end")
+
+
+def _axis(
+    drawing: Drawing,
+    scale: Scale,
+    words: str,
+    x: Callable[[float], float],
+    across: tuple[float, float],
+    down: tuple[float, float],
+    *,
+    on_top: bool,
+) -> None:
+    (left, right), (top, bottom) = across, down
+    end_px = -100.0
+    for value, label in scale.ticks:
+        at = x(value)
+        drawing.line(at, top, at, bottom, "grid")
+        half = text_px(label) / 2
+        begin = min(max(at - half, 0), drawing.frame.width - 2 * half)
+        if begin < end_px + 10:
+            continue  # no room for its words
+        end_px = begin + 2 * half
+        for line in (bottom + 17, *((top - 6,) if on_top else ())):
+            drawing.write(begin + half, line, label, "tick", "middle")
+    drawing.line(left, bottom, right, bottom, "axis")
+    drawing.write((left + right) / 2, bottom + 36, words, "title", "middle")
+
+
+def _mark(
+    drawing: Drawing, mark: Mark, x: Callable[[float], float], y: float, height: float, title: str
+) -> None:
+    match mark:
+        case Dot():
+            drawing.dot(x(mark.value), y, mark.shape, mark.name, title)
+        case Whisker():
+            low, high = x(mark.low), x(mark.high)
+            drawing.line(low, y, high, y, "whisker")
+            for end in (low, high):
+                drawing.line(end, y - 4, end, y + 4, "whisker")
+        case Band():
+            low, high = x(mark.low), x(mark.high)
+            drawing.rect(low - 1, y - 8, high - low + 2, 16, "band", round_px=3)
+        case Tick():
+            drawing.line(x(mark.value), y - 9, x(mark.value), y + 9, mark.name, title)
+        case Ring():
+            drawing.circle(x(mark.value), y, 9, "off")
+        case Bar():
+            low, high = x(mark.low), x(mark.high)
+            drawing.rect(low, y - 8, high - low, 16, f"bar {mark.name}", mark.title)
+        case Ridge():
+            base, rise = y + height / 2 - 4, height - 6
+            places = [(x(value), base - rise * share) for value, share in mark.heights]
+            drawing.polygon([(places[0][0], base), *places, (places[-1][0], base)], "ridge", title)
+        case Specks():
+            columns = sorted({round(x(value)) for value in mark.values})
+            steps = [columns[0], *(after - before for before, after in pairwise(columns))]
+            begun = f"M{steps[0]} {y:.1f}h0"
+            drawing.path(begun + "".join(f"m{step} 0h0" for step in steps[1:]), "specks")

@@ -1,0 +1,169 @@
+"""SVG for inside the page: shapes with classes, whose looks are the style sheet's. Pure.
+
+Lengths are CSS pixels at the size at which a drawing is meant to be seen.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from spark.report.markup import text
+
+
+class Frame(NamedTuple):
+    """How wide a drawing may be, and whether that is a phone's width."""
+
+    width: int
+    is_narrow: bool
+
+
+WIDE, NARROW = Frame(820, is_narrow=False), Frame(358, is_narrow=True)
+
+SHAPES = 6
+"""So many shapes there are, and as many colours (`.s0` and so on), which go together."""
+
+_CHAR_PX, _BOLD_CHAR_PX = 7.0, 7.9  # of an average character at the size of labels
+
+
+def text_px(words: str, *, bold: bool = False) -> float:
+    """About how wide words are drawn, at most in the fonts that are usual."""
+    return len(words) * (_BOLD_CHAR_PX if bold else _CHAR_PX)
+
+
+def shortened(words: str, width_px: float) -> str:
+    """Words as far as there is room for them."""
+    most = max(4, round(width_px / _CHAR_PX))
+    return words if len(words) <= most else words[: most - 1].rstrip("-_ ") + "…"
+
+
+def n(value: float) -> str:
+    """A length, to a tenth."""
+    return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
+
+
+@dataclass(slots=True)
+class Drawing:
+    """Shapes, in the order in which they are painted. `title` is what a pointer that rests on one is told."""
+
+    frame: Frame
+    height: float
+    label: str
+    parts: list[str] = field(default_factory=list)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, name: str, title: str = "") -> None:
+        """A straight line."""
+        self._add(f'line class="{name}" x1="{n(x1)}" y1="{n(y1)}" x2="{n(x2)}" y2="{n(y2)}"', title)
+
+    def polyline(self, places: Sequence[tuple[float, float]], name: str) -> None:
+        """A line through places; one alone draws nothing."""
+        points = " ".join(f"{n(x)},{n(y)}" for x, y in places)
+        self._add(f'polyline class="{name}" points="{points}"')
+
+    def polygon(self, places: Sequence[tuple[float, float]], name: str, title: str = "") -> None:
+        """What lies within a line through places."""
+        self._add(f'polygon class="{name}" points="{" ".join(f"{n(x)},{n(y)}" for x, y in places)}"', title)
+
+    def rect(
+        self, x: float, y: float, width: float, height: float, name: str, title: str = "", round_px: float = 0
+    ) -> None:
+        """A rectangle."""
+        rounded = f' rx="{n(round_px)}"' if round_px else ""
+        size = f'width="{n(max(width, 0))}" height="{n(height)}"'
+        self._add(f'rect class="{name}" x="{n(x)}" y="{n(y)}" {size}{rounded}', title)
+
+    def circle(self, x: float, y: float, radius: float, name: str) -> None:
+        """A circle."""
+        self._add(f'circle class="{name}" cx="{n(x)}" cy="{n(y)}" r="{n(radius)}"')
+
+    def path(self, commands: str, name: str) -> None:
+        """A path."""
+        self._add(f'path class="{name}" d="{commands}"')
+
+    def dot(self, x: float, y: float, shape: int, name: str, title: str = "", size: float = 5) -> None:
+        """A mark of one of the `SHAPES`."""
+        self._add(f'path class="{name}" d="{_shape(shape, x, y, size)}"', title)
+
+    def write(self, x: float, y: float, words: str, name: str = "", anchor: str = "start") -> None:
+        """Words on the line `y`."""
+        if not words:
+            return
+        named = f' class="{name}"' if name else ""
+        at = f' text-anchor="{anchor}"' if anchor != "start" else ""
+        self.parts.append(f'<text{named}{at} x="{n(x)}" y="{n(y)}">{text(words)}</text>')
+
+    @contextmanager
+    def group(self, name: str) -> Iterator[None]:
+        """What is drawn meanwhile belongs to these classes."""
+        self.parts.append(f'<g class="{name}">')
+        yield
+        self.parts.append("</g>")
+
+    def _add(self, element: str, title: str = "") -> None:
+        if title:
+            name = element.split(" ", 1)[0]
+            self.parts.append(f"<{element}><title>{text(title)}</title></{name}>")
+        else:
+            self.parts.append(f"<{element}/>")
+
+    def __str__(self) -> str:
+        width, name = self.frame.width, "narrow" if self.frame.is_narrow else "wide"
+        return (
+            f'<svg class="{name}" role="img" aria-label="{text(self.label)}" '
+            f'viewBox="0 0 {width} {n(self.height)}" width="{width}" height="{n(self.height)}">'
+            f"{''.join(self.parts)}</svg>"
+        )
+
+
+# Outlines around 0, 0; the first shape is a circle.
+_TRIANGLE = ((0.0, -1.15), (1.1, 0.8), (-1.1, 0.8))
+_BAR = 0.42  # half the width of the cross's bars
+_OUTLINES: tuple[Sequence[tuple[float, float]], ...] = (
+    ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+    _TRIANGLE,
+    ((0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)),
+    [(x, -y) for x, y in _TRIANGLE],
+    (
+        *((-_BAR, -1.2), (_BAR, -1.2), (_BAR, -_BAR), (1.2, -_BAR), (1.2, _BAR), (_BAR, _BAR)),
+        *((_BAR, 1.2), (-_BAR, 1.2), (-_BAR, _BAR), (-1.2, _BAR), (-1.2, -_BAR), (-_BAR, -_BAR)),
+    ),
+)
+
+
+def _shape(shape: int, x: float, y: float, size: float) -> str:
+    """Commands of a path."""
+    number = shape % SHAPES
+    if number == 0:
+        arc = f"a{n(size)} {n(size)} 0 1 0"
+        return f"M{n(x - size)} {n(y)}{arc} {n(2 * size)} 0{arc} {n(-2 * size)} 0z"
+    corners = (f"{n(x + dx * size)} {n(y + dy * size)}" for dx, dy in _OUTLINES[number - 1])
+    return f"M{'L'.join(corners)}z"
+
+
+def swatch(shape: int, name: str, line: str = "") -> str:
+    """What stands before a legend's words: a mark, on a line if it has one."""
+    drawn = f'<line class="{line}" x1="1" y1="8" x2="27" y2="8"/>' if line else ""
+    mark = f'<path class="{name}" d="{_shape(shape, 14, 8, 5)}"/>' if name else ""
+    return _sign(f"{drawn}{mark}")
+
+
+def _sign(drawn: str, style: str = "") -> str:
+    named = f"swatch {style}".rstrip()
+    return f'<svg class="{named}" viewBox="0 0 28 16" width="28" height="16" aria-hidden="true">{drawn}</svg>'
+
+
+DASH = _sign('<line class="theory" x1="14" y1="1" x2="14" y2="15"/>')
+BAND = _sign('<rect class="band" x="2" y="1" width="24" height="14" rx="3"/>', "s5")
+SPECK = _sign('<path class="specks" d="M8 8h0m6 0h0m6 0h0"/>', "s5")
+RING = _sign('<circle class="off" cx="14" cy="8" r="6.5"/>')
+INVALID = _sign(f'<g class="invalid"><path class="dot" d="{_shape(0, 14, 8, 5)}"/></g>')
+
+
+def square(name: str) -> str:
+    """A legend's swatch for a piece of a bar."""
+    return _sign(f'<rect class="{name}" x="7" y="1" width="14" height="14" rx="2"/>')
+
+
+def both(draw: Callable[[Frame], str]) -> str:
+    """A drawing for wide screens and paper, and one for phones; the style sheet shows one of them."""
+    return draw(WIDE) + draw(NARROW)

@@ -1,0 +1,174 @@
+"""The head of the page: all in one line, what must be known before reading on, the way around. Pure."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from loadtest.results.causes import UNEXPLAINED
+from spark.findings.findings import Findings, Row
+from spark.findings.tables import AGREES, DISAGREES, FAILS
+from spark.report.cells import Cell, Cells
+from spark.report.delivery import outcome
+from spark.report.markup import bullets, details, text
+from spark.report.section import Section
+from spark.report.words import count, listed, percent, probability
+
+_REASONS_OPEN = 6
+_GOAL = 0.999
+
+
+def title(findings: Findings, cells: Cells) -> str:
+    """What came of it, in one line."""
+    if not cells.all:
+        claims = findings.table("note")
+        if not claims:
+            return "Nothing was analysed"
+        failing = sum(claim["verdict"] == FAILS for claim in claims)
+        if failing:
+            return f"Of the note’s {len(claims)} claims {failing} {'does' if failing == 1 else 'do'} not hold"
+        return "What the note of 2004 claims holds"
+    came = outcome(findings, cells)
+    if not came.cells:
+        return "What the captures tell"
+    if len(came.invalid) == came.cells:
+        return "These figures cannot be trusted"
+    if came.disagreeing:
+        of = count(came.judged, "cell")
+        return f"What arrived is not what theory says, in {len(came.disagreeing)} of {of}"
+    if came.joint is not None and came.joint["verdict"] == DISAGREES:
+        return "Each cell agrees with theory, but not all of them together"
+    if not came.judged:
+        return "What arrived; there is no theory for it"
+    if came.invalid:
+        return "What arrived is what theory says, where it can be trusted"
+    return "What arrived is what theory says"
+
+
+def lead(findings: Findings, cells: Cells) -> str:
+    """What was analysed: HTML."""
+    told = []
+    if cells.all:
+        runs = len({cell.row["run"] for cell in cells.all})
+        messages = sum(cell.row["messages"] or 0 for cell in cells.all)
+        servers = {cell.row["servers"] for cell in cells.all}
+        of = f"{servers.pop():,} servers" if len(servers) == 1 else "several sizes"
+        told.append(
+            f"{count(messages, 'message')} were published to clusters of {of}, in "
+            f"{count(len(cells.all), 'cell')} of {count(runs, 'run')}. A <b>pair</b> is a message and a "
+            "subscriber that should get it; this is how many did, why the others did not, and what theory "
+            "says."
+        )
+    else:
+        told.append("No capture was analysed: this is the note of 2004, simulated.")
+    following = findings.about.get("following")
+    if following:
+        told.append(f"The capture still grows: {text(str(following))}")
+    return " ".join(told)
+
+
+def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
+    """A few figures with what they are: text."""
+    found = cells.rows(findings, "reliability")
+    valid = [(cell, row) for cell, row in found if cell.is_valid]
+    told: list[tuple[str, str]] = []
+    if valid:
+        pairs = sum(row["pairs"] or 0 for _, row in valid)
+        told.append((f"{pairs:,}", "pairs"))
+        misses = sum((row["pairs"] or 0) - (row["delivered"] or 0) for _, row in valid)
+        labels = {cause.label for cause in UNEXPLAINED}
+        unexplained = sum(
+            row["misses"]
+            for cell, row in cells.rows(findings, "attribution")
+            if cell.is_valid and row["cause"] in labels
+        )
+        if findings.table("attribution") or not misses:
+            told.append(
+                (
+                    f"{misses:,}",
+                    f"misses, {f'{unexplained:,} unexplained' if unexplained else 'all explained'}",
+                )
+            )
+        came = outcome(findings, cells)
+        if came.joint is not None and came.joint["p_value"] is not None:
+            told.append(
+                (
+                    f"p {_equals(came.joint['p_value'])}",
+                    f"joint test of {count(came.joint['cells'], 'cell')} against theory",
+                )
+            )
+        enough = _enough(valid)
+        if enough:
+            told.append(enough)
+    claims = findings.table("note")
+    simulated = findings.table("simulation")
+    if not valid and simulated:
+        told.append((f"{sum(row['outcomes'] for row in simulated):,}", "outcomes simulated"))
+        told.append((f"{max(row['servers'] for row in simulated):,}", "servers"))
+        judged = [row for row in simulated if row["verdict"] in (AGREES, DISAGREES)]
+        fine = sum(row["verdict"] == AGREES for row in judged)
+        if judged:
+            told.append((f"{fine} of {len(judged)}", "scenes as theory has them"))
+    if claims and len(told) < 4:
+        holding = sum(claim["verdict"] != FAILS for claim in claims)
+        told.append((f"{holding} of {len(claims)}", "of the note’s claims hold, some on conditions"))
+    return told
+
+
+def _enough(valid: Sequence[tuple[Cell, Row]]) -> tuple[str, str] | None:
+    """The cheapest cell that is sure to deliver what the note promises."""
+    sure = [
+        (cell.k_prime, cell.name) for cell, row in valid if row["low"] is not None and row["low"] >= _GOAL
+    ]
+    if not sure or len(valid) < 2:
+        return None
+    k_prime, name = min(sure)
+    return f"K′ = {k_prime}", f"is enough for {percent(_GOAL, 1)} ({name})"
+
+
+def _equals(p_value: float) -> str:
+    told = probability(p_value)
+    return told if told.startswith("<") else f"= {told}"
+
+
+def notices(findings: Findings, cells: Cells) -> str:
+    """What was left out, and what cannot be trusted, and why: HTML; nothing if there is nothing."""
+    parts = []
+    if findings.problems:
+        parts.append(
+            _notice("Not everything was analysed", bullets(text(problem) for problem in findings.problems))
+        )
+    reasons: dict[str, dict[str, list[str]]] = {"delivery": defaultdict(list), "latency": defaultdict(list)}
+    for cell, row in cells.rows(findings, "health"):
+        reasons.setdefault(row["what"], defaultdict(list))[row["reason"]].append(cell.name)
+    invalid = {
+        "delivery": [cell.name for cell in cells.all if not cell.is_valid],
+        "latency": [cell.name for cell in cells.all if not cell.row["latency_valid"]],
+    }
+    heads = {
+        "delivery": "Shares and causes cannot be trusted in",
+        "latency": "Latencies cannot be trusted in",
+    }
+    for what, names in invalid.items():
+        if not names:
+            continue
+        whole = len(names) == len(cells.all)
+        which = ("this cell" if len(names) == 1 else f"all {len(names)} cells") if whole else listed(names, 6)
+        told = bullets(
+            ("" if len(of) == len(cells.all) else f"<b>{text(listed(of, 6))}</b>: ") + text(reason)
+            for reason, of in reasons[what].items()
+        )
+        is_long = len(reasons[what]) > (_REASONS_OPEN if what == "delivery" else 1)
+        body = details("Why, and what to do", told) if is_long else told
+        drawn = "What is drawn hollow and dashed is not judged."
+        parts.append(_notice(f"{heads[what]} {which}", f"<p>{drawn}</p>{body}"))
+    return "".join(parts)
+
+
+def _notice(head: str, body: str) -> str:
+    return f'<aside class="notice"><h2>{text(head)}</h2>{body}</aside>'
+
+
+def navigation(sections: Sequence[Section], others: Sequence[tuple[str, str]]) -> str:
+    """Links to all parts."""
+    entries = [*((section.anchor, section.title) for section in sections), *others]
+    links = "".join(f'<li><a href="#{anchor}">{text(name)}</a></li>' for anchor, name in entries)
+    return f'<nav aria-label="Parts of this page"><ul>{links}</ul></nav>'

@@ -1,0 +1,127 @@
+"""Numbers as people read them. Pure."""
+
+from collections.abc import Callable, Sequence
+from math import floor, isfinite, log10
+
+NOTHING = "–"
+"""What stands for a value that there is not."""
+
+_SPACE = "\N{NO-BREAK SPACE}"
+_DECIMALS_MAX = 5
+
+
+def percent(share: float | None, decimals: int = 2) -> str:
+    """A share, 0 .. 1, with as many decimals as tell it from 0 % and from 100 %: 99.77 %, 99.9993 %.
+
+    100 % is all, and 0 % is nothing at all.
+    """
+    return NOTHING if share is None else f"{percent_digits(share, decimals)}{_SPACE}%"
+
+
+def percent_digits(share: float, decimals: int = 2) -> str:
+    """The same without its sign."""
+    nearest = min(share, 1 - share)
+    if nearest <= 0:
+        return f"{share * 100:.0f}"
+    places = min(_DECIMALS_MAX, max(decimals, -floor(log10(nearest * 100))))
+    digits = f"{share * 100:.{places}f}"
+    if float(digits) in (0, 100):  # less than can be said
+        least = 10.0**-places
+        return f"< {least:.{places}f}" if share < 0.5 else f"> {100 - least:.{places}f}"
+    return digits
+
+
+def brief_percent(share: float | None) -> str:
+    """A share that somebody set, such as 10 % or 2.5 %."""
+    return NOTHING if share is None else f"{share * 100:.6g}{_SPACE}%"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """`99.68 – 99.83 %`."""
+    if low is None or high is None:
+        return NOTHING
+    return f"{percent_digits(low)}{_SPACE}–{_SPACE}{percent_digits(high)}{_SPACE}%"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """So many significant digits at least, thousands told apart."""
+    if value is None:
+        return NOTHING
+    if not isfinite(value):
+        return "∞" if value > 0 else "-∞"
+    text = _figures(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _figures(value: float, digits: int) -> str:
+    if value == 0:
+        return "0"
+    places = digits - 1 - floor(log10(abs(value)))
+    return f"{value:,.{max(0, places)}f}"
+
+
+def count(value: int, noun: str, nouns: str = "") -> str:
+    """`1 cell`, `9 cells`."""
+    return f"{value:,}{_SPACE}{noun if value == 1 else nouns or noun + 's'}"
+
+
+def times(value: float | None) -> str:
+    """`33,300×`."""
+    return NOTHING if value is None else f"{number(value)}×"
+
+
+def milliseconds(value: float | None) -> str:
+    """To three significant figures, in the unit that suits: 85.0 µs, 2.19 ms, 1.20 s."""
+    return NOTHING if value is None else _in_unit(value, lambda figure: _figures(figure, 3))
+
+
+def brief_milliseconds(value: float) -> str:
+    """The same without zeros at its end: 10 ms."""
+    return _in_unit(value, number)
+
+
+def _in_unit(value_ms: float, form: Callable[[float], str]) -> str:
+    if value_ms >= 1000:
+        return f"{form(value_ms / 1000)}{_SPACE}s"
+    if 0 < value_ms < 0.1:
+        return f"{form(value_ms * 1000)}{_SPACE}µs"
+    return f"{form(value_ms)}{_SPACE}ms"
+
+
+def seconds(value: float | None) -> str:
+    """`0.35 s`, `75 s`, `12 min 15 s`."""
+    if value is None:
+        return NOTHING
+    if value < 100:
+        return f"{number(value)}{_SPACE}s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes:,}{_SPACE}min" + (f" {rest}{_SPACE}s" if rest else "")
+
+
+def probability(value: float | None) -> str:
+    """`0.42`; what is less than one in a thousand is told as such."""
+    if value is None:
+        return NOTHING
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def signed(value: float | None) -> str:
+    """`+1.2`, `−0.3`."""
+    if value is None:
+        return NOTHING
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def listed(words: Sequence[str], most: int = 4) -> str:
+    """`a, b and c`; of more than `most` the first, and how many more."""
+    if len(words) > most:
+        return f"{', '.join(words[: most - 1])} and {len(words) - most + 1:,} more"
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def span(values: Sequence[float], form: Callable[[float], str]) -> str:
+    """`from 1 ms to 5 ms`, or the one that all are."""
+    low, high = form(min(values)), form(max(values))
+    return low if low == high else f"from {low} to {high}"

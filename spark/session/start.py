@@ -1,0 +1,326 @@
+"""A Spark session that is started quietly and leaves nothing behind.
+
+What Java and Spark say goes to a log in a temporary folder, of which the end is told where Spark fails. In
+that folder is also what Spark puts on the disk while it works; it is removed at the end.
+"""
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from tempfile import mkdtemp
+from typing import Any
+
+import pyspark
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from spark.session.failures import SparkFailed, first_line, worst_lines
+from spark.session.java import java_home
+
+_LOG, _PYTHON_LOG = "spark.log", "python.log"
+_STOP_S = 20.0  # for Spark to end in order
+_NEVER_BEGAN = 1_000  # no exit code of a process
+_OUT_OF_MEMORY = 52  # as Spark ends its Java
+_DEATH_S = 1.0  # after its connections have, Java has ended
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit: Java runs already
+
+# Part of what the results are, so a user's spark-defaults.conf must not decide them.
+_SEMANTICS = {
+    "spark.sql.ansi.enabled": "true",  # a sum that overflows is an error
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+
+# Plans here are deep, and what is read is small against what is made of it.
+_PLANNING = {
+    # Scans would be filtered by subqueries, each of them the whole plan of the other side once more.
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    # Nobody reads plans as text, of which Spark makes one for each query: of hundreds of megabytes.
+    "spark.sql.maxPlanStringLength": "10000",
+    # Where in Python each column was made is asked for with several calls a column.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Java never compiles a larger method: what is interpreted takes three times as long.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    # What is shuffled by message stays where it is when it is joined by message and subscriber.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
+
+_LOG4J = """status = error
+appender.file.type = Console
+appender.file.name = log
+appender.file.target = SYSTEM_ERR
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{30}
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = log
+"""
+
+
+@contextmanager
+def start(
+    master: str | None = "local[*]",
+    *,
+    app: str = "kcast analyse",
+    memory: str | None = "2g",
+    shuffle_partitions: int | None = None,
+    temp_dir: Path | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """A Spark session on `master` while the `with` lasts; None: the one of Spark's own configuration.
+
+    `memory` is the driver's, which does all the work where the master is local: "2g". Temporary files go
+    into a folder of their own in `temp_dir`, else where the system has them. `conf` is further configuration,
+    and wins. Under spark-submit the Java, master and memory are what that was told.
+
+    Raises JavaMissing; SparkFailed where Spark does not start, and for its errors within the `with`; OSError
+    where there is no room for temporary files.
+    """
+    is_submitted = _SUBMITTED in os.environ
+    # What suits a local master would cut the driver off from a cluster's workers.
+    settings = _settings(None if is_submitted else master, app, shuffle_partitions) | dict(conf or {})
+    if is_submitted:
+        with _failures(None, lambda: None):
+            yield from _submitted(settings)
+        return
+    folder = Path(mkdtemp(prefix="kcast-spark-", dir=temp_dir))
+    try:
+        yield from _own(folder, settings, memory, _is_local(settings.get("spark.master")), temp_dir)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_local(master: str | None) -> bool:
+    return master is not None and master.startswith("local")
+
+
+def _settings(master: str | None, app: str, shuffle_partitions: int | None) -> dict[str, str]:
+    settings = {"spark.app.name": app, "spark.ui.showConsoleProgress": "false", **_SEMANTICS, **_PLANNING}
+    if master is not None:
+        settings["spark.master"] = master
+    if shuffle_partitions is not None:
+        settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
+    if _is_local(master):
+        # Nobody else has to reach it, whatever this machine is called.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {"spark.ui.enabled": "false"}
+    return settings
+
+
+def _submitted(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    chosen: dict[str, bool | float | int | str | None] = dict(settings)
+    spark = SparkSession.builder.config(map=chosen).getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _own(
+    folder: Path, settings: Mapping[str, str], memory: str | None, is_local: bool, temp_dir: Path | None
+) -> Iterator[SparkSession]:
+    """A session in a Java of its own, which ends with it."""
+    if SparkContext._active_spark_context is not None:
+        raise SparkFailed("Spark runs in this process already: end that session first")
+    log = folder / _LOG
+    changes = _environment(java_home(folder / "java"), is_local, temp_dir)
+    of_java = _java_settings(folder, settings, memory)
+    gateway: JavaGateway | None = None
+    interrupt = signal.getsignal(signal.SIGINT)
+    with _logging_into(folder / _PYTHON_LOG), _ended_in_order():
+        try:
+            with _failures(log, lambda: _exit_code(gateway)):
+                with _environ(changes):
+                    gateway = _launch(of_java, log)
+                    SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
+                    spark = SparkSession.builder.getOrCreate()
+                if threading.current_thread() is threading.main_thread():
+                    # Spark's own handler waits for the very call that it is to interrupt.
+                    signal.signal(signal.SIGINT, interrupt)
+                yield spark
+        finally:
+            if gateway is not None:
+                _end(gateway)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Makes SIGTERM, which would leave temporary files, an exit like others; unless the program has a say."""
+    default = threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    )
+    if not default:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def _logging_into(log: Path) -> Iterator[None]:
+    """Keeps what Python's libraries log off the screen, unless the program has said where it goes."""
+    root = logging.getLogger()
+    if root.hasHandlers():
+        yield
+        return
+    handler = logging.FileHandler(log, delay=True)
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _environment(home: Path, is_local: bool, temp_dir: Path | None) -> dict[str, str | None]:
+    """What to set in the environment of Spark's scripts, and what to remove (None)."""
+    changes: dict[str, str | None] = {"JAVA_HOME": str(home), "SPARK_REMOTE": None}
+    if is_local or not os.environ.get("PYSPARK_PYTHON"):
+        changes["PYSPARK_PYTHON"] = sys.executable  # else whatever python3 is
+    if is_local:
+        changes["SPARK_LOCAL_IP"] = "127.0.0.1"  # also where the host's name is not known
+    if temp_dir is not None:
+        changes["SPARK_LOCAL_DIRS"] = None
+    home_of_package = Path(pyspark.__file__).parent
+    if (home_of_package / "bin" / "spark-submit").exists():
+        changes["SPARK_HOME"] = str(home_of_package)  # not another version's
+    return changes
+
+
+def _java_settings(folder: Path, settings: Mapping[str, str], memory: str | None) -> dict[str, str]:
+    """All settings, with those that Java must have from its start."""
+    log4j = folder / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    options = [
+        f'-Dlog4j2.configurationFile="{log4j.as_uri()}"',
+        f'-Djava.io.tmpdir="{temporary}"',
+        "-XX:-UsePerfData",  # else a file in /tmp
+    ]
+    of_java = {"spark.driver.extraJavaOptions": " ".join(options)}
+    if memory is not None:
+        of_java["spark.driver.memory"] = memory
+    of_java["spark.sql.warehouse.dir"] = (folder / "warehouse").as_uri()
+    return of_java | dict(settings)
+
+
+def _launch(settings: Mapping[str, str], log: Path) -> JavaGateway:
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with log.open("ab") as file:
+        return launch_gateway(conf, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+
+
+def _end(gateway: JavaGateway) -> None:
+    """Ends the session and its Java, whatever state they are in."""
+    # In a thread of its own: after Ctrl-C the connection of this one may wait for another answer.
+    stopping = threading.Thread(target=_stop, args=(gateway,), daemon=True)
+    stopping.start()
+    try:
+        stopping.join(_STOP_S)
+    finally:
+        process: Popen[bytes] = gateway.proc
+        if process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()  # upon which it ends by itself
+        try:
+            process.wait(_STOP_S if not stopping.is_alive() else 1)
+        except (TimeoutExpired, KeyboardInterrupt):
+            process.kill()
+            process.wait()
+        _forget()
+
+
+def _stop(gateway: JavaGateway) -> None:
+    with suppress(Exception):
+        context = SparkContext._active_spark_context
+        if context is not None:
+            context.cancelAllJobs()
+        spark = SparkSession.getActiveSession()
+        if spark is not None:
+            spark.stop()
+        elif context is not None:
+            context.stop()
+    with suppress(Exception):
+        gateway.shutdown()
+
+
+def _forget() -> None:
+    """Lets the next session of this process have a Java of its own."""
+    SparkSession._instantiatedSession = None
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+def _exit_code(gateway: JavaGateway | None) -> int | None:
+    """How Java has ended; None while it runs, and `_NEVER_BEGAN`."""
+    if gateway is None:
+        return _NEVER_BEGAN
+    with suppress(TimeoutExpired):
+        gateway.proc.wait(_DEATH_S)
+    code: int | None = gateway.proc.poll()
+    return code
+
+
+@contextmanager
+def _failures(log: Path | None, exit_code: Callable[[], int | None]) -> Iterator[None]:
+    """Makes SparkFailed of Spark's errors; where Java has ended, with what its log says."""
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        # What Java itself told of is no sign of its end.
+        told = isinstance(error, Py4JJavaError) or (
+            isinstance(error, PySparkException) and not isinstance(error, PySparkRuntimeError)
+        )
+        code = None if told else exit_code()
+        if code is None and isinstance(error, ConnectionError):
+            raise  # somebody else's
+        raise SparkFailed(_what_failed(code, first_line(error), worst_lines(log))) from error
+
+
+def _what_failed(code: int | None, reason: str, said: str) -> str:
+    if "OutOfMemoryError" in reason or code == _OUT_OF_MEMORY:
+        return "Spark had not enough memory: give its driver more"
+    if code is None:
+        return f"Spark failed: {reason}"
+    if code == _NEVER_BEGAN:
+        return f"Spark did not start: {said or reason}"
+    if code < 0:
+        return f"Spark's Java was ended by signal {-code}; was memory short?"
+    return f"Spark's Java has ended, with exit code {code}: {said or reason}"
+
+
+@contextmanager
+def _environ(changes: Mapping[str, str | None]) -> Iterator[None]:
+    before: dict[str, Any] = {name: os.environ.get(name) for name in changes}
+    try:
+        _set(changes)
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

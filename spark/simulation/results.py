@@ -1,0 +1,60 @@
+"""From added counts to the table "simulation": shares, intervals, theory beside them, verdicts.
+
+Verdicts are at a level that holds for all scenes together: if theory were right everywhere, all would agree
+with a chance of at least `1 - FALSE_ALARMS` (Bonferroni).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from hashring.intervals import wilson
+from spark.findings.findings import Row
+from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
+from spark.simulation.counts import Counts, effective_trials
+from spark.simulation.scene import Scene
+from spark.simulation.theory import theory
+
+FALSE_ALARMS = 0.01
+
+
+def rows(scenes: Sequence[Scene], counts: Mapping[str, Counts]) -> list[Row]:
+    """A row for each scene, in their order. `counts` are by the scenes' names."""
+    predicted = {scene.name: theory(scene) for scene in scenes}
+    with_theory = sum(share is not None for share in predicted.values())
+    confidence = 1 - FALSE_ALARMS / max(1, with_theory)
+    return [_row(scene, counts[scene.name], predicted[scene.name], confidence) for scene in scenes]
+
+
+def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: float) -> Row:
+    share = counts["delivered"] / counts["outcomes"]
+    trials = effective_trials(counts)
+    low, high = wilson(share * trials, trials)
+    return {
+        "scene": scene.name,
+        "group": scene.group,
+        "ring": scene.ring,
+        "scheme": scene.scheme,
+        "k": scene.k,
+        "publish": scene.publish,
+        "subscribe": scene.subscribe,
+        "servers": scene.servers,
+        "down": scene.down,
+        "loss": scene.loss,
+        "condition": scene.condition,
+        "outcomes": counts["outcomes"],
+        "trials": trials,
+        "share": share,
+        "low": low,
+        "high": high,
+        "theory": predicted,
+        "verdict": _verdict(share, trials, predicted, confidence),
+        "copies": counts["copies"] / counts["outcomes"],
+    }
+
+
+def _verdict(share: float, trials: float, predicted: float | None, confidence: float) -> str:
+    """By the score test: whether theory is within Wilson's interval of this confidence."""
+    if predicted is None:
+        return NO_THEORY
+    low, high = wilson(share * trials, trials, confidence)
+    # The ends, as a share of 0 or 1, are exact but for rounding.
+    return AGREES if low - 1e-12 <= predicted <= high + 1e-12 else DISAGREES

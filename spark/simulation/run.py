@@ -1,0 +1,93 @@
+"""The simulation on Spark: blocks of all scenes in one job, added up to a row for each scene."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyspark import Broadcast
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType, StructType
+
+from hashring.ring import HashRing
+from spark.findings.findings import Row
+from spark.jobs.merging import counts as counted
+from spark.jobs.merging import keys, merge
+from spark.simulation.block import simulate_block
+from spark.simulation.counts import COLUMNS, Counts
+from spark.simulation.judgement import judge
+from spark.simulation.placement import server_keys
+from spark.simulation.results import rows
+from spark.simulation.scene import Scene
+from spark.simulation.scenes import Settings, scenes
+
+COUNTS = StructType([*keys(scene=IntegerType()), *counted(*COLUMNS)])
+"""Of a slice of the blocks; `scene` is its place among all scenes."""
+
+_PARTITIONS_A_CORE = 16  # so that cores end together, and progress is seen
+
+_ARROW = pa.schema([("scene", pa.int32()), *((name, pa.int64()) for name in COLUMNS)])
+
+
+def simulate(
+    spark: SparkSession,
+    watcher: Callable[[str], object] | None = None,
+    *,
+    settings: Settings | None = None,
+    partitions: int | None = None,
+) -> dict[str, list[Row]]:
+    """The tables "simulation" and "note". The same for the same settings, whatever the partitions.
+
+    `watcher` is told what comes next.
+    """
+    chosen = settings or Settings()
+    every = scenes(chosen)
+    tell = watcher or (lambda _: None)
+    tell(f"simulate {len(every)} scenes")
+    counts = run_blocks(spark, every, chosen.seed, partitions)
+    tell("judge the note")
+    simulated = rows(every, counts)
+    return {"simulation": simulated, "note": judge(chosen, simulated, counts)}
+
+
+def run_blocks(
+    spark: SparkSession, every: Sequence[Scene], seed: int, partitions: int | None = None
+) -> dict[str, Counts]:
+    """What all blocks of these scenes give together, by the scenes' names."""
+    ring_sizes = {scene.servers for scene in every if scene.ring == "real" and scene.scheme != "S"}
+    context = spark.sparkContext
+    rings = context.broadcast({size: HashRing(server_keys(size)) for size in sorted(ring_sizes)})
+    try:
+        slices = partitions or _PARTITIONS_A_CORE * context.defaultParallelism
+        found = merge(_counts(spark, every, seed, rings, slices), COUNTS).collect()
+    finally:
+        rings.destroy()
+    return {every[row["scene"]].name: {name: row[name] for name in COLUMNS} for row in found}
+
+
+def _counts(
+    spark: SparkSession,
+    every: Sequence[Scene],
+    seed: int,
+    rings: Broadcast[dict[int, HashRing]],
+    partitions: int,
+) -> DataFrame:
+    """Counts of every slice of the blocks, `COUNTS`. Blocks of all scenes are numbered through."""
+    ends = np.cumsum([scene.size.blocks for scene in every])
+    scenes_of_all = tuple(every)
+
+    def simulated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sums: dict[int, Counts] = {}
+        for batch in batches:
+            numbers = batch.column(0).to_numpy()
+            for number, place in zip(numbers, np.searchsorted(ends, numbers, "right"), strict=True):
+                scene = scenes_of_all[place]
+                block = int(number - ends[place]) + scene.size.blocks
+                ring = rings.value.get(scene.servers)
+                gave = simulate_block(scene, block, seed, ring)
+                before = sums.get(int(place))
+                sums[int(place)] = {name: before[name] + gave[name] for name in COLUMNS} if before else gave
+        if sums:
+            given = [{"scene": place, **counts} for place, counts in sums.items()]
+            yield pa.RecordBatch.from_pylist(given, schema=_ARROW)
+
+    return spark.range(0, int(ends[-1]), 1, partitions).mapInArrow(simulated, COUNTS)

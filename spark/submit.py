@@ -1,0 +1,31 @@
+"""`kcast analyse` for spark-submit: master, memory and all else of Spark are what spark-submit was told.
+
+    spark-submit --master spark://HOST:7077 "$(python -m spark.submit)" RUN... --out DIR
+
+Run by itself it prints its path, which is what spark-submit wants. Workers need neither kcast nor Python,
+but for --simulate.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+
+
+def main() -> None:
+    """Runs the command where spark-submit has started this, else tells where this is."""
+    if _SUBMITTED not in os.environ:
+        print(Path(__file__).resolve())
+        return
+    # Python has put this folder on its path, where our modules would have other names.
+    sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != _HERE]
+    sys.path.append(str(_HERE.parent))  # where kcast is not installed
+    from spark.command import command
+
+    command(prog_name="spark-submit submit.py")
+
+
+if __name__ == "__main__":
+    main()

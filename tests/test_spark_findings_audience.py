@@ -1,0 +1,77 @@
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hashring import model
+from hashring.intervals import wilson
+from loadtest.results.causes import Cause
+from loadtest.scenario import Scenario
+from spark.findings.audience import tables, theory
+from spark.findings.findings import Findings
+from tests.handmade_pairs import cell_of, simulate_pairs
+
+OUTAGES: dict[str, Any] = {"outages": "independent", "outage": 0.1, "loss_in": 0.02, "loss_out": 0.03}
+DEAF = {"cell": 0, "messages": 4, "duration_ns": 1_500_000_000, "sub_id": 3, "topic_id": 0}
+
+
+def size(subscribers: int, messages: int, reached: int, nobody: int = 0) -> dict[str, int]:
+    values = {"messages": messages, "all_reached": reached, "none_reached": nobody}
+    return {"cell": 0, "subscribers": subscribers, **values}
+
+
+def test_messages_are_the_trials_where_no_server_is_down() -> None:
+    sums = {
+        "audience_sizes": [size(2, 30, 20, 1), size(5, 10, 4, 0)],
+        "audience_clusterings": [],
+        "deaf": [DEAF],
+    }
+    found = tables([cell_of(Scenario(loss_in=0.1)), cell_of(Scenario(), 1)], sums)
+    Findings({}, tables=found)
+    (row,) = found["audience"]
+    assert (row["messages"], row["all_reached"], row["none_reached"]) == (40, 24, 1)
+    assert (row["subscribers"], row["share"]) == (2.75, 0.6)
+    assert (row["low"], row["high"]) == wilson(24, 40)
+    assert (row["longest_deaf_messages"], row["longest_deaf_s"]) == (4, 1.5)
+    assert (row["deaf_subscriber"], row["deaf_topic"]) == (3, 0)
+
+
+def test_epochs_are_the_trials_where_servers_are() -> None:
+    clusters = {"clusters": 4, "messages": 40, "all_reached": 20}
+    # Epochs of ten messages, all of which reached all, or none.
+    of_epochs = {"cell": 0, "clustering": "epoch", **clusters, "squares": 400, "products": 200, "hits": 200}
+    sums: dict[str, Any] = {
+        "audience_sizes": [size(2, 40, 20)],
+        "audience_clusterings": [of_epochs],
+        "deaf": [],
+    }
+    (row,) = tables([cell_of(Scenario(**OUTAGES))], sums)["audience"]
+    assert (row["low"], row["high"]) == wilson(2, 4)
+    assert row["longest_deaf_messages"] == row["longest_deaf_s"] == 0
+    assert row["deaf_subscriber"] is None
+
+
+def test_when_all_reached_all_nothing_above_is_left_out() -> None:
+    sums = {"audience_sizes": [size(2, 40, 40)], "audience_clusterings": [], "deaf": []}
+    (row,) = tables([cell_of(Scenario())], sums)["audience"]
+    assert (row["share"], row["high"]) == (1.0, 1.0)
+    assert row["low"] < 1
+
+
+def test_theory_is_the_model_s_over_all_sizes() -> None:
+    scenario = Scenario(servers=40, k=8, k_prime=3, **OUTAGES)
+    small, large = (model.audience(8, 3, 8, size, 0.9, 0.02, 0.03) for size in (2, 50))
+    assert theory(scenario, {2: 30, 50: 10}) == pytest.approx(0.75 * small + 0.25 * large)
+    assert theory(scenario.with_(by="kill"), {2: 30}) is None
+
+
+@pytest.mark.parametrize("side", ["publish", "subscribe"])
+def test_a_simulated_run_is_as_the_theory_says(side: Any) -> None:
+    load: dict[str, Any] = {"topics": 40, "topics_per_subscriber": 20, "publishers": 4, "rate": 100.0}
+    scenario = Scenario(servers=40, k=8, k_prime=3, side=side, epoch_s=0.05, **load, **OUTAGES)
+    pairs = simulate_pairs(scenario, 1)
+    _, numbers = np.unique(pairs["msg_id"], return_inverse=True)
+    sizes = np.bincount(numbers)
+    reached = np.bincount(numbers, pairs["cause"] == Cause.DELIVERED) == sizes
+    assert reached.mean() == pytest.approx(theory(scenario, Counter(sizes.tolist())), abs=0.015)
