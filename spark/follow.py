@@ -16,7 +16,7 @@ of the last moments are kept in mind.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from loadtest.capture import manifest
+from loadtest.scenario import Scenario
 from spark.analysis import JOBS, Watcher, about_now, counted_sources, sum_up_all, tables_of
 from spark.captures import CaptureError, open_captures
 from spark.checks import Run, open_run
@@ -60,6 +61,7 @@ def follow(
     """
     began = time.monotonic()
     follower = _Follower(spark, path, watcher, only)
+    watcher("following; there are figures once some messages are past their deadline")
     query = _query(spark, follower.run, follower.files_appeared, temp_dir)
     try:
         while not follower.look():
@@ -128,16 +130,20 @@ class _Follower:
                 folder, _, name = path.rsplit("/", 2)
                 if is_part(name) and folder not in self._counted:
                     self._appeared.setdefault(folder, []).append(path)
-            live = self._live
-            if live is None:
-                return
-            try:
-                live.add(self._appeared.pop(live.folder, []))
-            except CaptureError as error:  # for who asked to follow, and not for Spark to tell
-                self._damage = error
-                return
-            if live.count_slice():
-                self._tell(live.text())
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Counts what is past its deadline of the scenario that is run, where more is there of it."""
+        live = self._live
+        if live is None or live.folder not in self._appeared:
+            return
+        try:
+            live.add(self._appeared.pop(live.folder))
+        except CaptureError as error:  # for who asked to follow, and not for Spark to tell
+            self._damage = error
+            return
+        if live.count_slice():
+            self._tell(live.text())
 
     # --- The main thread -----------------------------------------------------------------------------
 
@@ -150,19 +156,27 @@ class _Follower:
             raise self._damage
         self.run = open_run(self._files, self._path)
         is_over = not self._may_grow(self.run.info)
-        for scenario in self.run.planned:
-            folder = self._folder(scenario.name)
-            if folder in self._counted or (self._only and scenario.name not in self._only):
-                continue
-            status = self._status(scenario.name)
-            if status == "complete":
-                with self._turn:
-                    self._count_for_good(scenario.name)
-            elif status == "running" and not is_over and self._live is None:
-                with self._turn:
-                    number = self._numbers[scenario.name]
-                    self._live = Live(self._spark, self._files, self.run.run_id, number, scenario, folder)
+        open_ones = [
+            (scenario, self._status(scenario.name))
+            for scenario in self.run.planned
+            if self._folder(scenario.name) not in self._counted
+            and (not self._only or scenario.name in self._only)
+        ]
+        ended = [scenario.name for scenario, status in open_ones if status == "complete"]
+        if ended:
+            with self._turn:
+                self._count_for_good(ended)
+        running = [scenario for scenario, status in open_ones if status == "running"]
+        if running and not is_over and self._live is None:
+            with self._turn:
+                self._begin(running[0])
         return is_over
+
+    def _begin(self, scenario: Scenario) -> None:
+        """A scenario is being run; there may be files of it already."""
+        number, folder = self._numbers[scenario.name], self._folder(scenario.name)
+        self._live = Live(self._spark, self._files, self.run.run_id, number, scenario, folder)
+        self._go_on()
 
     def _folder(self, name: str) -> str:
         of_run = manifest.run_folder(self.run.run_id)
@@ -182,16 +196,17 @@ class _Follower:
             return manifest.is_running(info)
         return time.monotonic() - self._wrote_at < QUIET_MAX_S
 
-    def _count_for_good(self, name: str) -> None:
-        folder = self._folder(name)
-        self._counted.add(folder)
-        self._appeared.pop(folder, None)
-        if self._live is not None and self._live.folder == folder:
-            self._live.close()
-            self._live = None
-        self._tell(f"{name} has ended: all of it is counted for good")
+    def _count_for_good(self, names: Sequence[str]) -> None:
+        for folder in map(self._folder, names):
+            self._counted.add(folder)
+            self._appeared.pop(folder, None)
+            if self._live is not None and self._live.folder == folder:
+                self._live.close()
+                self._live = None
+        has = "has" if len(names) == 1 else "have"
+        self._tell(f"{', '.join(names)} {has} ended, and what came of it is counted for good")
         try:
-            captures = open_captures(self._spark, [self._path], only=(name,), following=True)
+            captures = open_captures(self._spark, [self._path], only=names, following=True)
         except CaptureError:
             return  # said at the end, with all that is left out
         with counted_sources(self._spark, captures.cells, captures.tables, _tell_nobody) as sources:
@@ -209,6 +224,7 @@ class _Follower:
             problems = (f"{shown(self.run.path)}: the run has ended, and is {status}{told}", *problems)
         self._tell("adding up")
         sums = sum_up_all(self._spark, lambda job: self._ledger.merged(self._spark, job), self._tell)
+        self._ledger.close()
         tables = tables_of(captures.cells, sums)
         about = about_now(captures.about, time.monotonic() - began)
         return Findings(about=about, problems=problems, tables=tables)

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from loadtest.capture.folder import open_run
 from loadtest.results.summary import Summary, summarise
-from spark import analysis
 from spark.analysis import analyse
 from spark.captures import open_captures
 from spark.findings.findings import Findings, Row
@@ -21,7 +20,7 @@ from spark.findings.tables import TABLES
 from tests.big_capture import big_scenario, write_run
 from tests.spark_session import spark as spark
 
-TIMEOUT_S = 300
+TIMEOUT_S = 900
 SMALL: dict[str, Any] = {"servers": 12, "rate": 25.0, "epoch_s": 0.5, "topics": 8, "topics_per_subscriber": 4}
 DEMO = (
     *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4", "--seed", "3"),
@@ -106,18 +105,6 @@ def test_a_sound_run_is_what_theory_says(found: Findings) -> None:
     assert joint["conditional"]["verdict"] == "agrees"
     assert [row["verdict"] for row in found.table("reliability")] == ["agrees"] * 3
     assert found.table("health") == []
-
-
-def test_counts_have_one_row_for_each_key(spark: SparkSession, run: Path) -> None:
-    """So the batch, which is one slice, need not merge."""
-    captures = open_captures(spark, [str(run)], only=("ch",))
-    with analysis.counted_sources(spark, captures.cells, captures.tables, lambda _: None) as sources:
-        for job in analysis.JOBS:
-            keys = [field.name for field in job.counts if not field.metadata]
-            counts = job.count(sources)
-            assert counts.schema.names == job.counts.names, job.name
-            repeated = counts.groupBy(*keys).count().where("count > 1")
-            assert repeated.count() == 0, job.name
 
 
 # --- The command -------------------------------------------------------------------------------------

@@ -94,39 +94,42 @@ def wait_for(what: str, holds: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def test_it_ends_in_the_tables_of_the_batch(spark: SparkSession, growing: Growing, tmp_path: Path) -> None:
+def test_it_ends_in_the_tables_of_the_batch_also_where_the_run_dies(
+    spark: SparkSession, growing: Growing, tmp_path: Path
+) -> None:
+    """One scenario is complete at the first look, one is seen to grow, and in one the run's process ends."""
     seed = 5
     rng, told = random.Random(seed), Told()
-    kept = spark.sparkContext._jsc.getPersistentRDDs().size()
+    kept = len(spark.sparkContext._jsc.getPersistentRDDs())
+    first, second, third = growing.scenarios
+    growing.begin(first)
+    for files in growing.moments(first, rng):
+        growing.appear(files)
+    growing.complete(first)
 
     def work() -> None:
-        first, second, third = growing.scenarios
-        growing.begin(first)
-        for files in growing.moments(first, rng):
-            growing.appear(files)
-        growing.complete(first)
         growing.begin(second)
         for files in growing.moments(second, rng):
             growing.appear(files)
-            time.sleep(0.3)
         wait_for("live figures", lambda: told.live("b"))
         growing.complete(second)
         growing.begin(third)
-        for files in growing.moments(third, rng):
-            growing.appear(files)
-        growing.complete(third)
-        growing.end()
+        growing.appear(growing.moments(third, rng)[0])
+        growing.dies(dead())
 
     found = follow_while(spark, growing, told, work, tmp_path)
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() <= kept
-    captures = open_captures(spark, [str(growing.path)])
-    batch = analyse(spark, captures)
-    assert found.problems == batch.problems == ()
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) <= kept
+    batch = analyse(spark, open_captures(spark, [str(growing.path)]))
     assert list(found.tables) == list(batch.tables), f"seed {seed}"
     for name, rows in batch.tables.items():
         assert list(found.table(name)) == list(rows), f"seed {seed}: {name}"
-    assert [row["pairs"] > 100 for row in found.table("reliability")] == [True] * 3
+    assert [row["scenario"] for row in found.table("cells")] == ["a", "b"]
+    assert [row["pairs"] > 100 for row in found.table("reliability")] == [True] * 2
     assert found.about["captures"] == batch.about["captures"]
+    died, *left_out = found.problems
+    assert died == f"{growing.path}: the run has ended, and is partial"
+    assert left_out == list(batch.problems)
+    assert "scenario c is left out" in left_out[0]
 
 
 def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
@@ -137,19 +140,21 @@ def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
     folder = files_of.qualify(str(growing.place(scenario.path)))
     live = Live(spark, files_of, "run", 0, scenario.scenario, folder)
     assert not live.count_slice()
-    until_s = 0.0
+    until_s: list[float] = []
     most = 0
-    for files in growing.moments(scenario, random.Random(3)):
+    moments = growing.moments(scenario, random.Random(3))
+    half = len(moments) * 2 // 3
+    for together in (moments[:half], moments[half:]):
+        files = [path for moment in together for path in moment]
         growing.appear(files)
         live.add([files_of.qualify(str(growing.place(path))) for path in files])
         most = max(most, live.parts)
-        if live.count_slice():
-            assert live.figures is not None
-            assert live.figures.until_s > until_s
-            until_s = live.figures.until_s
+        assert live.count_slice() and not live.count_slice()
+        assert live.figures is not None
+        until_s.append(live.figures.until_s)
     figures = live.figures
-    assert figures is not None and until_s > 6
-    pairs, delivered, misses = of_numpy(scenario, until_s)
+    assert figures is not None and 2 < until_s[0] < until_s[1]
+    pairs, delivered, misses = of_numpy(scenario, until_s[1])
     assert figures.pairs == pairs
     assert figures.share == delivered / pairs
     assert figures.low < figures.share < figures.high
@@ -177,33 +182,6 @@ def dead() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(done.stdout)
     assert not manifest.is_running({"owner": found})
     return found
-
-
-def test_a_run_that_dies_is_named_and_what_was_complete_is_kept(
-    spark: SparkSession, growing: Growing, tmp_path: Path
-) -> None:
-    told = Told()
-
-    def work() -> None:
-        first, second, _ = growing.scenarios
-        growing.begin(first)
-        for files in growing.moments(first, random.Random(1)):
-            growing.appear(files)
-        growing.complete(first)
-        wait_for("the first to be counted", lambda: any("a has ended" in line for line in told.lines))
-        growing.begin(second)
-        growing.appear(growing.moments(second, random.Random(1))[0])
-        nobody = dead()
-        growing.dies(nobody)
-
-    found = follow_while(spark, growing, told, work, tmp_path)
-    assert [row["scenario"] for row in found.table("cells")] == ["a"]
-    first, *others = found.problems
-    assert first == f"{growing.path}: the run has ended, and is partial"
-    assert ["scenario b is left out" in other or "scenario c was not run" in other for other in others] == [
-        True,
-        True,
-    ]
 
 
 def test_a_run_that_dies_with_nothing_complete_cannot_be_analysed(

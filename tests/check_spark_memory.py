@@ -12,15 +12,20 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql.types import LongType, StructType
 
+from spark import analysis
 from spark.analysis import analyse
 from spark.captures import open_captures
+from spark.jobs.job import Job
+from spark.jobs.merging import keys
 from tests.big_capture import big_scenario, write_run
 from tests.spark_session import spark as spark
 
 COPIES = 20_000
 # Not 1: latencies of more messages have more values, up to a bound.
 GROWTH_MAX = 1.5
+PAIR_BYTES = 50  # a row in Python's memory takes several times as much
 OTHER_WAYS = ("toPandas", "toArrow", "toLocalIterator", "foreach", "foreachPartition", "_collect_as_arrow")
 
 
@@ -71,18 +76,20 @@ def analysed(spark: SparkSession, folder: Path, rate: float) -> tuple[Gathered, 
     return gathered, int(findings.table("reliability")[0]["pairs"])
 
 
-def test_what_comes_to_the_driver_does_not_grow_with_the_copies(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spark.analysis.SUM_ROWS_MAX", 3)
-    with pytest.raises(AssertionError, match="no sums"):
-        analysed(spark, tmp_path, 10.0)
-    monkeypatch.undo()
-    # By now all is loaded that is loaded once.
+def test_what_comes_to_the_driver_does_not_grow_with_the_copies(spark: SparkSession, tmp_path: Path) -> None:
     few, few_pairs = analysed(spark, tmp_path, 50.0)
     many, many_pairs = analysed(spark, tmp_path, 500.0)
     assert many_pairs > 9 * few_pairs
     assert many.calls == few.calls
     assert 0 < many.rows < GROWTH_MAX * few.rows
     assert many.rows < many_pairs / 10
-    assert many.peak_bytes < GROWTH_MAX * few.peak_bytes
+    assert many.peak_bytes < few.peak_bytes + PAIR_BYTES * many_pairs
+
+
+def test_what_is_no_sum_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = StructType([*keys(id=LongType())])
+    job = Job("wide", schema, lambda sources: sources.pairs, {"all": lambda counts: counts})
+    monkeypatch.setattr(analysis, "SUM_ROWS_MAX", 4)
+    assert len(analysis.sum_up(job, spark.range(4))["all"]) == 4
+    with pytest.raises(AssertionError, match=r"wide\.all has 5 rows: these are no sums"):
+        analysis.sum_up(job, spark.range(5))

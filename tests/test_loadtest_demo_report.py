@@ -25,6 +25,8 @@ SMALL = (
 LINES = [b"line %d \xc3\xa9 %% demo/1/1" % number for number in range(60)]
 EXTRA = "pip install 'kcast[spark]' brings it"
 
+_run = subprocess.run  # tests put others in its place
+
 
 @pytest.fixture
 def text_file(tmp_path: Path) -> Path:
@@ -97,12 +99,10 @@ def test_without_the_extra_it_says_how_to_get_it(
 
 def analyse_as(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Lets a program be what analyses; its arguments are those of `kcast analyse`."""
-    monkeypatch.undo()
-    run = subprocess.run
 
     def stand_in(arguments: tuple[str, ...], **options: Any) -> subprocess.CompletedProcess[str]:
         assert arguments[1:4] == ("-m", "client.cli", "analyse")
-        done: subprocess.CompletedProcess[str] = run(
+        done: subprocess.CompletedProcess[str] = _run(
             (sys.executable, "-c", program, *arguments[4:]), **options
         )
         return done
