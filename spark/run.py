@@ -1,7 +1,6 @@
 """What `kcast analyse` does: Spark up, captures in, tables, report out; also for spark-submit."""
 
 import os
-import re
 import sys
 import time
 from contextlib import ExitStack
@@ -27,8 +26,6 @@ from spark.session.start import start
 from spark.simulation.run import simulate
 from spark.simulation.scenes import Settings
 
-PARTITIONS_A_CORE = 8
-
 FAILURES = (CaptureError, JavaMissing, SparkFailed)
 """What can go wrong, each with a message for people."""
 
@@ -51,9 +48,7 @@ def _findings(wanted: Wanted) -> Findings:
         stream = sys.stderr or stack.enter_context(Path(os.devnull).open("w"))
         watcher = stack.enter_context(Progress(stream))
         watcher("starting Spark")
-        spark = stack.enter_context(
-            start(wanted.master, memory=wanted.memory, shuffle_partitions=_partitions(wanted.master))
-        )
+        spark = stack.enter_context(start(wanted.master, memory=wanted.memory))
         watcher.watch(spark)
         stack.callback(watcher.unwatch)
         stack.enter_context(damage_named())
@@ -64,18 +59,6 @@ def _findings(wanted: Wanted) -> Findings:
             simulated = simulate(spark, watcher, settings=Settings(seed=wanted.seed))
             findings = replace(findings, tables={**findings.tables, **simulated})
     return replace(findings, about={**findings.about, "seconds": round(time.monotonic() - began, 1)})
-
-
-def _partitions(master: str | None) -> int | None:
-    """Into how many parts rows are divided: on this machine some for each core, else as Spark is told.
-
-    So many that one, of ten million rows, is sorted in the memory that a core has; the fewer the better.
-    """
-    found = re.fullmatch(r"local(\[(\*|\d+)(,.*)?\])?", master or "")
-    if found is None:
-        return None
-    cores = len(os.sched_getaffinity(0)) if found[2] == "*" else int(found[2] or 1)
-    return PARTITIONS_A_CORE * cores
 
 
 def _of_captures(spark: SparkSession, wanted: Wanted, watcher: Watcher) -> Findings:

@@ -18,7 +18,6 @@ from spark.captures import open_captures
 from spark.findings.findings import Findings, Row
 from spark.findings.tables import TABLES
 from tests.big_capture import big_scenario, write_run
-from tests.spark_session import spark as spark
 
 TIMEOUT_S = 900
 SMALL: dict[str, Any] = {"servers": 12, "rate": 25.0, "epoch_s": 0.5, "topics": 8, "topics_per_subscriber": 4}

@@ -20,7 +20,6 @@ from spark.reading import Place, damage_named, read_table
 from spark.schemas import table_schema
 from spark.session import files as session_files
 from tests.capture_rows import rows
-from tests.spark_session import spark as spark
 
 NAMES = "one", "RCH k=8 k'=3", "Zürich 100% {*?[x]}"
 

@@ -27,7 +27,6 @@ from spark.live import Live
 from spark.session.files import Files
 from tests.big_capture import big_scenario, write_run
 from tests.growing_capture import Growing
-from tests.spark_session import spark as spark
 
 SMALL: dict[str, Any] = {
     **{"servers": 12, "rate": 12.0, "epoch_s": 1.0, "topics": 8, "topics_per_subscriber": 4, "k": 5},

@@ -22,7 +22,6 @@ from spark.captures import Captures, open_captures
 from spark.findings.findings import Findings
 from spark.findings.tables import TABLES as TABLES_OF_FINDINGS
 from tests.big_capture import big_scenario, write_scenario
-from tests.spark_session import spark as spark
 from tests.test_loadtest_results_random import random_world
 
 SEEDS = (1, 2)

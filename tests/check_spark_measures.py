@@ -32,7 +32,6 @@ from spark.jobs.job import Sources
 from tests import test_loadtest_results_health as wrong
 from tests.handmade_capture import MS, T0, S, World, simulate
 from tests.spark_cells import Captured, as_cells, shuffled, sources, sums_of, unordered
-from tests.spark_session import spark as spark
 from tests.test_loadtest_results_random import random_world
 
 JOBS = (latency.JOB, balance.JOB, cost.JOB, health.JOB)

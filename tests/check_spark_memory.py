@@ -20,7 +20,6 @@ from spark.captures import open_captures
 from spark.jobs.job import Job
 from spark.jobs.merging import keys
 from tests.big_capture import big_scenario, write_run
-from tests.spark_session import spark as spark
 
 COPIES = 20_000
 # Not 1: latencies of more messages have more values, up to a bound.

@@ -26,7 +26,6 @@ from spark.schemas import PAIRS, PATHS
 from tests.big_capture import big_scenario, write_scenario
 from tests.handmade_capture import MS, T0, S, World, simulate
 from tests.spark_cells import Captured, Row, as_cells, shuffled, sources, sums_of
-from tests.spark_session import spark as spark
 from tests.test_loadtest_results_attribution import BROKEN
 from tests.test_loadtest_results_random import Oracle, random_world
 

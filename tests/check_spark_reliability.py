@@ -27,7 +27,6 @@ from spark.jobs.parameters import parameters
 from spark.schemas import PAIRS, PATHS, table_schema
 from tests.handmade_capture import T0
 from tests.handmade_pairs import Columns, cell_of, reliability_sums, simulate_pairs
-from tests.spark_session import spark as spark
 
 Row = dict[str, Any]
 

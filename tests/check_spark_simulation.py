@@ -13,7 +13,6 @@ from spark.simulation.counts import COLUMNS, no_counts
 from spark.simulation.placement import server_keys
 from spark.simulation.run import run_blocks, simulate
 from spark.simulation.scenes import Settings, scenes
-from tests.spark_session import spark as spark
 
 TINY = Settings(seed=3, effort=0.01, servers=2000, k=40)
 SOME = tuple(

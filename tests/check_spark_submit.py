@@ -19,7 +19,6 @@ from spark.analysis import analyse
 from spark.captures import open_captures
 from spark.session.java import java_home
 from tests.big_capture import big_scenario, write_run
-from tests.spark_session import spark as spark
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_S, SUBMIT_S = 120.0, 500.0  # on a machine that has a lot else to do

@@ -1,24 +1,21 @@
-"""One Spark for all tests of a run: `from tests.spark_session import spark as spark`."""
+"""A Spark for tests: local[2], of which little is started anew for each tiny query."""
 
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from spark.session.start import start
 
-# What is started anew for each tiny query costs more than the query.
 CONF = {
-    "spark.sql.adaptive.enabled": "true",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.default.parallelism": "2",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """local[2], 4 shuffle partitions, UI off."""
-    folder: Path = tmp_path_factory.mktemp("spark")
-    with start("local[2]", app="kcast tests", shuffle_partitions=4, temp_dir=folder, conf=CONF) as session:
-        yield session
+def started(folder: Path) -> AbstractContextManager[SparkSession]:
+    """The session, with 4 shuffle partitions; its temporary files are in `folder`."""
+    return start("local[2]", app="kcast tests", shuffle_partitions=4, temp_dir=folder, conf=CONF)

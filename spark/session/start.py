@@ -6,6 +6,7 @@ that folder is also what Spark puts on the disk while it works; it is removed at
 
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -33,6 +34,7 @@ _STOP_S = 20.0  # for Spark to end in order
 _NEVER_BEGAN = 1_000  # no exit code of a process
 _OUT_OF_MEMORY = 52  # as Spark ends its Java
 _DEATH_S = 1.0  # after its connections have, Java has ended
+_PARTITIONS_A_CORE = 8  # so many that the memory a core has sorts one of ten million rows; fewer are faster
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit: Java runs already
 
 # Part of what the results are, so a user's spark-defaults.conf must not decide them.
@@ -59,6 +61,25 @@ _PLANNING = {
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
 
+# Of queries that are over, with their plans: what follows a capture makes them for hours.
+_MEMORY = {
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "2000",
+}
+
+# Half of the work is Java's compiling of methods that Spark makes, each of which runs for seconds only.
+_JAVA = (
+    "-XX:+IgnoreUnrecognizedVMOptions",  # of Javas other than HotSpot
+    "-XX:+UseParallelGC",
+    # The second compiler takes a method up ten times as late as by default.
+    *("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000"),
+    *("-XX:Tier4CompileThreshold=150000", "-XX:Tier4BackEdgeThreshold=400000"),
+    "-XX:-UsePerfData",  # else a file in /tmp
+)
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 _LOG4J = """status = error
 appender.file.type = Console
 appender.file.name = log
@@ -84,7 +105,8 @@ def start(
 
     `memory` is the driver's, which does all the work where the master is local: "2g". Temporary files go
     into a folder of their own in `temp_dir`, else where the system has them. `conf` is further configuration,
-    and wins. Under spark-submit the Java, master and memory are what that was told.
+    and wins; options of Java come after those here. Under spark-submit the Java, master and memory are what
+    that was told.
 
     Raises JavaMissing; SparkFailed where Spark does not start, and for its errors within the `with`; OSError
     where there is no room for temporary files.
@@ -103,16 +125,27 @@ def start(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _partitions(master: str | None) -> int | None:
+    """Into how many parts rows are divided: on this machine some for each core, else as Spark is told."""
+    found = re.fullmatch(r"local(\[(\*|\d+)(,.*)?\])?", master or "")
+    if found is None:
+        return None
+    cores = len(os.sched_getaffinity(0)) if found[2] == "*" else int(found[2] or 1)
+    return _PARTITIONS_A_CORE * cores
+
+
 def _is_local(master: str | None) -> bool:
     return master is not None and master.startswith("local")
 
 
 def _settings(master: str | None, app: str, shuffle_partitions: int | None) -> dict[str, str]:
-    settings = {"spark.app.name": app, "spark.ui.showConsoleProgress": "false", **_SEMANTICS, **_PLANNING}
+    settings = {"spark.app.name": app, "spark.ui.showConsoleProgress": "false"}
+    settings |= _SEMANTICS | _PLANNING | _MEMORY
     if master is not None:
         settings["spark.master"] = master
-    if shuffle_partitions is not None:
-        settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
+    partitions = shuffle_partitions or _partitions(master)
+    if partitions is not None:
+        settings["spark.sql.shuffle.partitions"] = str(partitions)
     if _is_local(master):
         # Nobody else has to reach it, whatever this machine is called.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -213,13 +246,14 @@ def _java_settings(folder: Path, settings: Mapping[str, str], memory: str | None
     options = [
         f'-Dlog4j2.configurationFile="{log4j.as_uri()}"',
         f'-Djava.io.tmpdir="{temporary}"',
-        "-XX:-UsePerfData",  # else a file in /tmp
+        *_JAVA,
+        settings.get(_JAVA_OPTIONS, ""),
     ]
-    of_java = {"spark.driver.extraJavaOptions": " ".join(options)}
+    of_java = dict(settings) | {_JAVA_OPTIONS: " ".join(options)}
     if memory is not None:
-        of_java["spark.driver.memory"] = memory
-    of_java["spark.sql.warehouse.dir"] = (folder / "warehouse").as_uri()
-    return of_java | dict(settings)
+        of_java.setdefault("spark.driver.memory", memory)
+    of_java.setdefault("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
+    return of_java
 
 
 def _launch(settings: Mapping[str, str], log: Path) -> JavaGateway:
