@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import shutil
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +27,7 @@ from pyspark.sql import SparkSession
 
 from spark.session.failures import SparkFailed, first_line, worst_lines
 from spark.session.java import java_home
+from spark.session.signals import Signals
 
 _LOG, _PYTHON_LOG = "spark.log", "python.log"
 _STOP_S = 20.0  # for Spark to end in order
@@ -173,37 +173,18 @@ def _own(
     changes = _environment(java_home(folder / "java"), is_local, temp_dir)
     of_java = _java_settings(folder, settings, memory)
     gateway: JavaGateway | None = None
-    interrupt = signal.getsignal(signal.SIGINT)
-    with _logging_into(folder / _PYTHON_LOG), _ended_in_order():
+    with _logging_into(folder / _PYTHON_LOG), Signals(_cancel) as signals:
         try:
-            with _failures(log, lambda: _exit_code(gateway)):
+            with signals.come_first(), _failures(log, lambda: _exit_code(gateway)):
                 with _environ(changes):
                     gateway = _launch(of_java, log)
                     SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
                     spark = SparkSession.builder.getOrCreate()
-                if threading.current_thread() is threading.main_thread():
-                    # Spark's own handler waits for the very call that it is to interrupt.
-                    signal.signal(signal.SIGINT, interrupt)
+                signals.take()  # from Spark, whose handler waits for the very call that it interrupts
                 yield spark
         finally:
             if gateway is not None:
                 _end(gateway)
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Makes SIGTERM, which would leave temporary files, an exit like others; unless the program has a say."""
-    default = threading.current_thread() is threading.main_thread() and (
-        signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    )
-    if not default:
-        yield
-        return
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
@@ -276,17 +257,23 @@ def _end(gateway: JavaGateway) -> None:
                 process.stdin.close()  # upon which it ends by itself
         try:
             process.wait(_STOP_S if not stopping.is_alive() else 1)
-        except (TimeoutExpired, KeyboardInterrupt):
+        except (TimeoutExpired, KeyboardInterrupt, SystemExit):
             process.kill()
             process.wait()
         _forget()
 
 
-def _stop(gateway: JavaGateway) -> None:
+def _cancel() -> None:
     with suppress(Exception):
         context = SparkContext._active_spark_context
         if context is not None:
             context.cancelAllJobs()
+
+
+def _stop(gateway: JavaGateway) -> None:
+    _cancel()
+    with suppress(Exception):
+        context = SparkContext._active_spark_context
         spark = SparkSession.getActiveSession()
         if spark is not None:
             spark.stop()
