@@ -39,6 +39,7 @@ from spark.findings.tables import TABLES
 from spark.jobs import attack, attribution, audience, balance, cost, health, latency, pairs, reliability
 from spark.jobs.job import Job, Sources
 from spark.jobs.parameters import parameters
+from spark.session.partitions import divide
 
 Watcher = Callable[[str], object]
 """Is told, in a few words, what is done next."""
@@ -62,6 +63,7 @@ def analyse(spark: SparkSession, captures: Captures, watcher: Watcher | None = N
     """All tables of the captures. Raises CaptureError where a file turns out to be damaged."""
     began = time.monotonic()
     tell = watcher or _tell_nobody
+    divide(spark, captures.rows)
     with counted_sources(spark, captures.cells, captures.tables, tell) as sources:
         sums = sum_up_all(spark, lambda job: job.count(sources), tell)
     tell("theory and verdicts")
@@ -81,7 +83,7 @@ def counted_sources(
     """What the jobs count, of tables that belong together; what is kept of it on disk goes at the end."""
     of_cells = parameters(spark, cells)
     watcher("what became of each message")
-    attributed = pairs.attribute(tables, of_cells)
+    attributed = pairs.attribute(tables, of_cells, max(cell.scenario.servers for cell in cells))
     try:
         yield Sources(tables, of_cells, attributed.pairs, attributed.paths)
     finally:

@@ -25,8 +25,9 @@ class Captures:
 
     `cells` are numbered by the order in which the captures, and in them run.json's scenarios, were given, be
     they left out or not. `problems` are sentences: what was left out, and why. `about` tells of each run:
-    path, run, status, started, ended, host. `awaited` are the scenarios that follow when they are begun, and
-    `growing` the cells that are still written, both only where that was asked for.
+    path, run, status, started, ended, host. `rows` are those of the longest table. `awaited` are the
+    scenarios that follow when they are begun, and `growing` the cells that are still written, both only where
+    that was asked for.
     """
 
     spark: SparkSession
@@ -34,6 +35,7 @@ class Captures:
     problems: tuple[str, ...]
     about: list[dict[str, Any]]
     places: tuple[Place, ...]
+    rows: int
     awaited: tuple[str, ...] = ()
     growing: frozenset[int] = frozenset()
 
@@ -101,6 +103,7 @@ def open_captures(
         tuple(check.problems),
         [run.about() for run in runs],
         tuple(check.places),
+        max(check.rows.values(), default=0),
         tuple(check.awaited),
         frozenset(check.growing),
     )

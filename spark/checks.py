@@ -1,6 +1,7 @@
 """Which scenarios of which runs can be analysed, by their JSON files and by what their Parquet files say of
 themselves. A scenario that cannot be trusted is left out and named."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,6 +99,7 @@ class Check:
         self._opened: list[_Opened] = []
         self.cells: list[Cell] = []
         self.places: list[Place] = []
+        self.rows: Counter[str] = Counter()  # by table
         self.problems: list[str] = []
         self.awaited: list[str] = []
         self.growing: list[int] = []
@@ -193,6 +195,7 @@ class Check:
         begins = (begun_ns, opened.t0_ns, min(intended, default=None), 0)
         t0_ns = next(each for each in begins if each is not None)
         self.places.append(opened.place)
+        self.rows.update({table: amount.rows for table, amount in amounts.items()})
         self.cells.append(Cell(opened.place.cell, opened.run.run_id, opened.scenario, opened.status, t0_ns))
 
     def _windows(self, parts: Sequence[str]) -> tuple[int | None, int]:

@@ -33,6 +33,7 @@ from spark.footers import is_part
 from spark.ledger import Ledger
 from spark.live import Live
 from spark.session.files import Files, literal, shown
+from spark.session.partitions import divide
 
 POLL_S = 1.0
 QUIET_MAX_S = 600.0
@@ -60,6 +61,7 @@ def follow(
     there is no capture, nothing to analyse, or a file turns out to be damaged.
     """
     began = time.monotonic()
+    divide(spark, 0)
     follower = _Follower(spark, path, watcher, only)
     watcher("following; there are figures once some messages are past their deadline")
     query = _query(spark, follower.run, follower.files_appeared, temp_dir)
@@ -209,6 +211,7 @@ class _Follower:
             captures = open_captures(self._spark, [self._path], only=names, following=True)
         except CaptureError:
             return  # said at the end, with all that is left out
+        divide(self._spark, captures.rows)
         with counted_sources(self._spark, captures.cells, captures.tables, _tell_nobody) as sources:
             for job in JOBS:
                 self._ledger.add(job, job.count(sources))

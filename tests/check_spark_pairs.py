@@ -178,11 +178,15 @@ def of_worlds(worlds: list[World]) -> list[Captured]:
     return as_cells([world.folder() for world in worlds])
 
 
+def servers(every: list[Captured]) -> int:
+    return max(each.cell.scenario.servers for each in every)
+
+
 def test_random_captures_are_judged_as_by_numpy_and_row_by_row(
     spark: SparkSession, worlds: list[World], of_worlds: list[Captured]
 ) -> None:
     of = sources(spark, of_worlds)
-    found = attribute(of.tables, of.parameters)
+    found = attribute(of.tables, of.parameters, servers(of_worlds))
     assert [(field.name, field.dataType) for field in found.pairs.schema] == [
         (field.name, field.dataType) for field in PAIRS
     ]
@@ -203,7 +207,7 @@ def test_random_captures_are_judged_as_by_numpy_and_row_by_row(
     found.release()
     assert all(frame.storageLevel == StorageLevel.NONE for frame in found.kept)
     other = shuffled(of, lambda rows: rows.repartition(3, sf.rand(SPREAD_SEED)))
-    again = attribute(other.tables, other.parameters)
+    again = attribute(other.tables, other.parameters, servers(of_worlds))
     assert by_pair(again) == pairs, f"seed {SPREAD_SEED}"
     assert by_cause(again) == paths, f"seed {SPREAD_SEED}"
     again.release()
@@ -240,7 +244,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[Captured]:
 
 def test_simulated_captures_are_judged_as_by_numpy(spark: SparkSession, simulated: list[Captured]) -> None:
     of = sources(spark, simulated)
-    found = attribute(of.tables, of.parameters)
+    found = attribute(of.tables, of.parameters, servers(simulated))
     assert_as_numpy(found, simulated)
     pairs = by_pair(found)
     heard: Counter[int] = Counter()

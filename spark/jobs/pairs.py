@@ -62,12 +62,13 @@ class Attributed(NamedTuple):
             frame.unpersist()
 
 
-def attribute(tables: Mapping[str, DataFrame], parameters: DataFrame) -> Attributed:
+def attribute(tables: Mapping[str, DataFrame], parameters: DataFrame, servers: int) -> Attributed:
     """What became of each pair, from a capture's tables (`schemas.table_schema`) and `PARAMETERS`.
 
-    Most of the work is done here; what is left, the first time that the result is used.
+    `servers` is how many the largest cell has. Most of the work is done here; what is left, the first time
+    that the result is used.
     """
-    words = masks.words_for(_servers(parameters))
+    words = masks.words_for(servers)
     downs = facts.downs(tables["outage"], tables["server_life"])
     lives = facts.lives(tables["server_life"])
     events = of_sendings.events(tables, downs)
@@ -91,12 +92,6 @@ def attribute(tables: Mapping[str, DataFrame], parameters: DataFrame) -> Attribu
     paths = _paths_by_sets(walked).unionByName(doubts.by_cause(judged))
     pairs = _as_pairs(certain).unionByName(_as_pairs(settled))
     return Attributed(pairs, _paths(paths), (sendings, walked, judged))
-
-
-def _servers(parameters: DataFrame) -> int:
-    """How many servers the largest cell has."""
-    largest = parameters.agg(sf.max("servers")).first()
-    return int(largest[0] or 0) if largest else 0
 
 
 def _keep(frame: DataFrame) -> DataFrame:

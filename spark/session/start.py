@@ -6,7 +6,6 @@ that folder is also what Spark puts on the disk while it works; it is removed at
 
 import logging
 import os
-import re
 import shutil
 import sys
 import threading
@@ -34,7 +33,6 @@ _STOP_S = 20.0  # for Spark to end in order
 _NEVER_BEGAN = 1_000  # no exit code of a process
 _OUT_OF_MEMORY = 52  # as Spark ends its Java
 _DEATH_S = 1.0  # after its connections have, Java has ended
-_PARTITIONS_A_CORE = 8  # so many that the memory a core has sorts one of ten million rows; fewer are faster
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit: Java runs already
 
 # Part of what the results are, so a user's spark-defaults.conf must not decide them.
@@ -57,6 +55,9 @@ _PLANNING = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Java never compiles a larger method: what is interpreted takes three times as long.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    # Parts are cut to size beforehand, and joins told how: planning anew after each step takes longer than
+    # it saves.
+    "spark.sql.adaptive.enabled": "false",
     # What is shuffled by message stays where it is when it is joined by message and subscriber.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
@@ -73,6 +74,7 @@ _MEMORY = {
 _JAVA = (
     "-XX:+IgnoreUnrecognizedVMOptions",  # of Javas other than HotSpot
     "-XX:+UseParallelGC",
+    "-XX:MetaspaceSize=512m",  # else it collects garbage each time that classes need more room
     # The second compiler takes a method up ten times as late as by default.
     *("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000"),
     *("-XX:Tier4CompileThreshold=150000", "-XX:Tier4BackEdgeThreshold=400000"),
@@ -125,15 +127,6 @@ def start(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _partitions(master: str | None) -> int | None:
-    """Into how many parts rows are divided: on this machine some for each core, else as Spark is told."""
-    found = re.fullmatch(r"local(\[(\*|\d+)(,.*)?\])?", master or "")
-    if found is None:
-        return None
-    cores = len(os.sched_getaffinity(0)) if found[2] == "*" else int(found[2] or 1)
-    return _PARTITIONS_A_CORE * cores
-
-
 def _is_local(master: str | None) -> bool:
     return master is not None and master.startswith("local")
 
@@ -143,9 +136,8 @@ def _settings(master: str | None, app: str, shuffle_partitions: int | None) -> d
     settings |= _SEMANTICS | _PLANNING | _MEMORY
     if master is not None:
         settings["spark.master"] = master
-    partitions = shuffle_partitions or _partitions(master)
-    if partitions is not None:
-        settings["spark.sql.shuffle.partitions"] = str(partitions)
+    if shuffle_partitions is not None:
+        settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     if _is_local(master):
         # Nobody else has to reach it, whatever this machine is called.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
