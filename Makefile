@@ -52,10 +52,9 @@ test-load:  ## load tests, from servers to results; on containers too where a Do
 		echo 'kcast: no Docker engine answers `docker info`: the checks on containers are left out' >&2; \
 	fi
 
-# One after the other, and in one process: each would have a Spark of its own.
 test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a cluster of Spark's
 	@$(SETUP) dev load spark
-	$(BIN)/pytest tests/check_spark_*.py $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile tests/check_spark_*.py $(ARGS)
 
 lint:  ## ruff and mypy, changing nothing
 	@$(SETUP) dev load spark

@@ -6,15 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
 
 from loadtest.capture.folder import open_run
 from loadtest.results.summary import Summary, summarise
-from spark.analysis import analyse
-from spark.captures import open_captures
 from spark.findings.findings import Findings, Row
 from spark.findings.tables import TABLES
 from tests.big_capture import big_scenario, write_run
@@ -40,9 +37,25 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+class Done(NamedTuple):
+    """What the command has said, and left behind."""
+
+    process: subprocess.CompletedProcess[str]
+    out: Path
+    temp: Path
+
+
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, run: Path) -> Findings:
-    return analyse(spark, open_captures(spark, [str(run)]))
+def done(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("done")
+    out, temp = folder / "deep" / "out", folder / "temp"
+    process = kcast("analyse", run, "--out", out, "--master", "local[2]", "--memory", "1g", temp=temp)
+    return Done(process, out, temp)
+
+
+@pytest.fixture(scope="module")
+def found(done: Done) -> Findings:
+    return Findings.from_json((done.out / "report.json").read_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -121,24 +134,17 @@ def kcast(*arguments: str | Path, temp: Path, **variables: str) -> subprocess.Co
     )
 
 
-def test_the_command_says_what_it_does_and_leaves_a_report_alone(
-    run: Path, found: Findings, tmp_path: Path
-) -> None:
-    out, temp = tmp_path / "deep" / "out", tmp_path / "temp"
-    done = kcast("analyse", run, "--out", out, "--master", "local[2]", "--memory", "1g", temp=temp)
-    assert done.returncode == 0, done.stderr
-    for line in done.stderr.splitlines():
+def test_the_command_says_what_it_does_and_leaves_a_report_alone(done: Done, found: Findings) -> None:
+    process, out, temp = done
+    assert process.returncode == 0, process.stderr
+    for line in process.stderr.splitlines():
         assert re.fullmatch(r" *\d+\.\d s  .+", line), line
-    lines = done.stdout.splitlines()
+    lines = process.stdout.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["few-publish", "views", "ch"]
     assert any(line.startswith("conditional theory: agrees in 3") for line in lines)
     assert lines[-1] == f"report: {out / 'report.html'}"
     assert list(temp.iterdir()) == []
-
-    told = Findings.from_json((out / "report.json").read_bytes())
-    assert told.tables == found.tables
-    assert told.about["captures"] == found.about["captures"]
-    assert told.about["command"].startswith("kcast analyse ")
+    assert found.about["command"].startswith("kcast analyse ")
     assert "</html>" in (out / "report.html").read_text()
     for name in found.tables:
         assert {f"{name}.csv", f"{name}.parquet"} <= {path.name for path in (out / "tables").iterdir()}

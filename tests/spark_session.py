@@ -17,5 +17,5 @@ CONF = {
 
 
 def started(folder: Path) -> AbstractContextManager[SparkSession]:
-    """The session, with 4 shuffle partitions; its temporary files are in `folder`."""
-    return start("local[2]", app="kcast tests", shuffle_partitions=4, temp_dir=folder, conf=CONF)
+    """The session, with 2 shuffle partitions; its temporary files are in `folder`."""
+    return start("local[2]", app="kcast tests", shuffle_partitions=2, temp_dir=folder, conf=CONF)
