@@ -25,11 +25,9 @@ from tests.big_capture import big_scenario, write_scenario
 from tests.test_loadtest_results_random import random_world
 
 SEED = 1
-# All that Spark may do in another way.
 SETTINGS = {
-    "spark.sql.shuffle.partitions": "5",
-    "spark.sql.adaptive.enabled": "true",
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # so that rows are joined in another way
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }

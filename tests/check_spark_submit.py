@@ -89,11 +89,11 @@ def submit(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str
     script = subprocess.run(
         [sys.executable, "-m", "spark.submit"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    options = [f"--master={cluster.master}", "--driver-memory=1g", "--executor-memory=512m"]
+    options = [f"--master={cluster.master}", "--driver-memory=1g", "--executor-memory=1g"]
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.shuffle.partitions": "2",
         "spark.sql.codegen.wholeStage": "false",
         "spark.driver.extraJavaOptions": QUICK,
         "spark.executor.extraJavaOptions": QUICK,
