@@ -51,7 +51,13 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
 @click.option("--only", multiple=True, metavar="NAME", help="Of the scenarios only this; * is anything.")
 @click.option("--follow", "follows", is_flag=True, help="Analyse a capture while it is being written.")
 @click.option("--simulate", "simulates", is_flag=True, help="Simulate the note of 2004 at its own scale.")
-@click.option("--seed", type=int, default=SEED_DEFAULT, show_default=True, help="Of the simulation.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    default=SEED_DEFAULT,
+    show_default=True,
+    help="Of the simulation.",
+)
 @click.option(
     "--render",
     type=click.Path(dir_okay=False, path_type=Path),

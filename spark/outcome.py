@@ -106,11 +106,16 @@ def _valid(cell: Row) -> str:
 
 def _joint(rows: Sequence[Row]) -> list[str]:
     return [
-        f"{row['theory']} theory: {row['verdict']} in {count(row['cells'], 'cell')} together"
-        f" (chi-squared {number(row['statistic'])} with {row['degrees']}, p {probability(row['p_value'])})"
+        f"{row['theory']} theory: {row['verdict']} in {count(row['cells'], 'cell')} together ({_reason(row)})"
         for row in rows
         if row["cells"]
     ]
+
+
+def _reason(row: Row) -> str:
+    if not row["degrees"]:
+        return "which leaves nothing to luck"
+    return f"chi-squared {number(row['statistic'])} with {row['degrees']}, p {probability(row['p_value'])}"
 
 
 def _simulation(rows: Sequence[Row]) -> list[str]:
