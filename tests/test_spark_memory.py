@@ -31,7 +31,6 @@ PYTHONS = frozenset(
 ALLOWED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("spark/analysis.py", "_collect"): (("collect",), "sums; it refuses what has too many rows for that"),
     ("spark/follow.py", "files_appeared"): (("collect",), "names of files, FILES_AT_ONCE at most"),
-    ("spark/jobs/pairs.py", "_servers"): (("first",), "one number, of the row for each cell"),
     ("spark/ledger.py", "_forget"): (("rdd",), "only to drop a checkpoint"),
     ("spark/simulation/run.py", "run_blocks"): (("collect",), "a row for each scene"),
     ("spark/simulation/run.py", "_counts"): (("mapInArrow",), "numbers of blocks, which are simulated there"),

@@ -27,14 +27,14 @@ class Signals:
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in self._DEFAULTS}
-            self.take()
+            self.claim()
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
 
-    def take(self) -> None:
+    def claim(self) -> None:
         """Handles those that the program leaves to their defaults; the others as it does."""
         for number, before in self._before.items():
             signal.signal(number, self._handle if before == self._DEFAULTS[number] else before)

@@ -172,7 +172,7 @@ def _own(
                     gateway = _launch(of_java, log)
                     SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
                     spark = SparkSession.builder.getOrCreate()
-                signals.take()  # from Spark, whose handler waits for the very call that it interrupts
+                signals.claim()  # from Spark, whose handler waits for the very call that it interrupts
                 yield spark
         finally:
             if gateway is not None:
