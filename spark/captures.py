@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from loadtest.capture.manifest import CaptureError as CaptureError
 from loadtest.capture.schema import TABLES
-from spark.checks import Check, open_run
+from spark.checks import Check, open_run, selected
 from spark.findings.cell import Cell
 from spark.reading import Place, read_table
 from spark.session.files import Files, shown
@@ -71,9 +71,9 @@ def open_captures(
 ) -> Captures:
     """Checks the captures at `paths`: their folders, or their run.json, on any file system Spark knows.
 
-    `only` are names of scenarios; of all others nothing is read. With `following`, scenarios that are still
-    run, or not yet begun, are in order. Raises CaptureError where a run cannot be used as a whole, and where
-    nothing is left to analyse.
+    `only` are names of scenarios, in which * is anything; of all others nothing is read. With `following`,
+    scenarios that are still run, or not yet begun, are in order. Raises CaptureError where a run cannot be
+    used as a whole, and where nothing is left to analyse.
     """
     files = Files(spark)
     runs = [open_run(files, path) for path in paths]
@@ -83,14 +83,12 @@ def open_captures(
                 raise CaptureError(
                     f"{shown(run.path)}: the same run as in {shown(earlier.path)}, {run.run_id}: give it once"
                 )
-    names = {scenario.name for run in runs for scenario in run.planned}
-    if unknown := [name for name in only if name not in names]:
-        raise CaptureError(f"no scenario {unknown[0]}; there are {', '.join(sorted(names)) or 'none'}")
+    wanted = selected([scenario for run in runs for scenario in run.planned], only)
     check = Check(files, following)
     number = 0
     for run in runs:
         for scenario in run.planned:
-            if not only or scenario.name in only:
+            if scenario.name in wanted:
                 check.scenario(run, scenario, number)
             number += 1
     check.files()

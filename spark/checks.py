@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from loadtest.capture import manifest
 from loadtest.capture.manifest import CaptureError, Stored
 from loadtest.capture.schema import CUT_OFF, TABLES
-from loadtest.scenario import Scenario
+from loadtest.load.grid import select
+from loadtest.scenario import Scenario, ScenarioError
 from spark.completeness import shortfalls
 from spark.findings.cell import Cell
 from spark.footers import Footer, footers, is_part
@@ -64,6 +65,17 @@ def open_run(files: Files, given: str) -> Run:
     begun = [name for name in begun if name.startswith("scenario=")]
     manifest.check_folders(shown(path), run_id, [scenario.name for scenario in planned], runs, begun)
     return Run(path, info, run_id, planned, frozenset(begun))
+
+
+def selected(planned: Sequence[Scenario], only: Sequence[str]) -> frozenset[str]:
+    """The names of those that `only` names, as `kcast load --only` does; of all without any.
+
+    Raises CaptureError.
+    """
+    try:
+        return frozenset(scenario.name for scenario in select(planned, only))
+    except ScenarioError as error:
+        raise CaptureError(str(error)) from None
 
 
 def _machine(host: Mapping[str, Any]) -> str:
@@ -118,7 +130,7 @@ class Check:
         where = f"{shown(place.folder)}/{manifest.SCENARIO_FILE}"
         try:
             info = manifest.parse(self._files.read(f"{place.folder}/{manifest.SCENARIO_FILE}"), where)
-            if info.get("run_id", run.run_id) != run.run_id or info.get("scenario") != scenario.as_json():
+            if info.get("run_id", run.run_id) != run.run_id or not _is_of(scenario, info):
                 raise CaptureError(f"{where}: of another run; captures must not be mixed")
             written = manifest.stored(info, where)
         except (OSError, CaptureError) as error:
@@ -214,6 +226,15 @@ class Check:
     def _forget(self, opened: _Opened) -> None:
         if opened.place.cell in self.growing:
             self.growing.remove(opened.place.cell)
+
+
+def _is_of(scenario: Scenario, info: Mapping[str, Any]) -> bool:
+    """Whether scenario.json tells of this scenario; an earlier kcast may have had fewer fields to tell."""
+    told = info.get("scenario")
+    try:
+        return isinstance(told, dict) and Scenario.from_json(told) == scenario
+    except ScenarioError:
+        return False
 
 
 def _may_go_on(info: Mapping[str, Any]) -> bool:

@@ -27,7 +27,7 @@ from loadtest.capture import manifest
 from loadtest.scenario import Scenario
 from spark.analysis import JOBS, Watcher, about_now, counted_sources, sum_up_all, tables_of
 from spark.captures import CaptureError, open_captures
-from spark.checks import Run, open_run
+from spark.checks import Run, open_run, selected
 from spark.findings.findings import Findings
 from spark.footers import is_part
 from spark.ledger import Ledger
@@ -118,8 +118,7 @@ class _Follower:
         self._turn = threading.Lock()  # both threads count, but not at once
         self.run = open_run(self._files, path)
         self._numbers = {scenario.name: number for number, scenario in enumerate(self.run.planned)}
-        if unknown := [name for name in only if name not in self._numbers]:
-            raise CaptureError(f"no scenario {unknown[0]}; there are {', '.join(self._numbers) or 'none'}")
+        self._wanted = selected(self.run.planned, only)
 
     # --- The query's thread --------------------------------------------------------------------------
 
@@ -161,8 +160,7 @@ class _Follower:
         open_ones = [
             (scenario, self._status(scenario.name))
             for scenario in self.run.planned
-            if self._folder(scenario.name) not in self._counted
-            and (not self._only or scenario.name in self._only)
+            if self._folder(scenario.name) not in self._counted and scenario.name in self._wanted
         ]
         ended = [scenario.name for scenario, status in open_ones if status == "complete"]
         if ended:

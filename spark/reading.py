@@ -15,9 +15,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from loadtest.capture import manifest
 from loadtest.capture.manifest import CaptureError
-from spark.footers import is_part
+from spark.footers import SUFFIX, is_part
 from spark.schemas import stored_schema, table_schema
 from spark.session.files import Files, literal, shown
+
+_PARTS = f"*{SUFFIX}"  # as `is_part`: what else lies there was not checked
 
 
 class Place(NamedTuple):
@@ -46,12 +48,12 @@ def _read_run(spark: SparkSession, run: str, places: Sequence[Place], name: str)
     schema, columns = stored_schema(name), table_schema(name).names
     paths = [literal(f"{place.folder}/{manifest.table_folder(name)}") for place in places]
     if len(places) == 1:
-        rows = spark.read.schema(schema).parquet(*paths)
+        rows = spark.read.schema(schema).parquet(*paths, pathGlobFilter=_PARTS)
         return rows.withColumn("cell", sf.lit(places[0].cell)).select(columns)
     # Spark itself tells from which scenario's folder a row is, in a column that costs nothing. All other ways
     # of keeping so many folders apart take either time for each row, or a task for each folder.
     keyed = StructType([*schema.fields, StructField("scenario", StringType())])
-    rows = spark.read.schema(keyed).option("basePath", run).parquet(*paths)
+    rows = spark.read.schema(keyed).option("basePath", run).parquet(*paths, pathGlobFilter=_PARTS)
     numbers = [sf.lit(each) for place in places for each in (_as_spark_reads(place.folder), place.cell)]
     return rows.withColumn("cell", sf.create_map(*numbers)[sf.col("scenario")]).select(columns)
 
@@ -67,7 +69,15 @@ def damage_named() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        found = re.search(r"rror while reading file (\S+?\.parquet)", str(error))
+        found = re.search(r"rror while reading file (\S+?\.parquet)(?=[.\s]|$)", str(error))
         if found is None:
             raise
-        raise CaptureError(f"{shown(unquote(found[1]))}: damaged, its rows cannot be read") from error
+        raise CaptureError(f"{shown(unquote(found[1]))}: {_why_unreadable(str(error))}") from error
+
+
+def _why_unreadable(text: str) -> str:
+    if re.search(r"FILE_NOT_EXIST|FileNotFoundException|File does not exist", text):
+        return "it was there and is not; each of Spark's workers must see captures under the same path"
+    if re.search(r"AccessControlException|Permission denied|SocketTimeout|ConnectException", text):
+        return "cannot be read: Spark's workers are not let in, or do not reach where it is"
+    return "damaged, its rows cannot be read"

@@ -116,7 +116,8 @@ def test_only_some_scenarios_keep_their_numbers(spark: SparkSession, sound: Path
     assert [(cell.number, cell.scenario.name) for cell in captures.cells] == [(1, NAMES[1]), (2, NAMES[2])]
     assert captures.problems == ()
     assert {row[0] for row in of(captures.table("lease"))} == {1, 2}
-    with pytest.raises(CaptureError, match="no scenario two; there are"):
+    assert len(opened(spark, sound, only=["*"]).cells) == len(NAMES)
+    with pytest.raises(CaptureError, match="no scenario is named 'two': there are"):
         opened(spark, sound, only=["one", "two"])
 
 
@@ -128,10 +129,13 @@ def test_folders_of_any_place_are_read(spark: SparkSession, sound: Path) -> None
     assert (of(nothing), nothing.schema) == ([], table_schema("deliver"))
 
 
-def test_hidden_files_are_passed_over(spark: SparkSession, broken: Path) -> None:
+def test_what_is_no_part_is_passed_over(spark: SparkSession, broken: Path) -> None:
     before = of(opened(spark, broken).table("deliver"))
     for folder in open_run(broken).scenarios:
         part = folder.parts("deliver")[0]
+        for name in (f"{part.name}.bak", f"{part.name}~"):  # whose rows would count twice
+            part.with_name(name).write_bytes(part.read_bytes())
+        part.with_name("notes.txt").write_text("not Parquet")
         for name in (f".{part.name}.unfinished", f"_{part.name}", f".{part.name}"):
             part.with_name(name).write_bytes(b"PAR1")
     captures = opened(spark, broken)
@@ -357,6 +361,16 @@ def test_pages_that_are_damaged_are_told_when_they_are_read(spark: SparkSession,
         captures.table("deliver").collect()
     assert "\n" not in str(raised.value)
     assert str(path) in str(raised.value)
+
+
+def test_a_file_that_vanishes_is_not_called_damaged(spark: SparkSession, broken: Path) -> None:
+    captures = opened(spark, broken)
+    table = captures.table("deliver")
+    path = part(broken, "deliver")
+    table.schema  # noqa: B018  read by now
+    path.unlink()
+    with pytest.raises(CaptureError, match=f"{path.name}: it was there and is not"), damage_named():
+        table.collect()
 
 
 # --- While it is written -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from loadtest.results.causes import Cause
 from loadtest.scenario import Scenario
 from spark.findings.cell import Cell
 from spark.findings.findings import Findings
-from spark.findings.reliability import LEVEL, tables
+from spark.findings.reliability import EPOCHS_MIN, LEVEL, tables
 from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from tests.handmade_pairs import Columns, cell_of, reliability_sums, simulate_pairs
 
@@ -119,6 +119,17 @@ def test_the_interval_is_on_the_effective_sample_size() -> None:
     assert row["clusters"] in ("topic and epoch", "epoch", "topic, subscriber and epoch")
     assert (row["low"], row["high"]) == wilson(row["share"] * row["trials"], row["trials"])
     assert row["low"] < row["share"] < row["high"]
+
+
+@pytest.mark.parametrize(("epochs", "is_tested"), [(EPOCHS_MIN, True), (EPOCHS_MIN - 1, False)])
+def test_too_few_epochs_tell_nothing_of_outages(epochs: int, is_tested: bool) -> None:
+    scenario = scenarios()[0].with_(epoch_s=15.0 / epochs)
+    row, joint = one(scenario, simulate_pairs(scenario, 4))
+    assert joint["conditional"]["verdict"] == AGREES
+    for theory in ("finite", "unconditional"):
+        assert joint[theory]["cells"] == is_tested
+        assert (joint[theory]["verdict"] == NO_THEORY) is not is_tested
+    assert (f"{epochs} epochs of outages, too few" in row["note"]) is not is_tested
 
 
 # --- Where there is no luck --------------------------------------------------------------------------

@@ -234,10 +234,14 @@ def select(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> tuple[Scen
     if not patterns:
         return tuple(scenarios)
     for pattern in patterns:
-        if not any(fnmatchcase(scenario.name, pattern) for scenario in scenarios):
+        if not any(_matches(scenario, pattern) for scenario in scenarios):
             names = ", ".join(scenario.name for scenario in scenarios)
             raise ScenarioError(f"no scenario is named {pattern!r}: there are {names}")
-    return tuple(s for s in scenarios if any(fnmatchcase(s.name, pattern) for pattern in patterns))
+    return tuple(s for s in scenarios if any(_matches(s, pattern) for pattern in patterns))
+
+
+def _matches(scenario: Scenario, pattern: str) -> bool:
+    return scenario.name == pattern or fnmatchcase(scenario.name, pattern)  # a name may have [ and ?
 
 
 def _limit(values: Values) -> None:

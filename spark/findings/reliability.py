@@ -11,18 +11,23 @@ from math import fsum, sqrt
 from statistics import NormalDist
 from typing import Any
 
+from client.cli.common import count_of
 from hashring.intervals import chi_squared_tail, student_tail, wilson
 from loadtest.results.prediction import Prediction
 from loadtest.scenario import Scenario
 from spark.findings.cell import Cell
 from spark.findings.chances import Chances, Misses, expected_misses, lines, why_none
-from spark.findings.effective import Clusters, Effective, clusterings, effective
+from spark.findings.effective import EPOCH, Clusters, Effective, clusterings, effective
 from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from spark.findings.theory import finite, unconditional
 
 LEVEL = 0.01
 """How often sound runs may disagree: any cell of an analysis, and each joint test."""
 CONFIDENCE = 0.95
+
+EPOCHS_MIN = 5
+"""With fewer epochs of outages nothing tells how these vary: a sound run of one has disagreed with theory
+beforehand as often as not."""
 
 Row = dict[str, Any]
 
@@ -94,6 +99,13 @@ def _measure(
     low, high = wilson((share or 0.0) * trials.trials, trials.trials, CONFIDENCE)
     planned, noted = finite(scenario), unconditional(scenario)
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
+    epochs = sums[EPOCH].clusters if scenario.outages != "none" and EPOCH in sums else EPOCHS_MIN
+    is_brief = epochs < EPOCHS_MIN
+    if is_brief:
+        notes.append(
+            f"the load lasted for {count_of(epochs, 'epoch')} of outages, too few to tell how these vary: "
+            "the interval is too narrow, and theory beforehand is not tested"
+        )
     misses = None
     if pairs and not (why := why_none(scenario)):
         misses = expected_misses(scenario, classes, bunching)
@@ -135,10 +147,11 @@ def _measure(
     z: dict[str, float | None] = dict.fromkeys(("conditional", "finite", "unconditional"))
     if valid and share is not None:
         z["conditional"] = _conditional_z(misses, pairs - delivered, excused)
+    if valid and share is not None and not is_brief:
         z["finite"] = _planned_z(share, trials, None if _is_rough(planned) else planned.share)
         z["unconditional"] = _planned_z(share, trials, noted)
-        if z["conditional"] is not None or (misses is not None and not contradiction):
-            row["z"], row["verdict"] = z["conditional"] or 0.0, AGREES
+    if z["conditional"] is not None or (valid and misses is not None and not contradiction):
+        row["z"], row["verdict"] = z["conditional"] or 0.0, AGREES
     return _Measured(cell, row, z, contradiction)
 
 

@@ -120,11 +120,12 @@ def start(
         with _failures(None, lambda: None):
             yield from _submitted(settings)
         return
-    folder = Path(mkdtemp(prefix="kcast-spark-", dir=temp_dir))
-    try:
-        yield from _own(folder, settings, memory, _is_local(settings.get("spark.master")), temp_dir)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with Signals(_cancel) as signals, signals.come_first():
+        folder = Path(mkdtemp(prefix="kcast-spark-", dir=temp_dir))
+        try:
+            yield from _own(folder, settings, memory, temp_dir, signals)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_local(master: str | None) -> bool:
@@ -156,18 +157,19 @@ def _submitted(settings: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 def _own(
-    folder: Path, settings: Mapping[str, str], memory: str | None, is_local: bool, temp_dir: Path | None
+    folder: Path, settings: Mapping[str, str], memory: str | None, temp_dir: Path | None, signals: Signals
 ) -> Iterator[SparkSession]:
     """A session in a Java of its own, which ends with it."""
     if SparkContext._active_spark_context is not None:
         raise SparkFailed("Spark runs in this process already: end that session first")
     log = folder / _LOG
+    is_local = _is_local(settings.get("spark.master"))
     changes = _environment(java_home(folder / "java"), is_local, temp_dir)
     of_java = _java_settings(folder, settings, memory)
     gateway: JavaGateway | None = None
-    with _logging_into(folder / _PYTHON_LOG), Signals(_cancel) as signals:
+    with _logging_into(folder / _PYTHON_LOG):
         try:
-            with signals.come_first(), _failures(log, lambda: _exit_code(gateway)):
+            with _failures(log, lambda: _exit_code(gateway)):
                 with _environ(changes):
                     gateway = _launch(of_java, log)
                     SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
@@ -198,6 +200,7 @@ def _logging_into(log: Path) -> Iterator[None]:
 def _environment(home: Path, is_local: bool, temp_dir: Path | None) -> dict[str, str | None]:
     """What to set in the environment of Spark's scripts, and what to remove (None)."""
     changes: dict[str, str | None] = {"JAVA_HOME": str(home), "SPARK_REMOTE": None}
+    changes["PYSPARK_SUBMIT_ARGS"] = None  # which would have the last word on all settings
     if is_local or not os.environ.get("PYSPARK_PYTHON"):
         changes["PYSPARK_PYTHON"] = sys.executable  # else whatever python3 is
     if is_local:
