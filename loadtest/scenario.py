@@ -5,8 +5,9 @@ the cluster all follow from it, in every process alike and without a word betwee
 a subscriber knows what it should have received.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from fnmatch import fnmatchcase
 from typing import Any, Literal, Self, get_args
 
 from hashring.policy import Policy
@@ -171,6 +172,24 @@ class Scenario:
             return cls(**values)
         except TypeError as error:
             raise ScenarioError(f"not a scenario: {error}") from None
+
+
+def select(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> tuple[Scenario, ...]:
+    """Those whose name matches one of the patterns, which may have `*`; all where there is no pattern.
+
+    Raises ScenarioError for a pattern that matches none.
+    """
+    if not patterns:
+        return tuple(scenarios)
+    for pattern in patterns:
+        if not any(_matches(scenario, pattern) for scenario in scenarios):
+            names = ", ".join(scenario.name for scenario in scenarios)
+            raise ScenarioError(f"no scenario is named {pattern!r}: there are {names}")
+    return tuple(s for s in scenarios if any(_matches(s, pattern) for pattern in patterns))
+
+
+def _matches(scenario: Scenario, pattern: str) -> bool:
+    return scenario.name == pattern or fnmatchcase(scenario.name, pattern)  # a name may have [ and ?
 
 
 def topic_name(topic_id: int) -> bytes:

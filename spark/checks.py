@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 from loadtest.capture import manifest
 from loadtest.capture.manifest import CaptureError, Stored
 from loadtest.capture.schema import CUT_OFF, TABLES
-from loadtest.load.grid import select
-from loadtest.scenario import Scenario, ScenarioError
+from loadtest.scenario import Scenario, ScenarioError, select
 from spark.completeness import shortfalls
 from spark.findings.cell import Cell
 from spark.footers import Footer, footers, is_part

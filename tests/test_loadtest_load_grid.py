@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.load import grid
-from loadtest.scenario import Scenario, ScenarioError
+from loadtest.scenario import Scenario, ScenarioError, select
 
 
 def names(*parts: grid.Values, **given: tuple[object, ...]) -> list[str]:
@@ -178,12 +178,14 @@ def test_a_grid_is_not_larger_than_anyone_could_mean() -> None:
 
 def test_scenarios_are_selected_by_name_or_pattern() -> None:
     scenarios = grid.expand(grid.preset("grid").parts, {}).scenarios
-    assert grid.select(scenarios, ()) == scenarios
-    assert [s.name for s in grid.select(scenarios, ("ch-8", "rch-8-[12]-*"))] == [
+    assert select(scenarios, ()) == scenarios
+    odd = scenarios[0].with_(name="[ch] 100% {*?}")
+    assert select((odd, *scenarios), (odd.name,)) == (odd,)
+    assert [s.name for s in select(scenarios, ("ch-8", "rch-8-[12]-*"))] == [
         *("rch-8-1-8", "rch-8-2-8", "ch-8"),
     ]
     with pytest.raises(ScenarioError, match=r"no scenario is named 'ch-4': there are rch-8-1-8, .*, ch-8$"):
-        grid.select(scenarios, ("ch-8", "ch-4"))
+        select(scenarios, ("ch-8", "ch-4"))
 
 
 def test_a_name_that_is_given_stands() -> None:

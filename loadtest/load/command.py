@@ -25,7 +25,7 @@ from loadtest.faults.plan import outages
 from loadtest.load import grid
 from loadtest.load.estimate import CPU_SHARE_MAX, Estimate, estimate, total
 from loadtest.load.units import duration_text, size_text
-from loadtest.scenario import Scenario, ScenarioError
+from loadtest.scenario import Scenario, ScenarioError, select
 from loadtest.users.options import OPTIONS, click_options
 
 NAME = "load"
@@ -189,7 +189,7 @@ def _load(
     if any(scenario.backend == "file" for scenario in known.scenarios):
         fail(NAME, f"{earlier}: locust ran that on servers of a cluster file: run locust again")
     try:
-        scenarios = grid.select(known.scenarios or _expanded(preset, given), only)
+        scenarios = select(known.scenarios or _expanded(preset, given), only)
         for scenario in scenarios:
             outages(scenario)  # complains of what takes for ever to plan
     except ScenarioError as error:

@@ -7,7 +7,6 @@ by their policy and by what else differs between them, so that a name says what 
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -224,24 +223,6 @@ def _has_outages(scenario: Scenario) -> bool:
             return True
         case _:
             return scenario.outage > 0
-
-
-def select(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> tuple[Scenario, ...]:
-    """Those whose name matches one of the patterns, which may have `*`; all where there is no pattern.
-
-    Raises ScenarioError for a pattern that matches none.
-    """
-    if not patterns:
-        return tuple(scenarios)
-    for pattern in patterns:
-        if not any(_matches(scenario, pattern) for scenario in scenarios):
-            names = ", ".join(scenario.name for scenario in scenarios)
-            raise ScenarioError(f"no scenario is named {pattern!r}: there are {names}")
-    return tuple(s for s in scenarios if any(_matches(s, pattern) for pattern in patterns))
-
-
-def _matches(scenario: Scenario, pattern: str) -> bool:
-    return scenario.name == pattern or fnmatchcase(scenario.name, pattern)  # a name may have [ and ?
 
 
 def _limit(values: Values) -> None:
