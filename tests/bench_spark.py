@@ -4,7 +4,8 @@
                                 [--no-simulation] [--folder FOLDER]
 
 Each in a process of its own, with a Java of its own, from its start to the report on the disk, as `kcast
-analyse` does it. CPU is that of all its processes; Java and Python are the most that each had in memory; disk
+analyse` does it. CPU is that of Python and Java,
+without the Pythons that simulate; Java and Python are the most that each had in memory; disk
 is what Spark's temporary files took at the end. As copies grow, the time for a million of them must not.
 """
 
@@ -47,7 +48,7 @@ def bytes_in(folder: Path) -> int:
     for root, _, names in os.walk(folder):
         for name in names:
             try:
-                total += os.lstat(os.path.join(root, name)).st_blocks * 512  # noqa: PTH118
+                total += (Path(root) / name).lstat().st_blocks * 512
             except FileNotFoundError:
                 continue
     return total

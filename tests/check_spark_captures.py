@@ -363,11 +363,17 @@ def test_pages_that_are_damaged_are_told_when_they_are_read(spark: SparkSession,
     assert str(path) in str(raised.value)
 
 
+def test_a_capture_of_a_kcast_that_knew_fewer_fields_is_read(spark: SparkSession, broken: Path) -> None:
+    told = json.loads(scenario_json(broken).read_text())["scenario"]
+    assert told.pop("known") == Scenario().known
+    change(scenario_json(broken), scenario=told)
+    assert opened(spark, broken).problems == ()
+
+
 def test_a_file_that_vanishes_is_not_called_damaged(spark: SparkSession, broken: Path) -> None:
     captures = opened(spark, broken)
     table = captures.table("deliver")
     path = part(broken, "deliver")
-    table.schema  # noqa: B018  read by now
     path.unlink()
     with pytest.raises(CaptureError, match=f"{path.name}: it was there and is not"), damage_named():
         table.collect()

@@ -70,6 +70,7 @@ def test_without_any_java_of_the_system_it_is_started_quietly_and_leaves_nothing
     )
     env = {"PATH": path_without_java(tmp_path / "bin"), "HOME": str(tmp_path), "SPARK_HOME": "/nowhere"}
     env |= {"SPARK_CONF_DIR": str(tmp_path / "conf"), "PYSPARK_PYTHON": "/nowhere/python"}
+    env["PYSPARK_SUBMIT_ARGS"] = "--master moon --conf spark.sql.ansi.enabled=false pyspark-shell"
     before = set(Path("/tmp").glob("hsperfdata_*/*"))
     work = f"{SUM}; print(spark.range(3).mapInArrow(lambda batches: batches, 'id long').count())"
     for name in ("ansi.enabled", "files.ignoreCorruptFiles"):

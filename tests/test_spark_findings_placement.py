@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from loadtest.results.prediction import hosts
 from loadtest.scenario import Scenario
 from spark.findings.placement import FORWARDED, LEASES, RECEIVED, Topics, placement_cv, with_outages
-from spark.findings.theory import draws, hosts
+from spark.findings.theory import draws
 
 DRAWS = 300
 Loads = dict[str, NDArray[np.int64]]

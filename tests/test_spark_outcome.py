@@ -88,6 +88,12 @@ def test_each_cell_is_a_line_with_theory_beside() -> None:
     assert len(joint) == 1
 
 
+def test_a_joint_test_with_nothing_left_to_luck_says_so() -> None:
+    rows = [{**row, "degrees": 0, "statistic": 0.0, "p_value": 1.0} for row in sound().table("joint")]
+    told = [line for line in outcome.lines(with_rows(sound(), "joint", rows)) if "theory: agrees" in line]
+    assert told and all(line.endswith("together (which leaves nothing to luck)") for line in told)
+
+
 def test_cells_of_several_runs_have_the_runs_name() -> None:
     found = findings(GRID, runs=["run-a", "run-b"])
     assert outcome.names(found)[0] == f"run-a/{GRID[0].name}"

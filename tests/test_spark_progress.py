@@ -83,7 +83,8 @@ def test_nothing_is_told_of_a_session_after_its_end() -> None:
         raise ConnectionError("Java has ended")
 
     with Progress(io.StringIO()) as tell:
-        tell.watch(SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=ask)))  # type: ignore[arg-type]
+        spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=ask))
+        tell.watch(spark)
         time.sleep(0.1)
         tell.unwatch()
         tell.unwatch()

@@ -31,7 +31,7 @@ _Groups = Sequence[tuple[int, float]]
 
 def predict(scenario: Scenario) -> Prediction:
     """The share of pairs that should be delivered, outages not yet known."""
-    policy, share_down = scenario.policy, _share_down(scenario)
+    policy, down = scenario.policy, share_down(scenario)
     if scenario.avoid_dead and scenario.outages != "none":
         return Prediction(None, "clients that avoid dead servers do better than the model, which has none")
     if scenario.by == "stall" and scenario.outages != "none":
@@ -44,10 +44,10 @@ def predict(scenario: Scenario) -> Prediction:
     ):
         return Prediction(None, "there is no formula for views that differ so much")
     live, note = 1.0, ""
-    if scenario.by == "kill" and share_down:
+    if scenario.by == "kill" and down:
         loss = 1 - (1 - scenario.loss_in) * (1 - scenario.loss_out)
         interval_s = renewal_interval_s(scenario)
-        live = max(0.0, 1 - restart_gap(interval_s, _up_s(scenario, share_down), min(loss, 0.99)))
+        live = max(0.0, 1 - restart_gap(interval_s, _up_s(scenario, down), min(loss, 0.99)))
         note = "roughly, as leases stand again within a renewal interval of a restart"
     elif leases_may_end(scenario):
         note = "roughly, as leases end in outages that are long against the ttl"
@@ -71,22 +71,22 @@ def delivery_by_down(scenario: Scenario) -> list[float]:
 
     For clients that know all servers.
     """
-    hosts = _hosts(scenario)
+    k = hosts(scenario)
     common = list(_common(scenario, scenario.servers, 1.0))
     return [
-        1 - sum(weight * _miss_exactly_down(hosts, down, groups) for weight, groups in common)
-        for down in range(hosts + 1)
+        1 - sum(weight * _miss_exactly_down(k, down, groups) for weight, groups in common)
+        for down in range(k + 1)
     ]
 
 
-def _hosts(scenario: Scenario) -> int:
-    """How many servers a topic has, of those that know all."""
+def hosts(scenario: Scenario) -> int:
+    """How many servers a topic has, of those that know all: K, and all servers in scheme R."""
     policy = scenario.policy
     return scenario.servers if policy.placement == "all" else min(policy.k, scenario.servers)
 
 
-def _share_down(scenario: Scenario) -> float:
-    """Of the servers, at a time."""
+def share_down(scenario: Scenario) -> float:
+    """Of the servers, at a time, as planned."""
     match scenario.outages:
         case "none":
             return 0.0
@@ -98,19 +98,19 @@ def _share_down(scenario: Scenario) -> float:
             return scenario.outage
 
 
-def _up_s(scenario: Scenario, share_down: float) -> float:
+def _up_s(scenario: Scenario, down: float) -> float:
     """How long a server is up between two outages, on average."""
     if scenario.outages == "rolling":
         return scenario.epoch_s * max(1, scenario.servers - 1)
-    return scenario.epoch_s / share_down
+    return scenario.epoch_s / down
 
 
 def _common(scenario: Scenario, known: int, live: float) -> Iterator[tuple[float, _Groups]]:
     """The ways in which both sides' servers can meet, with the probability of each."""
     policy = scenario.policy
-    hosts = _hosts(scenario)
+    k = hosts(scenario)
     publish, subscribe = min(policy.publish, known), min(policy.subscribe, known)
-    pool = min(hosts, known)  # the servers that a publisher knows of a topic's
+    pool = min(k, known)  # the servers that a publisher knows of a topic's
     rounds, more = divmod(publish * scenario.repeat, pool)
     paths = [
         path(0.0, scenario.loss_in, scenario.loss_out, live, sends) if sends else 0.0
@@ -118,13 +118,13 @@ def _common(scenario: Scenario, known: int, live: float) -> Iterator[tuple[float
     ]
     overlaps = [0.0] * pool + [1.0]  # a subscriber has these too, or may draw from them as from all
     if known < scenario.servers and policy.placement != "all":
-        overlaps = overlap_pmf(scenario.servers, known, hosts)
+        overlaps = overlap_pmf(scenario.servers, known, k)
     for overlap, weight in enumerate(overlaps):
         if not weight:
             continue
         for often, p_often in _pmf(pool, overlap, more):
-            for a, p_a in _pmf(hosts, often, subscribe):
-                for b, p_b in _pmf(hosts - often, overlap - often, subscribe - a):
+            for a, p_a in _pmf(k, often, subscribe):
+                for b, p_b in _pmf(k - often, overlap - often, subscribe - a):
                     yield weight * p_often * p_a * p_b, ((a, paths[0]), (b, paths[1]))
 
 
@@ -169,7 +169,7 @@ def _miss(scenario: Scenario, groups: _Groups) -> float:
                 for weight, down in zip(pmf, sizes, strict=True)
             )
         case _:
-            up = 1 - _share_down(scenario)
+            up = 1 - share_down(scenario)
             miss = 1.0
             for count, chance in groups:
                 miss *= (1 - up * chance) ** count

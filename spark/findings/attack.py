@@ -10,9 +10,10 @@ from math import fsum
 from typing import Any
 
 from hashring.model import delivery_given_down, hypergeometric
+from loadtest.results.prediction import hosts
 from loadtest.scenario import Scenario
 from spark.findings.cell import Cell
-from spark.findings.theory import draws, hosts, independent_path
+from spark.findings.theory import draws, independent_path
 
 POINTS_MAX = 64
 """With more servers of a topic than this, so many steps from none to all are told."""

@@ -7,10 +7,11 @@ from typing import Any
 
 from hashring.intervals import wilson
 from hashring.model import audience
+from loadtest.results.prediction import hosts, share_down
 from loadtest.scenario import Scenario
 from spark.findings.cell import Cell
 from spark.findings.effective import MESSAGE, Clusters, clusterings, effective
-from spark.findings.theory import draws, hosts, independent_path, share_down
+from spark.findings.theory import draws, independent_path
 
 CONFIDENCE = 0.95
 NS_PER_S = 1_000_000_000

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loadtest.results.prediction import share_down
 from spark.findings.cell import Cell
-from spark.findings.theory import share_down
 
 Row = dict[str, Any]
 DELIVERY, LATENCY = "delivery", "latency"

@@ -20,9 +20,10 @@ from statistics import NormalDist
 
 from hashring.intervals import binomial
 from hashring.model import hypergeometric
+from loadtest.results.prediction import hosts, share_down
 from loadtest.scenario import Scenario
 from spark.findings.skewed import TAIL_MIN, Skewed
-from spark.findings.theory import draws, hosts, share_down
+from spark.findings.theory import draws
 
 UP_MAX = 64
 """With more sendings of a message than this, that many up are assumed as are on average."""

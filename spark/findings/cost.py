@@ -6,11 +6,11 @@ from typing import Any
 
 from hashring.model import capacity, copies, few_publish_is_cheaper
 from loadtest.results.causes import Cause
-from loadtest.results.prediction import K_MAX, overlap_pmf, renewal_interval_s
+from loadtest.results.prediction import K_MAX, hosts, overlap_pmf, renewal_interval_s, share_down
 from loadtest.scenario import Scenario, topic_name
 from spark.findings.balance import servers_of
 from spark.findings.cell import Cell
-from spark.findings.theory import draws, hosts, share_down
+from spark.findings.theory import draws
 
 Row = dict[str, Any]
 

@@ -5,7 +5,7 @@ planned. The third, which knows the outages, is `spark.findings.chances`.
 """
 
 from hashring.model import path
-from loadtest.results.prediction import Prediction, predict
+from loadtest.results.prediction import Prediction, hosts, predict, share_down
 from loadtest.scenario import Scenario
 
 CLOSE_VIEWS = 1.0
@@ -34,25 +34,6 @@ def noted(scenario: Scenario) -> Scenario:
     return scenario.with_(
         known=CLOSE_VIEWS, outages="independent", outage=share_down(scenario), by="isolation"
     )
-
-
-def share_down(scenario: Scenario) -> float:
-    """Of the servers, at a time, as planned."""
-    match scenario.outages:
-        case "none":
-            return 0.0
-        case "exact":
-            return min(scenario.down, scenario.servers) / scenario.servers
-        case "rolling":
-            return 1 / scenario.servers
-        case _:
-            return scenario.outage
-
-
-def hosts(scenario: Scenario) -> int:
-    """How many servers a topic has, of those that know all: K, and all servers in scheme R."""
-    policy = scenario.policy
-    return scenario.servers if policy.placement == "all" else min(policy.k, scenario.servers)
 
 
 def draws(scenario: Scenario) -> tuple[int, int]:

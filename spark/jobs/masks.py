@@ -40,11 +40,11 @@ class Servers:
 
     def where(self, condition: Column) -> "Servers":
         """The same set where the condition is true, else none."""
-        return Servers(tuple(sf.when(condition, word).otherwise(_ZERO()) for word in self.words))
+        return Servers(tuple(sf.when(condition, word).otherwise(_zero()) for word in self.words))
 
     def filled(self, other: "Servers | None" = None) -> "Servers":
         """With another set, else none, where a join found no row."""
-        others = other.words if other else [_ZERO()] * len(self.words)
+        others = other.words if other else [_zero()] * len(self.words)
         return Servers(tuple(map(sf.coalesce, self.words, others)))
 
     def count(self) -> Column:
@@ -68,7 +68,7 @@ class Servers:
         return [word.alias(f"{name}_{number}") for number, word in enumerate(self.words)]
 
 
-def _ZERO() -> Column:  # noqa: N802
+def _zero() -> Column:
     return sf.lit(0).cast("long")
 
 
@@ -79,7 +79,7 @@ def of(name: str, words: int) -> Servers:
 
 def none(words: int) -> Servers:
     """No servers."""
-    return Servers((_ZERO(),) * words)
+    return Servers((_zero(),) * words)
 
 
 def only(server: Column, words: int) -> Servers:
@@ -87,9 +87,9 @@ def only(server: Column, words: int) -> Servers:
     # Java's shift takes its operand modulo 64.
     bit = sf.call_function("shiftleft", sf.lit(1).cast("long"), server)
     if words == 1:
-        return Servers((sf.when((server >= 0) & (server < BITS), bit).otherwise(_ZERO()),))
+        return Servers((sf.when((server >= 0) & (server < BITS), bit).otherwise(_zero()),))
     word = sf.call_function("shiftright", server, sf.lit(6))  # -1 stays below 0
-    return Servers(tuple(sf.when(word == number, bit).otherwise(_ZERO()) for number in range(words)))
+    return Servers(tuple(sf.when(word == number, bit).otherwise(_zero()) for number in range(words)))
 
 
 def up_to(servers: Column, words: int) -> Servers:
@@ -99,7 +99,7 @@ def up_to(servers: Column, words: int) -> Servers:
         rest = servers - number * BITS
         bits = sf.call_function("shiftleft", sf.lit(1).cast("long"), rest) - 1
         return (
-            sf.when(rest <= 0, _ZERO())
+            sf.when(rest <= 0, _zero())
             .when(rest >= BITS, sf.lit(-1).cast("long"))
             .when(rest == BITS - 1, sf.lit((1 << 63) - 1))  # where the difference would overflow
             .otherwise(bits)
