@@ -235,7 +235,8 @@ def _java_settings(folder: Path, settings: Mapping[str, str], memory: str | None
 def _launch(settings: Mapping[str, str], log: Path) -> JavaGateway:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with log.open("ab") as file:
-        return launch_gateway(conf, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]  # pyspark's
+        streams = {"stdout": file, "stderr": file}
+        return launch_gateway(conf, streams)  # type: ignore[no-untyped-call]  # pyspark has no types there
 
 
 def _end(gateway: JavaGateway) -> None:
