@@ -2,13 +2,14 @@
 
 Messages are not independent trials for each of their subscribers: with few publish, one that misses all
 live hosts is lost for the whole audience. `delivered_pairs` counts that clustering exactly;
-`effective_count` estimates it from what was seen.
+`hashring.clusters` estimates it from what was seen.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import erfc, exp, fsum, gcd, lgamma, log, log1p, sqrt
+from functools import cache
+from math import erfc, exp, fsum, gcd, inf, lgamma, log, log1p, sqrt
 from statistics import NormalDist
 
 TRIMMED_MASS = 1e-15
@@ -91,7 +92,26 @@ def gamma_tail(shape: float, x: float) -> float:
 
 def student_tail(t: float, degrees: float) -> float:
     """P(|T| > t) for Student's T with so many degrees of freedom (Student, 1908)."""
+    if degrees == inf:
+        return erfc(abs(t) / sqrt(2))
     return _beta_cdf(degrees / 2, 0.5, degrees / (degrees + t * t))
+
+
+@cache
+def student_quantile(confidence: float, degrees: float) -> float:
+    """The t that |T| is not above with this probability; the normal one's with endlessly many degrees."""
+    if degrees == inf:
+        return NormalDist().inv_cdf(0.5 + confidence / 2)
+    low, high = 0.0, 1.0
+    while student_tail(high, degrees) > 1 - confidence:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        if student_tail(middle, degrees) > 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def icc(down: float, miss_up: float, k_prime: int) -> float:
@@ -103,23 +123,6 @@ def icc(down: float, miss_up: float, k_prime: int) -> float:
     once = (down + (1 - down) * miss_up) ** k_prime
     twice = (down + (1 - down) * miss_up * miss_up) ** k_prime
     return float((twice - once * once) / (once * (1 - once)))
-
-
-def effective_count(clusters: Iterable[tuple[int, int]]) -> float:
-    """How many independent trials are worth as much as these clusters of (trials, successes).
-
-    n / DEFF, DEFF = sum_c (x_c - n_c p)^2 / (n p (1 - p)) (Kish, Survey Sampling, 1965). If nothing, or
-    everything, succeeded nothing is known of the spread, and it is the number of clusters.
-    """
-    seen = [(trials, successes) for trials, successes in clusters if trials]
-    trials, successes = sum(n for n, _ in seen), sum(x for _, x in seen)
-    if successes in (0, trials):
-        return float(len(seen))
-    rate = successes / trials
-    spread = fsum((x - n * rate) ** 2 for n, x in seen)
-    if spread == 0:
-        return float(trials)
-    return trials * trials * rate * (1 - rate) / spread
 
 
 def binomial(trials: int, chance: float) -> tuple[int, list[float]]:

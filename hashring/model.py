@@ -25,7 +25,6 @@ from hashring.intervals import (
     binomial,
     clopper_pearson,
     delivered_pairs,
-    effective_count,
     icc,
     wilson,
 )
@@ -51,7 +50,6 @@ __all__ = [
     "down_share",
     "draws_needed",
     "duplicates",
-    "effective_count",
     "few_publish_is_cheaper",
     "grinding_trials",
     "hostile",

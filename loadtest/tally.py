@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hashring.intervals import effective_count, wilson
+from hashring.clusters import clusters_of, effective
 from hashring.model import delivered_pairs, delivery_given_down, miss_exactly_down
 
 CONFIDENCE = 0.9999
@@ -193,12 +193,9 @@ class Tally:
 
 
 def _measured_interval(messages: Iterable[_Message]) -> tuple[float, float]:
-    clusters = [(len(m.topic.audience), len(m.delivered)) for m in messages]
-    pairs = sum(expected for expected, _ in clusters)
-    share = sum(delivered for _, delivered in clusters) / pairs if pairs else 0.0
-    trials = effective_count(clusters)
-    low, high = wilson(share * trials, trials, CONFIDENCE)
-    return low, 1.0 if share == 1 else high  # which rounding may miss
+    clusters = clusters_of((len(m.topic.audience), len(m.delivered)) for m in messages)
+    share = clusters.successes / clusters.trials if clusters.trials else 0.0
+    return effective({"message": clusters}, clusters.clusters).interval(share, CONFIDENCE)
 
 
 def unconditional(servers: int, down: int, k_prime: int) -> float:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 
 from loadtest.capture.schema import DUPLICATE, OPENED, STANDING
 from loadtest.results.health import examine
+from loadtest.results.luck import clusterings
 from loadtest.results.spectrum import Times, rounded
 from loadtest.results.summary import summarise
 from loadtest.results.verdicts import Health
@@ -25,7 +26,6 @@ from spark.findings import balance as balance_findings
 from spark.findings import cost as cost_findings
 from spark.findings import health as health_findings
 from spark.findings import latency as latency_findings
-from spark.findings.effective import clusterings
 from spark.findings.placement import Topics
 from spark.jobs import balance, cost, health, latency
 from spark.jobs.job import Sources
@@ -104,6 +104,7 @@ def clusters(captured: Sequence[Captured]) -> list[Row]:
         topics = found.topics.astype(np.int64)
         keys = {
             "message": found.msg_ids,
+            "topic, subscriber and epoch": (epochs << 48) + (topics << 32) + found.sub_ids,
             "topic and epoch": epochs * (1 + int(topics.max(initial=0))) + topics,
             "epoch": epochs,
             "topic": topics,
@@ -111,8 +112,6 @@ def clusters(captured: Sequence[Captured]) -> list[Row]:
             "publisher": found.msg_ids >> 32,
         }
         for name in clusterings(cell.scenario):
-            if name not in keys:
-                continue
             numbers = np.unique(keys[name], return_inverse=True)[1]
             n = np.bincount(numbers)
             x = np.bincount(numbers[found.delivered], minlength=len(n))

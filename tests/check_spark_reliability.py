@@ -11,14 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from hashring.clusters import Clusters
 from loadtest.capture.schema import CUT_OFF, LOST, PASSED
 from loadtest.results.attribution import Attribution
 from loadtest.results.causes import Cause
+from loadtest.results.luck import of_pairs
 from loadtest.results.precision import independent_trials
 from loadtest.scenario import Scenario
 from spark.findings import attack as attack_findings
 from spark.findings import audience as audience_findings
-from spark.findings import effective, reliability
+from spark.findings import reliability
 from spark.jobs import attack, audience
 from spark.jobs import reliability as reliability_job
 from spark.jobs.job import Job, Sources
@@ -154,15 +156,14 @@ def test_effective_sizes_are_those_of_precision(whole: Whole) -> None:
             copies=0,
         )
         clusters = {
-            row["clustering"]: effective.Clusters(
+            row["clustering"]: Clusters(
                 *(int(row[n]) for n in ("clusters", "pairs", "delivered", "squares", "products", "hits"))
             )
             for row in sums["clusterings"]
             if row["cell"] == cell.number
         }
-        names = [name for name in effective.clusterings(cell.scenario) if name != effective.HOLDER]
-        trials = effective.effective(clusters, names).trials
-        assert trials == pytest.approx(independent_trials(cell.scenario, attribution, T0), rel=1e-12)
+        found = of_pairs(cell.scenario, clusters)
+        assert found == independent_trials(cell.scenario, attribution, T0)
 
 
 def test_datagrams_that_were_lost_are_counted_with_what_they_held(whole: Whole) -> None:

@@ -37,7 +37,8 @@ ARROWS = {
     "spark": (
         *("spark", "hashring", "client.cli.common"),
         *("loadtest.scenario", "loadtest.capture.schema", "loadtest.capture.manifest"),
-        *("loadtest.results.causes", "loadtest.results.verdicts", "loadtest.results.prediction"),
+        *("loadtest.results.causes", "loadtest.results.verdicts"),
+        *("loadtest.results.prediction", "loadtest.results.luck"),
     ),
 }
 OURS = (*ARROWS, "tests")

@@ -426,23 +426,6 @@ class TestIntervals:
         assert values == pytest.approx([1.0, 0.62, 0.19], abs=0.005)
         assert [1 + 99 * value for value in values] == pytest.approx([100, 62, 20], abs=0.7)
 
-    def test_effective_count_of_simulated_clusters(self) -> None:
-        """Few subscribe: a subscriber keeps its draw, so its messages share their fate."""
-        rng = np.random.default_rng(10)
-        clusters, each, loss = 4000, 50, 0.2
-        up = (rng.random((clusters, 2)) < 0.7).sum(axis=1)
-        missed = rng.binomial(each, loss**up)
-        effective = intervals.effective_count((each, each - int(x)) for x in missed)
-        rho = intervals.icc(0.3, loss, 2)
-        assert clusters * each / effective == pytest.approx(1 + (each - 1) * rho, rel=0.1)
-
-    def test_effective_count_at_the_ends(self) -> None:
-        assert intervals.effective_count([(5, 5), (7, 7), (0, 0)]) == 2
-        assert intervals.effective_count([(5, 0)]) == 1
-        assert intervals.effective_count([]) == 0
-        assert intervals.effective_count([(10, 5), (20, 10)]) == 30
-        assert intervals.effective_count([(1, 1), (1, 0), (1, 0), (1, 1)]) == pytest.approx(4)
-
 
 class TestDeliveredPairs:
     """The sum of subscribers * Binomial(messages, p): every message reaches its whole audience or none."""

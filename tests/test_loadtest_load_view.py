@@ -62,6 +62,7 @@ def summary(name: str = "rch-5-3-5", **changes: Any) -> Summary:
         trials=4000.0,
         predicted=0.951,
         prediction_note="",
+        interval_note="",
         expected=None,
         expected_low=None,
         expected_high=None,

@@ -1,7 +1,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from hashring.intervals import wilson
@@ -89,16 +88,21 @@ def test_who_shares_luck_counts_together(tmp_path: Path) -> None:
         for server in (0, 1):
             world.lose_in(msg, server, 2)
     attribution = attribute(world.folder())
-    # 20 pairs in epochs of 8, 8 and 4, of which the first 8 are lost: clearly less than 3 are worth.
-    found = independent_trials(world.scenario, attribution, T0)
-    assert found == pytest.approx(20**2 * 0.6 * 0.4 / (4.8**2 + 3.2**2 + 1.6**2))
+    # 20 pairs in epochs of 8, 8 and 4, of which the first 8 are lost.
+    killed, calm = world.scenario.with_(by="kill"), world.scenario.with_(outages="none")
+    found = independent_trials(killed, attribution, T0)
+    assert (found.name, found.degrees) == ("epoch", 2)
+    assert found.trials == pytest.approx(2 / 3 * 20**2 * 0.6 * 0.4 / (4.8**2 + 3.2**2 + 1.6**2))
+    # Where theory tells how outages vary, they need not be seen to.
+    assert independent_trials(world.scenario, attribution, T0).name == "outages"
     # Without outages, only the two subscribers of one message belong together.
-    calm = world.scenario.with_(outages="none")
-    assert independent_trials(calm, attribution, T0) == pytest.approx(10)
+    found = independent_trials(calm, attribution, T0)
+    assert (found.name, found.degrees) == ("message", 9)
+    assert found.trials == pytest.approx(9)
     # Nothing lost: nothing is known of the spread but how many clusters there are.
     attribution.causes[:] = Cause.DELIVERED
-    assert independent_trials(world.scenario, attribution, T0) == 6
-    assert independent_trials(calm, attribution, T0) == 10
+    assert independent_trials(killed, attribution, T0).worth() == 3  # both topics are on the same servers
+    assert independent_trials(calm, attribution, T0).worth() == 10
 
 
 def test_views_that_differ_are_luck_of_clients_and_topics(tmp_path: Path) -> None:
@@ -108,8 +112,13 @@ def test_views_that_differ_are_luck_of_clients_and_topics(tmp_path: Path) -> Non
         for server in (0, 1):
             world.where("deliver", msg_id=msg, server_id=server, sub_id=1)[0]["injected"] = 1
     attribution = attribute(world.folder())
-    assert independent_trials(world.scenario, attribution, T0) == pytest.approx(20 * 0.25 * 20 / 50)
-    assert np.isclose(summarise(world.folder()).trials, 2)
+    found = independent_trials(world.scenario, attribution, T0)
+    assert (found.name, found.degrees, found.single) == ("subscriber", 1, ("publisher",))
+    assert found.trials == pytest.approx(20 * 0.25 * 20 / 50 / 2)
+    summary = summarise(world.folder())
+    assert summary.trials == found.worth()
+    assert summary.interval_note.startswith("there was one publisher only")
+    assert summary.agrees is None
     # Now it is one of two publishers whose messages are lost, on both topics and for both subscribers.
     for table in ("publish", "pub_tx", "server_rx", "deliver"):
         for row in world.rows[table]:
@@ -117,4 +126,5 @@ def test_views_that_differ_are_luck_of_clients_and_topics(tmp_path: Path) -> Non
             row["msg_id"] |= pub << 32
             row["injected" if table == "deliver" else "pub_id"] = pub
     found = independent_trials(world.scenario, attribute(world.folder()), T0)
-    assert found == pytest.approx(20**2 * 0.6 * 0.4 / (2 * 4.8**2))
+    assert found.name == "publisher"
+    assert found.trials == pytest.approx(20**2 * 0.6 * 0.4 / (2 * 4.8**2) / 2)

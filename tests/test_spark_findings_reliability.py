@@ -6,10 +6,10 @@ import pytest
 
 from hashring.intervals import chi_squared_tail, wilson
 from loadtest.results.causes import Cause
-from loadtest.scenario import Scenario
+from loadtest.scenario import By, Scenario
 from spark.findings.cell import Cell
 from spark.findings.findings import Findings
-from spark.findings.reliability import EPOCHS_MIN, LEVEL, tables
+from spark.findings.reliability import LEVEL, tables
 from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from tests.handmade_pairs import Columns, cell_of, reliability_sums, simulate_pairs
 
@@ -113,23 +113,22 @@ def test_a_draw_less_than_planned_is_told_by_all_theories() -> None:
 
 
 def test_the_interval_is_on_the_effective_sample_size() -> None:
-    scenario = scenarios()[1]
+    scenario = scenarios()[0]
     row, _ = one(scenario, simulate_pairs(scenario, 3))
     assert row["design_effect"] == row["pairs"] / row["trials"] > 1
-    assert row["clusters"] in ("topic and epoch", "epoch", "topic, subscriber and epoch")
+    assert row["clusters"] == "outages"
     assert (row["low"], row["high"]) == wilson(row["share"] * row["trials"], row["trials"])
     assert row["low"] < row["share"] < row["high"]
 
 
-@pytest.mark.parametrize(("epochs", "is_tested"), [(EPOCHS_MIN, True), (EPOCHS_MIN - 1, False)])
-def test_too_few_epochs_tell_nothing_of_outages(epochs: int, is_tested: bool) -> None:
-    scenario = scenarios()[0].with_(epoch_s=15.0 / epochs)
+@pytest.mark.parametrize(("by", "is_tested"), [("isolation", True), ("kill", False)])
+def test_one_epoch_tells_nothing_of_others_unless_theory_does(by: By, is_tested: bool) -> None:
+    scenario = scenarios()[0].with_(epoch_s=15.0, by=by)
     row, joint = one(scenario, simulate_pairs(scenario, 4))
     assert joint["conditional"]["verdict"] == AGREES
-    for theory in ("finite", "unconditional"):
-        assert joint[theory]["cells"] == is_tested
-        assert (joint[theory]["verdict"] == NO_THEORY) is not is_tested
-    assert (f"{epochs} epochs of outages, too few" in row["note"]) is not is_tested
+    assert joint["unconditional"]["cells"] == is_tested
+    assert (joint["unconditional"]["verdict"] == NO_THEORY) is not is_tested
+    assert ("one epoch of outages only" in row["note"]) is not is_tested
 
 
 # --- Where there is no luck --------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hashring.intervals import effective_count
+from hashring.clusters import clusters_of, effective, independent
 from spark.simulation.counts import (
     CLUSTERINGS,
     COLUMNS,
@@ -68,14 +68,17 @@ def test_moments_are_those_of_the_clusters(shape: tuple[int, int, int], clusteri
 @pytest.mark.parametrize("seed", range(5))
 def test_the_effective_count_is_the_least_of_all_clusterings(seed: int) -> None:
     blocks = outcomes(seed, 8, (3, 4, 5))
-    least = min(effective_count(clusters(blocks, clustering)) for clustering in CLUSTERINGS)
-    assert effective_trials(added(blocks)) == pytest.approx(least, rel=1e-12)
-    assert least < 8 * 60 / 2, "the outcomes were made to repeat"
+    sums = {clustering: clusters_of(clusters(blocks, clustering)) for clustering in CLUSTERINGS}
+    found = effective_trials(added(blocks))
+    assert found == effective(sums, alike=8)
+    assert found.worth() <= min(map(independent, sums.values())) < 8 * 60 / 2, (
+        "the outcomes were made to repeat"
+    )
 
 
 def test_only_blocks_count_where_all_or_nothing_came() -> None:
-    assert effective_trials(added([np.ones((3, 4, 5), np.bool_)] * 8)) == 8
-    assert effective_trials(added([np.zeros((3, 4, 5), np.bool_)] * 8)) == 8
+    for outcomes in (np.ones((3, 4, 5), np.bool_), np.zeros((3, 4, 5), np.bool_)):
+        assert effective_trials(added([outcomes] * 8)).worth() == 8
 
 
 def test_sums_beyond_double_precision_stay_exact() -> None:
@@ -89,5 +92,5 @@ def test_sums_beyond_double_precision_stay_exact() -> None:
             f"{clustering}_nx": n * n + n * (n - 1),
             f"{clustering}_xx": n * n + (n - 1) ** 2,
         }
-    # p = 1 - 1/2n; both clusters are 1/2 away from n p; n_eff = 2n 2n p (1 - p) / (1/2) = 2 (2n - 1).
-    assert effective_trials(counts) == pytest.approx(2 * (2 * n - 1), rel=1e-12)
+    # p = 1 - 1/2n; both clusters are 1/2 away from n p; n_eff = 2n 2n p (1 - p) / (1/2) / 2 = 2n - 1.
+    assert effective_trials(counts).trials == pytest.approx(2 * n - 1, rel=1e-12)

@@ -88,7 +88,7 @@ def test_verdicts_hold_for_all_scenes_together(monkeypatch: pytest.MonkeyPatch) 
     scene = replace(EVERY[0], name="a")
     counts = all_counts()[EVERY[0].name]
     share, trials = counts["delivered"] / counts["outcomes"], effective_trials(counts)
-    alone, both = (wilson(share * trials, trials, 1 - FALSE_ALARMS / scenes)[1] for scenes in (1, 2))
+    alone, both = (trials.interval(share, 1 - FALSE_ALARMS / scenes)[1] for scenes in (1, 2))
     monkeypatch.setattr("spark.simulation.results.theory", lambda _: (alone + both) / 2)
     (of_one,) = rows([scene], {"a": counts})
     of_two = rows([scene, replace(scene, name="b")], {"a": counts, "b": counts})
@@ -109,12 +109,10 @@ def test_intervals_cover_the_true_share_although_outcomes_repeat() -> None:
     for seed in range(runs):
         counts = simulated(scene, seed, None)
         share = counts["delivered"] / counts["outcomes"]
-        for trials in (effective_trials(counts), counts["outcomes"]):
-            low, high = wilson(share * trials, trials)
-            if trials == counts["outcomes"]:
-                naive += low <= true <= high
-            else:
-                covered += low <= true <= high
+        low, high = effective_trials(counts).interval(share)
+        covered += low <= true <= high
+        low, high = wilson(share * counts["outcomes"], counts["outcomes"])
+        naive += low <= true <= high
     assert covered >= 0.87 * runs, f"{covered} of {runs}"
     assert naive < 0.5 * runs, "outcomes were to repeat here"
 

@@ -8,7 +8,6 @@ import pytest
 from hashring import intervals, model
 from loadtest.scenario import Scenario
 from spark.findings.chances import Chances, Misses, expected_misses, lines, why_none
-from spark.findings.effective import Clusters, clusterings, effective, independent
 from spark.findings.skewed import Skewed
 from spark.findings.theory import finite, independent_path, unconditional
 from tests.handmade_pairs import reliability_sums, simulate_pairs
@@ -203,32 +202,3 @@ class TestChances:
         assert "extra copy" in why_none(Scenario(duplicate=0.1))
         assert why_none(Scenario(**OUTAGES, by="kill", avoid_dead=True, known=0.9, repeat=2)) == ""
         assert why_none(Scenario(by="stall")) == ""
-
-
-class TestEffective:
-    @pytest.mark.parametrize("seed", range(5))
-    def test_sums_tell_what_the_clusters_do(self, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        n = rng.integers(1, 50, 30)
-        x = rng.binomial(n, rng.random(30))
-        sums = Clusters(30, *(int(v.sum()) for v in (n, x, n * n, n * x, x * x)))
-        expected = intervals.effective_count(zip(n.tolist(), x.tolist(), strict=True))
-        assert independent(sums) == pytest.approx(expected, rel=1e-10), seed
-
-    def test_clusters_that_are_all_alike_are_worth_all_trials(self) -> None:
-        assert independent(Clusters(5, 20, 10, 80, 40, 20)) == 20
-
-    def test_the_fewest_trials_count(self) -> None:
-        split = Clusters(10, 100, 50, 1000, 500, 500)  # each cluster has all or none
-        spread = Clusters(100, 100, 50, 100, 50, 50)
-        found = effective({"epoch": split, "message": spread}, ["message", "epoch", "topic"])
-        assert (found.name, found.clusters) == ("epoch", 10)
-        assert found.trials == pytest.approx(10)
-        nothing = Clusters(10, 100, 0, 1000, 0, 0)
-        assert effective({"epoch": nothing, "message": nothing}, ["message", "epoch"]).name == "message"
-        assert effective({}, ["message"]).trials == 0
-
-    def test_clusterings_are_by_what_is_shared(self) -> None:
-        assert clusterings(Scenario()) == ("message",)
-        assert clusterings(Scenario(**OUTAGES))[0] == "topic and epoch"
-        assert "publisher" in clusterings(Scenario(known=0.9))

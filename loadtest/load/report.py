@@ -67,6 +67,11 @@ def results_table(results: Mapping[str, Summary]) -> list[str]:
         for summary in results.values()
         if summary.prediction_note
     }
+    notes |= {
+        f"interval of {name}: {summary.interval_note}": None
+        for name, summary in results.items()
+        if summary.interval_note
+    }
     if any(_expected(summary) is not None for summary in results.values()):
         notes["expected: what theory says given the servers that were down when"] = None
     if any(summary.agrees is False for summary in results.values()):

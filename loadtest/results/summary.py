@@ -7,19 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from hashring.intervals import wilson
 from loadtest.results.attribution import Attribution, attribute
 from loadtest.results.causes import UNEXPLAINED, Cause
 from loadtest.results.expectation import expect
 from loadtest.results.health import examine
+from loadtest.results.luck import not_told
 from loadtest.results.precision import independent_trials
 from loadtest.results.prediction import predict
 from loadtest.results.spectrum import Times
 from loadtest.results.tables import Capture, columns
 from loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from loadtest.scenario import Scenario
-
-CONFIDENCE = 0.95
 
 
 class ResultsError(ValueError):
@@ -30,7 +28,8 @@ class ResultsError(ValueError):
 class Summary:
     """The results of one scenario. Shares are 0 .. 1.
 
-    `low` .. `high` is the 95 % interval of `share`, which counts as `trials` independent pairs would.
+    `low` .. `high` is the 95 % interval of `share`, which counts as `trials` independent pairs would;
+    `interval_note` says what it knows nothing of, empty if there is nothing.
     `predicted` is theory's before it is known which servers are down when, None where it has none, and
     `prediction_note` says why, or what it leaves out. `expected` is theory's given the outages as they came,
     with the range in which 95 % of such runs fall; None where it has none.
@@ -50,6 +49,7 @@ class Summary:
     trials: float
     predicted: float | None
     prediction_note: str
+    interval_note: str
     expected: float | None
     expected_low: float | None
     expected_high: float | None
@@ -89,7 +89,7 @@ class Summary:
         says nothing, or only roughly. Of sound runs about one in twenty does not."""
         if self.expected_low is not None and self.expected_high is not None:
             return self.expected_low <= self.share <= self.expected_high
-        if self.predicted is None or self.prediction_note:
+        if self.predicted is None or self.prediction_note or self.interval_note:
             return None
         return self.low <= self.predicted <= self.high
 
@@ -109,6 +109,7 @@ class Summary:
             "trials": self.trials,
             "predicted": self.predicted,
             "prediction_note": self.prediction_note,
+            "interval_note": self.interval_note,
             "expected": self.expected,
             "expected_low": self.expected_low,
             "expected_high": self.expected_high,
@@ -127,6 +128,7 @@ class Summary:
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """What `as_json` told. Raises ResultsError where it was not that."""
         try:
+            values = {"interval_note": ""} | dict(values)  # which an earlier kcast did not tell
             kept = {name: values[name] for name in cls.__slots__}
             return cls(
                 **kept
@@ -156,7 +158,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     pairs, delivered = len(attribution), int(attribution.delivered.sum())
     share = delivered / pairs if pairs else 0.0
     trials = independent_trials(scenario, attribution, _t0_ns(capture, attribution))
-    low, high = wilson(share * trials, trials, CONFIDENCE)
+    low, high = trials.interval(share)
     too_late = sum(attribution.misses.get(cause, 0) for cause in (Cause.LATE, Cause.HALTED))
     latency = Times.of(attribution.latencies_ns[attribution.delivered])
     publish_delay = Times.of(publish["t_send_ns"] - publish["t_intended_ns"])
@@ -169,10 +171,11 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         delivered=delivered,
         share=share,
         low=low,
-        high=1.0 if share == 1 else high,
-        trials=trials,
+        high=high,
+        trials=trials.worth(),
         predicted=prediction.share,
         prediction_note=prediction.note,
+        interval_note=not_told(trials),
         expected=None if expectation is None else expectation.share,
         expected_low=None if expectation is None else expectation.low,
         expected_high=None if expectation is None else expectation.high,

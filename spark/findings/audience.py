@@ -5,15 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any
 
-from hashring.intervals import wilson
+from hashring.clusters import Clusters
 from hashring.model import audience
+from loadtest.results.luck import MESSAGE, measured
 from loadtest.results.prediction import hosts, share_down
 from loadtest.scenario import Scenario
 from spark.findings.cell import Cell
-from spark.findings.effective import MESSAGE, Clusters, clusterings, effective
 from spark.findings.theory import draws, independent_path
 
-CONFIDENCE = 0.95
 NS_PER_S = 1_000_000_000
 
 Row = dict[str, Any]
@@ -44,16 +43,13 @@ def _by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
 def _row(cell: Cell, sizes: Sequence[Row], clusters: Sequence[Row], deaf: Row | None) -> Row:
     messages = sum(row["messages"] for row in sizes)
     reached = sum(row["all_reached"] for row in sizes)
-    trials = effective(
-        {
-            # A message is a trial of its own.
-            MESSAGE: Clusters(messages, messages, reached, messages, reached, reached),
-            **{row["clustering"]: _clusters(row) for row in clusters},
-        },
-        clusterings(cell.scenario),
-    ).trials
+    of_cell = {
+        # A message is a trial of its own.
+        MESSAGE: Clusters(messages, messages, reached, messages, reached, reached),
+        **{row["clustering"]: _clusters(row) for row in clusters},
+    }
     share = reached / messages
-    low, high = wilson(share * trials, trials, CONFIDENCE)
+    low, high = measured(cell.scenario, of_cell).interval(share)
     return {
         "cell": cell.number,
         "messages": messages,
@@ -61,7 +57,7 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Sequence[Row], deaf: Row | 
         "all_reached": reached,
         "share": share,
         "low": low,
-        "high": 1.0 if reached == messages else high,
+        "high": high,
         "theory": theory(cell.scenario, {row["subscribers"]: row["messages"] for row in sizes}),
         "none_reached": sum(row["none_reached"] for row in sizes),
         "longest_deaf_messages": deaf["messages"] if deaf else 0,

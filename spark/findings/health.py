@@ -7,12 +7,12 @@ cause, and how narrow the interval is that they must not spoil.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hashring.intervals import wilson
+from hashring.clusters import Clusters
+from loadtest.results.luck import of_pairs
 from loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from spark.findings.cell import Cell
 from spark.findings.cells import DELIVERY, LATENCY
 from spark.findings.cost import Fates, fates
-from spark.findings.effective import Clusters, clusterings, effective
 from spark.findings.latency import NS_PER_MS, Percentiles, times
 
 Row = dict[str, Any]
@@ -81,9 +81,8 @@ def _half_width(cell: Cell, found: Fates, sums: Sequence[Row]) -> float:
         for row in sums
         if row["cell"] == cell.number
     }
-    trials = effective(of_cell, clusterings(cell.scenario)).trials
     share = found.delivered / found.pair_count if found.pair_count else 0.0
-    low, high = wilson(share * trials, trials)
+    low, high = of_pairs(cell.scenario, of_cell).interval(share)
     return (high - low) / 2
 
 

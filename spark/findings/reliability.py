@@ -11,23 +11,18 @@ from math import fsum, sqrt
 from statistics import NormalDist
 from typing import Any
 
-from client.cli.common import count_of
-from hashring.intervals import chi_squared_tail, student_tail, wilson
+from hashring.clusters import CONFIDENCE, Clusters, Effective
+from hashring.intervals import chi_squared_tail, student_tail
+from loadtest.results.luck import not_told, of_pairs
 from loadtest.results.prediction import Prediction
 from loadtest.scenario import Scenario
 from spark.findings.cell import Cell
 from spark.findings.chances import Chances, Misses, expected_misses, lines, why_none
-from spark.findings.effective import EPOCH, Clusters, Effective, clusterings, effective
 from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from spark.findings.theory import finite, unconditional
 
 LEVEL = 0.01
 """How often sound runs may disagree: any cell of an analysis, and each joint test."""
-CONFIDENCE = 0.95
-
-EPOCHS_MIN = 5
-"""With fewer epochs of outages nothing tells how these vary: a sound run of one has disagreed with theory
-beforehand as often as not."""
 
 Row = dict[str, Any]
 
@@ -95,17 +90,13 @@ def _measure(
     pairs = sum(each.pairs for each in classes)
     delivered = sum(each.delivered for each in classes)
     share = delivered / pairs if pairs else None
-    trials = effective(sums, clusterings(scenario))
-    low, high = wilson((share or 0.0) * trials.trials, trials.trials, CONFIDENCE)
+    trials = of_pairs(scenario, sums)
+    worth = trials.worth()
+    low, high = trials.interval(share or 0.0)
     planned, noted = finite(scenario), unconditional(scenario)
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
-    epochs = sums[EPOCH].clusters if scenario.outages != "none" and EPOCH in sums else EPOCHS_MIN
-    is_brief = epochs < EPOCHS_MIN
-    if is_brief:
-        notes.append(
-            f"the load lasted for {count_of(epochs, 'epoch')} of outages, too few to tell how these vary: "
-            "the interval is too narrow, and theory beforehand is not tested"
-        )
+    if not_told(trials):
+        notes.append(not_told(trials))
     misses = None
     if pairs and not (why := why_none(scenario)):
         misses = expected_misses(scenario, classes, bunching)
@@ -131,10 +122,10 @@ def _measure(
         "delivered": delivered,
         "share": share,
         "low": low,
-        "high": 1.0 if pairs and delivered == pairs else high,
-        "trials": trials.trials,
+        "high": high,
+        "trials": worth,
         "clusters": trials.name,
-        "design_effect": pairs / trials.trials if trials.trials else None,
+        "design_effect": pairs / worth if worth else None,
         "unconditional": noted,
         "finite": planned.share,
         "conditional": None if misses is None else 1 - misses.mean / pairs,
@@ -147,9 +138,10 @@ def _measure(
     z: dict[str, float | None] = dict.fromkeys(("conditional", "finite", "unconditional"))
     if valid and share is not None:
         z["conditional"] = _conditional_z(misses, pairs - delivered, excused)
-    if valid and share is not None and not is_brief:
-        z["finite"] = _planned_z(share, trials, None if _is_rough(planned) else planned.share)
-        z["unconditional"] = _planned_z(share, trials, noted)
+    if valid and share is not None and not not_told(trials):
+        beforehand = {"finite": None if _is_rough(planned) else planned.share, "unconditional": noted}
+        for name, theory in beforehand.items():
+            z[name] = _planned_z(share, trials, theory)
     if z["conditional"] is not None or (valid and misses is not None and not contradiction):
         row["z"], row["verdict"] = z["conditional"] or 0.0, AGREES
     return _Measured(cell, row, z, contradiction)
@@ -204,17 +196,17 @@ def _contradiction(misses: Misses | None, classes: Sequence[Chances], excused: i
     return ""
 
 
-def _planned_z(share: float, trials: Effective, theory: float | None) -> float | None:
+def _planned_z(share: float, of: Effective, theory: float | None) -> float | None:
     """How far the share is off a theory that knows no outages, as a standard normal; None without one.
 
-    By Student's t, as the spread is known from so many clusters only; and by the greater of both spreads,
-    the measured and theory's, as bunches of misses that are rare come in some runs and not in others.
+    By Student's t where the spread is measured; and by the greater of both spreads, the measured share's and
+    theory's, as bunches of misses that are rare come in some runs and not in others.
     """
-    if theory is None or not 0 < theory < 1 or trials.clusters < 3:
+    if theory is None or not 0 < theory < 1 or not of.trials:
         return None
     spread = max(theory * (1 - theory), share * (1 - share))
-    t = (share - theory) / sqrt(spread / trials.trials)
-    tail = student_tail(abs(t), trials.clusters - 1) / 2
+    t = (share - theory) / sqrt(spread / of.trials)
+    tail = student_tail(abs(t), of.degrees) / 2
     z = -NormalDist().inv_cdf(tail) if tail > 1e-300 else abs(t)
     return z if t > 0 else -z
 

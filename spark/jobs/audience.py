@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from loadtest.results import luck
 from loadtest.results.causes import Cause
-from spark.findings import effective
 from spark.jobs.clusters import NOBODY, clusters_of, over_clusters
 from spark.jobs.job import Job, Sources
 from spark.jobs.merging import counts, keys
@@ -153,10 +153,8 @@ def sizes(merged: DataFrame) -> DataFrame:
 
 def clusterings(merged: DataFrame) -> DataFrame:
     """As those of reliability: of n messages x that reached all, sums over clusters."""
-    of_topic = clusters_of(
-        {effective.TOPIC_EPOCH: ("a", "b"), effective.EPOCH: ("b",), effective.TOPIC: ("a",)}, ("a", "b")
-    )
-    of_publisher = clusters_of({effective.PUBLISHER: ("a",)}, ("a", "b"))
+    of_topic = clusters_of({luck.TOPIC_EPOCH: ("a", "b"), luck.EPOCH: ("b",), luck.TOPIC: ("a",)}, ("a", "b"))
+    of_publisher = clusters_of({luck.PUBLISHER: ("a",)}, ("a", "b"))
     counted = merged.where(sf.col("kind").isin("topic", "publisher")).select(
         "cell",
         sf.explode(sf.when(sf.col("kind") == "topic", of_topic).otherwise(of_publisher)).alias("of"),

@@ -16,8 +16,8 @@ from pyspark.sql.types import IntegerType as Int
 from pyspark.sql.types import LongType, StringType, StructType
 
 from loadtest.capture.schema import LOST
+from loadtest.results import luck
 from loadtest.results.causes import SHORTCOMINGS, Cause
-from spark.findings import effective
 from spark.jobs.clusters import NOBODY, WIDE, clusters_of, over_clusters
 from spark.jobs.job import Job, Sources
 from spark.jobs.merging import counts, keys
@@ -173,20 +173,20 @@ def clusterings(merged: DataFrame) -> DataFrame:
     """A row for each cell and clustering: sums over clusters of n pairs, x of them delivered."""
     messages = merged.where(sf.col("kind") == "message").select(
         "cell",
-        sf.lit(effective.MESSAGE).alias("clustering"),
+        sf.lit(luck.MESSAGE).alias("clustering"),
         *("clusters", "pairs", "delivered", "squares", "products", "hits"),
     )
     of_holder = clusters_of(
         {
-            effective.HOLDER: ("a", "b", "c"),
-            effective.TOPIC_EPOCH: ("a", "c"),
-            effective.EPOCH: ("c",),
-            effective.TOPIC: ("a",),
-            effective.SUBSCRIBER: ("b",),
+            luck.HOLDER: ("a", "b", "c"),
+            luck.TOPIC_EPOCH: ("a", "c"),
+            luck.EPOCH: ("c",),
+            luck.TOPIC: ("a",),
+            luck.SUBSCRIBER: ("b",),
         },
         ("a", "b", "c"),
     )
-    of_publisher = clusters_of({effective.PUBLISHER: ("a",)}, ("a", "b", "c"))
+    of_publisher = clusters_of({luck.PUBLISHER: ("a",)}, ("a", "b", "c"))
     counted = merged.where(sf.col("kind").isin("holder", "publisher")).select(
         "cell",
         sf.explode(sf.when(sf.col("kind") == "holder", of_holder).otherwise(of_publisher)).alias("of"),

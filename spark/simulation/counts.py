@@ -8,6 +8,7 @@ x those delivered. They say exactly how much the outcomes are worth (`effective_
 
 from collections.abc import Mapping
 
+from hashring.clusters import Clusters, Effective, effective
 from spark.simulation.chance import Flags
 
 SUMS = (
@@ -59,20 +60,15 @@ def _add_clusters(counts: Counts, clustering: str, clusters: int, n: int, x: int
     counts[f"{clustering}_xx"] += xx
 
 
-def effective_trials(counts: Mapping[str, int]) -> float:
-    """How many independent trials tell as much: the least that any way to cluster the outcomes gives.
+def effective_trials(counts: Mapping[str, int]) -> Effective:
+    """How many independent trials tell as much (`hashring.clusters`).
 
-    As `hashring.intervals.effective_count`, from sums, without rounding: n / DEFF with DEFF =
-    sum_c (x_c - n_c p)^2 / (n p (1 - p)) (Kish, 1965). If everything, or nothing, was delivered nothing is
-    known of the spread, and it is the number of blocks, which surely are independent.
+    If everything, or nothing, was delivered nothing is known of the spread, and it is the number of blocks,
+    which surely are independent.
     """
     trials, successes = counts["outcomes"], counts["delivered"]
-    if successes in (0, trials):
-        return float(counts["block_clusters"])
-    found = []
+    sums = {}
     for clustering in CLUSTERINGS:
-        nn, nx, xx = (counts[f"{clustering}_{moment}"] for moment in ("nn", "nx", "xx"))
-        spread = trials * trials * xx - 2 * trials * successes * nx + successes * successes * nn
-        if spread:
-            found.append(trials * trials * successes * (trials - successes) / spread)
-    return min(found, default=float(trials))
+        clusters, nn, nx, xx = (counts[f"{clustering}_{moment}"] for moment in MOMENTS)
+        sums[clustering] = Clusters(clusters, trials, successes, nn, nx, xx)
+    return effective(sums, counts["block_clusters"])

@@ -6,7 +6,7 @@ with a chance of at least `1 - FALSE_ALARMS` (Bonferroni).
 
 from collections.abc import Mapping, Sequence
 
-from hashring.intervals import wilson
+from hashring.clusters import Effective
 from spark.findings.findings import Row
 from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from spark.simulation.counts import Counts, effective_trials
@@ -27,7 +27,7 @@ def rows(scenes: Sequence[Scene], counts: Mapping[str, Counts]) -> list[Row]:
 def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: float) -> Row:
     share = counts["delivered"] / counts["outcomes"]
     trials = effective_trials(counts)
-    low, high = wilson(share * trials, trials)
+    low, high = trials.interval(share)
     return {
         "scene": scene.name,
         "group": scene.group,
@@ -41,7 +41,7 @@ def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: floa
         "loss": scene.loss,
         "condition": scene.condition,
         "outcomes": counts["outcomes"],
-        "trials": trials,
+        "trials": trials.worth(),
         "share": share,
         "low": low,
         "high": high,
@@ -51,10 +51,10 @@ def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: floa
     }
 
 
-def _verdict(share: float, trials: float, predicted: float | None, confidence: float) -> str:
+def _verdict(share: float, trials: Effective, predicted: float | None, confidence: float) -> str:
     """By the score test: whether theory is within Wilson's interval of this confidence."""
     if predicted is None:
         return NO_THEORY
-    low, high = wilson(share * trials, trials, confidence)
-    # The ends, as a share of 0 or 1, are exact but for rounding.
+    low, high = trials.interval(share, confidence)
+    # Theory may be 0 or 1 but for rounding.
     return AGREES if low - 1e-12 <= predicted <= high + 1e-12 else DISAGREES
