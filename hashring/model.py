@@ -33,6 +33,7 @@ __all__ = [
     "Cost",
     "PairDistribution",
     "audience",
+    "audience_given_down",
     "best_ttl",
     "betabin_miss",
     "binomial",
@@ -255,8 +256,27 @@ def audience(
     hosts have the message, and given them the subscribers are independent. Few publish loses whole
     messages, few subscribe a few subscribers of nearly every message.
     """
-    passed = live * (1 - loss_out)
-    least, pmf = binomial(m, up * (1 - loss_in))
+    return _all_reached(k, m, n, subscribers, up * (1 - loss_in), live * (1 - loss_out))
+
+
+def audience_given_down(
+    k: int, m: int, n: int, subscribers: int, down: int, loss_in: float = 0.0, loss_out: float = 0.0
+) -> float:
+    """The same when just `down` of the topic's `k` hosts are dead.
+
+    A message goes to a ~ Hypergeometric(k, k - down, m) hosts that are up. Raises ValueError if `m`, `n` or
+    `down` is not within 0 .. k.
+    """
+    least, pmf = hypergeometric(k, k - down, m)
+    return fsum(
+        weight * _all_reached(k, a, n, subscribers, 1 - loss_in, 1 - loss_out)
+        for a, weight in enumerate(pmf, least)
+    )
+
+
+def _all_reached(k: int, m: int, n: int, subscribers: int, taken: float, passed: float) -> float:
+    """Each of `m` hosts takes the message in with the one chance, and passes it on with the other."""
+    least, pmf = binomial(m, taken)
     return fsum(
         weight * (1 - hyp_miss(k, u, n, passed)) ** subscribers for u, weight in enumerate(pmf, least)
     )

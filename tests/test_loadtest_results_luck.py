@@ -55,10 +55,10 @@ def test_outages_vary_the_share_as_planned(plan: dict[str, Any]) -> None:
     topics, epoch = (clusters_of((int(n), 0) for n in of) for of in (weights, [weights.sum()]))
     p = float(shares.mean())
     assert p == pytest.approx(predict(scenario).share, abs=4 * shares.std() / np.sqrt(runs))
-    trials = planned_trials(scenario, topics, epoch)
+    trials = planned_trials(scenario, delivery_by_down(scenario), topics, epoch)
     assert trials == pytest.approx(p * (1 - p) / shares.var(), rel=0.1)
     ten, ten_epochs = (Clusters(*(10 * value for value in of)) for of in (topics, epoch))
-    assert planned_trials(scenario, ten, ten_epochs) == pytest.approx(10 * trials)
+    assert planned_trials(scenario, delivery_by_down(scenario), ten, ten_epochs) == pytest.approx(10 * trials)
 
 
 def test_outages_are_only_told_where_theory_is_exact() -> None:
@@ -88,7 +88,7 @@ def test_design_effects_of_outages_and_of_the_rest_add_up() -> None:
     scenario = Scenario(**DOWN, k=8, k_prime=2, loss_out=0.02)
     sums = sums_of(simulate_pairs(scenario, 1))
     found = of_pairs(scenario, sums)
-    planned = planned_trials(scenario, sums[TOPIC_EPOCH], sums[EPOCH])
+    planned = planned_trials(scenario, delivery_by_down(scenario), sums[TOPIC_EPOCH], sums[EPOCH])
     rest = measured(scenario.with_(outages="none"), {MESSAGE: sums[MESSAGE]})
     assert found.name == OUTAGES
     assert found.degrees == inf
@@ -154,6 +154,6 @@ def test_intervals_cover_the_true_share_however_few_epochs_there_are(
 
 def test_what_no_run_has_seen_yet_has_a_wide_interval() -> None:
     # All twelve servers down at once: 1e-12 of epochs. Ten of them that went well do not show it.
-    scenario = Scenario(**DOWN, scheme="R", servers=12)
+    scenario = Scenario(**DOWN, scheme="CH", k=12, servers=12)
     topics, epochs = clusters_of([(10, 10)] * 200), clusters_of([(200, 200)] * 10)
-    assert planned_trials(scenario, topics, epochs) == pytest.approx(10, rel=1e-3)
+    assert planned_trials(scenario, delivery_by_down(scenario), topics, epochs) == pytest.approx(10, rel=1e-3)

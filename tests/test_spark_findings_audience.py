@@ -46,12 +46,17 @@ def test_epochs_are_the_trials_where_servers_are() -> None:
         "audience_clusterings": [of_epochs],
         "deaf": [],
     }
-    (row,) = tables([cell_of(Scenario(**OUTAGES))], sums)["audience"]
+    killed = Scenario(**OUTAGES, by="kill")
+    (row,) = tables([cell_of(killed)], sums)["audience"]
     # Worth 4 trials, less one, with a spread that is known from 4: Student's t is 3.182, and not 1.960.
     worth = 3 * (1.959964 / 3.182446) ** 2
     assert (row["low"], row["high"]) == pytest.approx(wilson(worth / 2, worth), rel=1e-6)
     assert row["longest_deaf_messages"] == row["longest_deaf_s"] == 0
     assert row["deaf_subscriber"] is None
+    # Of one epoch nothing tells how others would be.
+    sums["audience_clusterings"] = [of_epochs | {"clusters": 1}]
+    (row,) = tables([cell_of(killed)], sums)["audience"]
+    assert row["low"] is row["high"] is None
 
 
 def test_when_all_reached_all_nothing_above_is_left_out() -> None:
@@ -77,3 +82,42 @@ def test_a_simulated_run_is_as_the_theory_says(side: Any) -> None:
     sizes = np.bincount(numbers)
     reached = np.bincount(numbers, pairs["cause"] == Cause.DELIVERED) == sizes
     assert reached.mean() == pytest.approx(theory(scenario, Counter(sizes.tolist())), abs=0.015)
+
+
+@pytest.mark.parametrize("epochs", [1, 10])
+@pytest.mark.parametrize(
+    "policy", [{"scheme": "CH", "k": 2}, {"k": 8, "k_prime": 2}, {"k": 8, "k_prime": 3, "side": "subscribe"}]
+)
+def test_intervals_cover_what_theory_says(policy: dict[str, Any], epochs: int) -> None:
+    load: dict[str, Any] = {"topics": 20, "topics_per_subscriber": 10, "publishers": 4, "rate": 10.0}
+    scenario = Scenario(
+        servers=20, subscribers=8, epoch_s=2.0, duration_s=2.0 * epochs, **policy, **load, **OUTAGES
+    )
+    runs, covered = 100, 0
+    for seed in range(runs):
+        row = simulated_row(scenario, seed)
+        covered += row["low"] <= row["theory"] <= row["high"]
+    # Of 95, less four standard deviations.
+    assert covered >= 86
+
+
+def simulated_row(scenario: Scenario, seed: int) -> dict[str, Any]:
+    pairs = simulate_pairs(scenario, seed)
+    _, first, numbers = np.unique(pairs["msg_id"], return_index=True, return_inverse=True)
+    sizes = np.bincount(numbers)
+    reached = np.bincount(numbers, pairs["cause"] == Cause.DELIVERED) == sizes
+    topics, epochs = pairs["topic_id"][first].astype(np.int64), pairs["epoch"][first]
+    clusterings = []
+    for name, keys in (("topic and epoch", topics << 32 | epochs), ("epoch", epochs), ("topic", topics)):
+        _, own = np.unique(keys, return_inverse=True)
+        n, x = np.bincount(own), np.bincount(own[reached], minlength=own.max() + 1)
+        totals = {"messages": n, "all_reached": x, "squares": n * n, "products": n * x, "hits": x * x}
+        of_name: dict[str, Any] = {column: int(values.sum()) for column, values in totals.items()}
+        clusterings.append({"cell": 0, "clustering": name, "clusters": len(n), **of_name})
+    by_size = [
+        size(int(each), int((sizes == each).sum()), int(reached[sizes == each].sum()))
+        for each in np.unique(sizes)
+    ]
+    sums = {"audience_sizes": by_size, "audience_clusterings": clusterings, "deaf": []}
+    (row,) = tables([cell_of(scenario)], sums)["audience"]
+    return row

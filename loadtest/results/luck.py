@@ -9,12 +9,12 @@ The luck of outages is told by the plan of them, if theory knows what comes of i
 measured. `python -m tests.bench_intervals` shows how often the intervals so got cover the true share.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from hashring.clusters import Clusters, Effective, effective
 from loadtest.results.outages import is_planned, planned_trials
-from loadtest.results.prediction import hosts
+from loadtest.results.prediction import delivery_by_down, hosts
 from loadtest.scenario import Scenario
 
 MESSAGE = "message"
@@ -36,16 +36,37 @@ def clusterings(scenario: Scenario) -> tuple[str, ...]:
 
 def of_pairs(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
     """What pairs are worth, of which these are the sums over clusters by each of `clusterings`."""
-    if not is_planned(scenario) or not sums[EPOCH].trials:
+    if not is_planned(scenario):
         return measured(scenario, sums)
-    rest = effective({name: sums[name] for name in (MESSAGE, HOLDER)}, sums[MESSAGE].clusters)
-    planned, other = planned_trials(scenario, sums[TOPIC_EPOCH], sums[EPOCH]), rest.worth()
+    return _planned(scenario, sums, delivery_by_down(scenario), (MESSAGE, HOLDER))
+
+
+def of_messages(
+    scenario: Scenario, sums: Mapping[str, Clusters], reached: Sequence[float] | None
+) -> Effective:
+    """The same of messages that reached all their subscribers; `sums` are by `clusterings` but HOLDER.
+
+    `reached` are the chances to when 0 .. k of a topic's servers are down, None if they are not known.
+    """
+    if reached is None or not is_planned(scenario):
+        return measured(scenario, sums)
+    # Who drew servers for an epoch makes all of a topic's messages alike.
+    return _planned(scenario, sums, reached, (MESSAGE, TOPIC_EPOCH))
+
+
+def _planned(
+    scenario: Scenario, sums: Mapping[str, Clusters], chances: Sequence[float], rest: Sequence[str]
+) -> Effective:
+    if not sums[EPOCH].trials:
+        return Effective(0.0, inf, "")
+    others = effective({name: sums[name] for name in rest}, sums[MESSAGE].clusters)
+    planned, other = planned_trials(scenario, chances, sums[TOPIC_EPOCH], sums[EPOCH]), others.worth()
     trials = 1 / (1 / planned + 1 / other) if other else 0.0
-    return Effective(trials, inf, OUTAGES if planned < other else rest.name)
+    return Effective(trials, inf, OUTAGES if planned < other else others.name)
 
 
 def measured(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
-    """What outcomes of any kind are worth, all luck being measured. Clusterings may be missing."""
+    """What outcomes of either kind are worth, all luck being measured. Clusterings may be missing."""
     found = {name: sums[name] for name in clusterings(scenario) if name in sums}
     return effective(found, _apart(scenario, found))
 

@@ -1,4 +1,4 @@
-"""How many independent trials pairs are worth, for the luck of which servers are down when.
+"""How many independent trials outcomes are worth, for the luck of which servers are down when.
 
 Of messages and draws a run has many, and what they vary by is measured. Of outages it has few: one in which
 the servers of no topic were down together has seen nothing of the losses that theory counts on, and its
@@ -14,7 +14,7 @@ from math import fsum, inf
 from hashring.clusters import Clusters
 from hashring.intervals import binomial
 from hashring.model import hypergeometric
-from loadtest.results.prediction import delivery_by_down, hosts, predict
+from loadtest.results.prediction import hosts, predict
 from loadtest.scenario import Scenario
 
 HOSTS_MAX = 32
@@ -31,12 +31,15 @@ def is_planned(scenario: Scenario) -> bool:
     return prediction.share is not None and not prediction.note
 
 
-def planned_trials(scenario: Scenario, topic_epochs: Clusters, epochs: Clusters) -> float:
-    """Pairs that have these sums over clusters by topic and epoch, and by epoch: p (1 - p) / variance.
+def planned_trials(
+    scenario: Scenario, chances: Sequence[float], topic_epochs: Clusters, epochs: Clusters
+) -> float:
+    """Outcomes that have these sums over clusters by topic and epoch, and by epoch: p (1 - p) / variance.
 
-    `is_planned` must hold, and there must be pairs. inf where outages change nothing.
+    `chances` are to succeed when 0 .. k of a topic's servers are down. There must be outcomes; inf where
+    outages change nothing.
     """
-    missed = tuple(1 - chance for chance in delivery_by_down(scenario))
+    missed = tuple(1 - chance for chance in chances)
     mean, alone, together = _moments(tuple(_down(scenario)), scenario.servers, missed)
     # In an epoch there are the squares of its topics, and the products of any two.
     variance = topic_epochs.squares * alone + (epochs.squares - topic_epochs.squares) * together

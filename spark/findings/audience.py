@@ -1,13 +1,13 @@
 """How many messages reached all their subscribers, and the longest run that one subscriber missed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any
 
 from hashring.clusters import Clusters
-from hashring.model import audience
-from loadtest.results.luck import MESSAGE, measured
+from hashring.model import audience, audience_given_down
+from loadtest.results.luck import MESSAGE, not_told, of_messages
 from loadtest.results.prediction import hosts, share_down
 from loadtest.scenario import Scenario
 from spark.findings.cell import Cell
@@ -48,8 +48,9 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Sequence[Row], deaf: Row | 
         MESSAGE: Clusters(messages, messages, reached, messages, reached, reached),
         **{row["clustering"]: _clusters(row) for row in clusters},
     }
-    share = reached / messages
-    low, high = measured(cell.scenario, of_cell).interval(share)
+    by_size = {row["subscribers"]: row["messages"] for row in sizes}
+    share, trials = reached / messages, of_messages(cell.scenario, of_cell, _by_down(cell.scenario, by_size))
+    low, high = (None, None) if not_told(trials) else trials.interval(share)
     return {
         "cell": cell.number,
         "messages": messages,
@@ -58,7 +59,7 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Sequence[Row], deaf: Row | 
         "share": share,
         "low": low,
         "high": high,
-        "theory": theory(cell.scenario, {row["subscribers"]: row["messages"] for row in sizes}),
+        "theory": theory(cell.scenario, by_size),
         "none_reached": sum(row["none_reached"] for row in sizes),
         "longest_deaf_messages": deaf["messages"] if deaf else 0,
         "longest_deaf_s": deaf["duration_ns"] / NS_PER_S if deaf else 0.0,
@@ -76,10 +77,31 @@ def theory(scenario: Scenario, messages_by_size: Mapping[int, int]) -> float | N
     """The model's share, for messages with so many subscribers; None where it has none."""
     if independent_path(scenario) is None:
         return None
-    k, (publish, subscribe) = hosts(scenario), draws(scenario)
     up = 1 - share_down(scenario)
-    reached = (
-        count * audience(k, publish, subscribe, size, up, scenario.loss_in, scenario.loss_out)
-        for size, count in sorted(messages_by_size.items())
+    return _mean(
+        messages_by_size,
+        lambda size: audience(*_policy(scenario), size, up, scenario.loss_in, scenario.loss_out),
     )
-    return fsum(reached) / sum(messages_by_size.values())
+
+
+def _by_down(scenario: Scenario, messages_by_size: Mapping[int, int]) -> list[float] | None:
+    """The same when 0 .. k of a topic's servers are down."""
+    if independent_path(scenario) is None:
+        return None
+    losses = scenario.loss_in, scenario.loss_out
+
+    def reached(down: int) -> float:
+        return _mean(
+            messages_by_size, lambda size: audience_given_down(*_policy(scenario), size, down, *losses)
+        )
+
+    return [reached(down) for down in range(hosts(scenario) + 1)]
+
+
+def _policy(scenario: Scenario) -> tuple[int, int, int]:
+    return hosts(scenario), *draws(scenario)
+
+
+def _mean(messages_by_size: Mapping[int, int], chance: Callable[[int], float]) -> float:
+    found = (count * chance(size) for size, count in sorted(messages_by_size.items()))
+    return fsum(found) / sum(messages_by_size.values())
