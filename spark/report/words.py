@@ -125,3 +125,9 @@ def span(values: Sequence[float], form: Callable[[float], str]) -> str:
     """`from 1 ms to 5 ms`, or the one that all are."""
     low, high = form(min(values)), form(max(values))
     return low if low == high else f"from {low} to {high}"
+
+
+def p_equals(p_value: float) -> str:
+    """= 0.25, or < with the least that is told."""
+    told = probability(p_value)
+    return told if told.startswith("<") else f"= {told}"
