@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -15,6 +16,7 @@ LIMIT_S = 120
 # What a user's program looks like from outside: it says when it is ready, and what became of it.
 PROGRAM = """
 import os, sys, time
+from contextlib import suppress
 from pathlib import Path
 from spark.session.failures import SparkFailed
 from spark.session.java import JavaMissing
@@ -102,6 +104,35 @@ def test_ctrl_c_ends_it_at_once(tmp_path: Path, sent: signal.Signals, code: int)
     assert time.monotonic() - began < 60
     assert not Path(f"/proc/{pid}").exists()
     assert list((tmp_path / "temp").iterdir()) == []
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.3, 1.0, 2.0])
+def test_sigterm_while_java_is_being_started_leaves_nothing(tmp_path: Path, after_s: float) -> None:
+    """Whatever it has come to by then."""
+    temp = tmp_path / "temp"
+    with Popen(program(temp, LONG), stdout=PIPE, stderr=PIPE, text=True) as child:
+        try:
+            deadline = time.monotonic() + LIMIT_S
+            while not any(temp.glob("kcast-spark-*")):
+                assert child.poll() is None and time.monotonic() < deadline
+                time.sleep(0.001)
+            time.sleep(after_s)
+            child.send_signal(signal.SIGTERM)
+            _, errors = child.communicate(timeout=LIMIT_S)
+        finally:
+            child.kill()
+    assert (child.returncode, errors) == (143, "")
+    assert list(temp.iterdir()) == []
+    assert not [each for each in processes() if str(tmp_path) in each]
+
+
+def processes() -> list[str]:
+    """The command lines of all that run."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            found.append(place.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
 
 
 def test_a_java_that_dies_is_told_and_another_one_can_be_started(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ OLDEST = 17  # Spark 4 needs it
 _EXTRA = "--add-modules=jdk.incubator.vector"
 _TIMEOUT_S = 30
 
+LEAVES_NOTHING = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:-UsePerfData")
+"""For any Java that is started; else HotSpot's leaves a folder in /tmp. Others do not know the option."""
+
 _DROPPING = """#!/bin/sh
 # This Java lacks a module that Spark asks for and that kcast does not need.
 for argument do
@@ -76,7 +79,7 @@ def _ask(program: Path) -> _Java | None:
     for extra in ([_EXTRA], []):
         try:
             said = subprocess.run(
-                [program, *extra, "-XshowSettings:properties", "-version"],
+                [program, *LEAVES_NOTHING, *extra, "-XshowSettings:properties", "-version"],
                 capture_output=True,
                 encoding="utf-8",
                 errors="surrogateescape",

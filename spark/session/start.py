@@ -25,7 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from spark.session.failures import SparkFailed, first_line, worst_lines
-from spark.session.java import java_home
+from spark.session.java import LEAVES_NOTHING, java_home
 from spark.session.signals import Signals
 
 _LOG, _PYTHON_LOG = "spark.log", "python.log"
@@ -72,13 +72,12 @@ _MEMORY = {
 
 # Half of the work is Java's compiling of methods that Spark makes, each of which runs for seconds only.
 _JAVA = (
-    "-XX:+IgnoreUnrecognizedVMOptions",  # of Javas other than HotSpot
+    *LEAVES_NOTHING,
     "-XX:+UseParallelGC",
     "-XX:MetaspaceSize=512m",  # else it collects garbage each time that classes need more room
     # The second compiler takes a method up ten times as late as by default.
     *("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000"),
     *("-XX:Tier4CompileThreshold=150000", "-XX:Tier4BackEdgeThreshold=400000"),
-    "-XX:-UsePerfData",  # else a file in /tmp
 )
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -201,6 +200,8 @@ def _environment(home: Path, is_local: bool, temp_dir: Path | None) -> dict[str,
     """What to set in the environment of Spark's scripts, and what to remove (None)."""
     changes: dict[str, str | None] = {"JAVA_HOME": str(home), "SPARK_REMOTE": None}
     changes["PYSPARK_SUBMIT_ARGS"] = None  # which would have the last word on all settings
+    # Spark's scripts ask a first Java how to start the second.
+    changes["SPARK_LAUNCHER_OPTS"] = " ".join((*LEAVES_NOTHING, os.environ.get("SPARK_LAUNCHER_OPTS", "")))
     if is_local or not os.environ.get("PYSPARK_PYTHON"):
         changes["PYSPARK_PYTHON"] = sys.executable  # else whatever python3 is
     if is_local:
