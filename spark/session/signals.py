@@ -22,6 +22,7 @@ class Signals:
         """`cancel` ends Spark's jobs, from another thread."""
         self._cancel = cancel
         self._raised: BaseException | None = None
+        self._is_held = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Signals":
@@ -40,9 +41,23 @@ class Signals:
             signal.signal(number, self._handle if before == self._DEFAULTS[number] else before)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
+        is_first = self._raised is None
         self._raised = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+        if self._is_held and is_first:
+            return
         threading.Thread(target=self._cancel, daemon=True).start()
         raise self._raised
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lets the first that comes wait until this is over; a second one does not."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+        if self._raised is not None:
+            raise self._raised
 
     @contextmanager
     def come_first(self) -> Iterator[None]:

@@ -170,7 +170,8 @@ def _own(
         try:
             with _failures(log, lambda: _exit_code(gateway)):
                 with _environ(changes):
-                    gateway = _launch(of_java, log)
+                    with signals.held():  # for Java to be known, which must be ended then
+                        gateway = _launch(of_java, log)
                     SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
                     spark = SparkSession.builder.getOrCreate()
                 signals.claim()  # from Spark, whose handler waits for the very call that it interrupts
