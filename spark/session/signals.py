@@ -8,21 +8,25 @@ from types import FrameType
 from typing import Any, Final
 
 
+_AGAIN_S = 0.5  # jobs that were not yet begun are then
+
+
 class Signals:
     """Makes Ctrl-C, and SIGTERM, which would leave temporary files, end what Spark does and then the program.
 
     Not where the program has a say in what they do. Within a call to Java Python may make another one before
-    it lets an exception through, and that one waits for the first: so the jobs are cancelled, and whatever
-    error comes of that is told as what it is.
+    it lets an exception through, and that one waits for the first: so all jobs are cancelled, those too that
+    are only being planned now, and whatever error comes of that is told as what it is.
     """
 
     _DEFAULTS: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
     def __init__(self, cancel: Callable[[], None]) -> None:
-        """`cancel` ends Spark's jobs, from another thread."""
+        """`cancel` ends Spark's jobs, from another thread; it is called until all is over."""
         self._cancel = cancel
         self._raised: BaseException | None = None
         self._is_held = False
+        self._is_over = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Signals":
@@ -32,6 +36,7 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
         for number, before in self._before.items():
             signal.signal(number, before)
 
@@ -45,8 +50,14 @@ class Signals:
         self._raised = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
         if self._is_held and is_first:
             return
-        threading.Thread(target=self._cancel, daemon=True).start()
+        threading.Thread(target=self._cancel_all, daemon=True).start()
         raise self._raised
+
+    def _cancel_all(self) -> None:
+        while True:
+            self._cancel()
+            if self._is_over.wait(_AGAIN_S):
+                return
 
     @contextmanager
     def held(self) -> Iterator[None]:
