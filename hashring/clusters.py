@@ -57,6 +57,11 @@ class Effective:
         # Which rounding may miss.
         return 0.0 if share == 0 else low, 1.0 if share == 1 and worth else high
 
+    def half_width(self, share: float) -> float:
+        """Of the interval."""
+        low, high = self.interval(share)
+        return (high - low) / 2
+
 
 def clusters_of(outcomes: Iterable[tuple[int, int]]) -> Clusters:
     """The sums over clusters of (trials, successes), without those that have no trials."""

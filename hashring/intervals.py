@@ -36,6 +36,13 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tu
     return low, high
 
 
+def binomial_tail(successes: float, trials: float, chance: float) -> float:
+    """P(X <= `successes`) of so many trials, whole numbers or not: I(1 - p; n - x, x + 1), DLMF 8.17.5."""
+    if successes < 0:
+        return 0.0
+    return 1.0 if successes >= trials else _beta_cdf(trials - successes, successes + 1, 1 - chance)
+
+
 def chi_squared_tail(x: float, degrees: int) -> float:
     """P(X > x) for X the sum of so many squared standard normals.
 

@@ -15,8 +15,7 @@ from hashring.clusters import Clusters
 from loadtest.capture.schema import CUT_OFF, LOST, PASSED
 from loadtest.results.attribution import Attribution
 from loadtest.results.causes import Cause
-from loadtest.results.luck import of_pairs
-from loadtest.results.precision import independent_trials
+from loadtest.results.precision import pair_clusters
 from loadtest.scenario import Scenario
 from spark.findings import attack as attack_findings
 from spark.findings import audience as audience_findings
@@ -142,7 +141,7 @@ def test_counts_are_those_of_numpy_however_they_are_sliced(whole: Whole) -> None
     assert canonical(summed(reliability_job.JOB, sliced(whole.sources, 2, shuffled=5))) == found
 
 
-def test_effective_sizes_are_those_of_precision(whole: Whole) -> None:
+def test_clusters_are_those_of_load_tests(whole: Whole) -> None:
     sums = whole.sums["reliability"]
     for cell, columns in zip(CELLS, whole.pairs, strict=True):
         attribution = Attribution(
@@ -162,8 +161,8 @@ def test_effective_sizes_are_those_of_precision(whole: Whole) -> None:
             for row in sums["clusterings"]
             if row["cell"] == cell.number
         }
-        found = of_pairs(cell.scenario, clusters)
-        assert found == independent_trials(cell.scenario, attribution, T0)
+        for name, found in pair_clusters(cell.scenario, attribution, T0).items():
+            assert clusters[name] == found, name
 
 
 def test_datagrams_that_were_lost_are_counted_with_what_they_held(whole: Whole) -> None:

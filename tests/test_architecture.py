@@ -38,7 +38,7 @@ ARROWS = {
         *("spark", "hashring", "client.cli.common"),
         *("loadtest.scenario", "loadtest.capture.schema", "loadtest.capture.manifest"),
         *("loadtest.results.causes", "loadtest.results.verdicts"),
-        *("loadtest.results.prediction", "loadtest.results.luck"),
+        *("loadtest.results.prediction", "loadtest.results.luck", "loadtest.results.planned"),
     ),
 }
 OURS = (*ARROWS, "tests")

@@ -60,6 +60,7 @@ def summary(name: str = "rch-5-3-5", **changes: Any) -> Summary:
         low=0.945,
         high=0.955,
         trials=4000.0,
+        trials_given_outages=9000.0,
         predicted=0.951,
         prediction_note="",
         interval_note="",

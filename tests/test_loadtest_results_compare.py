@@ -47,10 +47,31 @@ def test_newcombe_s_interval(tmp_path: Path) -> None:
     world = World(tmp_path, subscribers=1)
     world.message(0)
     any_one = summarise(world.folder())
-    shares = ((count / of, *wilson(count, of)) for count, of in ((48, 80), (56, 70)))
-    first, second = (replace(any_one, share=share, low=low, high=high) for share, low, high in shares)
+    counts = ((48, 80), (56, 70))
+    first, second = (
+        replace(any_one, share=count / of, low=0.0, high=1.0, trials_given_outages=of) for count, of in counts
+    )
     found = difference(first, second)
     assert (found.low, found.high) == pytest.approx((0.0524, 0.3339), abs=1e-4)
+    # Of another test the whole intervals count.
+    low, high = wilson(56, 70)
+    other = replace(second, scenario=second.scenario.with_(seed=2), low=low, high=high)
+    assert difference(first, other).low == pytest.approx(0.2 - ((0.8 - low) ** 2 + 0.4**2) ** 0.5)
+
+
+def test_outages_that_both_have_do_not_hide_what_was_changed(tmp_path: Path) -> None:
+    outages: dict[str, Any] = {
+        "outages": "independent",
+        "outage": 0.2,
+        "epoch_s": 1.0,
+        "scheme": "CH",
+        "k": 2,
+    }
+    first = run(tmp_path, **outages)
+    second = replace(first, share=first.share - 0.02)
+    assert difference(first, second).is_significant
+    elsewhere = replace(second, scenario=second.scenario.with_(seed=2))
+    assert not difference(first, elsewhere).is_significant
 
 
 def test_runs_are_compared_scenario_by_scenario(tmp_path: Path) -> None:

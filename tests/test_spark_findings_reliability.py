@@ -116,7 +116,7 @@ def test_the_interval_is_on_the_effective_sample_size() -> None:
     scenario = scenarios()[0]
     row, _ = one(scenario, simulate_pairs(scenario, 3))
     assert row["design_effect"] == row["pairs"] / row["trials"] > 1
-    assert row["clusters"] == "outages"
+    assert row["clusters"] == "epoch"
     assert (row["low"], row["high"]) == wilson(row["share"] * row["trials"], row["trials"])
     assert row["low"] < row["share"] < row["high"]
 

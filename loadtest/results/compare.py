@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import hypot
 from typing import Any
 
+from hashring.intervals import wilson
 from loadtest.results.spectrum import Times
 from loadtest.results.summary import Summary
 from loadtest.scenario import Scenario
@@ -17,9 +18,10 @@ _SIGNIFICANT = "!"
 class Difference:
     """What a scenario's second run has that the first had not.
 
-    `share` is by how much more was delivered, in shares 0 .. 1, and `low` .. `high` its 95 % interval
-    (Newcombe's, 1998, of the two intervals). `latency_ratios` are by percentile, second by first; None where
-    there is none. `changed` are the scenario's fields with both values, if they differ.
+    `share` is by how much more was delivered, in shares 0 .. 1, and `low` .. `high` its 95 % interval:
+    Newcombe's, 1998, of the two intervals. Of the same test, seed and all, outages are the same, and these
+    are without their luck. `latency_ratios` are by percentile, second by first; None where there is none.
+    `changed` are the scenario's fields with both values, if they differ.
     """
 
     name: str
@@ -111,17 +113,25 @@ def compare(first: Iterable[Summary], second: Iterable[Summary]) -> Comparison:
 
 def difference(first: Summary, second: Summary) -> Difference:
     """What the second has that the first has not."""
-    share = second.share - first.share
+    share, changed = second.share - first.share, _changed(first.scenario, second.scenario)
+    (first_low, first_high), (second_low, second_high) = (
+        (summary.low, summary.high) if changed else _given_outages(summary) for summary in (first, second)
+    )
     return Difference(
         name=first.name,
         first=first,
         second=second,
         share=share,
-        low=share - hypot(second.share - second.low, first.high - first.share),
-        high=share + hypot(second.high - second.share, first.share - first.low),
+        low=share - hypot(second.share - second_low, first_high - first.share),
+        high=share + hypot(second_high - second.share, first.share - first_low),
         latency_ratios={name: _ratio(first.latency, second.latency, name) for name in PERCENTILES},
-        changed=_changed(first.scenario, second.scenario),
+        changed=changed,
     )
+
+
+def _given_outages(summary: Summary) -> tuple[float, float]:
+    trials = summary.trials_given_outages
+    return wilson(summary.share * trials, trials)
 
 
 def _ratio(first: Times, second: Times, name: str) -> float | None:

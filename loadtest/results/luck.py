@@ -1,74 +1,79 @@
-"""By what pairs of a scenario share their luck, and how many independent trials they are worth.
+"""By what outcomes of a scenario share their luck, and how many independent trials they are worth.
 
-Subscribers of one message share that of its publisher's draw, and a subscriber that drew its servers meets
-the same ones all through an epoch. Messages of one topic in one epoch share that of the servers which are
-down, and all topics of an epoch that of servers they have in common. Where views differ topics, publishers
-and subscribers have the luck of who knows which servers.
-
-The luck of outages is told by the plan of them, if theory knows what comes of it (`outages`), and all else is
-measured. `python -m tests.bench_intervals` shows how often the intervals so got cover the true share.
+The luck of outages, draws and losses is told by their plan, if theory knows what comes of it (`planned`).
+Else all is measured, in clusters; where views differ also by topic, publisher and subscriber, who have the
+luck of who knows which servers. `python -m tests.bench_intervals` shows how often the intervals so got cover
+the true share.
 """
 
 from collections.abc import Mapping, Sequence
 from math import inf
 
 from hashring.clusters import Clusters, Effective, effective
-from loadtest.results.outages import is_planned, planned_trials
-from loadtest.results.prediction import delivery_by_down, hosts
+from loadtest.results.planned import (
+    EPOCH,
+    HOLDER,
+    MESSAGE,
+    TOPIC_EPOCH,
+    is_planned,
+    outage_variance,
+    variance,
+)
+from loadtest.results.prediction import hosts
 from loadtest.scenario import Scenario
 
-MESSAGE = "message"
-HOLDER = "topic, subscriber and epoch"
-TOPIC_EPOCH = "topic and epoch"
-EPOCH = "epoch"
 TOPIC = "topic"
 SUBSCRIBER = "subscriber"
 PUBLISHER = "publisher"
-OUTAGES = "outages"
-"""Not counted, but as planned."""
 
 
 def clusterings(scenario: Scenario) -> tuple[str, ...]:
-    """The names of what pairs of a scenario share their luck in, and more than one of which is needed."""
-    names = [MESSAGE] if scenario.outages == "none" else [MESSAGE, HOLDER, TOPIC_EPOCH, EPOCH]
-    return (*names, TOPIC, SUBSCRIBER, PUBLISHER) if scenario.known < 1 else tuple(names)
+    """The names of those that are needed, if there are any outcomes."""
+    names = (MESSAGE, HOLDER, TOPIC_EPOCH, EPOCH)
+    return (*names, TOPIC, SUBSCRIBER, PUBLISHER) if scenario.known < 1 else names
 
 
 def of_pairs(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
     """What pairs are worth, of which these are the sums over clusters by each of `clusterings`."""
-    if not is_planned(scenario):
+    planned = variance(scenario, sums)
+    if planned is None:
         return measured(scenario, sums)
-    return _planned(scenario, sums, delivery_by_down(scenario), (MESSAGE, HOLDER))
+    parts = {**planned.outages, **planned.rest}
+    return Effective(planned.trials, inf, max(parts, key=parts.__getitem__))
+
+
+def given_outages(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
+    """The same among runs with the same outages, if theory tells; else as `of_pairs`."""
+    planned = variance(scenario, sums)
+    if planned is None:
+        return measured(scenario, sums)
+    # No more than there are: what is without luck is no better known than that.
+    trials = min(planned.trials_given_outages, sums[EPOCH].trials)
+    return Effective(trials, inf, max(planned.rest, key=planned.rest.__getitem__))
 
 
 def of_messages(
-    scenario: Scenario, sums: Mapping[str, Clusters], reached: Sequence[float] | None
+    scenario: Scenario, sums: Mapping[str, Clusters], missed: Sequence[float] | None
 ) -> Effective:
     """The same of messages that reached all their subscribers; `sums` are by `clusterings` but HOLDER.
 
-    `reached` are the chances to when 0 .. k of a topic's servers are down, None if they are not known.
+    `missed` are the chances not to when 0 .. k of a topic's servers are down, None if they are not known.
     """
-    if reached is None or not is_planned(scenario):
+    if missed is None or not is_planned(scenario) or EPOCH not in sums:
         return measured(scenario, sums)
     # Who drew servers for an epoch makes all of a topic's messages alike.
-    return _planned(scenario, sums, reached, (MESSAGE, TOPIC_EPOCH))
-
-
-def _planned(
-    scenario: Scenario, sums: Mapping[str, Clusters], chances: Sequence[float], rest: Sequence[str]
-) -> Effective:
-    if not sums[EPOCH].trials:
-        return Effective(0.0, inf, "")
-    others = effective({name: sums[name] for name in rest}, sums[MESSAGE].clusters)
-    planned, other = planned_trials(scenario, chances, sums[TOPIC_EPOCH], sums[EPOCH]), others.worth()
-    trials = 1 / (1 / planned + 1 / other) if other else 0.0
-    return Effective(trials, inf, OUTAGES if planned < other else others.name)
+    rest = effective({name: sums[name] for name in (MESSAGE, TOPIC_EPOCH)}, sums[MESSAGE].clusters)
+    miss, by_outages = outage_variance(scenario, missed, sums[TOPIC_EPOCH], sums[EPOCH])
+    if not 0 < miss < 1 or not rest.worth():
+        return measured(scenario, sums)
+    return Effective(1 / (by_outages / (miss * (1 - miss)) + 1 / rest.worth()), inf, TOPIC_EPOCH)
 
 
 def measured(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
     """What outcomes of either kind are worth, all luck being measured. Clusterings may be missing."""
-    found = {name: sums[name] for name in clusterings(scenario) if name in sums}
-    return effective(found, _apart(scenario, found))
+    of_outages = (HOLDER, TOPIC_EPOCH, EPOCH) if scenario.outages == "none" else ()
+    found = {name: sums[name] for name in clusterings(scenario) if name in sums and name not in of_outages}
+    return effective(found, _apart(scenario, sums))
 
 
 def not_told(of: Effective) -> str:
@@ -81,6 +86,7 @@ def not_told(of: Effective) -> str:
 
 
 _SINGLE = {
+    MESSAGE: "message",
     EPOCH: "epoch of outages",
     TOPIC: "topic",
     SUBSCRIBER: "subscriber",

@@ -1,26 +1,17 @@
-"""How many independent trials the pairs of a run are worth, from the attribution of each (`luck`)."""
+"""Clusters of the pairs of a run, from which `luck` tells how many independent trials they are worth."""
 
 import numpy as np
 
-from hashring.clusters import Clusters, Effective
+from hashring.clusters import Clusters
 from loadtest.results.attribution import Attribution
-from loadtest.results.luck import (
-    EPOCH,
-    HOLDER,
-    MESSAGE,
-    PUBLISHER,
-    SUBSCRIBER,
-    TOPIC,
-    TOPIC_EPOCH,
-    clusterings,
-    of_pairs,
-)
+from loadtest.results.luck import PUBLISHER, SUBSCRIBER, TOPIC, clusterings
+from loadtest.results.planned import EPOCH, HOLDER, MESSAGE, TOPIC_EPOCH
 from loadtest.results.tables import Array
 from loadtest.scenario import Scenario
 
 
-def independent_trials(scenario: Scenario, attribution: Attribution, t0_ns: int) -> Effective:
-    """So many; 0 without pairs. Epochs count from `t0_ns`."""
+def pair_clusters(scenario: Scenario, attribution: Attribution, t0_ns: int) -> dict[str, Clusters]:
+    """The sums over pairs by each of `clusterings`. Epochs count from `t0_ns`."""
     epochs = (attribution.t_intended_ns - t0_ns) // max(1, round(scenario.epoch_s * 1e9))
     keys = {
         MESSAGE: (attribution.msg_ids,),
@@ -31,9 +22,7 @@ def independent_trials(scenario: Scenario, attribution: Attribution, t0_ns: int)
         SUBSCRIBER: (attribution.sub_ids,),
         PUBLISHER: (attribution.msg_ids >> 32,),
     }
-    return of_pairs(
-        scenario, {name: _clusters(keys[name], attribution.delivered) for name in clusterings(scenario)}
-    )
+    return {name: _clusters(keys[name], attribution.delivered) for name in clusterings(scenario)}
 
 
 def _clusters(keys: tuple[Array, ...], delivered: Array) -> Clusters:

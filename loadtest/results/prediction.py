@@ -71,12 +71,42 @@ def delivery_by_down(scenario: Scenario) -> list[float]:
 
     For clients that know all servers.
     """
-    k = hosts(scenario)
+    return [1 - miss for miss in miss_by_down(scenario, hosts(scenario))]
+
+
+def miss_by_down(scenario: Scenario, chosen: int) -> list[float]:
+    """The chance that a pair is missed when 0 .. `chosen` of these servers are down: all of the topic's, or
+    those at which the subscriber is.
+
+    For clients that know all servers.
+    """
     common = list(_common(scenario, scenario.servers, 1.0))
     return [
-        1 - sum(weight * _miss_exactly_down(k, down, groups) for weight, groups in common)
-        for down in range(k + 1)
+        sum(weight * _miss_exactly_down(chosen, down, groups) for weight, groups in common)
+        for down in range(chosen + 1)
     ]
+
+
+def down_pmf(scenario: Scenario) -> list[tuple[int, float]]:
+    """How many servers are down at a time, with the probability of each but the rarest."""
+    servers = scenario.servers
+    match scenario.outages:
+        case "none":
+            return [(0, 1.0)]
+        case "exact":
+            return [(min(scenario.down, servers), 1.0)]
+        case "rolling":
+            return [(1, 1.0)]
+        case "zones":
+            # Server i is in zone i modulo zones, so the first few have one more.
+            size, more = divmod(servers, scenario.zones)
+            pmf = [0.0] * (servers + 1)
+            for large, p_large in _binomial(more, scenario.outage):
+                for small, p_small in _binomial(scenario.zones - more, scenario.outage):
+                    pmf[large * (size + 1) + small * size] += p_large * p_small
+            return [(down, p) for down, p in enumerate(pmf) if p]
+        case _:
+            return _binomial(servers, scenario.outage)
 
 
 def hosts(scenario: Scenario) -> int:
@@ -149,6 +179,11 @@ def overlap_pmf(servers: int, known: int, k: int) -> list[float]:
     return pmf
 
 
+def _binomial(trials: int, chance: float) -> list[tuple[int, float]]:
+    least, pmf = binomial(trials, chance)
+    return list(enumerate(pmf, least))
+
+
 def _pmf(population: int, marked: int, drawn: int) -> list[tuple[int, float]]:
     least, pmf = hypergeometric(population, marked, drawn)
     return list(enumerate(pmf, least))
@@ -156,24 +191,13 @@ def _pmf(population: int, marked: int, drawn: int) -> list[tuple[int, float]]:
 
 def _miss(scenario: Scenario, groups: _Groups) -> float:
     """The chance that a message gets through none of these servers."""
-    servers = scenario.servers
-    match scenario.outages:
-        case "exact" | "rolling":
-            down = scenario.down if scenario.outages == "exact" else 1
-            return _miss_exactly_down(servers, min(down, servers), groups)
-        case "zones":
-            least, pmf = binomial(scenario.zones, scenario.outage)
-            sizes = (round(zones * servers / scenario.zones) for zones in range(least, least + len(pmf)))
-            return sum(
-                weight * _miss_exactly_down(servers, down, groups)
-                for weight, down in zip(pmf, sizes, strict=True)
-            )
-        case _:
-            up = 1 - share_down(scenario)
-            miss = 1.0
-            for count, chance in groups:
-                miss *= (1 - up * chance) ** count
-            return miss
+    if scenario.outages in ("none", "independent"):
+        up = 1 - share_down(scenario)
+        miss = 1.0
+        for count, chance in groups:
+            miss *= (1 - up * chance) ** count
+        return miss
+    return sum(p * _miss_exactly_down(scenario.servers, down, groups) for down, p in down_pmf(scenario))
 
 
 def _miss_exactly_down(servers: int, down: int, groups: _Groups) -> float:

@@ -11,8 +11,8 @@ from loadtest.results.attribution import Attribution, attribute
 from loadtest.results.causes import UNEXPLAINED, Cause
 from loadtest.results.expectation import expect
 from loadtest.results.health import examine
-from loadtest.results.luck import not_told
-from loadtest.results.precision import independent_trials
+from loadtest.results.luck import given_outages, not_told, of_pairs
+from loadtest.results.precision import pair_clusters
 from loadtest.results.prediction import predict
 from loadtest.results.spectrum import Times
 from loadtest.results.tables import Capture, columns
@@ -29,7 +29,8 @@ class Summary:
     """The results of one scenario. Shares are 0 .. 1.
 
     `low` .. `high` is the 95 % interval of `share`, which counts as `trials` independent pairs would;
-    `interval_note` says what it knows nothing of, empty if there is nothing.
+    `interval_note` says what it knows nothing of, empty if there is nothing. With the same outages it would
+    be as of `trials_given_outages`.
     `predicted` is theory's before it is known which servers are down when, None where it has none, and
     `prediction_note` says why, or what it leaves out. `expected` is theory's given the outages as they came,
     with the range in which 95 % of such runs fall; None where it has none.
@@ -47,6 +48,7 @@ class Summary:
     low: float
     high: float
     trials: float
+    trials_given_outages: float
     predicted: float | None
     prediction_note: str
     interval_note: str
@@ -107,6 +109,7 @@ class Summary:
             "low": self.low,
             "high": self.high,
             "trials": self.trials,
+            "trials_given_outages": self.trials_given_outages,
             "predicted": self.predicted,
             "prediction_note": self.prediction_note,
             "interval_note": self.interval_note,
@@ -128,7 +131,8 @@ class Summary:
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """What `as_json` told. Raises ResultsError where it was not that."""
         try:
-            values = {"interval_note": ""} | dict(values)  # which an earlier kcast did not tell
+            # What an earlier kcast did not tell.
+            values = {"interval_note": "", "trials_given_outages": values["trials"]} | dict(values)
             kept = {name: values[name] for name in cls.__slots__}
             return cls(
                 **kept
@@ -157,7 +161,8 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     publish = columns(capture, "publish", "t_intended_ns", "t_send_ns")
     pairs, delivered = len(attribution), int(attribution.delivered.sum())
     share = delivered / pairs if pairs else 0.0
-    trials = independent_trials(scenario, attribution, _t0_ns(capture, attribution))
+    clusters = pair_clusters(scenario, attribution, _t0_ns(capture, attribution))
+    trials, given = of_pairs(scenario, clusters), given_outages(scenario, clusters)
     low, high = trials.interval(share)
     too_late = sum(attribution.misses.get(cause, 0) for cause in (Cause.LATE, Cause.HALTED))
     latency = Times.of(attribution.latencies_ns[attribution.delivered])
@@ -173,6 +178,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         low=low,
         high=high,
         trials=trials.worth(),
+        trials_given_outages=given.worth(),
         predicted=prediction.share,
         prediction_note=prediction.note,
         interval_note=not_told(trials),
@@ -193,7 +199,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
             pairs=pairs,
             misses=attribution.misses,
             paths=attribution.paths,
-            half_width=(high - low) / 2,
+            half_width=given.half_width(share),
         ),
         latency_verdict=judge_latency(health, latency, publish_delay),
     )

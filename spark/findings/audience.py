@@ -7,10 +7,12 @@ from typing import Any
 
 from hashring.clusters import Clusters
 from hashring.model import audience, audience_given_down
-from loadtest.results.luck import MESSAGE, not_told, of_messages
+from loadtest.results.luck import not_told, of_messages
+from loadtest.results.planned import MESSAGE
 from loadtest.results.prediction import hosts, share_down
 from loadtest.scenario import Scenario
 from spark.findings.cell import Cell
+from spark.findings.clusterings import clusters_by_cell
 from spark.findings.theory import draws, independent_path
 
 NS_PER_S = 1_000_000_000
@@ -23,7 +25,8 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
 
     Cells without pairs are left out.
     """
-    sizes, clusters = _by_cell(sums["audience_sizes"]), _by_cell(sums["audience_clusterings"])
+    sizes = _by_cell(sums["audience_sizes"])
+    clusters = clusters_by_cell(sums["audience_clusterings"], "messages", "all_reached")
     deaf = {row["cell"]: row for row in sums["deaf"]}
     rows = [
         _row(cell, sizes[cell.number], clusters[cell.number], deaf.get(cell.number))
@@ -40,16 +43,17 @@ def _by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
     return found
 
 
-def _row(cell: Cell, sizes: Sequence[Row], clusters: Sequence[Row], deaf: Row | None) -> Row:
+def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, Clusters], deaf: Row | None) -> Row:
     messages = sum(row["messages"] for row in sizes)
     reached = sum(row["all_reached"] for row in sizes)
     of_cell = {
         # A message is a trial of its own.
         MESSAGE: Clusters(messages, messages, reached, messages, reached, reached),
-        **{row["clustering"]: _clusters(row) for row in clusters},
+        **clusters,
     }
     by_size = {row["subscribers"]: row["messages"] for row in sizes}
-    share, trials = reached / messages, of_messages(cell.scenario, of_cell, _by_down(cell.scenario, by_size))
+    share = reached / messages
+    trials = of_messages(cell.scenario, of_cell, _missed_by_down(cell.scenario, by_size))
     low, high = (None, None) if not_told(trials) else trials.interval(share)
     return {
         "cell": cell.number,
@@ -68,11 +72,6 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Sequence[Row], deaf: Row | 
     }
 
 
-def _clusters(row: Row) -> Clusters:
-    names = ("clusters", "messages", "all_reached", "squares", "products", "hits")
-    return Clusters(*(int(row[name]) for name in names))
-
-
 def theory(scenario: Scenario, messages_by_size: Mapping[int, int]) -> float | None:
     """The model's share, for messages with so many subscribers; None where it has none."""
     if independent_path(scenario) is None:
@@ -84,8 +83,8 @@ def theory(scenario: Scenario, messages_by_size: Mapping[int, int]) -> float | N
     )
 
 
-def _by_down(scenario: Scenario, messages_by_size: Mapping[int, int]) -> list[float] | None:
-    """The same when 0 .. k of a topic's servers are down."""
+def _missed_by_down(scenario: Scenario, messages_by_size: Mapping[int, int]) -> list[float] | None:
+    """The share that does not, when 0 .. k of a topic's servers are down."""
     if independent_path(scenario) is None:
         return None
     losses = scenario.loss_in, scenario.loss_out
@@ -95,7 +94,7 @@ def _by_down(scenario: Scenario, messages_by_size: Mapping[int, int]) -> list[fl
             messages_by_size, lambda size: audience_given_down(*_policy(scenario), size, down, *losses)
         )
 
-    return [reached(down) for down in range(hosts(scenario) + 1)]
+    return [1 - reached(down) for down in range(hosts(scenario) + 1)]
 
 
 def _policy(scenario: Scenario) -> tuple[int, int, int]:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hashring.clusters import Clusters
-from loadtest.results.luck import of_pairs
+from loadtest.results.luck import given_outages
 from loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from spark.findings.cell import Cell
 from spark.findings.cells import DELIVERY, LATENCY
+from spark.findings.clusterings import clusters_by_cell
 from spark.findings.cost import Fates, fates
 from spark.findings.latency import NS_PER_MS, Percentiles, times
 
@@ -22,6 +23,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
     """`health`: a row for each reason not to trust a cell; none for those that are sound."""
     told = healths(cells, sums)
     of_pairs, percentiles = fates(sums), times(sums)
+    clusters = clusters_by_cell(sums["clusterings"], "pairs", "delivered")
     rows: list[Row] = []
     for cell in cells:
         number, health = cell.number, told[cell.number]
@@ -35,7 +37,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
                 pairs=found.pair_count,
                 misses=found.misses,
                 paths=found.paths,
-                half_width=_half_width(cell, found, sums["clusterings"]),
+                half_width=_half_width(cell, found, clusters[cell.number]),
             ),
             LATENCY: judge_latency(health, latency, delay),
         }
@@ -73,17 +75,10 @@ def _health(row: Row, servers_lost: Sequence[int]) -> Health:
     )
 
 
-def _half_width(cell: Cell, found: Fates, sums: Sequence[Row]) -> float:
-    """Of the 95 % interval of the share delivered."""
-    names = ("clusters", "pairs", "delivered", "squares", "products", "hits")
-    of_cell = {
-        row["clustering"]: Clusters(*(int(row[name]) for name in names))
-        for row in sums
-        if row["cell"] == cell.number
-    }
+def _half_width(cell: Cell, found: Fates, clusters: Mapping[str, Clusters]) -> float:
+    """Of the 95 % interval of the share delivered, among runs with the same outages."""
     share = found.delivered / found.pair_count if found.pair_count else 0.0
-    low, high = of_pairs(cell.scenario, of_cell).interval(share)
-    return (high - low) / 2
+    return given_outages(cell.scenario, clusters).half_width(share)
 
 
 def _rows(cell: int, what: str, verdict: Verdict) -> list[Row]:

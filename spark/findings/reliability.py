@@ -7,17 +7,19 @@ Verdicts are at 1 %: of a hundred sound analyses one has a cell that disagrees, 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum, sqrt
+from math import fsum
 from statistics import NormalDist
 from typing import Any
 
 from hashring.clusters import CONFIDENCE, Clusters, Effective
-from hashring.intervals import chi_squared_tail, student_tail
+from hashring.intervals import binomial_tail, chi_squared_tail
 from loadtest.results.luck import not_told, of_pairs
 from loadtest.results.prediction import Prediction
 from loadtest.scenario import Scenario
 from spark.findings.cell import Cell
 from spark.findings.chances import Chances, Misses, expected_misses, lines, why_none
+from spark.findings.clusterings import clusters_by_cell
+from spark.findings.skewed import TAIL_MIN
 from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from spark.findings.theory import finite, unconditional
 
@@ -45,13 +47,14 @@ def tables(
     `invalid` are the numbers of cells of which the delivery cannot be trusted: these get no verdict, and the
     joint tests leave them out.
     """
-    by_cell = {name: _by_cell(rows) for name, rows in sums.items()}
+    chances, lost = (_by_cell(sums[name]) for name in ("chances", "lost"))
+    clusters = clusters_by_cell(sums["clusterings"], "pairs", "delivered")
     measured = [
         _measure(
             cell,
-            {row["clustering"]: _clusters(row) for row in by_cell["clusterings"][cell.number]},
-            [_chances(row) for row in by_cell["chances"][cell.number]],
-            lines((int(row["lines"]), int(row["squares"])) for row in by_cell["lost"][cell.number]),
+            clusters[cell.number],
+            [_chances(row) for row in chances[cell.number]],
+            lines((int(row["lines"]), int(row["squares"])) for row in lost[cell.number]),
             valid=cell.number not in invalid,
         )
         for cell in cells
@@ -68,11 +71,6 @@ def _by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
     for row in rows:
         found[row["cell"]].append(row)
     return found
-
-
-def _clusters(row: Row) -> Clusters:
-    names = ("clusters", "pairs", "delivered", "squares", "products", "hits")
-    return Clusters(*(int(row[name]) for name in names))
 
 
 def _chances(row: Row) -> Chances:
@@ -199,16 +197,18 @@ def _contradiction(misses: Misses | None, classes: Sequence[Chances], excused: i
 def _planned_z(share: float, of: Effective, theory: float | None) -> float | None:
     """How far the share is off a theory that knows no outages, as a standard normal; None without one.
 
-    By Student's t where the spread is measured; and by the greater of both spreads, the measured share's and
-    theory's, as bunches of misses that are rare come in some runs and not in others.
+    By the binomial distribution of as many trials as it is worth: where these are few, or misses come in
+    rare bunches, the normal one would raise alarms. What is more likely than not to be so far off is 0.
     """
-    if theory is None or not 0 < theory < 1 or not of.trials:
+    trials = of.worth(1 - LEVEL)
+    if theory is None or not 0 < theory < 1 or not trials:
         return None
-    spread = max(theory * (1 - theory), share * (1 - share))
-    t = (share - theory) / sqrt(spread / of.trials)
-    tail = student_tail(abs(t), of.degrees) / 2
-    z = -NormalDist().inv_cdf(tail) if tail > 1e-300 else abs(t)
-    return z if t > 0 else -z
+    if share < theory:
+        tail = binomial_tail(trials * share, trials, theory)
+    else:
+        tail = binomial_tail(trials * (1 - share), trials, 1 - theory)
+    z = -NormalDist().inv_cdf(min(max(tail, TAIL_MIN), 0.5))
+    return -z if share < theory else z
 
 
 def _pairs(count: int) -> str:

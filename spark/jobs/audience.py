@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from loadtest.results import luck
+from loadtest.results import luck, planned
 from loadtest.results.causes import Cause
 from spark.jobs.clusters import NOBODY, clusters_of, over_clusters
 from spark.jobs.job import Job, Sources
@@ -153,7 +153,9 @@ def sizes(merged: DataFrame) -> DataFrame:
 
 def clusterings(merged: DataFrame) -> DataFrame:
     """As those of reliability: of n messages x that reached all, sums over clusters."""
-    of_topic = clusters_of({luck.TOPIC_EPOCH: ("a", "b"), luck.EPOCH: ("b",), luck.TOPIC: ("a",)}, ("a", "b"))
+    of_topic = clusters_of(
+        {planned.TOPIC_EPOCH: ("a", "b"), planned.EPOCH: ("b",), luck.TOPIC: ("a",)}, ("a", "b")
+    )
     of_publisher = clusters_of({luck.PUBLISHER: ("a",)}, ("a", "b"))
     counted = merged.where(sf.col("kind").isin("topic", "publisher")).select(
         "cell",

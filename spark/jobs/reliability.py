@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType as Int
 from pyspark.sql.types import LongType, StringType, StructType
 
 from loadtest.capture.schema import LOST
-from loadtest.results import luck
+from loadtest.results import luck, planned
 from loadtest.results.causes import SHORTCOMINGS, Cause
 from spark.jobs.clusters import NOBODY, WIDE, clusters_of, over_clusters
 from spark.jobs.job import Job, Sources
@@ -173,14 +173,14 @@ def clusterings(merged: DataFrame) -> DataFrame:
     """A row for each cell and clustering: sums over clusters of n pairs, x of them delivered."""
     messages = merged.where(sf.col("kind") == "message").select(
         "cell",
-        sf.lit(luck.MESSAGE).alias("clustering"),
+        sf.lit(planned.MESSAGE).alias("clustering"),
         *("clusters", "pairs", "delivered", "squares", "products", "hits"),
     )
     of_holder = clusters_of(
         {
-            luck.HOLDER: ("a", "b", "c"),
-            luck.TOPIC_EPOCH: ("a", "c"),
-            luck.EPOCH: ("c",),
+            planned.HOLDER: ("a", "b", "c"),
+            planned.TOPIC_EPOCH: ("a", "c"),
+            planned.EPOCH: ("c",),
             luck.TOPIC: ("a",),
             luck.SUBSCRIBER: ("b",),
         },

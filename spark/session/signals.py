@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-
 _AGAIN_S = 0.5  # jobs that were not yet begun are then
 
 

@@ -1,0 +1,18 @@
+"""Sums over clusters of outcomes, of each cell by the clustering's name."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hashring.clusters import Clusters
+
+
+def clusters_by_cell(
+    rows: Iterable[Mapping[str, Any]], trials: str, successes: str
+) -> Mapping[int, Mapping[str, Clusters]]:
+    """Of the sums of a job, in which trials and successes have these names. Cells without any have none."""
+    names = ("clusters", trials, successes, "squares", "products", "hits")
+    found: defaultdict[int, dict[str, Clusters]] = defaultdict(dict)
+    for row in rows:
+        found[row["cell"]][row["clustering"]] = Clusters(*(int(row[name]) for name in names))
+    return found
