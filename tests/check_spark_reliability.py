@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from hashring.clusters import Clusters
 from loadtest.capture.schema import CUT_OFF, LOST, PASSED
 from loadtest.results.attribution import Attribution
 from loadtest.results.causes import Cause
@@ -20,6 +19,7 @@ from loadtest.scenario import Scenario
 from spark.findings import attack as attack_findings
 from spark.findings import audience as audience_findings
 from spark.findings import reliability
+from spark.findings.clusterings import clusters_by_cell
 from spark.jobs import attack, audience
 from spark.jobs import reliability as reliability_job
 from spark.jobs.job import Job, Sources
@@ -154,13 +154,7 @@ def test_clusters_are_those_of_load_tests(whole: Whole) -> None:
             paths={},
             copies=0,
         )
-        clusters = {
-            row["clustering"]: Clusters(
-                *(int(row[n]) for n in ("clusters", "pairs", "delivered", "squares", "products", "hits"))
-            )
-            for row in sums["clusterings"]
-            if row["cell"] == cell.number
-        }
+        clusters = clusters_by_cell(sums["clusterings"], "pairs", "delivered")[cell.number]
         for name, found in pair_clusters(cell.scenario, attribution, T0).items():
             assert clusters[name] == found, name
 

@@ -60,14 +60,7 @@ def test_newcombe_s_interval(tmp_path: Path) -> None:
 
 
 def test_outages_that_both_have_do_not_hide_what_was_changed(tmp_path: Path) -> None:
-    outages: dict[str, Any] = {
-        "outages": "independent",
-        "outage": 0.2,
-        "epoch_s": 1.0,
-        "scheme": "CH",
-        "k": 2,
-    }
-    first = run(tmp_path, **outages)
+    first = run(tmp_path, outages="independent", outage=0.2, epoch_s=1.0, scheme="CH", k=2)
     second = replace(first, share=first.share - 0.02)
     assert difference(first, second).is_significant
     elsewhere = replace(second, scenario=second.scenario.with_(seed=2))

@@ -87,6 +87,7 @@ def test_the_plan_is_used_only_where_theory_is_exact() -> None:
         {"repeat": 3},  # some servers get a message twice
         {"outages": "none", "loss_in": 0.0, "loss_out": 0.0},  # nothing is missed
         {"outage": 1.0},  # everything is
+        {"servers": 300, "k": 200},
     ):
         other = scenario.with_(**changed)
         assert variance(other, sums) is None, changed

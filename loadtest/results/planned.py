@@ -25,6 +25,9 @@ TOPIC_EPOCH = "topic and epoch"
 EPOCH = "epoch"
 PAIR = "pair"
 
+HOSTS_MAX = 128
+"""Of a topic; with more theory takes a while, in scheme R minutes."""
+
 
 class Variance(NamedTuple):
     """Of a share: by the luck of outages, and by that of draws and losses, each by what shares it.
@@ -53,7 +56,7 @@ def variance(scenario: Scenario, sums: Mapping[str, Clusters]) -> Variance | Non
 
     None where theory does not tell exactly what comes of the plan: for views that differ, outages that leases
     do not outlive, servers that are killed or halted, clients that avoid dead ones, messages that are sent
-    to a server twice; and where nothing, or everything, must be missed.
+    to a server twice, more than HOSTS_MAX servers a topic; and where nothing, or everything, must be missed.
     """
     if any(name not in sums or not sums[name].trials for name in (MESSAGE, HOLDER, TOPIC_EPOCH, EPOCH)):
         return None
@@ -66,7 +69,7 @@ def variance(scenario: Scenario, sums: Mapping[str, Clusters]) -> Variance | Non
     return Variance(
         miss,
         {
-            TOPIC_EPOCH: shared[TOPIC_EPOCH] * (of_topic - of_epoch),
+            TOPIC_EPOCH: shared[TOPIC_EPOCH] * max(0.0, of_topic - of_epoch),
             EPOCH: shared[EPOCH] * of_epoch,
         },
         {
@@ -111,7 +114,7 @@ class _Covariances(NamedTuple):
 def _covariances(scenario: Scenario) -> _Covariances | None:
     policy, k = scenario.policy, hosts(scenario)
     sent, held = min(policy.publish, k) * scenario.repeat, min(policy.subscribe, k)
-    if sent > k or not is_planned(scenario):
+    if sent > k or k > HOSTS_MAX or not is_planned(scenario):
         return None
     miss, of_topic, of_epoch = _of_outages(scenario, miss_by_down(scenario, k))
     if not 0 < miss < 1:
