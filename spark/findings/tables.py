@@ -68,7 +68,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("low", "float", "of share, on the effective sample size"),
         Column("high", "float", ""),
         Column("trials", "float", "effective sample size: independent trials that tell as much"),
-        Column("clusters", "str", "in what losses repeat most: message, topic and epoch, ...; pair: in nothing"),
+        Column(
+            "clusters", "str", "in what losses repeat most: message, topic and epoch, ...; pair: in nothing"
+        ),
         Column("design_effect", "float", "pairs / trials"),
         Column("unconditional", "float", "theory: independent outages, endless many servers, equal views"),
         Column("finite", "float", "theory: of this many servers, outages and views as planned"),
