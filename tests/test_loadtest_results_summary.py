@@ -1,6 +1,7 @@
 import json
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from loadtest.results.causes import Cause
 from loadtest.results.luck import of_pairs
 from loadtest.results.precision import pair_clusters
 from loadtest.results.summary import ResultsError, Summary, summarise
+from loadtest.results.verdicts import Verdict, judge_delivery
 from loadtest.scenario import Scenario
 from tests.handmade_capture import T0, Handmade, S, World, simulate
 
@@ -111,6 +113,23 @@ def test_who_shares_luck_counts_together(tmp_path: Path) -> None:
     attribution.causes[:] = Cause.DELIVERED
     assert independent_trials(killed, attribution, T0).worth() == 3  # both topics are on the same servers
     assert independent_trials(calm, attribution, T0).worth() == 10
+
+
+def test_what_the_machine_missed_is_held_against_runs_with_the_same_outages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[float] = []
+
+    def judge(*found: Any, half_width: float, **more: Any) -> Verdict:
+        told.append(half_width)
+        return judge_delivery(*found, half_width=half_width, **more)
+
+    monkeypatch.setattr("loadtest.results.summary.judge_delivery", judge)
+    scenario = Scenario(scheme="CH", k=2, outages="independent", outage=0.1, duration_s=4.0)
+    summary = summarise(simulate(tmp_path, scenario.with_(loss_out=0.01)))
+    low, high = wilson(summary.share * summary.trials_given_outages, summary.trials_given_outages)
+    assert told == [pytest.approx((high - low) / 2)]
+    assert told[0] < (summary.high - summary.low) / 4
 
 
 def test_views_that_differ_are_luck_of_clients_and_topics(tmp_path: Path) -> None:

@@ -84,12 +84,29 @@ def test_a_simulated_run_is_as_the_theory_says(side: Any) -> None:
     assert reached.mean() == pytest.approx(theory(scenario, Counter(sizes.tolist())), abs=0.015)
 
 
-@pytest.mark.parametrize("epochs", [1, 10])
+@pytest.mark.parametrize("side", ["publish", "subscribe"])
+def test_of_few_topics_without_outages_messages_are_the_trials(side: Any) -> None:
+    scenario = Scenario(k=8, k_prime=2, side=side, topics=2, topics_per_subscriber=2, loss_out=0.1)
+    row = simulated_row(scenario.with_(duration_s=2.0), 1)
+    assert (row["low"], row["high"]) == wilson(row["all_reached"], row["messages"])
+
+
+def test_of_few_epochs_the_luck_of_outages_is_told_and_that_of_subscribers_draws_is_not() -> None:
+    few: dict[str, Any] = {"servers": 20, "topics": 2, "topics_per_subscriber": 2, "epoch_s": 20.0}
+    publish = Scenario(k=8, k_prime=2, **few, **OUTAGES)
+    row = simulated_row(publish, 1)
+    assert row["high"] - row["low"] < 0.3
+    subscribe = publish.with_(side="subscribe", topics=1, topics_per_subscriber=1)
+    assert simulated_row(subscribe, 1)["low"] is None
+
+
+@pytest.mark.parametrize(("topics", "epochs"), [(20, 1), (20, 10), (4, 3)])
 @pytest.mark.parametrize(
     "policy", [{"scheme": "CH", "k": 2}, {"k": 8, "k_prime": 2}, {"k": 8, "k_prime": 3, "side": "subscribe"}]
 )
-def test_intervals_cover_what_theory_says(policy: dict[str, Any], epochs: int) -> None:
-    load: dict[str, Any] = {"topics": 20, "topics_per_subscriber": 10, "publishers": 4, "rate": 10.0}
+def test_intervals_cover_what_theory_says(policy: dict[str, Any], topics: int, epochs: int) -> None:
+    load: dict[str, Any] = {"topics": topics, "topics_per_subscriber": topics // 2}
+    load |= {"publishers": 4, "rate": 10.0}
     scenario = Scenario(
         servers=20, subscribers=8, epoch_s=2.0, duration_s=2.0 * epochs, **policy, **load, **OUTAGES
     )

@@ -59,12 +59,13 @@ def of_messages(
 
     `missed` are the chances not to when 0 .. k of a topic's servers are down, None if they are not known.
     """
-    if missed is None or not is_planned(scenario) or EPOCH not in sums:
+    if scenario.outages == "none" or missed is None or not is_planned(scenario) or EPOCH not in sums:
         return measured(scenario, sums)
     # Who drew servers for an epoch makes all of a topic's messages alike.
-    rest = effective({name: sums[name] for name in (MESSAGE, TOPIC_EPOCH)}, sums[MESSAGE].clusters)
+    names = (MESSAGE, TOPIC_EPOCH) if scenario.policy.subscribe < hosts(scenario) else (MESSAGE,)
+    rest = effective({name: sums[name] for name in names}, sums[names[-1]].clusters)
     miss, by_outages = outage_variance(scenario, missed, sums[TOPIC_EPOCH], sums[EPOCH])
-    if not 0 < miss < 1 or not rest.worth():
+    if not 0 < miss < 1 or not rest.worth() or rest.single:
         return measured(scenario, sums)
     return Effective(1 / (by_outages / (miss * (1 - miss)) + 1 / rest.worth()), inf, TOPIC_EPOCH)
 

@@ -14,9 +14,15 @@ from math import fsum
 from typing import NamedTuple
 
 from hashring.clusters import Clusters
-from hashring.intervals import binomial
-from hashring.model import hyp_miss, hypergeometric
-from loadtest.results.prediction import down_pmf, hosts, miss_by_down, predict
+from hashring.model import hyp_miss
+from loadtest.results.prediction import (
+    binomial_pmf,
+    down_pmf,
+    hosts,
+    hypergeometric_pmf,
+    miss_by_down,
+    predict,
+)
 from loadtest.scenario import Scenario
 
 MESSAGE = "message"
@@ -127,7 +133,7 @@ def _covariances(scenario: Scenario) -> _Covariances | None:
     second_of_message = fsum(
         p_down * p_taken * hyp_miss(k, taken, held, 1 - scenario.loss_out) ** 2
         for down, p_down in _down_of(scenario, sent)
-        for taken, p_taken in _enumerated(*binomial(sent - down, 1 - scenario.loss_in))
+        for taken, p_taken in binomial_pmf(sent - down, 1 - scenario.loss_in)
     )
     of_holder, of_message = (second - miss * miss for second in (second_of_holder, second_of_message))
     # Who shares more has no less in common, but for rounding.
@@ -140,7 +146,7 @@ def _of_outages(scenario: Scenario, missed: Sequence[float]) -> tuple[float, flo
     of_topic = [(p, missed[down]) for down, p in _down_of(scenario, k)]
     # Given how many servers are down in all, each topic has as many of these as chance has it.
     of_epoch = [
-        (p, fsum(q * missed[own] for own, q in _marked(scenario.servers, down, k)))
+        (p, fsum(q * missed[own] for own, q in hypergeometric_pmf(scenario.servers, down, k)))
         for down, p in down_pmf(scenario)
     ]
     return fsum(p * chance for p, chance in of_topic), _spread(of_topic), _spread(of_epoch)
@@ -157,18 +163,10 @@ def _down_of(scenario: Scenario, chosen: int) -> list[tuple[int, float]]:
     """How many of servers chosen by chance are down: for 0 .. chosen, with the probability of each."""
     pmf = [0.0] * (chosen + 1)
     if scenario.outages == "independent":
-        for own, p in _enumerated(*binomial(chosen, scenario.outage)):
+        for own, p in binomial_pmf(chosen, scenario.outage):
             pmf[own] = p
     else:
         for down, p in down_pmf(scenario):
-            for own, q in _marked(scenario.servers, down, chosen):
+            for own, q in hypergeometric_pmf(scenario.servers, down, chosen):
                 pmf[own] += p * q
     return list(enumerate(pmf))
-
-
-def _marked(population: int, marked: int, drawn: int) -> list[tuple[int, float]]:
-    return _enumerated(*hypergeometric(population, marked, drawn))
-
-
-def _enumerated(least: int, pmf: Sequence[float]) -> list[tuple[int, float]]:
-    return list(enumerate(pmf, least))

@@ -101,12 +101,12 @@ def down_pmf(scenario: Scenario) -> list[tuple[int, float]]:
             # Server i is in zone i modulo zones, so the first few have one more.
             size, more = divmod(servers, scenario.zones)
             pmf = [0.0] * (servers + 1)
-            for large, p_large in _binomial(more, scenario.outage):
-                for small, p_small in _binomial(scenario.zones - more, scenario.outage):
+            for large, p_large in binomial_pmf(more, scenario.outage):
+                for small, p_small in binomial_pmf(scenario.zones - more, scenario.outage):
                     pmf[large * (size + 1) + small * size] += p_large * p_small
             return [(down, p) for down, p in enumerate(pmf) if p]
         case _:
-            return _binomial(servers, scenario.outage)
+            return binomial_pmf(servers, scenario.outage)
 
 
 def hosts(scenario: Scenario) -> int:
@@ -152,9 +152,9 @@ def _common(scenario: Scenario, known: int, live: float) -> Iterator[tuple[float
     for overlap, weight in enumerate(overlaps):
         if not weight:
             continue
-        for often, p_often in _pmf(pool, overlap, more):
-            for a, p_a in _pmf(k, often, subscribe):
-                for b, p_b in _pmf(k - often, overlap - often, subscribe - a):
+        for often, p_often in hypergeometric_pmf(pool, overlap, more):
+            for a, p_a in hypergeometric_pmf(k, often, subscribe):
+                for b, p_b in hypergeometric_pmf(k - often, overlap - often, subscribe - a):
                     yield weight * p_often * p_a * p_b, ((a, paths[0]), (b, paths[1]))
 
 
@@ -179,12 +179,14 @@ def overlap_pmf(servers: int, known: int, k: int) -> list[float]:
     return pmf
 
 
-def _binomial(trials: int, chance: float) -> list[tuple[int, float]]:
+def binomial_pmf(trials: int, chance: float) -> list[tuple[int, float]]:
+    """How many of `trials` succeed, with the probability of each but the rarest."""
     least, pmf = binomial(trials, chance)
     return list(enumerate(pmf, least))
 
 
-def _pmf(population: int, marked: int, drawn: int) -> list[tuple[int, float]]:
+def hypergeometric_pmf(population: int, marked: int, drawn: int) -> list[tuple[int, float]]:
+    """How many of `drawn` out of `population` are `marked`, with the probability of each."""
     least, pmf = hypergeometric(population, marked, drawn)
     return list(enumerate(pmf, least))
 
@@ -204,6 +206,6 @@ def _miss_exactly_down(servers: int, down: int, groups: _Groups) -> float:
     (a, path_a), (b, path_b) = groups
     return sum(
         p_down * p_a * (1 - path_a) ** (a - down_a) * (1 - path_b) ** (b - (down_all - down_a))
-        for down_all, p_down in _pmf(servers, down, a + b)
-        for down_a, p_a in _pmf(a + b, a, down_all)
+        for down_all, p_down in hypergeometric_pmf(servers, down, a + b)
+        for down_a, p_a in hypergeometric_pmf(a + b, a, down_all)
     )

@@ -24,15 +24,7 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     )
     styles = cells.family_styles()
     drawn = [
-        rows.Row(
-            cell.name,
-            _marks(cell, row),
-            percent(row["share"]),
-            _title(cell, row),
-            "",
-            styles[cell.family],
-            cell.is_valid,
-        )
+        rows.of_cell(cell, styles[cell.family], _marks(cell, row), percent(row["share"]), _title(cell, row))
         for cell, row in found
     ]
     label = "Messages that reached all their subscribers: " + "; ".join(

@@ -37,14 +37,12 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     scale = from_zero([row["peak"] for _, row in found], "×")
     styles = cells.family_styles()
     drawn = [
-        rows.Row(
-            cell.name,
+        rows.of_cell(
+            cell,
+            styles[cell.family],
             _marks(row, loads[cell.number]),
             f"CV {row['cv']:.2f}",
             _title(cell, row),
-            "",
-            styles[cell.family],
-            cell.is_valid,
         )
         for cell, row in found
     ]

@@ -24,15 +24,7 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     values = [row[name] for _, row in found for name in ("factor", "theory", "hottest") if row[name]]
     styles = cells.family_styles()
     drawn = [
-        rows.Row(
-            cell.name,
-            _marks(cell, row),
-            times(row["factor"]),
-            _title(cell, row),
-            "",
-            styles[cell.family],
-            cell.is_valid,
-        )
+        rows.of_cell(cell, styles[cell.family], _marks(cell, row), times(row["factor"]), _title(cell, row))
         for cell, row in found
     ]
     label = "Capacity in units of one server: " + "; ".join(_title(cell, row) for cell, row in found)

@@ -139,15 +139,7 @@ def drawn_alone(found: Sequence[CellRow], cells: Cells) -> list[str]:
     scale = _scale([row for _, row in lone])
     styles = cells.family_styles()
     drawn = [
-        rows.Row(
-            cell.name,
-            _marks(cell, row),
-            percent(row["share"]),
-            _title(cell, row),
-            "",
-            styles[cell.family],
-            cell.is_valid,
-        )
+        rows.of_cell(cell, styles[cell.family], _marks(cell, row), percent(row["share"]), _title(cell, row))
         for cell, row in lone
     ]
     label = "Delivery: " + "; ".join(_title(cell, row) for cell, row in lone)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from spark.report.cells import Cell
 from spark.report.scales import Scale
 from spark.report.svg import Drawing, Frame, both, shortened, text_px
 
@@ -91,6 +92,11 @@ class Row:
     style: int = 0
     is_valid: bool = True
     is_lane: bool = False
+
+
+def of_cell(cell: Cell, style: int, marks: Sequence[Mark], value: str, title: str) -> Row:
+    """A cell's own line."""
+    return Row(cell.name, marks, value, title, style=style, is_valid=cell.is_valid)
 
 
 _LANE_PX, _LANES_GAP_PX = 19, 9
