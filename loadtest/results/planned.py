@@ -30,6 +30,7 @@ HOLDER = "topic, subscriber and epoch"
 TOPIC_EPOCH = "topic and epoch"
 EPOCH = "epoch"
 PAIR = "pair"
+"""By what pairs share their luck; by PAIR each has its own."""
 
 HOSTS_MAX = 128
 """Of a topic; with more theory takes a while, in scheme R minutes."""
