@@ -32,21 +32,21 @@ analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
 	@$(BIN)/kcast analyse $(ARGS)
 
 test: lint  ## all checks, then all tests
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not (spark or load or containers or compose)' $(ARGS)
 
 test-compose:  ## the cluster of compose.yaml on a Docker engine: messages, kills, drains, nothing left behind
 	@{ docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
 		echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \
 		'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
 	@$(SETUP) dev load spark
-	$(BIN)/pytest tests/check_compose.py $(ARGS)
+	$(BIN)/pytest -m compose $(ARGS)
 
 test-load:  ## load tests, from servers to results; on containers too where a Docker engine answers
 	@$(SETUP) dev load spark
-	$(BIN)/pytest -n 2 --dist loadfile tests/check_load.py tests/check_load_locust.py $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m load $(ARGS)
 	@if docker info >/dev/null 2>&1; then \
 		docker build --quiet --network host --tag $(LOAD_IMAGE) . && \
-		KCAST_IMAGE=$(LOAD_IMAGE) $(BIN)/pytest tests/check_load_containers*.py $(ARGS); code=$$?; \
+		KCAST_IMAGE=$(LOAD_IMAGE) $(BIN)/pytest -m containers $(ARGS); code=$$?; \
 		docker image rm --force $(LOAD_IMAGE) >/dev/null; exit $$code; \
 	else \
 		echo 'kcast: no Docker engine answers `docker info`: the checks on containers are left out' >&2; \
@@ -54,7 +54,7 @@ test-load:  ## load tests, from servers to results; on containers too where a Do
 
 test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a cluster of Spark's
 	@$(SETUP) dev load spark
-	$(BIN)/pytest -n 2 --dist loadfile tests/check_spark_*.py $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m spark $(ARGS)
 
 lint:  ## ruff and mypy, changing nothing
 	@$(SETUP) dev load spark
@@ -67,10 +67,10 @@ format:  ## lay the code out, and mend what ruff can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench:  ## the benchmarks, tests/bench_*.py, one after the other
+bench:  ## the benchmarks of tests/benchmarks, one after the other
 	@$(SETUP) dev load spark
-	@set -e; for bench in $(patsubst tests/%.py,%,$(wildcard tests/bench_*.py)); do \
-		echo "== $$bench"; $(BIN)/python -m "tests.$$bench" $(ARGS); done
+	@set -e; for bench in $(filter-out __init__,$(patsubst tests/benchmarks/%.py,%,$(wildcard tests/benchmarks/*.py))); do \
+		echo "== $$bench"; $(BIN)/python -m "tests.benchmarks.$$bench" $(ARGS); done
 
 # Resolved on the oldest Python that is supported, since newer ones take its versions but not the reverse.
 # The comment on top of the file stays.

@@ -15,10 +15,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
-from client.cluster import Cluster
-from client.engine import EVENTS_MAX, QUEUE_MAX, ClientClosed, Engine, Inbox, PublishOptions, Wrap, as_bytes
-from client.events import Delivery, Drop, Event, Published
-from pubsub.limits import RENEWALS_PER_TTL
+from kcast.client.cluster import Cluster
+from kcast.client.engine import (
+    EVENTS_MAX,
+    QUEUE_MAX,
+    ClientClosed,
+    Engine,
+    Inbox,
+    PublishOptions,
+    Wrap,
+    as_bytes,
+)
+from kcast.client.events import Delivery, Drop, Event, Published
+from kcast.pubsub.limits import RENEWALS_PER_TTL
 
 __all__ = ["Client", "ClientClosed", "Events", "Subscription"]
 

@@ -5,9 +5,9 @@
         for delivery in client.subscribe("weather/oslo"):
             print(delivery.payload)
 
-The verbs are those of `client.aio`, for any number of threads. One lock guards the engine; the thread holds
-it during its turns, and nobody holds it while waiting. Whoever asks for something wakes the thread through a
-socket pair, since it waits for the network and for users at once.
+The verbs are those of `kcast.client.aio`, for any number of threads. One lock guards the engine; the thread
+holds it during its turns, and nobody holds it while waiting. Whoever asks for something wakes the thread
+through a socket pair, since it waits for the network and for users at once.
 
 A signal's handler, or a finalizer, may run while its own thread holds a lock. If that is the engine's, the
 engine is in the middle of something: `publish_nowait` and `close` are left to the next turn, and other verbs
@@ -32,10 +32,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
-from client.cluster import Cluster
-from client.engine import EVENTS_MAX, QUEUE_MAX, ClientClosed, Engine, Inbox, PublishOptions, Wrap, as_bytes
-from client.events import Delivery, Drop, Event, Published
-from pubsub.limits import RENEWALS_PER_TTL
+from kcast.client.cluster import Cluster
+from kcast.client.engine import (
+    EVENTS_MAX,
+    QUEUE_MAX,
+    ClientClosed,
+    Engine,
+    Inbox,
+    PublishOptions,
+    Wrap,
+    as_bytes,
+)
+from kcast.client.events import Delivery, Drop, Event, Published
+from kcast.pubsub.limits import RENEWALS_PER_TTL
 
 __all__ = ["Client", "ClientClosed", "Events", "Subscription"]
 

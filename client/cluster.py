@@ -9,8 +9,8 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from typing import cast
 
-from hashring.policy import Policy, Side
-from pubsub.endpoint import Address, format_address
+from kcast.hashring.policy import Policy, Side
+from kcast.pubsub.endpoint import Address, format_address
 
 HEADER = "kcast-cluster 1"
 FILE_BYTES_MAX = 64 * 1024 * 1024

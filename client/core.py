@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from client import envelope as enveloping
-from client.cluster import Cluster, ServerEntry
-from client.dedup import CopyFilter
-from client.envelope import Envelope
-from client.events import (
+from kcast.client import envelope as enveloping
+from kcast.client.cluster import Cluster, ServerEntry
+from kcast.client.dedup import CopyFilter
+from kcast.client.envelope import Envelope
+from kcast.client.events import (
     Delivery,
     Drop,
     Event,
@@ -32,15 +32,15 @@ from client.events import (
     ServerLost,
     ServerReturned,
 )
-from client.gaps import GapTracker
-from client.numbering import Numbering
-from client.requests import LINE_BYTES_MAX
-from client.session import FAMILIES, Change, Notice, Session, family_of
-from client.view import View
-from hashring.policy import draw
-from pubsub import wire
-from pubsub.endpoint import Address, Burst, Transmit, datagrams
-from pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
+from kcast.client.gaps import GapTracker
+from kcast.client.numbering import Numbering
+from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.session import FAMILIES, Change, Notice, Session, family_of
+from kcast.client.view import View
+from kcast.hashring.policy import draw
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
 
 REPEAT_INTERVAL_S = 0.2
 UNSETTLED_MAX = 65_536

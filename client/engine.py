@@ -24,13 +24,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Generic, Protocol, TypedDict, TypeVar
 
-from client import cluster as clusters
-from client.cluster import Cluster
-from client.core import ClientCore
-from client.events import Delivery, Drop, Event, LeasesChanged, Published
-from pubsub.endpoint import Address, Endpoint
-from pubsub.limits import RENEWALS_PER_TTL
-from pubsub.udp import UdpPort, open_socket
+from kcast.client import cluster as clusters
+from kcast.client.cluster import Cluster
+from kcast.client.core import ClientCore
+from kcast.client.events import Delivery, Drop, Event, LeasesChanged, Published
+from kcast.pubsub.endpoint import Address, Endpoint
+from kcast.pubsub.limits import RENEWALS_PER_TTL
+from kcast.pubsub.udp import UdpPort, open_socket
 
 Item = TypeVar("Item")
 Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
-from pubsub import wire
+from kcast.pubsub import wire
 
 _HEAD = re.compile(rb"%@([0-9A-Za-z_-]{1,43})\.([1-9][0-9]{0,17})((?:;[A-Za-z][0-9A-Za-z-]*=[!-$&-:<-~]*)*) ")
 _PUBLISHER = re.compile(r"[0-9A-Za-z_-]{1,43}")

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from client.events import Gap, GapFilled
+from kcast.client.events import Gap, GapFilled
 
 SETTLING_S = 2.0
 JUMP_MAX = 1000

@@ -15,9 +15,9 @@ from enum import StrEnum, auto
 from math import inf
 from random import Random
 
-from client.rtt import RoundTripTime
-from pubsub import wire
-from pubsub.limits import COOKIE_CHARS, DATAGRAM_BYTES_MAX, NONCE_CHARS_MAX
+from kcast.client.rtt import RoundTripTime
+from kcast.pubsub import wire
+from kcast.pubsub.limits import COOKIE_CHARS, DATAGRAM_BYTES_MAX, NONCE_CHARS_MAX
 
 NONCE_BYTES = 8
 STAMP_CHARS_MAX = 22

@@ -25,15 +25,15 @@ from enum import Enum, auto
 from math import inf
 from random import Random
 
-from client.cluster import ServerEntry
-from client.events import Outcome
-from client.leases import Leases
-from client.lessee import Lessee
-from client.publishing import Outbox, Settled
-from client.requests import CONTROL, Backoff, Cookie, Kind, Request, Requests
-from pubsub import wire
-from pubsub.endpoint import Address
-from pubsub.limits import (
+from kcast.client.cluster import ServerEntry
+from kcast.client.events import Outcome
+from kcast.client.lease_requests import Lessee
+from kcast.client.leases import Leases
+from kcast.client.outbox import Outbox, Settled
+from kcast.client.requests import CONTROL, Backoff, Cookie, Kind, Request, Requests
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address
+from kcast.pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
     COOKIE_PUBLISH_LIFE_S,
     LINES_PER_DATAGRAM_MAX,

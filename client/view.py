@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 
-from client.cluster import Cluster, ServerEntry
-from hashring.hashing import rendezvous
-from hashring.ring import Explanation, HashRing
+from kcast.client.cluster import Cluster, ServerEntry
+from kcast.hashring.hashing import rendezvous
+from kcast.hashring.ring import Explanation, HashRing
 
 
 class View:

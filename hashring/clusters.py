@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from hashring.intervals import student_quantile, wilson
+from kcast.hashring.intervals import student_quantile, wilson
 
 CONFIDENCE = 0.95
 

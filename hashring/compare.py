@@ -6,9 +6,9 @@ from math import sqrt
 
 import numpy as np
 
-from hashring.hashing import GOLDEN, topic_hash
-from hashring.mixing import Words, mix_in_place
-from hashring.ring import HashRing
+from kcast.hashring.hashing import GOLDEN, topic_hash
+from kcast.hashring.mixing import Words, mix_in_place
+from kcast.hashring.ring import HashRing
 
 SAMPLES_DEFAULT = 10_000
 

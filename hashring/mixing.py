@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from hashring.hashing import MULTIPLIER_A, MULTIPLIER_B
+from kcast.hashring.hashing import MULTIPLIER_A, MULTIPLIER_B
 
 LAST_STEP_BITS = 64 - 31
 """The last step of `mix64` changes only so many low bits."""

@@ -20,14 +20,7 @@ against a simulation.
 from dataclasses import dataclass
 from math import ceil, comb, exp, expm1, floor, fsum, inf, lgamma, log, log1p, pi, prod, sqrt
 
-from hashring.intervals import (
-    PairDistribution,
-    binomial,
-    clopper_pearson,
-    delivered_pairs,
-    icc,
-    wilson,
-)
+from kcast.hashring.intervals import PairDistribution, binomial, clopper_pearson, delivered_pairs, icc, wilson
 
 __all__ = [
     "Cost",

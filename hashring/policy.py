@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
-from hashring.hashing import topic_hash
+from kcast.hashring.hashing import topic_hash
 
 if TYPE_CHECKING:
     from random import Random
 
-    from hashring.ring import HashRing
+    from kcast.hashring.ring import HashRing
 
 Placement = Literal["ring", "modulo", "all"]
 Side = Literal["publish", "subscribe"]

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
-from hashring.hashing import (
+from kcast.hashring.hashing import (
     ARC_BITS,
     ARCS,
     GOLDEN,
@@ -38,7 +38,7 @@ from hashring.hashing import (
     rendezvous,
     topic_hash,
 )
-from hashring.mixing import LAST_STEP_BITS, Words, finish_mix_in_place, mix_in_place, premix_in_place
+from kcast.hashring.mixing import LAST_STEP_BITS, Words, finish_mix_in_place, mix_in_place, premix_in_place
 
 __all__ = [
     "Explanation",

@@ -7,8 +7,8 @@
 A locustfile of one's own may import from here, and derive users.
 """
 
-from loadtest.users.people import Mixed, Publisher, Subscriber
-from loadtest.users.stage import register
+from kcast.loadtest.users.locust_hooks import register
+from kcast.loadtest.users.locust_users import Mixed, Publisher, Subscriber
 
 __all__ = ["Mixed", "Publisher", "Subscriber"]
 

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Self, get_args
 
-from hashring.policy import Policy
-from pubsub.limits import DATAGRAM_BYTES_MAX, TTL_S_MAX
+from kcast.hashring.policy import Policy
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, TTL_S_MAX
 
 Backend = Literal["processes", "lab", "containers", "file"]
 Arrivals = Literal["poisson", "constant"]

@@ -22,8 +22,8 @@ from functools import lru_cache
 from hashlib import blake2s
 from ipaddress import ip_address
 
-from pubsub.endpoint import Address
-from pubsub.limits import COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S
+from kcast.pubsub.endpoint import Address
+from kcast.pubsub.limits import COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S
 
 SECRET_BYTES = 32
 _ISSUED = struct.Struct(">B3xI")

@@ -11,8 +11,8 @@ from enum import Enum, auto
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from pubsub.endpoint import Endpoint, Transmit
-from pubsub.udp import UdpPort
+from kcast.pubsub.endpoint import Endpoint, Transmit
+from kcast.pubsub.udp import UdpPort
 
 if TYPE_CHECKING:
     import asyncio

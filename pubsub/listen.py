@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 
-from pubsub.endpoint import Address, format_address
-from pubsub.udp import UdpPort, open_socket
+from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.udp import UdpPort, open_socket
 
 _FREE_PORT_TRIES = 10
 

@@ -20,8 +20,8 @@ from contextlib import suppress
 from io import UnsupportedOperation
 from typing import NamedTuple
 
-from pubsub.server import Drop, Server
-from pubsub.udp import UdpPort
+from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.udp import UdpPort
 
 REPORT_INTERVAL_S = 5.0
 

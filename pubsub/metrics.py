@@ -22,14 +22,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import MetricsHandler
 from prometheus_client.registry import Collector
 
-from pubsub.endpoint import Address, format_address
-from pubsub.listen import ListenError
-from pubsub.log import Losses
-from pubsub.server import Drop, Server
-from pubsub.udp import UdpPort
+from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.listen import ListenError
+from kcast.pubsub.log import Losses
+from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.udp import UdpPort
 
 if TYPE_CHECKING:
-    from pubsub.tap import TapWriter
+    from kcast.pubsub.tap import TapWriter
 
 REQUEST_TIMEOUT_S = 10.0
 # At a time. The next one ends the oldest: so stuck scrapers neither collect threads nor keep others out, and

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pubsub.cookie import SECRET_BYTES
-from pubsub.driver import Ending, run
-from pubsub.endpoint import Address, Tap, format_address
-from pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
-from pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
-from pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed
-from pubsub.server import Server
-from pubsub.udp import UdpPort
+from kcast.pubsub.cookie import SECRET_BYTES
+from kcast.pubsub.driver import Ending, run
+from kcast.pubsub.endpoint import Address, Tap, format_address
+from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
+from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
+from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed
+from kcast.pubsub.server import Server
+from kcast.pubsub.udp import UdpPort
 
 if TYPE_CHECKING:
-    from pubsub.tap import TapWriter
+    from kcast.pubsub.tap import TapWriter
 
 EXIT_FAILURE = 1
 
@@ -84,7 +84,7 @@ def serve(
                 return EXIT_FAILURE
         server = make_server(settings, addresses, tap)
         if settings.metrics is not None:
-            from pubsub.metrics import ServerCollector, serve_metrics
+            from kcast.pubsub.metrics import ServerCollector, serve_metrics
 
             try:
                 where = serve_metrics(ServerCollector(server, ports, tap), settings.metrics)
@@ -123,7 +123,7 @@ def make_server(settings: Settings, addresses: Sequence[Address], tap: Tap | Non
 
 def open_tap(path: str, size_bytes_max: int, addresses: Sequence[Address], log: Log) -> "TapWriter":
     """The tap of one life of a server. Raises OSError and ValueError."""
-    from pubsub.tap import TapWriter
+    from kcast.pubsub.tap import TapWriter
 
     return TapWriter(
         Path(path),

@@ -9,8 +9,8 @@ forge would let anyone shut others out, as it does at open servers.
 from collections import OrderedDict
 from math import inf
 
-from pubsub.endpoint import Address
-from pubsub.limits import OVERDRAWN_S
+from kcast.pubsub.endpoint import Address
+from kcast.pubsub.limits import OVERDRAWN_S
 
 
 class Rate:

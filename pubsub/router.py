@@ -8,10 +8,10 @@ leaves as it came, without being cut into lines.
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from pubsub import wire
-from pubsub.endpoint import Address, Transmit, datagrams
-from pubsub.limits import DATAGRAM_BYTES_MAX
-from pubsub.table import LeaseTable
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address, Transmit, datagrams
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
+from kcast.pubsub.table import LeaseTable
 
 
 class Router:

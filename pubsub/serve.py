@@ -1,4 +1,4 @@
-"""`kcast serve`: the command. It runs `pubsub.process.serve`, under `pubsub.workers` for several servers."""
+"""`kcast serve`: the command. It runs `process.serve`, or `workers` for several servers."""
 
 import os
 import sys
@@ -10,9 +10,9 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from pubsub import wire
-from pubsub.endpoint import Address, format_address
-from pubsub.limits import (
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.limits import (
     HEAD_CHARS_MAX,
     LINES_PER_DATAGRAM_MAX,
     TTL_S_DEFAULT,
@@ -20,11 +20,11 @@ from pubsub.limits import (
     WORK_BITS_MAX,
     Limits,
 )
-from pubsub.listen import ListenError, is_wildcard, open_ports
-from pubsub.log import Log
-from pubsub.process import EXIT_FAILURE, Settings, serve, warn
-from pubsub.udp import BUFFER_BYTES_DEFAULT, UdpPort
-from pubsub.workers import WORKERS_MAX, Supervisor, cluster_file
+from kcast.pubsub.listen import ListenError, is_wildcard, open_ports
+from kcast.pubsub.log import Log
+from kcast.pubsub.process import EXIT_FAILURE, Settings, serve, warn
+from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT, UdpPort
+from kcast.pubsub.workers import WORKERS_MAX, Supervisor, cluster_file
 
 PORT_DEFAULT = 7400
 

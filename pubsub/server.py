@@ -10,17 +10,17 @@ dropped, so no forged packet can set two servers talking, nor can copies: an ope
 forwards none that is marked (§4.4). All that is not done is counted in `drops`, and in `refusals` where the
 client was told.
 
-Copies leave in `flush`, not in `receive`, so that a batch of bursts is routed as one (`pubsub.router`).
+Copies leave in `flush`, not in `receive`, so that a batch of bursts is routed as one (`kcast.pubsub.router`).
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from pubsub import stamp, wire
-from pubsub.cookie import Cookies
-from pubsub.endpoint import Address, Burst, LeaseChange, Tap, Transmit, datagrams
-from pubsub.limits import (
+from kcast.pubsub import stamp, wire
+from kcast.pubsub.cookie import Cookies
+from kcast.pubsub.endpoint import Address, Burst, LeaseChange, Tap, Transmit, datagrams
+from kcast.pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
     DATAGRAM_BYTES_MAX,
     DRAIN_MARGIN_S,
@@ -34,9 +34,9 @@ from pubsub.limits import (
     WORK_BITS_MAX,
     Limits,
 )
-from pubsub.rates import PublishRates, Rate
-from pubsub.router import Router, publishes_by_topic, whole_topic
-from pubsub.table import TABLES, ExpiringSet, is_loopback
+from kcast.pubsub.rates import PublishRates, Rate
+from kcast.pubsub.router import Router, publishes_by_topic, whole_topic
+from kcast.pubsub.table import TABLES, ExpiringSet, is_loopback
 
 
 class Drop(StrEnum):

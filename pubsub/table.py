@@ -17,8 +17,8 @@ from ipaddress import ip_address
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
-from pubsub.endpoint import Address
-from pubsub.limits import FIFO_PROMISE_S_MIN, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
+from kcast.pubsub.endpoint import Address
+from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
 
 Key = TypeVar("Key", bound=Hashable)
 

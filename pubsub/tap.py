@@ -9,7 +9,7 @@ sleeps while there is nothing to write: a disk that hangs must not hold up a dat
 keep up with is left out, and how much that was is recorded: a gap that is marked can be allowed for, one that
 is not looks like a loss on the network.
 
-    python -m pubsub.tap FILE       what FILE and the files before it hold, one JSON object a line
+    python -m kcast.pubsub.tap FILE       what FILE and the files before it hold, one JSON object a line
 """
 
 import errno
@@ -25,9 +25,9 @@ from time import monotonic_ns, time_ns
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from pubsub.endpoint import Address, LeaseChange, format_address
-from pubsub.tap_files import FILES_MAX, TapFiles, numbered
-from pubsub.tap_format import (
+from kcast.pubsub.endpoint import Address, LeaseChange, format_address
+from kcast.pubsub.tap_files import FILES_MAX, TapFiles, numbered
+from kcast.pubsub.tap_format import (
     CLOSING_ROOM_BYTES,
     LINES_PER_RECORD_MAX,
     RECORD_ROOM_BYTES,
@@ -83,7 +83,7 @@ class _Gap:
 
 
 class TapWriter:
-    """A `pubsub.endpoint.Tap` that writes files, which together are never longer than `size_bytes_max`.
+    """A `kcast.pubsub.endpoint.Tap` that writes files, which together are never longer than `size_bytes_max`.
 
     `boot_id` is 8 random bytes, new for each process; `addresses` are where the server is reached.
     `queue_bytes_max` bounds what waits to be written. `on_failure` is told why, once, if nothing more can be
@@ -409,9 +409,9 @@ def _topic_text(topic: bytes) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python -m pubsub.tap FILE`; the exit code."""
+    """`python -m kcast.pubsub.tap FILE`; the exit code."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("usage: python -m pubsub.tap FILE", file=sys.stderr)
+        print("usage: python -m kcast.pubsub.tap FILE", file=sys.stderr)
         return 2
     try:
         for record in read_all(Path(arguments[0])):
@@ -420,7 +420,7 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # `| head` has seen enough; nothing is left to be flushed to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (TapError, OSError) as error:
-        print(f"pubsub.tap: {error}", file=sys.stderr)
+        print(f"kcast.pubsub.tap: {error}", file=sys.stderr)
         return 1
     return 0
 

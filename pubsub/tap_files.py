@@ -10,7 +10,7 @@ import os
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from pubsub.tap_format import MAGIC, TapError
+from kcast.pubsub.tap_format import MAGIC, TapError
 
 FILES_PER_BOUND = 8  # a file is full at this part of the bound: so much is lost when the oldest goes
 FILES_MAX = 64  # a server that keeps crashing leaves short ones

@@ -14,8 +14,8 @@ from typing import BinaryIO, NamedTuple
 
 from xxhash import xxh3_64_digest
 
-from pubsub.endpoint import Address, LeaseChange
-from pubsub.limits import DATAGRAM_BYTES_MAX
+from kcast.pubsub.endpoint import Address, LeaseChange
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 MAGIC = b"\x89kcast\r\n"  # not text, and no longer itself once something has treated it as text
 VERSION = 1
@@ -203,7 +203,7 @@ class Encoder:
         return taken
 
     def burst(self, now: float, source: Address, topic: bytes, lines: Sequence[bytes]) -> int:
-        """As `pubsub.endpoint.Tap`, at most `LINES_PER_RECORD_MAX` lines; how long `buffer` is with it."""
+        """As `endpoint.Tap`, at most `LINES_PER_RECORD_MAX` lines; how long `buffer` is with it."""
         # The hot path: every name looked up here costs.
         if now != self._now:
             self._now, self._time_ns = now, int(now * 1e9)
@@ -219,7 +219,7 @@ class Encoder:
         return len(buffer)
 
     def lease(self, now: float, change: LeaseChange, topic: bytes, address: Address) -> None:
-        """As `pubsub.endpoint.Tap`."""
+        """As `kcast.pubsub.endpoint.Tap`."""
         lease = _lease(topic, address)
         self._follow(change, lease)
         self.records += 1

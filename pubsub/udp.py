@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from types import TracebackType
 
-from pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.endpoint import Address, Burst, Transmit
 
 BUFFER_BYTES_DEFAULT = 4 * 1024 * 1024  # what arrives in 10 ms at 400 MB/s
 RECEIVE_CALLS_MAX = 32  # per wake-up, as libuv: so that timers run however much arrives

@@ -22,10 +22,10 @@ from time import monotonic
 from types import FrameType
 from typing import NoReturn
 
-from pubsub.endpoint import Address, format_address
-from pubsub.listen import is_loopback, is_wildcard
-from pubsub.log import Log
-from pubsub.udp import UdpPort
+from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.listen import is_loopback, is_wildcard
+from kcast.pubsub.log import Log
+from kcast.pubsub.udp import UdpPort
 
 RESTART_DELAY_S_MIN = 1.0
 RESTART_DELAY_S_MAX = 30.0  # after as long a life, a server that dies is started again after the least delay

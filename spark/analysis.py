@@ -23,23 +23,24 @@ from typing import Any
 from pyspark import StorageLevel, inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.captures import Captures
-from spark.findings import attack as attack_findings
-from spark.findings import attribution as attribution_findings
-from spark.findings import audience as audience_findings
-from spark.findings import balance as balance_findings
-from spark.findings import cells as cell_findings
-from spark.findings import cost as cost_findings
-from spark.findings import health as health_findings
-from spark.findings import latency as latency_findings
-from spark.findings import reliability as reliability_findings
-from spark.findings.cell import Cell
-from spark.findings.findings import Findings, Row
-from spark.findings.tables import TABLES
-from spark.jobs import attack, attribution, audience, balance, cost, health, latency, pairs, reliability
-from spark.jobs.job import Job, Sources
-from spark.jobs.parameters import parameters
-from spark.session.partitions import divide
+from kcast.spark.capture.captures import Captures
+from kcast.spark.findings import attack as attack_findings
+from kcast.spark.findings import attribution as attribution_findings
+from kcast.spark.findings import audience as audience_findings
+from kcast.spark.findings import balance as balance_findings
+from kcast.spark.findings import cells as cell_findings
+from kcast.spark.findings import cost as cost_findings
+from kcast.spark.findings import health as health_findings
+from kcast.spark.findings import latency as latency_findings
+from kcast.spark.findings import reliability as reliability_findings
+from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.findings import Findings, Row
+from kcast.spark.findings.tables import TABLES
+from kcast.spark.jobs import attack, attribution, audience, balance, cost, health, latency, reliability
+from kcast.spark.jobs.job import Job, Sources
+from kcast.spark.jobs.parameters import parameters
+from kcast.spark.session.partitions import divide
+from kcast.spark.walk import pairs
 
 Watcher = Callable[[str], object]
 """Is told, in a few words, what is done next."""

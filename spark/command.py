@@ -4,34 +4,22 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
-from client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail
+from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail
+from kcast.spark.request import (
+    MASTER_DEFAULT,
+    MEMORY_DEFAULT,
+    NAME,
+    OUT_DEFAULT,
+    SEED_DEFAULT,
+    AnalysisRequest,
+)
 
-NAME = "analyse"
 EXTRA_MODULES = ("pyspark", "pandas", "pyarrow")
-OUT_DEFAULT = Path("analysis-out")
-MASTER_DEFAULT = "local[*]"
-MEMORY_DEFAULT = "2g"
-SEED_DEFAULT = 1
 
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
-
-
-class Wanted(NamedTuple):
-    """What is to be done. `runs` are paths as Spark knows them, and `master` None is Spark's own choice."""
-
-    runs: tuple[str, ...]
-    out: Path
-    master: str | None = MASTER_DEFAULT
-    memory: str | None = MEMORY_DEFAULT
-    only: tuple[str, ...] = ()
-    follows: bool = False
-    simulates: bool = False
-    seed: int = SEED_DEFAULT
-    as_json: bool = False
 
 
 def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
@@ -128,10 +116,14 @@ def command(
         if only and not runs:
             fail(NAME, "--only is of the scenarios of a RUN: name one", EXIT_USAGE)
         require_extra()
-        from spark.run import run
+        from kcast.spark.run import run
 
         sys.exit(
-            run(Wanted(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json))
+            run(
+                AnalysisRequest(
+                    runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json
+                )
+            )
         )
 
 
@@ -144,8 +136,8 @@ def require_extra() -> None:
 
 def _render(source: Path, out: Path) -> int:
     """Makes the page of a report.json; the exit code. Raises OSError."""
-    from spark.findings.findings import FindingsError
-    from spark.report.write import render
+    from kcast.spark.findings.findings import FindingsError
+    from kcast.spark.report.write import render
 
     try:
         page = render(source, out)

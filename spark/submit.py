@@ -1,6 +1,6 @@
 """`kcast analyse` for spark-submit: master, memory and all else of Spark are what spark-submit was told.
 
-    spark-submit --master spark://HOST:7077 "$(python -m spark.submit)" RUN... --out DIR
+    spark-submit --master spark://HOST:7077 "$(python -m kcast.spark.submit)" RUN... --out DIR
 
 Run by itself it prints its path, which is what spark-submit wants. Workers need neither kcast nor Python,
 but for --simulate.
@@ -22,7 +22,7 @@ def main() -> None:
     # Python has put this folder on its path, where our modules would have other names.
     sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != _HERE]
     sys.path.append(str(_HERE.parent))  # where kcast is not installed
-    from spark.command import command
+    from kcast.spark.command import command
 
     command(prog_name="spark-submit submit.py")
 

@@ -1,7 +1,7 @@
 """The `kcast` command: `main`."""
 
 try:
-    from client.cli.group import main
+    from kcast.client.cli.group import main
 except KeyboardInterrupt:  # while it is still being loaded: as the group itself does later
     raise SystemExit(130) from None
 

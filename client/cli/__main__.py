@@ -1,5 +1,5 @@
-"""`python -m client.cli` is `kcast`."""
+"""`python -m kcast.client.cli` is `kcast`."""
 
-from client.cli import main
+from kcast.client.cli import main
 
 main(prog_name="kcast")

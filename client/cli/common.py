@@ -16,10 +16,10 @@ from typing import Any, NoReturn, TypeVar
 import click
 from click.core import ParameterSource
 
-from client import cluster as clusters
-from client.cluster import Cluster, ClusterError
-from client.core import Backlog, MessageTooLarge
-from pubsub.wire import TopicError, encode_topic
+from kcast.client import cluster as clusters
+from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.core import Backlog, MessageTooLarge
+from kcast.pubsub.wire import TopicError, encode_topic
 
 CLUSTER_VARIABLE = "KCAST_CLUSTER"
 EXIT_FAILURE = 1

@@ -12,16 +12,19 @@ import click
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 _COMMANDS = {
-    "serve": ("pubsub.serve", "run a server"),
-    "sub": ("client.cli.sub", "print the messages of topics"),
-    "pub": ("client.cli.pub", "publish a message, or one per line of standard input"),
-    "where": ("client.cli.where", "the servers of a topic, their ranks, and why"),
-    "ping": ("client.cli.ping", "every server of the cluster: up, round-trip time, loss"),
-    "health": ("client.cli.health", "whether one server serves, for health checks"),
-    "plan": ("client.cli.plan", "predicted delivery, copies and cost of a policy"),
-    "demo": ("loadtest.demo", "a cluster, servers killed, delivery measured against prediction"),
-    "load": ("loadtest.load.command", "load tests: clusters, faults, captures, and what came of them"),
-    "analyse": ("spark.command", "captures of load tests: reliability versus K, against theory"),
+    "serve": ("kcast.pubsub.serve", "run a server"),
+    "sub": ("kcast.client.cli.sub", "print the messages of topics"),
+    "pub": ("kcast.client.cli.pub", "publish a message, or one per line of standard input"),
+    "where": ("kcast.client.cli.where", "the servers of a topic, their ranks, and why"),
+    "ping": ("kcast.client.cli.ping", "every server of the cluster: up, round-trip time, loss"),
+    "health": ("kcast.client.cli.health", "whether one server serves, for health checks"),
+    "plan": ("kcast.client.cli.plan", "predicted delivery, copies and cost of a policy"),
+    "demo": (
+        "kcast.loadtest.demo.command",
+        "a cluster, servers killed, delivery measured against prediction",
+    ),
+    "load": ("kcast.loadtest.load.command", "load tests: clusters, faults, captures, and what came of them"),
+    "analyse": ("kcast.spark.command", "captures of load tests: reliability versus K, against theory"),
 }
 
 

@@ -16,12 +16,12 @@ from time import monotonic
 
 import click
 
-from client.cluster import ServerEntry, parse_address
-from client.events import Outcome
-from client.session import Change, Session
-from pubsub import wire
-from pubsub.endpoint import Address, Transmit, datagrams, format_address
-from pubsub.udp import UdpPort, open_socket
+from kcast.client.cluster import ServerEntry, parse_address
+from kcast.client.events import Outcome
+from kcast.client.session import Change, Session
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
+from kcast.pubsub.udp import UdpPort, open_socket
 
 COPY_TIMEOUT_S = 0.5  # a copy, or its publish, may get lost; then once more
 WORK_TRIES = 4096  # for the stamp, between looks at the socket: 2 ms or so

@@ -7,7 +7,7 @@ until what is missing has come, but not for long: a message that was lost must n
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 
-from client.events import Delivery
+from kcast.client.events import Delivery
 
 HELD_MAX = 4096
 PUBLISHERS_MAX = 4096

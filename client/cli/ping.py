@@ -9,7 +9,7 @@ from time import monotonic
 
 import click
 
-from client.cli.common import (
+from kcast.client.cli.common import (
     EXIT_FAILURE,
     Number,
     cluster_option,
@@ -20,10 +20,10 @@ from client.cli.common import (
     table,
     to_json,
 )
-from client.cluster import Cluster
-from pubsub import wire
-from pubsub.endpoint import Address, Transmit, datagrams, format_address
-from pubsub.udp import UdpPort, open_socket
+from kcast.client.cluster import Cluster
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
+from kcast.pubsub.udp import UdpPort, open_socket
 
 # Longer than a pong is now, since a server may come to say more in it, and never answers at greater length.
 PING_BYTES = 64

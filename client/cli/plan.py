@@ -11,7 +11,7 @@ from time import perf_counter
 
 import click
 
-from client.cli.common import (
+from kcast.client.cli.common import (
     Number,
     cluster_option,
     count_of,
@@ -20,10 +20,10 @@ from client.cli.common import (
     table,
     to_json,
 )
-from hashring import model
-from hashring.policy import Policy
-from pubsub.limits import RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, TTL_S_DEFAULT, WORK_BITS_MAX, Limits
-from pubsub.stamp import Mint
+from kcast.hashring import model
+from kcast.hashring.policy import Policy
+from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, TTL_S_DEFAULT, WORK_BITS_MAX, Limits
+from kcast.pubsub.stamp import Mint
 
 HOSTS_DEFAULT = 100
 DOWN_DEFAULT = 0.1

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import click
 
-from client.aio import Client
-from client.cli.common import (
+from kcast.client.aio import Client
+from kcast.client.cli.common import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
     Number,
@@ -28,9 +28,9 @@ from client.cli.common import (
     to_json,
     topic_argument,
 )
-from client.cluster import Cluster
-from client.core import MessageTooLarge
-from client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned
+from kcast.client.cluster import Cluster
+from kcast.client.core import MessageTooLarge
+from kcast.client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned
 
 OUTSTANDING_MAX = 256  # publishes that await receipts
 RATE_DEFAULT = 1000.0  # a second

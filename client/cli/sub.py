@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import click
 
-from client.aio import Client, Subscription
-from client.cli.common import (
+from kcast.client.aio import Client, Subscription
+from kcast.client.cli.common import (
     EXIT_FAILURE,
     Number,
     Output,
@@ -23,9 +23,9 @@ from client.cli.common import (
     to_json,
     topic_argument,
 )
-from client.cli.order import Sequencer
-from client.cluster import Cluster
-from client.events import (
+from kcast.client.cli.order import Sequencer
+from kcast.client.cluster import Cluster
+from kcast.client.events import (
     Delivery,
     Drop,
     Event,

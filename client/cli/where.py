@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import click
 
-from client.cli.common import (
+from kcast.client.cli.common import (
     cluster_option,
     errors_as_lines,
     escaped,
@@ -15,10 +15,10 @@ from client.cli.common import (
     to_json,
     topic_argument,
 )
-from client.cluster import Cluster, ServerEntry
-from client.view import View
-from hashring.hashing import ARCS, OFFSET_BITS, hashed_bytes, topic_hash
-from hashring.policy import Policy
+from kcast.client.cluster import Cluster, ServerEntry
+from kcast.client.view import View
+from kcast.hashring.hashing import ARCS, OFFSET_BITS, hashed_bytes, topic_hash
+from kcast.hashring.policy import Policy
 
 _RING = 2**64
 

@@ -23,12 +23,12 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from loadtest.capture import host, manifest, parts
-from loadtest.capture.manifest import RUN_FILE, SCENARIO_FILE
-from loadtest.capture.manifest import CaptureError as CaptureError
-from loadtest.capture.manifest import Status as Status
-from loadtest.capture.schema import SCHEMA_VERSION, TABLES
-from loadtest.scenario import Scenario
+from kcast.loadtest.capture import host, manifest, parts
+from kcast.loadtest.capture.manifest import RUN_FILE, SCENARIO_FILE
+from kcast.loadtest.capture.manifest import CaptureError as CaptureError
+from kcast.loadtest.capture.manifest import Status as Status
+from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
+from kcast.loadtest.scenario import Scenario
 
 # Readers guess a partition's type from its values: what begins with a letter is text for all of them.
 _NAME = re.compile(r"(?!(?i:nan|inf|infinity|null|true|false)$)[A-Za-z][^\0-\x1f]*")

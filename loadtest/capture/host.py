@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pubsub.tap import read_clock, read_clock_id
+from kcast.pubsub.tap import read_clock, read_clock_id
 
 _LIBRARIES = ("kcast", "locust", "gevent", "pyarrow", "numpy", "xxhash", "uvloop", "docker")
 _LIMITS = (

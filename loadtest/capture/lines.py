@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.scenario import ID_CHARS, topic_name
+from kcast.loadtest.scenario import ID_CHARS, topic_name
 
 _LF, _SPACE, _PERCENT = b"\n %"
 _DIGITS = 6

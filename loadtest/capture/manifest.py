@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
-from loadtest.capture import host
-from loadtest.capture.schema import SCHEMA_VERSION, TABLES
-from loadtest.scenario import Scenario, ScenarioError
-from pubsub.tap import read_clock_id
+from kcast.loadtest.capture import host
+from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
+from kcast.loadtest.scenario import Scenario, ScenarioError
+from kcast.pubsub.tap import read_clock_id
 
 Status = Literal["running", "complete", "partial", "failed"]
 

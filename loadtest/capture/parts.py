@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from loadtest.capture.manifest import CaptureError as CaptureError
-from loadtest.capture.schema import SCHEMA_VERSION, TABLES
+from kcast.loadtest.capture.manifest import CaptureError as CaptureError
+from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
 
 ROWS_MAX = 65_536
 SUFFIX = ".parquet"

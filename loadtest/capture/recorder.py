@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from loadtest.capture import lines
-from loadtest.capture.room import Room
-from loadtest.capture.schema import NONE
-from loadtest.capture.writer import CaptureWriter
-from pubsub.tap import read_clock
-from pubsub.tap_format import Clock
+from kcast.loadtest.capture import lines
+from kcast.loadtest.capture.byte_budget import Room
+from kcast.loadtest.capture.schema import NONE
+from kcast.loadtest.capture.writer import CaptureWriter
+from kcast.pubsub.tap import read_clock
+from kcast.pubsub.tap_format import Clock
 
 UNSENT_S = 30.0  # a message that has not left by then is recorded without digest
 UNSENT_MAX = 65_536
@@ -274,7 +274,7 @@ class _Log:
 
 
 class ClientRecorder:
-    """An Observer of `loadtest.faults.impairment` that keeps what it is told; `Recorder.client` makes it.
+    """An `Observer` (loadtest.faults.impairment) that keeps what it is told; `Recorder.client` makes it.
 
     For one thread at a time. Nothing raises: what there is no room for is in the writer's `lost`.
     """

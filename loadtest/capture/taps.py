@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from loadtest.capture.parts import CaptureError
-from loadtest.capture.schema import EVICTED, EXPIRED, NONE, OPENED, STANDING
-from loadtest.scenario import topic_name
-from pubsub.endpoint import LeaseChange
-from pubsub.tap import read_all, read_clock, read_clock_id
-from pubsub.tap_format import (
+from kcast.loadtest.capture.parts import CaptureError
+from kcast.loadtest.capture.schema import EVICTED, EXPIRED, NONE, OPENED, STANDING
+from kcast.loadtest.scenario import topic_name
+from kcast.pubsub.endpoint import LeaseChange
+from kcast.pubsub.tap import read_all, read_clock, read_clock_id
+from kcast.pubsub.tap_format import (
     Clock,
     Continued,
     Cut,

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from loadtest.capture import native, parts
-from loadtest.capture.parts import CaptureError
-from loadtest.capture.room import Room
-from loadtest.capture.schema import TABLES
+from kcast.loadtest.capture import parts, system_threads
+from kcast.loadtest.capture.byte_budget import Room
+from kcast.loadtest.capture.parts import CaptureError
+from kcast.loadtest.capture.schema import TABLES
 
 WAITING_BYTES_MAX_DEFAULT = 256 * 1024 * 1024
 FLUSH_S = 2.0
@@ -62,7 +62,7 @@ class CaptureWriter:
         process: str,
         *,
         waiting_bytes_max: int = WAITING_BYTES_MAX_DEFAULT,
-        spawn: Callable[[Callable[[], None]], object] = native.spawn,
+        spawn: Callable[[Callable[[], None]], object] = system_threads.spawn,
     ) -> None:
         if not process or process.startswith((".", "_")) or "/" in process:
             raise CaptureError(f"{process!r} names no process: its files would be hidden, or elsewhere")
@@ -78,8 +78,8 @@ class CaptureWriter:
         self._rows_written = 0
         self._failure: str | None = None
         self._is_closing = self._is_abandoned = self._has_ended = False
-        self._ending = native.new_lock()  # for `_failure` and `_is_abandoned`
-        self._sleeping = native.new_lock()
+        self._ending = system_threads.new_lock()  # for `_failure` and `_is_abandoned`
+        self._sleeping = system_threads.new_lock()
         self._sleeping.acquire()
         atexit.register(self._close_at_exit)
         spawn(self._run)
@@ -148,7 +148,7 @@ class CaptureWriter:
         self._close(timeout_s, time.sleep)
 
     def _close_at_exit(self) -> None:
-        self._close(CLOSE_TIMEOUT_S, native.sleep)
+        self._close(CLOSE_TIMEOUT_S, system_threads.sleep)
 
     def _close(self, timeout_s: float, sleep: Callable[[float], object]) -> None:
         if self._pid != os.getpid():

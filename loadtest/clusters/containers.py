@@ -20,15 +20,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from client.cluster import Cluster
-from hashring.policy import Policy
-from loadtest.clusters.engine import RUN_LABEL, connect, engine_errors, in_parallel, labels, sweep
-from loadtest.clusters.hosting import server_key, tap_path
-from loadtest.clusters.servers import IMAGE, ServerFailed, ServerStat, lab_cluster, refuse_impossible
-from loadtest.clusters.stats import read_sockets, stat_of
-from pubsub.endpoint import Address, format_address
-from pubsub.limits import REQUEST_BYTES_MIN
-from pubsub.tap_files import FILES_MAX, numbered
+from kcast.client.cluster import Cluster
+from kcast.hashring.policy import Policy
+from kcast.loadtest.clusters.engine import RUN_LABEL, connect, engine_errors, in_parallel, labels, sweep
+from kcast.loadtest.clusters.hosting import server_key, tap_path
+from kcast.loadtest.clusters.server_stats import read_sockets, stat_of
+from kcast.loadtest.clusters.servers import IMAGE, ServerFailed, ServerStat, lab_cluster, refuse_impossible
+from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.limits import REQUEST_BYTES_MIN
+from kcast.pubsub.tap_files import FILES_MAX, numbered
 
 START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10
@@ -485,7 +485,7 @@ def _on_this_machine(container: Any) -> int | None:
 
 def _start_reaper(run: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        (sys.executable, "-P", "-m", "loadtest.clusters.reaper", run),
+        (sys.executable, "-P", "-m", "kcast.loadtest.clusters.reaper", run),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -1,8 +1,8 @@
 """What a container cluster has on a Docker engine, and that nothing of it is left.
 
 All of it bears two labels: the run's name, and its owner, the process that made it. Two things remove it: the
-reaper (`loadtest.clusters.reaper`), when the owner ends; and, where that was killed too, `sweep` in the next
-run on the machine.
+reaper (`kcast.loadtest.clusters.reaper`), when the owner ends; and, where that was killed too, `sweep` in the
+next run on the machine.
 """
 
 import os
@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from loadtest.clusters.servers import EngineMissing, ServerFailed
+from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
 
 RUN_LABEL = "kcast.load.run"
 OWNER_LABEL = "kcast.load.owner"

@@ -4,8 +4,8 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from pubsub.endpoint import Burst, Transmit, datagrams
-from pubsub.udp import UdpPort
+from kcast.pubsub.endpoint import Burst, Transmit, datagrams
+from kcast.pubsub.udp import UdpPort
 
 
 class Flags(Protocol):

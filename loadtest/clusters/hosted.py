@@ -13,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from client.cluster import Cluster
-from hashring.policy import Policy
-from loadtest.clusters.hosting import ServerState, server_key, tap_path
-from loadtest.clusters.servers import ServerFailed, ServerStat, lab_cluster, refuse_impossible
-from loadtest.clusters.stats import read_sockets, stat_of
-from pubsub.endpoint import Address, format_address
+from kcast.client.cluster import Cluster
+from kcast.hashring.policy import Policy
+from kcast.loadtest.clusters.hosting import ServerState, server_key, tap_path
+from kcast.loadtest.clusters.server_stats import read_sockets, stat_of
+from kcast.loadtest.clusters.servers import ServerFailed, ServerStat, lab_cluster, refuse_impossible
+from kcast.pubsub.endpoint import Address, format_address
 
 START_TIMEOUT_S = 30.0
 _REPLY_TIMEOUT_S = 20.0  # what a host needs at most beyond the time that it was given

@@ -1,7 +1,8 @@
 """What the two hosts, programs that run servers for an owner, have in common: requests, options, sockets.
 
 A host gets a request a line on standard input, and answers each with a line: JSON objects, of which
-`loadtest.clusters.hosted` has the other end. The end of its input is the end of its owner, and so its own.
+`kcast.loadtest.clusters.hosted` has the other end. The end of its input is the end of its owner, and so its
+own.
 """
 
 import errno
@@ -16,12 +17,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import click
 
-from loadtest.clusters.gate import Flags, Gate, cut_off
-from pubsub.listen import ListenError, is_taken, open_ports
-from pubsub.log import Log
-from pubsub.process import Settings
-from pubsub.serve import PORT_DEFAULT, Given, parse
-from pubsub.udp import UdpPort
+from kcast.loadtest.clusters.gate import Flags, Gate, cut_off
+from kcast.pubsub.listen import ListenError, is_taken, open_ports
+from kcast.pubsub.log import Log
+from kcast.pubsub.process import Settings
+from kcast.pubsub.serve import PORT_DEFAULT, Given, parse
+from kcast.pubsub.udp import UdpPort
 
 _PORT_MIN = 10_000
 _PORT_TRIES = 1000

@@ -8,7 +8,7 @@ fate, and there are no real kills: what `kill` ends keeps nothing but its port, 
 import re
 from typing import ClassVar
 
-from loadtest.clusters.hosted import HostedServers
+from kcast.loadtest.clusters.hosted import HostedServers
 
 _LABELLED = re.compile(r"kcast serve (server-\d+): ")
 
@@ -21,7 +21,7 @@ class LabCluster(HostedServers):
     """
 
     backend: str = "lab"
-    program: ClassVar[str] = "loadtest.clusters.lab_host"
+    program: ClassVar[str] = "kcast.loadtest.clusters.lab_host"
 
     def logs(self) -> dict[str, str]:
         """What each server has said on standard error, in all its lives."""

@@ -1,6 +1,6 @@
 """The host of a lab: many servers on one event loop, which does to them what its owner asks.
 
-    python -m loadtest.clusters.lab_host
+    python -m kcast.loadtest.clusters.lab_host
 
 Standard input is watched by the same loop, so a request is answered between two turns of servers.
 """
@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import uvloop
 
-from loadtest.clusters.hosting import (
+from kcast.loadtest.clusters.hosting import (
     Plan,
     Refused,
     ServerState,
@@ -24,10 +24,10 @@ from loadtest.clusters.hosting import (
     take_replies_output,
     write_all,
 )
-from pubsub.driver import Driver
-from pubsub.listen import ListenError
-from pubsub.log import Log, Losses, Report
-from pubsub.process import make_server, open_tap, warn
+from kcast.pubsub.driver import Driver
+from kcast.pubsub.listen import ListenError
+from kcast.pubsub.log import Log, Losses, Report
+from kcast.pubsub.process import make_server, open_tap, warn
 
 _FILES_PER_SERVER = 3  # at most two sockets, and a tap
 

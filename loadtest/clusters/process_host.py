@@ -1,6 +1,6 @@
 """The host of a cluster of processes: it forks a server at a time, and does to them what its owner asks.
 
-    python -m loadtest.clusters.process_host
+    python -m kcast.loadtest.clusters.process_host
 
 A fork takes some milliseconds, where a new Python would take a tenth of a second of CPU: servers are killed
 and restarted while load runs on the same machine.
@@ -24,7 +24,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import IO, BinaryIO, NoReturn
 
-from loadtest.clusters.hosting import (
+from kcast.loadtest.clusters.hosting import (
     Plan,
     Refused,
     ServerState,
@@ -35,9 +35,9 @@ from loadtest.clusters.hosting import (
     take_replies_output,
     write_all,
 )
-from pubsub.listen import ListenError
-from pubsub.log import Log
-from pubsub.process import EXIT_FAILURE, serve, warn
+from kcast.pubsub.listen import ListenError
+from kcast.pubsub.log import Log
+from kcast.pubsub.process import EXIT_FAILURE, serve, warn
 
 _STOP_TIMEOUT_S = 10.0
 _LOG_LINES = 12
@@ -274,7 +274,7 @@ class _OwnerGone(Exception):
 
 def _import_what_servers_need() -> None:
     """What they would else import each for itself."""
-    for name in ("asyncio", "uvloop", "pubsub.tap"):
+    for name in ("asyncio", "uvloop", "kcast.pubsub.tap"):
         with suppress(ImportError):
             import_module(name)
 

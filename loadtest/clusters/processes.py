@@ -11,7 +11,7 @@ standard input is a pipe from it, and all end when that does. When the owner is 
 
 from typing import ClassVar
 
-from loadtest.clusters.hosted import HostedServers
+from kcast.loadtest.clusters.hosted import HostedServers
 
 
 class ProcessCluster(HostedServers):
@@ -24,4 +24,4 @@ class ProcessCluster(HostedServers):
     """
 
     backend: str = "processes"
-    program: ClassVar[str] = "loadtest.clusters.process_host"
+    program: ClassVar[str] = "kcast.loadtest.clusters.process_host"

@@ -1,6 +1,6 @@
 """Removes what a container cluster has on the engine, once standard input ends: with its owner, that is.
 
-    python -m loadtest.clusters.reaper RUN
+    python -m kcast.loadtest.clusters.reaper RUN
 
 The owner holds the other end of the pipe, and the kernel closes that however the owner ends. If it has
 written `end`, nothing can come any more.
@@ -8,8 +8,8 @@ written `end`, nothing can come any more.
 
 import sys
 
-from loadtest.clusters.engine import connect, remove
-from loadtest.clusters.servers import EngineMissing
+from kcast.loadtest.clusters.engine import connect, remove
+from kcast.loadtest.clusters.servers import EngineMissing
 
 
 def main(run: str) -> int:

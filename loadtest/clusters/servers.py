@@ -1,4 +1,4 @@
-"""Servers to test on, whatever they run in: what all backends offer, and `open_servers`, which picks one.
+"""Servers to test on, whatever they run in: what all backends offer.
 
     with open_servers("processes", 12, ttl_s=60, tap_dir=folder) as servers:
         cluster = servers.cluster(Policy(5, 3, 5))
@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from client.cluster import Cluster, ServerEntry
-from hashring.policy import Policy
-from pubsub.endpoint import Address
+from kcast.client.cluster import Cluster, ServerEntry
+from kcast.hashring.policy import Policy
+from kcast.pubsub.endpoint import Address
 
 IMAGE = "kcast"
 
@@ -86,7 +86,7 @@ class Servers(Protocol):
 
     @property
     def taps(self) -> tuple[tuple[Path, ...], ...]:
-        """Of each server the tap file of each of its lives, as `pubsub.tap.read_all` takes it.
+        """Of each server the tap file of each of its lives, as `kcast.pubsub.tap.read_all` takes it.
 
         They are whole after `stop`, but for those of lives that were killed. Empty without a `tap_dir`.
         """
@@ -135,33 +135,3 @@ def lab_cluster(addresses: tuple[Address, ...], keys: tuple[str, ...], policy: P
     entries = zip(addresses, keys, strict=True)
     servers = tuple(ServerEntry((address,), key) for address, key in entries)
     return Cluster(servers, policy or Policy(), name="lab", salt=b"kcast", is_lab=True)
-
-
-def open_servers(
-    backend: str,
-    count: int,
-    *,
-    ttl_s: int,
-    options: tuple[str, ...] = (),
-    tap_dir: Path | None = None,
-    image: str = IMAGE,
-) -> Servers:
-    """`count` servers with leases of `ttl_s` seconds; they start at the beginning of the `with`.
-
-    `options` are further ones for `kcast serve`. In `tap_dir`, which must exist, each life of a server gets
-    a tap. `image` is for containers alone. Raises ValueError where there can be no such cluster.
-    """
-    # Imported here: containers need a library that the others do not.
-    if backend == "processes":
-        from loadtest.clusters.processes import ProcessCluster
-
-        return ProcessCluster(count, ttl_s=ttl_s, options=options, tap_dir=tap_dir)
-    if backend == "lab":
-        from loadtest.clusters.lab import LabCluster
-
-        return LabCluster(count, ttl_s=ttl_s, options=options, tap_dir=tap_dir)
-    if backend == "containers":
-        from loadtest.clusters.containers import ContainerCluster
-
-        return ContainerCluster(count, ttl_s=ttl_s, options=options, tap_dir=tap_dir, image=image)
-    raise ValueError(f"backend is {backend!r}: use processes, lab or containers")

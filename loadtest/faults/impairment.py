@@ -18,10 +18,10 @@ from math import inf, log, log1p
 from random import Random
 from typing import NamedTuple, Protocol
 
-from loadtest.capture.schema import CUT_OFF, DUPLICATE, LOST, NONE, PASSED
-from loadtest.faults.plan import DownTimes
-from loadtest.scenario import Scenario
-from pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagrams
+from kcast.loadtest.capture.schema import CUT_OFF, DUPLICATE, LOST, NONE, PASSED
+from kcast.loadtest.faults.plan import DownTimes
+from kcast.loadtest.scenario import Scenario
+from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagrams
 
 HELD_BACK_S = 0.01
 
@@ -58,7 +58,8 @@ class Observer(Protocol):
     """Who is told what became of every datagram, when it passes or would have. Must not raise or block.
 
     Each call is about a run of datagrams of `segment_bytes` (the last may be shorter) with one fate,
-    `injected`, as `loadtest.capture.schema` numbers them. `server` is -1 where the address is no server's.
+    `injected`, as `kcast.loadtest.capture.schema` numbers them. `server` is -1 where the address is no
+    server's.
     """
 
     def sent(self, now: float, server: int, data: bytes, segment_bytes: int, injected: int) -> None:

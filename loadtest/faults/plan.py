@@ -13,8 +13,8 @@ from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
-from client.cluster import Cluster
-from loadtest.scenario import Scenario, ScenarioError
+from kcast.client.cluster import Cluster
+from kcast.loadtest.scenario import Scenario, ScenarioError
 
 DRAWS_MAX = 10_000_000  # servers x epochs; beyond it the plan alone takes minutes
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from client.cli.common import (
+from kcast.client.cli.common import (
     EXIT_FAILURE,
     EXIT_USAGE,
     Number,
@@ -21,12 +21,12 @@ from client.cli.common import (
     table,
     to_json,
 )
-from loadtest.faults.plan import outages
-from loadtest.load import grid
-from loadtest.load.estimate import CPU_SHARE_MAX, Estimate, estimate, total
-from loadtest.load.units import duration_text, size_text
-from loadtest.scenario import Scenario, ScenarioError, select
-from loadtest.users.options import OPTIONS, click_options
+from kcast.loadtest.faults.plan import outages
+from kcast.loadtest.load import grid
+from kcast.loadtest.load.estimate import CPU_SHARE_MAX, Estimate, estimate, total
+from kcast.loadtest.load.units import duration_text, size_text
+from kcast.loadtest.scenario import Scenario, ScenarioError, select
+from kcast.loadtest.users.options import OPTIONS, click_options
 
 NAME = "load"
 EXTRA_MODULES = ("locust", "pyarrow", "docker")
@@ -201,7 +201,7 @@ def _load(
     if dry_run:
         _tell_estimates(scenarios, settings.get("workers", 1), as_json)
         return 0
-    from loadtest.load import session
+    from kcast.loadtest.load import session
 
     return session.run(
         scenarios,
@@ -230,7 +230,7 @@ class _Known(NamedTuple):
 
 def _read(path: Path) -> _Known:
     """The run that stands in a folder, or its run.json."""
-    from loadtest.capture.folder import CaptureError, open_run
+    from kcast.loadtest.capture.folder import CaptureError, open_run
 
     try:
         run = open_run(path)
@@ -302,6 +302,6 @@ def compare_command(a: Path, b: Path, as_json: bool) -> None:
     """
     with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
         _require_extra()
-        from loadtest.load import session
+        from kcast.loadtest.load import session
 
         sys.exit(session.compare(a, b, as_json=as_json))

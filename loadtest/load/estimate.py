@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import fsum
 
-from loadtest.scenario import Scenario
-from pubsub.limits import RENEWAL_INTERVAL_S_MAX
+from kcast.loadtest.scenario import Scenario
+from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX
 
 # What one thing takes, in seconds.
 _START_S = 2.0  # locust, and whatever is there once

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from hashring.policy import K_PRIME_DEFAULT
-from loadtest.scenario import Scenario, ScenarioError
+from kcast.hashring.policy import K_PRIME_DEFAULT
+from kcast.loadtest.scenario import Scenario, ScenarioError
 
 SCENARIOS_MAX = 1000
 NAME_CHARS_MAX = 200  # of which capture.folder makes a folder's

@@ -17,10 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-import loadtest
-
 if TYPE_CHECKING:
-    from loadtest.users.progress import Progress
+    from kcast.loadtest.users.progress import Progress
 
 HOST = "127.0.0.1"
 # -P: whatever lies in the working directory must not pass for our packages.
@@ -55,7 +53,7 @@ class Locusts:
     ) -> None:
         self._log = log
         self._options = (
-            *("-f", str(Path(loadtest.__file__).parent / "locustfile.py"), "--headless"),
+            *("-f", str(Path(__file__).parent.parent / "locustfile.py"), "--headless"),
             *("--scenario", str(scenario_file.absolute()), "--cluster", str(cluster_file.absolute())),
             *("--capture", str(capture.absolute())),
         )

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from client.cli.common import table, to_json
-from loadtest.chart import format_share
-from loadtest.load.units import ms_text
-from loadtest.results.spectrum import Times
-from loadtest.results.summary import Summary
+from kcast.client.cli.common import table, to_json
+from kcast.loadtest.chart import format_share
+from kcast.loadtest.load.units import ms_text
+from kcast.loadtest.results.percentiles import Times
+from kcast.loadtest.results.summary import Summary
 
 EXIT_LATENCY_NOT_VALID = 3
 EXIT_DELIVERY_NOT_VALID = 4

@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from client.cli.common import count_of
-from client.cluster import format_cluster
-from loadtest.capture.folder import RunFolder, ScenarioFolder, Status
-from loadtest.capture.taps import convert, members_by_port, msg_ids_by_digest
-from loadtest.capture.writer import CaptureWriter
-from loadtest.clusters.servers import Servers, open_servers
-from loadtest.load.locusts import Locusts
-from loadtest.load.report import headline
-from loadtest.load.tending import Tending
-from loadtest.load.view import Watcher
-from loadtest.results.summary import Summary, summarise
-from loadtest.scenario import Scenario
+from kcast.client.cli.common import count_of
+from kcast.client.cluster import format_cluster
+from kcast.loadtest.capture.folder import RunFolder, ScenarioFolder, Status
+from kcast.loadtest.capture.taps import convert, members_by_port, msg_ids_by_digest
+from kcast.loadtest.capture.writer import CaptureWriter
+from kcast.loadtest.clusters.backends import open_servers
+from kcast.loadtest.clusters.servers import Servers
+from kcast.loadtest.load.locusts import Locusts
+from kcast.loadtest.load.report import headline
+from kcast.loadtest.load.server_watch import Tending
+from kcast.loadtest.load.view import Watcher
+from kcast.loadtest.results.summary import Summary, summarise
+from kcast.loadtest.scenario import Scenario
 
 # Whatever a load test does, it is not refused.
 SERVER_OPTIONS = (

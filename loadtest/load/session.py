@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, escaped
-from loadtest.capture.folder import (
+from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, escaped
+from kcast.loadtest.capture.folder import (
     CaptureError,
     RunFolder,
     ScenarioFolder,
@@ -17,16 +17,16 @@ from loadtest.capture.folder import (
     open_run,
     resume_run,
 )
-from loadtest.clusters.servers import EngineMissing, ServerFailed
-from loadtest.load.estimate import estimate, total
-from loadtest.load.locusts import LocustFailed
-from loadtest.load.report import exit_code, tell
-from loadtest.load.run import LoadFailed, Settings, run_all
-from loadtest.load.units import size_text
-from loadtest.load.view import LiveWatcher, PlainWatcher
-from loadtest.results.compare import compare as compare_runs
-from loadtest.results.summary import ResultsError, Summary
-from loadtest.scenario import Scenario
+from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
+from kcast.loadtest.load.estimate import estimate, total
+from kcast.loadtest.load.locusts import LocustFailed
+from kcast.loadtest.load.report import exit_code, tell
+from kcast.loadtest.load.run import LoadFailed, Settings, run_all
+from kcast.loadtest.load.units import size_text
+from kcast.loadtest.load.view import LiveWatcher, PlainWatcher
+from kcast.loadtest.results.compare import compare as compare_runs
+from kcast.loadtest.results.summary import ResultsError, Summary
+from kcast.loadtest.scenario import Scenario
 
 # What can go wrong, each with a message for people.
 FAILURES = (LoadFailed, LocustFailed, ServerFailed, EngineMissing, CaptureError, ResultsError)

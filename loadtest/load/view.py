@@ -3,15 +3,15 @@
 import time
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
-from client.cli.common import count_of
-from loadtest.chart import format_share
-from loadtest.load.units import ms_text
-from loadtest.scenario import Scenario
+from kcast.client.cli.common import count_of
+from kcast.loadtest.chart import format_share
+from kcast.loadtest.load.units import ms_text
+from kcast.loadtest.scenario import Scenario
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from loadtest.users.progress import Progress
+    from kcast.loadtest.users.progress import Progress
 
 PLAIN_EVERY_S = 10.0  # between lines of figures in a pipe
 LAG_MS_SHOWN = 50.0  # what is less is no news

@@ -29,19 +29,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hashring.policy import Policy
-from loadtest.capture.schema import (
-    CUT_OFF,
-    DUPLICATE,
-    LOST,
-    OPENED,
-    PASSED,
-    STANDING,
-)
-from loadtest.results.causes import SECOND_NS, UNEXPLAINED, Cause
-from loadtest.results.facts import Downs, Lives, Views, overflows
-from loadtest.results.joins import Groups, Ints, expanded, last_before, places
-from loadtest.results.tables import Array, Capture, Columns, columns
+from kcast.hashring.policy import Policy
+from kcast.loadtest.capture.schema import CUT_OFF, DUPLICATE, LOST, OPENED, PASSED, STANDING
+from kcast.loadtest.results.causes import SECOND_NS, UNEXPLAINED, Cause
+from kcast.loadtest.results.facts import Downs, Lives, Views, overflows
+from kcast.loadtest.results.joins import Groups, Ints, expanded, last_before, places
+from kcast.loadtest.results.tables import Array, Capture, Columns, columns
 
 CHUNK_PATHS = 1 << 20
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import hypot
 from typing import Any
 
-from hashring.intervals import wilson
-from loadtest.results.spectrum import Times
-from loadtest.results.summary import Summary
-from loadtest.scenario import Scenario
+from kcast.hashring.intervals import wilson
+from kcast.loadtest.results.percentiles import Times
+from kcast.loadtest.results.summary import Summary
+from kcast.loadtest.scenario import Scenario
 
 PERCENTILES = ("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
 _SIGNIFICANT = "!"

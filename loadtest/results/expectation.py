@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loadtest.results.attribution import Attribution
-from loadtest.results.joins import Groups, Spans, expanded
-from loadtest.results.prediction import delivery_by_down, leases_may_end
-from loadtest.results.tables import Array, Capture, columns
+from kcast.loadtest.results.attribution import Attribution
+from kcast.loadtest.results.joins import Groups, Spans, expanded
+from kcast.loadtest.results.prediction import delivery_by_down, leases_may_end
+from kcast.loadtest.results.tables import Array, Capture, columns
 
 Z_95 = 1.96
 HOSTS_MAX = 64  # of a topic; more, and each look takes more than it tells

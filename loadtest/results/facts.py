@@ -5,9 +5,9 @@ Each is a question by number of server or client and time, for many of them at o
 
 import numpy as np
 
-from loadtest.results.causes import EDGE_NS, SECOND_NS, TAP_UNWRITTEN_NS
-from loadtest.results.joins import Groups, Ints, Spans, last_before, places
-from loadtest.results.tables import Array, Capture, columns, views
+from kcast.loadtest.results.causes import EDGE_NS, SECOND_NS, TAP_UNWRITTEN_NS
+from kcast.loadtest.results.joins import Groups, Ints, Spans, last_before, places
+from kcast.loadtest.results.tables import Array, Capture, columns, views
 
 _REAL = ("kill", "stall")
 

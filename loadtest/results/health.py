@@ -5,9 +5,9 @@
 
 import numpy as np
 
-from loadtest.results.spectrum import NS_PER_MS
-from loadtest.results.tables import Array, Capture, columns
-from loadtest.results.verdicts import Health
+from kcast.loadtest.results.percentiles import NS_PER_MS
+from kcast.loadtest.results.tables import Array, Capture, columns
+from kcast.loadtest.results.verdicts import Health
 
 
 def examine(capture: Capture) -> Health:

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from hashring.clusters import Clusters
-from loadtest.results.attribution import Attribution
-from loadtest.results.luck import PUBLISHER, SUBSCRIBER, TOPIC, clusterings
-from loadtest.results.planned import EPOCH, HOLDER, MESSAGE, TOPIC_EPOCH
-from loadtest.results.tables import Array
-from loadtest.scenario import Scenario
+from kcast.hashring.clusters import Clusters
+from kcast.loadtest.results.attribution import Attribution
+from kcast.loadtest.results.effective_trials import PUBLISHER, SUBSCRIBER, TOPIC, clusterings
+from kcast.loadtest.results.planned_variance import EPOCH, HOLDER, MESSAGE, TOPIC_EPOCH
+from kcast.loadtest.results.tables import Array
+from kcast.loadtest.scenario import Scenario
 
 
 def pair_clusters(scenario: Scenario, attribution: Attribution, t0_ns: int) -> dict[str, Clusters]:

@@ -1,7 +1,8 @@
 """What share of pairs theory says a scenario delivers, where it has an answer.
 
-It is the model of `hashring.model` with what this client does when it sends a message again: it goes first
-to servers of the topic that have not got it yet, so that sendings spread over the K as evenly as they can.
+It is the model of `kcast.hashring.model` with what this client does when it sends a message again: it goes
+first to servers of the topic that have not got it yet, so that sendings spread over the K as evenly as they
+can.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hashring.intervals import binomial
-from hashring.model import hypergeometric, path, restart_gap
-from loadtest.scenario import Scenario
-from pubsub.limits import RENEWAL_INTERVAL_S_MAX
+from kcast.hashring.intervals import binomial
+from kcast.hashring.model import hypergeometric, path, restart_gap
+from kcast.loadtest.scenario import Scenario
+from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX
 
 K_MAX = 32  # where views differ, K^3 states are followed over all servers
 
@@ -162,7 +163,7 @@ def overlap_pmf(servers: int, known: int, k: int) -> list[float]:
     """P(H = h), h = 0 .. k, of how many of a topic's `k` servers two clients have in common.
 
     Each knows `known` of all `servers` by chance, at least `k`, and takes the first `k` of them in the
-    topic's order. For `servers` much larger than `k` it is `hashring.model.overlap_pmf`.
+    topic's order. For `servers` much larger than `k` it is `kcast.hashring.model.overlap_pmf`.
     """
     # Down the topic's order: how many servers each has so far, and how many of them both have.
     chances = np.zeros((k + 1, k + 1, k + 1))

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from loadtest.results.attribution import Attribution, attribute
-from loadtest.results.causes import UNEXPLAINED, Cause
-from loadtest.results.expectation import expect
-from loadtest.results.health import examine
-from loadtest.results.luck import given_outages, not_told, of_pairs
-from loadtest.results.precision import pair_clusters
-from loadtest.results.prediction import predict
-from loadtest.results.spectrum import Times
-from loadtest.results.tables import Capture, columns
-from loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
-from loadtest.scenario import Scenario
+from kcast.loadtest.results.attribution import Attribution, attribute
+from kcast.loadtest.results.causes import UNEXPLAINED, Cause
+from kcast.loadtest.results.effective_trials import given_outages, not_told, of_pairs
+from kcast.loadtest.results.expectation import expect
+from kcast.loadtest.results.health import examine
+from kcast.loadtest.results.percentiles import Times
+from kcast.loadtest.results.precision import pair_clusters
+from kcast.loadtest.results.prediction import predict
+from kcast.loadtest.results.tables import Capture, columns
+from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
+from kcast.loadtest.scenario import Scenario
 
 
 class ResultsError(ValueError):

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from loadtest.capture.schema import TABLES
-from loadtest.scenario import Scenario
+from kcast.loadtest.capture.schema import TABLES
+from kcast.loadtest.scenario import Scenario
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
@@ -21,7 +21,7 @@ _INTEGERS = {"int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.
 
 
 class Capture(Protocol):
-    """What the results are made of: the folder of one scenario, `loadtest.capture.folder.ScenarioFolder`."""
+    """What the results are made of: the folder of one scenario, a `capture.folder.ScenarioFolder`."""
 
     @property
     def scenario(self) -> Scenario:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from loadtest.results.causes import SHORTCOMINGS, UNEXPLAINED, Cause
-from loadtest.scenario import Scenario
+from kcast.loadtest.results.causes import SHORTCOMINGS, UNEXPLAINED, Cause
+from kcast.loadtest.scenario import Scenario
 
 SHORTCOMINGS_MAX = 0.001  # of all pairs; less where the interval is narrower than that
 UNEXPLAINED_PATHS_MAX = 0.001  # of all paths: those that other paths made up for

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import click
 
-from loadtest.scenario import Arrivals, Backend, By, Outages, Scenario
+from kcast.loadtest.scenario import Arrivals, Backend, By, Outages, Scenario
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Group = Literal["test", "servers", "policy", "clients", "load", "faults"]

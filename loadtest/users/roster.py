@@ -9,8 +9,8 @@ own. Times are ns after t0. Pure logic: whoever owns it carries the words.
 from heapq import heappop, heappush
 from typing import Literal, NamedTuple
 
-from loadtest.capture.schema import NONE
-from loadtest.scenario import Scenario
+from kcast.loadtest.capture.schema import NONE
+from kcast.loadtest.scenario import Scenario
 
 Kind = Literal["Publisher", "Subscriber", "Mixed"]
 KINDS: tuple[Kind, ...] = ("Publisher", "Subscriber", "Mixed")

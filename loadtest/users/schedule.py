@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.scenario import Scenario
+from kcast.loadtest.scenario import Scenario
 
 BLOCK_MESSAGES_MIN = 256
 BLOCK_S = 4.0  # at least, so that the blocks kept reach back further than any deadline

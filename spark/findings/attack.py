@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
 
-from hashring.model import delivery_given_down, hypergeometric
-from loadtest.results.prediction import hosts
-from loadtest.scenario import Scenario
-from spark.findings.cell import Cell
-from spark.findings.theory import draws, independent_path
+from kcast.hashring.model import delivery_given_down, hypergeometric
+from kcast.loadtest.results.prediction import hosts
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 POINTS_MAX = 64
 """With more servers of a topic than this, so many steps from none to all are told."""

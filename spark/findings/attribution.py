@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadtest.results.causes import MEANINGS, Cause
-from spark.findings.cell import Cell
+from kcast.loadtest.results.causes import MEANINGS, Cause
+from kcast.spark.findings.cell import Cell
 
 Row = dict[str, Any]
 

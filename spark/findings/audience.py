@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any
 
-from hashring.clusters import Clusters
-from hashring.model import audience, audience_given_down
-from loadtest.results.luck import not_told, of_messages
-from loadtest.results.planned import MESSAGE
-from loadtest.results.prediction import hosts, share_down
-from loadtest.scenario import Scenario
-from spark.findings.cell import Cell
-from spark.findings.clusterings import clusters_by_cell
-from spark.findings.theory import draws, independent_path
+from kcast.hashring.clusters import Clusters
+from kcast.hashring.model import audience, audience_given_down
+from kcast.loadtest.results.effective_trials import not_told, of_messages
+from kcast.loadtest.results.planned_variance import MESSAGE
+from kcast.loadtest.results.prediction import hosts, share_down
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 NS_PER_S = 1_000_000_000
 

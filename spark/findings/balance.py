@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any
 
-from spark.findings.cell import Cell
-from spark.findings.placement import FORWARDED, LEASES, RECEIVED, Topics, placement_cv, with_outages
+from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.placement import FORWARDED, LEASES, RECEIVED, Topics, placement_cv, with_outages
 
 Row = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from loadtest.scenario import Scenario
+from kcast.loadtest.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)

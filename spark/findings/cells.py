@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadtest.results.prediction import share_down
-from spark.findings.cell import Cell
+from kcast.loadtest.results.prediction import share_down
+from kcast.spark.findings.cell import Cell
 
 Row = dict[str, Any]
 DELIVERY, LATENCY = "delivery", "latency"

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hashring.clusters import Clusters
+from kcast.hashring.clusters import Clusters
 
 
 def clusters_by_cell(

@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hashring.model import capacity, copies, few_publish_is_cheaper
-from loadtest.results.causes import Cause
-from loadtest.results.prediction import K_MAX, hosts, overlap_pmf, renewal_interval_s, share_down
-from loadtest.scenario import Scenario, topic_name
-from spark.findings.balance import servers_of
-from spark.findings.cell import Cell
-from spark.findings.theory import draws
+from kcast.hashring.model import capacity, copies, few_publish_is_cheaper
+from kcast.loadtest.results.causes import Cause
+from kcast.loadtest.results.prediction import K_MAX, hosts, overlap_pmf, renewal_interval_s, share_down
+from kcast.loadtest.scenario import Scenario, topic_name
+from kcast.spark.findings.balance import servers_of
+from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.theory_beforehand import draws
 
 Row = dict[str, Any]
 
@@ -142,8 +142,8 @@ def copies_theory(scenario: Scenario) -> float | None:
 def _crossover(scenario: Scenario, total: Row, topics: Row | None) -> tuple[str | None, float | None]:
     """The side on which K' takes fewer lines, and the rate of a topic (messages/s) at which that changes.
 
-    As `hashring.model.few_publish_is_cheaper`, with the subscribers and the rate of a topic on average, as
-    captured. None for schemes that have no such sides, and without subscribers or duration.
+    As `kcast.hashring.model.few_publish_is_cheaper`, with the subscribers and the rate of a topic on average,
+    as captured. None for schemes that have no such sides, and without subscribers or duration.
     """
     seconds = (total["to_ns"] - total["from_ns"]) / NS_PER_S if total["to_ns"] is not None else 0.0
     policy = scenario.policy

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from spark.findings.tables import FINDINGS_VERSION, TABLES
+from kcast.spark.findings.tables import FINDINGS_VERSION, TABLES
 
 Row = dict[str, Any]
 

@@ -7,14 +7,14 @@ cause, and how narrow the interval is that they must not spoil.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hashring.clusters import Clusters
-from loadtest.results.luck import given_outages
-from loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
-from spark.findings.cell import Cell
-from spark.findings.cells import DELIVERY, LATENCY
-from spark.findings.clusterings import clusters_by_cell
-from spark.findings.cost import Fates, fates
-from spark.findings.latency import NS_PER_MS, Percentiles, times
+from kcast.hashring.clusters import Clusters
+from kcast.loadtest.results.effective_trials import given_outages
+from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
+from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import DELIVERY, LATENCY
+from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.cost import Fates, fates
+from kcast.spark.findings.latency import NS_PER_MS, Percentiles, times
 
 Row = dict[str, Any]
 
@@ -46,7 +46,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
 
 
 def healths(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[int, Health]:
-    """What each cell's capture tells of the run, as `loadtest.results.health.examine` would."""
+    """What each cell's capture tells of the run, as `kcast.loadtest.results.health.examine` would."""
     told = {row["cell"]: row for row in sums["health"]}
     lost: dict[int, list[int]] = {cell.number: [] for cell in cells}
     for row in sums["servers_lost"]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
-from spark.findings.cell import Cell
+from kcast.spark.findings.cell import Cell
 
 Row = dict[str, Any]
 
@@ -17,7 +17,7 @@ SINCE = ("intended", "sent")
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """In milliseconds, to three significant figures; all 0 of none. As `loadtest.results.spectrum.Times`."""
+    """Milliseconds to three significant figures, as `loadtest.results.percentiles.Times`; all 0 of none."""
 
     count: int = 0
     mean_ms: float = 0.0

@@ -25,9 +25,9 @@ Of one run the CV itself is off by chance, by about CV / sqrt(2 C).
 from math import sqrt
 from typing import NamedTuple, Self
 
-from loadtest.results.prediction import hosts
-from loadtest.scenario import Scenario
-from spark.findings.theory import draws
+from kcast.loadtest.results.prediction import hosts
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.findings.theory_beforehand import draws
 
 RECEIVED, FORWARDED, LEASES = "received lines", "forwarded copies", "leases"
 

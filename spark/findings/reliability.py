@@ -11,17 +11,17 @@ from math import fsum
 from statistics import NormalDist
 from typing import Any
 
-from hashring.clusters import CONFIDENCE, Clusters, Effective
-from hashring.intervals import binomial_tail, chi_squared_tail
-from loadtest.results.luck import not_told, of_pairs
-from loadtest.results.prediction import Prediction
-from loadtest.scenario import Scenario
-from spark.findings.cell import Cell
-from spark.findings.chances import Chances, Misses, expected_misses, lines, why_none
-from spark.findings.clusterings import clusters_by_cell
-from spark.findings.skewed import TAIL_MIN
-from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
-from spark.findings.theory import finite, unconditional
+from kcast.hashring.clusters import CONFIDENCE, Clusters, Effective
+from kcast.hashring.intervals import binomial_tail, chi_squared_tail
+from kcast.loadtest.results.effective_trials import not_told, of_pairs
+from kcast.loadtest.results.prediction import Prediction
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.pearson3 import TAIL_MIN
+from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
+from kcast.spark.findings.theory_beforehand import finite, unconditional
+from kcast.spark.findings.theory_given_events import Chances, Misses, expected_misses, lines, why_none
 
 LEVEL = 0.01
 """How often sound runs may disagree: any cell of an analysis, and each joint test."""

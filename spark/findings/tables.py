@@ -144,7 +144,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     ),
     "attribution": (
         _CELL,
-        Column("cause", "str", "label of loadtest.results.causes.Cause"),
+        Column("cause", "str", "label of kcast.loadtest.results.causes.Cause"),
         Column("meaning", "str", "in words"),
         Column("misses", "int", "pairs missed for this cause"),
         Column("share", "float", "of all misses of the cell"),

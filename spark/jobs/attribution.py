@@ -4,8 +4,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ByteType, IntegerType, StructType
 
-from spark.jobs.job import Job, Sources
-from spark.jobs.merging import counts, keys, merge_all
+from kcast.spark.jobs.job import Job, Sources
+from kcast.spark.jobs.merging import counts, keys, merge_all
 
 COUNTS = StructType([*keys(cell=IntegerType(), cause=ByteType()), *counts("pairs", "paths")])
 

@@ -17,11 +17,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from loadtest.results import luck, planned
-from loadtest.results.causes import Cause
-from spark.jobs.clusters import NOBODY, clusters_of, over_clusters
-from spark.jobs.job import Job, Sources
-from spark.jobs.merging import counts, keys
+from kcast.loadtest.results import effective_trials, planned_variance
+from kcast.loadtest.results.causes import Cause
+from kcast.spark.jobs.clusters import NOBODY, clusters_of, over_clusters
+from kcast.spark.jobs.job import Job, Sources
+from kcast.spark.jobs.merging import counts, keys
 
 COUNTS = StructType(
     [
@@ -154,9 +154,14 @@ def sizes(merged: DataFrame) -> DataFrame:
 def clusterings(merged: DataFrame) -> DataFrame:
     """As those of reliability: of n messages x that reached all, sums over clusters."""
     of_topic = clusters_of(
-        {planned.TOPIC_EPOCH: ("a", "b"), planned.EPOCH: ("b",), luck.TOPIC: ("a",)}, ("a", "b")
+        {
+            planned_variance.TOPIC_EPOCH: ("a", "b"),
+            planned_variance.EPOCH: ("b",),
+            effective_trials.TOPIC: ("a",),
+        },
+        ("a", "b"),
     )
-    of_publisher = clusters_of({luck.PUBLISHER: ("a",)}, ("a", "b"))
+    of_publisher = clusters_of({effective_trials.PUBLISHER: ("a",)}, ("a", "b"))
     counted = merged.where(sf.col("kind").isin("topic", "publisher")).select(
         "cell",
         sf.explode(sf.when(sf.col("kind") == "topic", of_topic).otherwise(of_publisher)).alias("of"),

@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DecimalType, IntegerType, LongType, StructType
 
-from loadtest.capture.schema import DUPLICATE, OPENED, STANDING
-from spark.jobs.job import Job, Sources
-from spark.jobs.merging import counts, keys
-from spark.jobs.parts import counted, put_together
+from kcast.loadtest.capture.schema import DUPLICATE, OPENED, STANDING
+from kcast.spark.jobs.job import Job, Sources
+from kcast.spark.jobs.merging import counts, keys
+from kcast.spark.jobs.parts import counted, put_together
 
 COUNTS = StructType(
     [

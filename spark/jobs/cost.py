@@ -4,10 +4,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ByteType, IntegerType, LongType, StructType
 
-from loadtest.capture.schema import DUPLICATE
-from spark.jobs.job import Job, Sources
-from spark.jobs.merging import counts, keys
-from spark.jobs.parts import counted, put_together
+from kcast.loadtest.capture.schema import DUPLICATE
+from kcast.spark.jobs.job import Job, Sources
+from kcast.spark.jobs.merging import counts, keys
+from kcast.spark.jobs.parts import counted, put_together
 
 # Lines that renew leases are counted by tenths of a second, as it is not known before all windows are where
 # the load ended.

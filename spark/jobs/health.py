@@ -1,4 +1,4 @@
-"""What a capture tells of the run itself, as `loadtest.results.health.examine` has it.
+"""What a capture tells of the run itself, as `kcast.loadtest.results.health.examine` has it.
 
 Counters are read once a second, and what matters is by how much they rose; messages belong to windows that
 are known only when the load is over. Neither can be told of a slice alone. So a slice gives these rows
@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from spark.jobs.job import Job, Sources
-from spark.jobs.merging import counts, keys
-from spark.jobs.parts import put_together
+from kcast.spark.jobs.job import Job, Sources
+from kcast.spark.jobs.merging import counts, keys
+from kcast.spark.jobs.parts import put_together
 
 COUNTS = StructType(
     [

@@ -6,18 +6,19 @@ Since when is told in `since`:
     sent       from when the client was given it, to the same copy
     delay      from when it was to be published to when the client was given it; of messages, not of pairs
 
-Rounding is done in whole numbers, as `loadtest.results.spectrum.rounded` does it, so that percentiles are
-the same, and none depends on the order of rows. A decade has 900 values: what is counted stays small.
+Rounding is done in whole numbers, as `kcast.loadtest.results.percentiles.rounded` does it, so that
+percentiles are the same, and none depends on the order of rows. A decade has 900 values: what is counted
+stays small.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from loadtest.results.causes import Cause
-from spark.jobs.job import Job, Sources
-from spark.jobs.merging import counts, keys
-from spark.jobs.parts import put_together
+from kcast.loadtest.results.causes import Cause
+from kcast.spark.jobs.job import Job, Sources
+from kcast.spark.jobs.merging import counts, keys
+from kcast.spark.jobs.parts import put_together
 
 INTENDED, SENT, DELAY = "intended", "sent", "delay"
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.findings.cell import Cell
-from spark.schemas import PARAMETERS
+from kcast.spark.capture.schemas import PARAMETERS
+from kcast.spark.findings.cell import Cell
 
 _S = 1_000_000_000
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from spark.jobs.merging import merge
+from kcast.spark.jobs.merging import merge
 
 
 def put_together(parts: Sequence[DataFrame], schema: StructType) -> DataFrame:

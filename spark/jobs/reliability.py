@@ -15,12 +15,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType as Int
 from pyspark.sql.types import LongType, StringType, StructType
 
-from loadtest.capture.schema import LOST
-from loadtest.results import luck, planned
-from loadtest.results.causes import SHORTCOMINGS, Cause
-from spark.jobs.clusters import NOBODY, WIDE, clusters_of, over_clusters
-from spark.jobs.job import Job, Sources
-from spark.jobs.merging import counts, keys
+from kcast.loadtest.capture.schema import LOST
+from kcast.loadtest.results import effective_trials, planned_variance
+from kcast.loadtest.results.causes import SHORTCOMINGS, Cause
+from kcast.spark.jobs.clusters import NOBODY, WIDE, clusters_of, over_clusters
+from kcast.spark.jobs.job import Job, Sources
+from kcast.spark.jobs.merging import counts, keys
 
 COUNTS = StructType(
     [
@@ -173,20 +173,20 @@ def clusterings(merged: DataFrame) -> DataFrame:
     """A row for each cell and clustering: sums over clusters of n pairs, x of them delivered."""
     messages = merged.where(sf.col("kind") == "message").select(
         "cell",
-        sf.lit(planned.MESSAGE).alias("clustering"),
+        sf.lit(planned_variance.MESSAGE).alias("clustering"),
         *("clusters", "pairs", "delivered", "squares", "products", "hits"),
     )
     of_holder = clusters_of(
         {
-            planned.HOLDER: ("a", "b", "c"),
-            planned.TOPIC_EPOCH: ("a", "c"),
-            planned.EPOCH: ("c",),
-            luck.TOPIC: ("a",),
-            luck.SUBSCRIBER: ("b",),
+            planned_variance.HOLDER: ("a", "b", "c"),
+            planned_variance.TOPIC_EPOCH: ("a", "c"),
+            planned_variance.EPOCH: ("c",),
+            effective_trials.TOPIC: ("a",),
+            effective_trials.SUBSCRIBER: ("b",),
         },
         ("a", "b", "c"),
     )
-    of_publisher = clusters_of({luck.PUBLISHER: ("a",)}, ("a", "b", "c"))
+    of_publisher = clusters_of({effective_trials.PUBLISHER: ("a",)}, ("a", "b", "c"))
     counted = merged.where(sf.col("kind").isin("holder", "publisher")).select(
         "cell",
         sf.explode(sf.when(sf.col("kind") == "holder", of_holder).otherwise(of_publisher)).alias("of"),

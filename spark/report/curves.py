@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spark.report.scales import Nines, Scale
-from spark.report.svg import Drawing, Frame, both, text_px
+from kcast.spark.report.scales import Nines, Scale
+from kcast.spark.report.svg import Drawing, Frame, both, text_px
 
 Place = tuple[float, float]
 

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark.findings.findings import Findings, Row
-from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
-from spark.report.cells import Cells
-from spark.report.delivery_figures import drawn_alone, drawn_curves
-from spark.report.delivery_table import cells_table
-from spark.report.markup import NOT_VALID, Verdict
-from spark.report.numbers import folded
-from spark.report.panels import CellRow, length, panels
-from spark.report.section import Section
-from spark.report.words import count, listed, p_equals, percent
+from kcast.spark.findings.findings import Findings, Row
+from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
+from kcast.spark.report.cells import Cells
+from kcast.spark.report.delivery_figures import drawn_alone, drawn_curves
+from kcast.spark.report.delivery_table import cells_table
+from kcast.spark.report.markup import NOT_VALID, Verdict
+from kcast.spark.report.numbers import folded
+from kcast.spark.report.panels import CellRow, length, panels
+from kcast.spark.report.section import Section
+from kcast.spark.report.words import count, listed, p_equals, percent
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ import csv
 import io
 from collections.abc import Sequence
 
-from spark.findings.findings import Row
-from spark.findings.tables import TABLES
+from kcast.spark.findings.findings import Row
+from kcast.spark.findings.tables import TABLES
 
 CSV, PARQUET = ".csv", ".parquet"
 

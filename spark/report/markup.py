@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
+from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
 
 Tone = Literal["good", "bad", "warn", "plain"]
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from spark.findings.findings import Row
-from spark.findings.tables import TABLES
-from spark.report.cells import Cells
-from spark.report.markup import NOT_VALID, Head, Verdict, badge, details, name_cell, table, text
-from spark.report.words import (
+from kcast.spark.findings.findings import Row
+from kcast.spark.findings.tables import TABLES
+from kcast.spark.report.cells import Cells
+from kcast.spark.report.markup import NOT_VALID, Head, Verdict, badge, details, name_cell, table, text
+from kcast.spark.report.words import (
     NOTHING,
     brief_percent,
     milliseconds,

@@ -1,7 +1,7 @@
 """The page: findings as one HTML document that needs neither network nor scripts. Pure."""
 
-from spark.findings.findings import Findings
-from spark.report import (
+from kcast.spark.findings.findings import Findings
+from kcast.spark.report import (
     attack,
     attribution,
     audience,
@@ -14,9 +14,9 @@ from spark.report import (
     note,
     top,
 )
-from spark.report.cells import Cells
-from spark.report.markup import text
-from spark.report.style import STYLE
+from kcast.spark.report.cells import Cells
+from kcast.spark.report.markup import text
+from kcast.spark.report.style import STYLE
 
 _PARTS = (
     *(delivery.section, latency.section, balance.section, cost.section, attribution.section),

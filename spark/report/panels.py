@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spark.findings.findings import Row
-from spark.report.cells import Cell, groups
+from kcast.spark.findings.findings import Row
+from kcast.spark.report.cells import Cell, groups
 
 CellRow = tuple[Cell, Row]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import ceil, floor, log10
 from typing import Protocol
 
-from spark.report.words import number
+from kcast.spark.report.words import number
 
 Ticks = Sequence[tuple[float, str]]
 

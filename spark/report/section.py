@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark.report.markup import Verdict, badge, text
+from kcast.spark.report.markup import Verdict, badge, text
 
 
 @dataclass(frozen=True, slots=True)

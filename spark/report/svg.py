@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from spark.report.markup import text
+from kcast.spark.report.markup import text
 
 
 class Frame(NamedTuple):

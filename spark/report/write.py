@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from spark.findings.findings import Findings, FindingsError
-from spark.findings.tables import TABLES
-from spark.report.files import CSV, PARQUET, csv_bytes, parquet_bytes
-from spark.report.page import page
+from kcast.spark.findings.findings import Findings, FindingsError
+from kcast.spark.findings.tables import TABLES
+from kcast.spark.report.files import CSV, PARQUET, csv_bytes, parquet_bytes
+from kcast.spark.report.page import page
 
 PAGE, JSON, TABLES_FOLDER = "report.html", "report.json", "tables"
 

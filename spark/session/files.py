@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark.session.failures import first_line
+from kcast.spark.session.failures import first_line
 
 _T = TypeVar("_T")
 

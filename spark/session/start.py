@@ -24,9 +24,9 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from spark.session.failures import SparkFailed, first_line, worst_lines
-from spark.session.java import LEAVES_NOTHING, java_home
-from spark.session.signals import Signals
+from kcast.spark.session.failures import SparkFailed, first_line, worst_lines
+from kcast.spark.session.java import LEAVES_NOTHING, java_home
+from kcast.spark.session.signals import Signals
 
 _LOG, _PYTHON_LOG = "spark.log", "python.log"
 _STOP_S = 20.0  # for Spark to end in order

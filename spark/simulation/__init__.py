@@ -9,7 +9,7 @@ block.py      one block, from random numbers to counts
 kernel.py     S, CH and RCH: what became of the messages of a block
 scattered.py  the same of R
 counts.py     whole numbers that a block gives, which add up
-theory.py     what hashring.model says of a scene
+theory.py     what kcast.hashring.model says of a scene
 results.py    added counts -> the table "simulation"
 judgement.py  that table -> the table "note": which of the note's claims hold
 evidence.py   what the simulation found, for the judgement

@@ -1,10 +1,10 @@
 """One block of one scene, from its random numbers to its counts."""
 
-from hashring.ring import HashRing
-from spark.simulation import kernel, scattered
-from spark.simulation.chance import chance_of
-from spark.simulation.counts import Counts, close_block, no_counts
-from spark.simulation.scene import Scene
+from kcast.hashring.ring import HashRing
+from kcast.spark.simulation import kernel, scheme_r
+from kcast.spark.simulation.chance import chance_of
+from kcast.spark.simulation.counts import Counts, close_block, no_counts
+from kcast.spark.simulation.scene import Scene
 
 
 def simulate_block(scene: Scene, block: int, seed: int, ring: HashRing | None) -> Counts:
@@ -15,7 +15,7 @@ def simulate_block(scene: Scene, block: int, seed: int, ring: HashRing | None) -
     counts = no_counts()
     chance = chance_of(seed, scene.name, block)
     if scene.scheme == "R":
-        scattered.simulate(scene, chance, counts)
+        scheme_r.simulate(scene, chance, counts)
     else:
         kernel.simulate(scene, block, ring, chance, counts)
     close_block(counts)

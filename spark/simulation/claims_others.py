@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from math import log10
 
-from spark.findings.findings import Row
-from spark.findings.tables import FAILS, HOLDS, HOLDS_IF
-from spark.simulation.claims_rch import WIDE_AUDIENCE, row
-from spark.simulation.evidence import Evidence, is_about, round_figure, told, told_with_interval
-from spark.simulation.scenes import R_ROOTS, roots
+from kcast.spark.findings.findings import Row
+from kcast.spark.findings.tables import FAILS, HOLDS, HOLDS_IF
+from kcast.spark.simulation.claims_rch import WIDE_AUDIENCE, row
+from kcast.spark.simulation.evidence import Evidence, is_about, round_figure, told, told_with_interval
+from kcast.spark.simulation.scenes import R_ROOTS, roots
 
 _POWER_TOLERANCE = 0.05
 _MISSES_ONE_ANOTHER = 0.01  # delivered to less than this share: clients miss one another

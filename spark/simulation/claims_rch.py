@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from math import ceil, inf
 
-from spark.findings.findings import Row
-from spark.findings.tables import FAILS, HOLDS, HOLDS_IF
-from spark.simulation.evidence import (
+from kcast.spark.findings.findings import Row
+from kcast.spark.findings.tables import FAILS, HOLDS, HOLDS_IF
+from kcast.spark.simulation.evidence import (
     TOLERANCE,
     Evidence,
     blocked_servers,
@@ -15,7 +15,7 @@ from spark.simulation.evidence import (
     told,
     told_with_interval,
 )
-from spark.simulation.scenes import FORMS, Form
+from kcast.spark.simulation.scenes import FORMS, Form
 
 WIDE_AUDIENCE = 1000
 """Subscribers of a topic, where a figure depends on them."""

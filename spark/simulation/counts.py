@@ -8,8 +8,8 @@ x those delivered. They say exactly how much the outcomes are worth (`effective_
 
 from collections.abc import Mapping
 
-from hashring.clusters import Clusters, Effective, effective
-from spark.simulation.chance import Flags
+from kcast.hashring.clusters import Clusters, Effective, effective
+from kcast.spark.simulation.chance import Flags
 
 SUMS = (
     *("outcomes", "delivered", "messages", "subscribers"),
@@ -61,7 +61,7 @@ def _add_clusters(counts: Counts, clustering: str, clusters: int, n: int, x: int
 
 
 def effective_trials(counts: Mapping[str, int]) -> Effective:
-    """How many independent trials tell as much (`hashring.clusters`).
+    """How many independent trials tell as much (`kcast.hashring.clusters`).
 
     If everything, or nothing, was delivered nothing is known of the spread, and it is the number of blocks,
     which surely are independent.

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from spark.findings.findings import Row
-from spark.simulation.counts import Counts
-from spark.simulation.scenes import Form, Settings, roots
+from kcast.spark.findings.findings import Row
+from kcast.spark.simulation.counts import Counts
+from kcast.spark.simulation.scenes import Form, Settings, roots
 
 TOLERANCE = 0.02
 """What the note says in round figures, as 33,000 for 33,333, may be off by this share."""

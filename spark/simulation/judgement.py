@@ -5,11 +5,11 @@ Verdicts come from the simulated figures alone; `claims_others` and `claims_rch`
 
 from collections.abc import Mapping, Sequence
 
-from spark.findings.findings import Row
-from spark.simulation import claims_others, claims_rch
-from spark.simulation.counts import Counts
-from spark.simulation.evidence import Evidence
-from spark.simulation.scenes import Settings
+from kcast.spark.findings.findings import Row
+from kcast.spark.simulation import claims_others, claims_rch
+from kcast.spark.simulation.counts import Counts
+from kcast.spark.simulation.evidence import Evidence
+from kcast.spark.simulation.scenes import Settings
 
 
 def judge(settings: Settings, simulated: Sequence[Row], counts: Mapping[str, Counts]) -> list[Row]:

@@ -8,12 +8,12 @@ packet lost, one row stands for all of them.
 
 import numpy as np
 
-from hashring.ring import HashRing
-from spark.simulation.chance import Chance, Flags, Indices, distinct, flags
-from spark.simulation.counts import Counts, count_delivered
-from spark.simulation.outages import servers_up
-from spark.simulation.placement import known_ranks, places, positions, walked, without_one
-from spark.simulation.scene import Scene
+from kcast.hashring.ring import HashRing
+from kcast.spark.simulation.chance import Chance, Flags, Indices, distinct, flags
+from kcast.spark.simulation.counts import Counts, count_delivered
+from kcast.spark.simulation.outages import servers_up
+from kcast.spark.simulation.placement import known_ranks, places, positions, walked, without_one
+from kcast.spark.simulation.scene import Scene
 
 _CLIENTS_AT_ONCE = 256  # whose views are drawn: what they take stays in the processor's cache
 

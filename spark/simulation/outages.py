@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from spark.simulation.chance import Chance, Flags, flags
-from spark.simulation.scene import Scene
+from kcast.spark.simulation.chance import Chance, Flags, flags
+from kcast.spark.simulation.scene import Scene
 
 
 def servers_up(scene: Scene, chance: Chance) -> Flags:

@@ -5,9 +5,9 @@ from math import ceil, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from hashring.ring import HashRing, topic_hash
-from spark.simulation.chance import Chance, Flags, Indices, distinct, flags
-from spark.simulation.scene import Scene
+from kcast.hashring.ring import HashRing, topic_hash
+from kcast.spark.simulation.chance import Chance, Flags, Indices, distinct, flags
+from kcast.spark.simulation.scene import Scene
 
 Words = npt.NDArray[np.uint64]
 

@@ -6,12 +6,12 @@ with a chance of at least `1 - FALSE_ALARMS` (Bonferroni).
 
 from collections.abc import Mapping, Sequence
 
-from hashring.clusters import Effective
-from spark.findings.findings import Row
-from spark.findings.tables import AGREES, DISAGREES, NO_THEORY
-from spark.simulation.counts import Counts, effective_trials
-from spark.simulation.scene import Scene
-from spark.simulation.theory import theory
+from kcast.hashring.clusters import Effective
+from kcast.spark.findings.findings import Row
+from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
+from kcast.spark.simulation.counts import Counts, effective_trials
+from kcast.spark.simulation.scene import Scene
+from kcast.spark.simulation.theory import theory
 
 FALSE_ALARMS = 0.01
 

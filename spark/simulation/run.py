@@ -8,17 +8,17 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
-from hashring.ring import HashRing
-from spark.findings.findings import Row
-from spark.jobs.merging import counts as counted
-from spark.jobs.merging import keys, merge
-from spark.simulation.block import simulate_block
-from spark.simulation.counts import COLUMNS, Counts
-from spark.simulation.judgement import judge
-from spark.simulation.placement import server_keys
-from spark.simulation.results import rows
-from spark.simulation.scene import Scene
-from spark.simulation.scenes import Settings, scenes
+from kcast.hashring.ring import HashRing
+from kcast.spark.findings.findings import Row
+from kcast.spark.jobs.merging import counts as counted
+from kcast.spark.jobs.merging import keys, merge
+from kcast.spark.simulation.block import simulate_block
+from kcast.spark.simulation.counts import COLUMNS, Counts
+from kcast.spark.simulation.judgement import judge
+from kcast.spark.simulation.placement import server_keys
+from kcast.spark.simulation.results import rows
+from kcast.spark.simulation.scene import Scene
+from kcast.spark.simulation.scenes import Settings, scenes
 
 COUNTS = StructType([*keys(scene=IntegerType()), *counted(*COLUMNS)])
 """Of a slice of the blocks; `scene` is its place among all scenes."""

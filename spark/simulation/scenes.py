@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Literal
 
-from hashring.model import blocked_share
-from spark.simulation.scene import Group, Scene, Size
+from kcast.hashring.model import blocked_share
+from kcast.spark.simulation.scene import Group, Scene, Size
 
 Form = Literal["few-publish", "few-subscribe"]
 FORMS: tuple[Form, ...] = ("few-publish", "few-subscribe")

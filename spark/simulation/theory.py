@@ -1,8 +1,8 @@
-"""What theory says of a scene, by `hashring.model`."""
+"""What theory says of a scene, by `kcast.hashring.model`."""
 
 from functools import cache
 
-from hashring.model import (
+from kcast.hashring.model import (
     betabin_miss,
     delivery,
     delivery_divergent,
@@ -11,7 +11,7 @@ from hashring.model import (
     path,
     zone_miss,
 )
-from spark.simulation.scene import Scene
+from kcast.spark.simulation.scene import Scene
 
 _divergent = cache(delivery_divergent)  # a second each with K = 1000, and several scenes ask for the same
 

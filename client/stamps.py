@@ -1,0 +1,104 @@
+"""Stamps for one server's new leases: the one that is looked for, and those to be sent. Sans-IO.
+
+PROTOCOL §5.11. Looking for a stamp is slow and has no place in a core's turn: whoever drives the core says
+when to compute, and for how long. It is done for one datagram at a time, and a dear datagram has few topics,
+so that leases come up one after the other. Each try is as good as the first, so a mint that is dropped and
+begun anew, with a younger cookie, loses nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
+
+from kcast.client.requests import Cookie, Stamped
+from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S
+from kcast.pubsub.stamp import Mint, price_bits
+
+DATAGRAM_BITS = 18  # what a datagram of several new leases may cost: a tenth of a second or so
+
+
+def topics_max(bits: int) -> int:
+    """How many new leases at `bits` each are paid for together: a datagram costs max(bits, 18) at most."""
+    return 1 << max(0, DATAGRAM_BITS - bits)
+
+
+class Mints:
+    """The stamps for one server: at most one is looked for at a time."""
+
+    def __init__(self) -> None:
+        self._mint: Mint | None = None
+        self._wanted: Stamped | None = None  # what the stamp looked for will be, still without it
+        self._ready: list[tuple[float, Stamped]] = []  # with the time from which each may be sent
+
+    @property
+    def is_minting(self) -> bool:
+        """Whether a stamp is looked for."""
+        return self._mint is not None
+
+    @property
+    def bits(self) -> int | None:
+        """The price for a new lease at which a stamp is looked for; None while none is."""
+        return None if self._wanted is None else self._wanted.bits
+
+    def next_ready(self) -> float | None:
+        """When the first stamp that was found may be sent."""
+        return min((at for at, _ in self._ready), default=None)
+
+    def begin(self, cookie: Cookie, topics: Sequence[bytes], bits: int) -> None:
+        """Looks for the stamp of a datagram with these new leases, at `bits` each, from now on."""
+        self._mint = Mint(cookie.text, topics, price_bits(bits, len(topics)))
+        self._wanted = Stamped(cookie, topics, bits, b"")
+
+    def work(self, tries: int) -> int:
+        """Tries so many stamps at most; returns how many it tried."""
+        if self._mint is None or self._wanted is None:
+            return 0
+        before = self._mint.tries
+        stamp = self._mint.work(tries)
+        tried = self._mint.tries - before
+        if stamp is not None:
+            self._ready.append((-inf, replace(self._wanted, stamp=stamp)))
+            self._mint = self._wanted = None
+        return tried
+
+    def take_ready(self, now: float) -> Stamped | None:
+        """The next to be sent by now."""
+        for entry in self._ready:
+            if entry[0] <= now:
+                self._ready.remove(entry)
+                return entry[1]
+        return None
+
+    def send_again(self, stamped: Stamped, at: float) -> None:
+        """It bought nothing yet: the same stamp pays once more, from a time on."""
+        self._ready.append((at, stamped))
+
+    def drop(self) -> list[bytes]:
+        """Drops all; returns the topics, which are then to be paid for anew."""
+        topics = [topic for _, stamped in self._ready for topic in stamped.topics]
+        if self._wanted is not None:
+            topics += self._wanted.topics
+        self._ready.clear()
+        self._mint = self._wanted = None
+        return topics
+
+    def let_go(self, bits: int, era: int, now: float, is_wanted: Callable[[bytes], bool]) -> list[bytes]:
+        """Drops what has become useless: of another era or price, with a cookie too old, or wanted no more.
+
+        Returns the topics as in `drop`.
+        """
+        if self._wanted is None and not self._ready:
+            return []
+
+        def is_good(stamped: Stamped) -> bool:
+            cookie = stamped.cookie
+            is_young = cookie.era == era and cookie.serves(COOKIE_LEASE_LIFE_S, now)
+            return is_young and any(map(is_wanted, stamped.topics))
+
+        dropped = [stamped for _, stamped in self._ready if not is_good(stamped) or stamped.bits < bits]
+        if dropped:
+            self._ready = [entry for entry in self._ready if entry[1] not in dropped]
+        if self._wanted is not None and (not is_good(self._wanted) or self._wanted.bits != bits):
+            dropped.append(self._wanted)
+            self._mint = self._wanted = None
+        return [topic for stamped in dropped for topic in stamped.topics]

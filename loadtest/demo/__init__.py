@@ -1,0 +1,1 @@
+"""The demo: a cluster, real text, servers killed, and what arrived held against the model."""

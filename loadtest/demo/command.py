@@ -1,0 +1,330 @@
+"""`kcast demo`: a cluster, real text, servers killed, delivery measured against prediction."""
+
+import asyncio
+import importlib.metadata
+import json
+import platform
+import stat
+import sys
+import time
+from collections.abc import Coroutine
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import click
+
+from kcast import pubsub
+from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
+from kcast.loadtest import chart
+from kcast.loadtest.clusters.servers import ServerFailed
+from kcast.loadtest.demo import report
+from kcast.loadtest.demo.plan import K, Plan, Result
+from kcast.loadtest.demo.run import DemoFailed, run
+from kcast.loadtest.demo.tally import CONFIDENCE, PIECE_BYTES_MAX, Cell, failures, pieces
+from kcast.loadtest.demo.view import LiveWatcher, PlainWatcher, curves, explanation, policy_name, table
+
+if TYPE_CHECKING:
+    from kcast.loadtest.demo.capture import DemoRecorder
+
+TEXT_BYTES_MAX = 64 * 1024 * 1024
+
+_LIBRARIES = ("kcast", "uvloop", "numpy", "xxhash")
+
+
+@click.command("demo")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@click.option(
+    "--servers", type=click.IntRange(K, 200), default=12, show_default=True, help="Servers to start."
+)
+@click.option("--kill", type=click.IntRange(min=1), default=4, show_default=True, help="Servers to kill.")
+@click.option(
+    "--ttl",
+    "ttl_s",
+    type=click.IntRange(2, 60),
+    default=4,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a lease lives unless renewed.",
+)
+@click.option(
+    "--topics", type=click.IntRange(1, 1000), default=24, show_default=True, help="Topics for each K'."
+)
+@click.option(
+    "--subscribers",
+    type=click.IntRange(1, 200),
+    default=16,
+    show_default=True,
+    help="Subscribers for each K'.",
+)
+@click.option(
+    "--publishers", type=click.IntRange(1, 50), default=4, show_default=True, help="Publishers for each K'."
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 100_000),
+    default=400,
+    show_default=True,
+    help="Messages published each second.",
+)
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Decides topics, audiences, who is killed."
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("demo-out"),
+    show_default=True,
+    help="Where delivery.svg, results.json, a capture and a report go.",
+)
+@click.option(
+    "--report/--no-report",
+    "wants_report",
+    default=True,
+    help="Whether to record a capture, and make a report of it, where the extra for it is installed.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
+def command(
+    files: tuple[Path, ...],
+    servers: int,
+    kill: int,
+    ttl_s: int,
+    topics: int,
+    subscribers: int,
+    publishers: int,
+    rate: int,
+    seed: int,
+    out: Path,
+    wants_report: bool,
+    as_json: bool,
+) -> None:
+    """Publish text files over servers that are killed, and hold what arrives against theory.
+
+    Starts servers on this machine and publishes every line that is not blank of each FILE (by default of
+    its PROTOCOL.md) to subscribers, at once under three policies: each message goes to K' = 1, 2 and 3 of
+    its topic's K = 5 servers. First all servers are up; then some are killed, and publishers do not avoid
+    them, so that loss shows; then they are restarted. Every payload is checked against its file. A line
+    longer than 300 bytes is published in pieces of 300 bytes.
+
+    Exits with 0 only if the deliveries counted agree with the probability model, given the servers killed,
+    all payloads are intact, and no datagram was dropped unread. Takes about half a minute, and a report of
+    it (kcast analyse) as long again.
+
+    \b
+    Example:
+      kcast demo
+      kcast demo --servers 20 --kill 8 --seed 7 README.md
+    """
+    if kill >= servers:
+        raise click.BadParameter(
+            f"of {servers} servers at most {servers - 1} can be killed", param_hint="--kill"
+        )
+    plan = Plan(servers, kill, ttl_s, topics, subscribers, publishers, seed, rate)
+    with errors_as_lines("demo", closed_pipe_exit=EXIT_FAILURE):
+        if sys.stdout is None:
+            raise OSError("standard output is closed")
+        sys.exit(0 if _demo(plan, files, out, wants_report, as_json) else EXIT_FAILURE)
+
+
+def _demo(plan: Plan, files: tuple[Path, ...], out: Path, wants_report: bool, as_json: bool) -> bool:
+    """Runs it, and shows and writes what came of it; whether measurement and model agree."""
+    texts, sources = _read(files)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _fail(f"{out}: {error.strerror or error}")
+    missing = report.missing_module()
+    capture: Path | None = None
+    stream = sys.stderr if as_json else sys.stdout
+    if wants_report and missing is None:
+        capture = out / time.strftime("capture-%Y%m%d-%H%M%S")
+        result = _run_recorded(plan, texts, stream, capture)
+    else:
+        result = _run(plan, texts, stream)
+    reasons = failures(result.cells, result.faults, result.dropped, result.leases_after_s)
+    results = _report(plan, result, sources, len(texts), reasons)
+    drawn = curves(plan, result.cells)
+    source = ", ".join(sources)
+    subtitle = (
+        f"{len(texts):,} lines of {source if len(source) <= 40 else f'{len(sources)} files'}, "
+        f"{plan.servers} servers, K = {K}, few publish, no avoidance while down, seed {plan.seed}"
+    )
+    title = "Delivery while servers die: measured against predicted"
+    svg_path, json_path = out / "delivery.svg", out / "results.json"
+    try:
+        if as_json:
+            for cell in results["cells"]:
+                print(json.dumps({"type": "cell", **cell}))
+            rest = {name: value for name, value in results.items() if name not in ("cells", "dead_of_topic")}
+            print(json.dumps({"type": "result", **rest, "files": [str(svg_path), str(json_path)]}))
+        else:
+            ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
+            print()
+            print(table(result.cells))
+            print(explanation(plan, result))
+            print(chart.text(drawn, ascii_only))
+            for reason in reasons:
+                print(f"NOT: {reason}")
+            print("measurement and model agree" if not reasons else "measurement and model do NOT agree")
+        sys.stdout.flush()
+    finally:  # a run that is over shall not be lost because one of its outputs fails
+        _write(svg_path, chart.svg(drawn, title, subtitle))
+        _write(json_path, json.dumps(results, indent=2) + "\n")
+    if not as_json:
+        print(f"chart:   {svg_path}\nresults: {json_path}", flush=True)
+    if capture is not None:
+        _tell_report(capture, out, as_json)
+    elif wants_report and not as_json:
+        print(f"report:  none, {missing} is missing: pip install 'kcast[spark]' brings it", flush=True)
+    return not reasons
+
+
+def _tell_report(capture: Path, out: Path, as_json: bool) -> None:
+    page = report.make(capture, out / "report")
+    if as_json:
+        files = [str(capture), *([] if page is None else [str(page)])]
+        print(json.dumps({"type": "report", "files": files}), flush=True)
+        return
+    print(f"capture: {capture}")
+    if page is not None:
+        print(f"report:  {page}", flush=True)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        _fail(f"{path}: {error.strerror or error} (the result stands above)")
+
+
+def _run_recorded(plan: Plan, texts: list[bytes], stream: TextIO, capture: Path) -> Result:
+    """Runs it, and writes what it did as a capture."""
+    from kcast.loadtest.capture.folder import CaptureError
+    from kcast.loadtest.demo.capture import DemoRecorder
+
+    with TemporaryDirectory(prefix="_taps-", dir=capture.parent) as tap_dir:
+        recorder = DemoRecorder(plan, K, Path(tap_dir))
+        result = _run(plan, texts, stream, recorder)
+        try:
+            recorder.write(capture, sys.argv)
+        except CaptureError as error:
+            _fail(str(error))
+        return result
+
+
+def _run(plan: Plan, texts: list[bytes], stream: TextIO, recorder: "DemoRecorder | None" = None) -> Result:
+    try:
+        if stream.isatty():
+            with LiveWatcher(plan, stream) as watcher:
+                return _run_loop(run(plan, texts, watcher, recorder))
+        return _run_loop(run(plan, texts, PlainWatcher(plan, stream), recorder))
+    except KeyboardInterrupt:
+        fail("demo", "stopped, no verdict", EXIT_INTERRUPTED)
+    except (ServerFailed, DemoFailed) as error:
+        _fail(str(error))
+    except ExceptionGroup as group:
+        # One failure in a task group cancels the rest, so there is one to tell.
+        known, other = group.split((ServerFailed, DemoFailed, OSError))
+        if known is None or other is not None:
+            raise
+        first = _first(known)
+        if isinstance(first, OSError):
+            raise first from None
+        _fail(str(first))
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _run_loop(main: Coroutine[Any, Any, Result]) -> Result:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+def _read(files: tuple[Path, ...]) -> tuple[list[bytes], list[str]]:
+    """The texts to publish, and the names of the files they are from."""
+    sources = files or (Path(pubsub.__file__).with_name("PROTOCOL.md"),)
+    texts: list[bytes] = []
+    bytes_left = TEXT_BYTES_MAX
+    for path in sources:
+        try:
+            mode = path.stat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                _fail(f"{_printable(path)}: not a regular file")
+            with path.open("rb") as file:
+                data = file.read(bytes_left + 1)
+        except OSError as error:
+            _fail(f"{_printable(path)}: {error.strerror or error}")
+        bytes_left -= len(data)
+        if bytes_left < 0:
+            _fail(f"{_printable(path)}: with it, more than {TEXT_BYTES_MAX >> 20} MiB would be published")
+        texts += pieces(data)
+    if not texts:
+        _fail(
+            f"{', '.join(map(_printable, files))}: no line that is not blank, so there is nothing to publish"
+        )
+    return texts, [_printable(path.name) for path in sources]
+
+
+def _report(plan: Plan, result: Result, sources: list[str], lines: int, reasons: list[str]) -> dict[str, Any]:
+    """What goes to results.json: all that is needed to run it again, and to judge it otherwise."""
+    versions = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "agrees": not reasons,
+        "failures": reasons,
+        "parameters": {**asdict(plan), "k": K, "confidence": CONFIDENCE, "piece_bytes_max": PIECE_BYTES_MAX},
+        "sources": sources,
+        "texts": lines,
+        "versions": versions,
+        "killed": list(result.killed),
+        "payload_faults": dict(result.faults),
+        "kernel_drops": result.kernel_drops,
+        "slow_consumer_drops": result.slow_drops,
+        "unanswered_by_live_servers": result.unanswered,
+        "leases_after_s": result.leases_after_s,
+        "last_loss_s": result.last_loss_s,
+        "cells": [_cell(cell) for cell in result.cells],
+        "dead_of_topic": result.dead_of_topic,
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    judged = cell.predicted is not None
+    return {
+        "policy": policy_name(cell.k_prime),
+        "k_prime": cell.k_prime,
+        "phase": str(cell.phase),
+        "down": cell.down,
+        "messages": cell.messages,
+        "pairs": cell.pairs,
+        "delivered": cell.delivered,
+        "duplicates": cell.duplicates,
+        "unexplained": cell.unexplained,
+        "measured": cell.share(cell.delivered),
+        "measured_interval": list(cell.interval),
+        "predicted": cell.predicted,
+        "range_pairs": [cell.low, cell.high] if judged else None,
+        "verdict": ("ok" if cell.is_good else "NOT") if judged else "not judged",
+    }
+
+
+def _printable(name: str | Path) -> str:
+    """A file's name without what would move a terminal's cursor, or is no text."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(name))
+
+
+def _fail(text: str) -> NoReturn:
+    print(f"kcast demo: {text}", file=sys.stderr, flush=True)
+    sys.exit(1)

@@ -1,0 +1,319 @@
+"""The phases of the demo: real servers, real clients, one event loop.
+
+The same people use three clusters at once that differ in policy only, on the same servers: K' = 1, 2 and 3
+of K = 5, few publish. So each phase shows all three under the same failures.
+"""
+
+import asyncio
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from itertools import chain, count, repeat
+from random import Random
+from typing import TYPE_CHECKING
+
+from kcast.client.aio import Client, Subscription
+from kcast.client.events import Drop, Outcome
+from kcast.client.view import View
+from kcast.hashring.policy import Policy
+from kcast.loadtest.clusters.processes import ProcessCluster
+from kcast.loadtest.demo.plan import K_PRIMES, K, Plan, Result, Watcher
+from kcast.loadtest.demo.tally import Phase, Tally, Topic
+
+if TYPE_CHECKING:  # what it needs comes with an extra
+    from kcast.loadtest.demo.capture import DemoRecorder
+
+# The less a message's fate is left to chance the narrower the range that the model allows: with this many
+# messages, 1.5 % of pairs either way at K' = 3.
+DOWN_MESSAGES_MIN = 1500
+OUTSTANDING_MAX = 512
+READY_TIMEOUT_S = 10.0
+SETTLE_TIMEOUT_S = 5.0
+SETTLE_POLL_S = 0.05
+QUIET_S = 0.5  # with nothing new for so long, what is missing will not come
+PROGRESS_INTERVAL_S = 0.1
+PACE_SLACK_S = 0.02  # a loop's timers are no more exact than some milliseconds
+
+
+class DemoFailed(RuntimeError):
+    """The demo could not be run to its end; the message says why."""
+
+
+def make_topics(plan: Plan, servers: ProcessCluster, rng: Random) -> list[Topic]:
+    """The topics of every K', each with an audience of a quarter to three quarters of the subscribers."""
+    view = View(servers.cluster(Policy(K, K, K)))
+    topics = []
+    for k_prime in K_PRIMES:
+        for number in range(1, plan.topics + 1):
+            name = b"demo/%d/%d" % (k_prime, number)
+            size = rng.randint(-(-plan.subscribers // 4), -(-plan.subscribers * 3 // 4))
+            audience = frozenset(rng.sample(range(plan.subscribers), size))
+            hosts = frozenset(server.name for server in view.servers(name))
+            topics.append(Topic(name, k_prime, hosts, audience))
+    return topics
+
+
+async def run(
+    plan: Plan, texts: Sequence[bytes], watcher: Watcher, recorder: "DemoRecorder | None" = None
+) -> Result:
+    """Runs the demo with these texts, and lets `recorder` see it. Raises ServerFailed and DemoFailed."""
+    began = time.monotonic()
+    tap_dir = recorder.tap_dir if recorder else None
+    with ProcessCluster(plan.servers, ttl_s=plan.ttl_s, tap_dir=tap_dir) as servers:
+        watcher.say(f"{plan.servers} servers started in {time.monotonic() - began:.1f} s, ttl {plan.ttl_s} s")
+        async with AsyncExitStack() as stack:
+            result = await _Demo(plan, texts, watcher, servers, stack, recorder).run()
+        if recorder is not None:
+            servers.stop()
+            recorder.ended(servers)
+        return result
+
+
+class _Demo:
+    def __init__(
+        self,
+        plan: Plan,
+        texts: Sequence[bytes],
+        watcher: Watcher,
+        servers: ProcessCluster,
+        stack: AsyncExitStack,
+        recorder: "DemoRecorder | None",
+    ) -> None:
+        self._plan = plan
+        self._texts = texts
+        self._watcher = watcher
+        self._servers = servers
+        self._stack = stack
+        self._recorder = recorder
+        self._topics = make_topics(plan, servers, Random(f"{plan.seed}/topics"))
+        self._topics_of = {k: [topic for topic in self._topics if topic.k_prime == k] for k in K_PRIMES}
+        self._tally = Tally(self._topics, K)
+        self._result = Result()
+        self._dead: frozenset[str] = frozenset()
+        self._subscribers: dict[tuple[int, int], Client] = {}
+        self._publishers: dict[int, list[Client]] = {}
+        self._publisher_ids: dict[Client, int] = {}
+        self._subscriptions: list[Subscription] = []
+        self._duplicates: Counter[int] = Counter()
+        self._room = asyncio.Semaphore(OUTSTANDING_MAX)
+        if recorder is not None:
+            recorder.prepare(self._topics, servers)
+
+    async def run(self) -> Result:
+        plan, result = self._plan, self._result
+        async with asyncio.TaskGroup() as readers:
+            watching = readers.create_task(self._recorder.watch()) if self._recorder else None
+            await self._open_clients(readers)
+            await self._warm_up()
+
+            await self._judged_phase(Phase.UP, 1)
+
+            indexes = sorted(Random(f"{plan.seed}/kill").sample(range(plan.servers), plan.kill))
+            result.killed = tuple(self._servers.keys[index] for index in indexes)
+            self._servers.kill(*indexes)
+            if self._recorder is not None:
+                self._recorder.killed(indexes)
+            forgotten_at = time.monotonic() + plan.ttl_s
+            self._dead = frozenset(self._servers.names[index] for index in indexes)
+            result.dead_of_topic = {
+                topic.name.decode(): len(topic.servers & self._dead) for topic in self._topics
+            }
+            self._watcher.say(f"killed {', '.join(result.killed)} with SIGKILL; publishers do not avoid them")
+            await self._judged_phase(Phase.DOWN, -(-DOWN_MESSAGES_MIN // len(self._texts)))
+
+            # Until then a holder may believe in leases that went with the dead, and count them as standing.
+            await asyncio.sleep(forgotten_at - time.monotonic())
+            # In a thread, since the leases at the other servers have to be renewed meanwhile.
+            await asyncio.to_thread(self._servers.restart, *indexes)
+            if self._recorder is not None:
+                self._recorder.restarted()
+            self._dead = frozenset()
+            for publisher in chain(*self._publishers.values()):
+                publisher.core.avoid_dead = True
+            self._watcher.say(f"restarted {', '.join(result.killed)}; publishers avoid the dead")
+            await self._recover()
+            await self._judged_phase(Phase.RECOVERED, 1)
+
+            result.faults = self._tally.faults
+            everyone = chain(self._subscribers.values(), *self._publishers.values())
+            for client in everyone:
+                result.kernel_drops += client.kernel_drops
+                result.slow_drops += client.drops[Drop.SLOW_CONSUMER]
+            result.cells = self._tally.cells({Phase.DOWN: plan.kill})
+            for subscription in self._subscriptions:
+                subscription.close()
+            if watching is not None:
+                watching.cancel()
+        return result
+
+    async def _open_clients(self, readers: asyncio.TaskGroup) -> None:
+        for k_prime in K_PRIMES:
+            cluster = self._servers.cluster(Policy(K, k_prime, K))
+            for number in range(self._plan.subscribers):
+                rng = Random(f"{self._plan.seed}/subscriber/{k_prime}/{number}")
+                path = self._recorder.path(k_prime, number) if self._recorder else None
+                client = Client(cluster, avoid_dead=False, rng=rng, path=path)
+                self._subscribers[k_prime, number] = await self._stack.enter_async_context(client)
+                if self._recorder is not None:
+                    self._recorder.joined(client, k_prime, sub_id=number)
+            self._publishers[k_prime] = []
+            for number in range(self._plan.publishers):
+                rng = Random(f"{self._plan.seed}/publisher/{k_prime}/{number}")
+                path = self._recorder.path(k_prime) if self._recorder else None
+                client = Client(cluster, avoid_dead=False, rng=rng, path=path)
+                self._publishers[k_prime].append(await self._stack.enter_async_context(client))
+                self._publisher_ids[client] = number
+                if self._recorder is not None:
+                    self._recorder.joined(client, k_prime, pub_id=number)
+        for topic in self._topics:
+            for number in sorted(topic.audience):
+                subscription = self._subscribers[topic.k_prime, number].subscribe(topic.name)
+                self._subscriptions.append(subscription)
+                readers.create_task(self._read(subscription, number))
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        for subscription in self._subscriptions:
+            held, wanted = await subscription.ready(max(0.0, deadline - time.monotonic()))
+            if held < wanted:
+                name = subscription.topic.decode()
+                raise DemoFailed(
+                    f"only {held} of {wanted} servers have leased {name} after {READY_TIMEOUT_S:g} s; "
+                    "is this machine very busy?"
+                )
+        self._result.subscriptions = len(self._subscriptions)
+        self._watcher.say(
+            f"{len(self._subscribers)} subscribers leased {len(self._subscriptions)} subscriptions of "
+            f"{len(self._topics)} topics at {K} of {K} servers each"
+        )
+
+    async def _read(self, subscription: Subscription, number: int) -> None:
+        async for delivery in subscription:
+            self._tally.deliver(delivery.topic, number, delivery.payload)
+
+    async def _warm_up(self) -> None:
+        """Every publisher publishes to each server once, so that no cookie is awaited later.
+
+        The topics for it have no subscribers.
+        """
+        view = View(self._servers.cluster(Policy(K, K, K)))
+        missing = set(self._servers.names)
+        async with asyncio.TaskGroup() as group:
+            for number in count():
+                name = b"demo/warm-up/%d" % number
+                hosts = {server.name for server in view.servers(name)}
+                if hosts & missing:
+                    for k_prime, publishers in self._publishers.items():
+                        for publisher in publishers:
+                            group.create_task(self._warm_up_topic(publisher, name, k_prime))
+                missing -= hosts
+                if not missing:
+                    return
+
+    async def _warm_up_topic(self, publisher: Client, topic: bytes, k_prime: int) -> None:
+        # Repeats go to servers that do not have the message yet.
+        repeats = -(-K // k_prime)
+        published = await publisher.publish(topic, b"", repeat=repeats, repeat_interval_s=0.05)
+        if published.receipts < K:
+            silent = [name for name, outcome in published.servers.items() if outcome is not Outcome.RECEIPT]
+            raise DemoFailed(f"no receipt from {', '.join(silent)}; is this machine very busy?")
+
+    # --- Phases --------------------------------------------------------------------------------------
+
+    def _work(self, passes: int) -> Iterator[tuple[int, bytes]]:
+        """Every text under every policy, so many times: (K', text)."""
+        return ((k, text) for text in chain.from_iterable(repeat(self._texts, passes)) for k in K_PRIMES)
+
+    async def _judged_phase(self, phase: Phase, passes: int) -> None:
+        self._watcher.begin(phase, passes * len(self._texts) * len(K_PRIMES))
+        if self._recorder is not None:
+            self._recorder.begin(phase, self._servers)
+        await self._publish_all(phase, self._work(passes))
+        if self._recorder is not None:
+            self._recorder.published_all(phase)
+        await self._settle(phase)
+        if self._recorder is not None:
+            self._recorder.settled(phase, self._servers)
+
+    async def _recover(self) -> None:
+        """Publishes for one ttl, from the moment when all servers are up again."""
+        self._watcher.begin(Phase.RECOVERING, None)
+        until = time.monotonic() + self._plan.ttl_s
+        leases = asyncio.create_task(self._await_leases(until))
+        await self._publish_all(Phase.RECOVERING, self._work(sys.maxsize), until)
+        self._result.leases_after_s = await leases
+        await self._settle(Phase.RECOVERING)
+        self._result.last_loss_s = self._tally.last_loss_s(Phase.RECOVERING)
+
+    async def _await_leases(self, until: float) -> float | None:
+        began = time.monotonic()
+        while any(held < wanted for held, wanted in (s.leases for s in self._subscriptions)):
+            if time.monotonic() > until:
+                return None
+            await asyncio.sleep(SETTLE_POLL_S)
+        return time.monotonic() - began
+
+    async def _publish_all(
+        self, phase: Phase, work: Iterable[tuple[int, bytes]], until: float = math.inf
+    ) -> None:
+        """Publishes at the plan's rate, each text on a random topic of its policy by a random publisher."""
+        # A source for each phase, since one of them lasts for a time and not for a number of messages.
+        rng = Random(f"{self._plan.seed}/{phase}")
+        began = next_at = time.monotonic()
+        shown_at = -math.inf
+        async with asyncio.TaskGroup() as group:
+            for published, (k_prime, text) in enumerate(work, 1):
+                # Whoever is late does not catch up: a burst is what overflows a buffer.
+                now = time.monotonic()
+                if now >= until:
+                    break
+                if next_at > now:
+                    await asyncio.sleep(next_at - now)
+                next_at = max(next_at, now - PACE_SLACK_S) + 1 / self._plan.rate
+                await self._room.acquire()
+                topic = rng.choice(self._topics_of[k_prime])
+                publisher = rng.choice(self._publishers[k_prime])
+                at_s = time.monotonic() - began
+                number, payload = self._tally.publish(phase, topic, text, self._dead, at_s)
+                if self._recorder is not None:
+                    self._recorder.publish(number, phase, topic, self._publisher_ids[publisher])
+                group.create_task(self._publish(publisher, topic.name, number, payload, phase))
+                if now > shown_at + PROGRESS_INTERVAL_S:
+                    shown_at = now
+                    self._watcher.update(phase, published, self._tally)
+
+    async def _publish(
+        self, publisher: Client, topic: bytes, number: int, payload: bytes, phase: Phase
+    ) -> None:
+        try:
+            published = await publisher.publish(topic, payload)
+        finally:
+            self._room.release()
+        self._tally.sent(number, published.servers)
+        if phase is not Phase.RECOVERING:
+            self._result.unanswered += sum(
+                outcome is not Outcome.RECEIPT and name not in self._dead
+                for name, outcome in published.servers.items()
+            )
+
+    async def _settle(self, phase: Phase) -> None:
+        """Waits until all has been delivered, or nothing more comes."""
+        began = changed_at = time.monotonic()
+        seen = -1
+        while not self._tally.is_complete(phase):
+            now = time.monotonic()
+            delivered = self._tally.delivered.total()
+            if delivered != seen:
+                seen, changed_at = delivered, now
+            if now > changed_at + QUIET_S or now > began + SETTLE_TIMEOUT_S:
+                break
+            await asyncio.sleep(SETTLE_POLL_S)
+        # Second and third copies may still be on their way; they are counted too.
+        await asyncio.sleep(SETTLE_POLL_S)
+        for k_prime in K_PRIMES:
+            clients = [client for (k, _), client in self._subscribers.items() if k == k_prime]
+            duplicates = sum(client.drops[Drop.DUPLICATE] for client in clients)
+            self._tally.duplicates[phase, k_prime] = duplicates - self._duplicates[k_prime]
+            self._duplicates[k_prime] = duplicates
+        self._watcher.end(phase, self._tally)

@@ -1,0 +1,233 @@
+"""What the demo shows: progress while it runs, the table and the curves of its result."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from kcast.hashring.policy import Policy
+from kcast.loadtest.chart import Curve, Point, Role, format_share
+from kcast.loadtest.demo.plan import K_PRIMES, K, Plan, Result
+from kcast.loadtest.demo.tally import Cell, Phase, Tally, unconditional
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+
+def phase_name(phase: Phase, down: int) -> str:
+    """A phase as readers see it."""
+    return {Phase.UP: "all up", Phase.DOWN: f"{down} down"}.get(phase, str(phase))
+
+
+# --- Progress ------------------------------------------------------------------------------------------
+
+
+class PlainWatcher:
+    """Tells the progress in lines: for pipes and logs."""
+
+    def __init__(self, plan: Plan, stream: TextIO | None = None) -> None:
+        self._plan = plan
+        self._stream = stream or sys.stdout
+        self._began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """One line, with the time since the beginning."""
+        print(f"{time.monotonic() - self._began:5.1f} s  {text}", file=self._stream, flush=True)
+
+    def begin(self, phase: Phase, messages: int | None) -> None:
+        """One line for the phase."""
+        self.say(f"{phase_name(phase, self._plan.kill)}: {self._amount(messages)}")
+
+    def update(self, phase: Phase, published: int, tally: Tally) -> None:
+        """Nothing: lines of a phase that runs would only be noise in a log."""
+
+    def end(self, phase: Phase, tally: Tally) -> None:
+        """One line with the phase's figures."""
+        self.say(f"{phase_name(phase, self._plan.kill)}: delivered {live_figures(phase, tally)}")
+
+    def _amount(self, messages: int | None) -> str:
+        return (
+            f"publishing for {self._plan.ttl_s} s"
+            if messages is None
+            else f"publishing {messages:,} messages"
+        )
+
+
+class LiveWatcher(PlainWatcher):
+    """Shows a bar with live figures for each phase: for terminals. Use it with `with`."""
+
+    def __init__(self, plan: Plan, stream: TextIO | None = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        super().__init__(plan, stream)
+        console = Console(file=self._stream, highlight=False)
+        self._progress = Progress(
+            TextColumn("{task.description:10}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[figures]}"),
+            console=console,
+        )
+        self._task: TaskID | None = None
+        self._phase_began = 0.0
+
+    def __enter__(self) -> "LiveWatcher":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def say(self, text: str) -> None:
+        """One line above the bars."""
+        self._progress.console.print(f"{time.monotonic() - self._began:5.1f} s  {text}", markup=False)
+
+    def begin(self, phase: Phase, messages: int | None) -> None:
+        """A new bar: of messages, or of time where that is what is set."""
+        self._phase_began = time.monotonic()
+        self._total = messages
+        self._task = self._progress.add_task(
+            phase_name(phase, self._plan.kill),
+            total=messages or self._plan.ttl_s,
+            figures=self._amount(messages),
+        )
+
+    def update(self, phase: Phase, published: int, tally: Tally) -> None:
+        """Moves the bar."""
+        assert self._task is not None
+        done = time.monotonic() - self._phase_began if self._total is None else published
+        self._progress.update(self._task, completed=done, figures=live_figures(phase, tally))
+
+    def end(self, phase: Phase, tally: Tally) -> None:
+        """Fills the bar."""
+        assert self._task is not None
+        total = self._total or self._plan.ttl_s
+        self._progress.update(self._task, completed=total, figures=live_figures(phase, tally))
+
+
+def live_figures(phase: Phase, tally: Tally) -> str:
+    """The share delivered so far, under each policy."""
+    shares = []
+    for k_prime in K_PRIMES:
+        expected = tally.expected[phase, k_prime]
+        share = format_share(tally.delivered[phase, k_prime] / expected) if expected else "-"
+        shares.append(f"K'={k_prime} {share:>6} %")
+    return "  ".join(shares)
+
+
+# --- Result --------------------------------------------------------------------------------------------
+
+_HEAD = (
+    "policy",
+    "phase",
+    "down",
+    "pairs",
+    "delivered",
+    "duplicates",
+    "measured",
+    "interval",
+    "predicted",
+    "range",
+    "",
+)
+
+
+def table(cells: Sequence[Cell]) -> str:
+    """The figures of all cells."""
+    rows: list[tuple[str, ...]] = [_HEAD]
+    for cell in cells:
+        model: tuple[str, ...] = ("-", "-", "not judged")
+        if cell.predicted is not None and cell.low is not None and cell.high is not None:
+            model = (
+                f"{format_share(cell.predicted)} %",
+                _span(cell.share(cell.low), cell.share(cell.high)),
+                "ok" if cell.is_good else "NOT",
+            )
+        rows.append(
+            (
+                f"{K}/{cell.k_prime}/{K}",
+                phase_name(cell.phase, cell.down),
+                str(cell.down),
+                f"{cell.pairs:,}",
+                f"{cell.delivered:,}",
+                f"{cell.duplicates:,}",
+                f"{format_share(cell.share(cell.delivered))} %",
+                _span(*cell.interval),
+                *model,
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    left = (1, len(_HEAD) - 1)
+    lines = []
+    for index, row in enumerate(rows):
+        if index > 1 and row[0] != rows[index - 1][0]:
+            lines.append("")
+        fitted = [
+            f"{c:<{w}}" if i in left else f"{c:>{w}}"
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(fitted).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _span(low: float, high: float) -> str:
+    return f"{format_share(low)}-{format_share(high)}"
+
+
+def explanation(plan: Plan, result: Result) -> str:
+    """What the figures mean, and why the prediction is not the one that could be made beforehand."""
+    before = ", ".join(f"{format_share(unconditional(plan.servers, plan.kill, k))} %" for k in K_PRIMES)
+    k_primes = ", ".join(map(str, K_PRIMES))
+    topics_with = Counter(result.dead_of_topic.values())
+    spread = ", ".join(f"{dead} of {topics_with[dead]} topics" for dead in sorted(topics_with))
+    lines = [
+        "A policy is k/publish/subscribe; a pair, a message and a subscriber that should get it. The",
+        "interval is that of the measured share; the range is where 99.99 % of runs fall if the model is",
+        "right, and it decides. Both count that a message is lost for its whole audience at once.",
+        "",
+        f"While it is not known which {plan.kill} of {plan.servers} servers die, the model says {before}",
+        f"for K' = {k_primes}. The table's predictions know: each topic has its own {K} servers,",
+        f"and of these died {spread}.",
+        "",
+    ]
+    if result.leases_after_s is None:
+        lines.append(f"After the restart not all leases stood again within the ttl, {plan.ttl_s} s.")
+    else:
+        lines.append(
+            f"After the restart all {result.subscriptions * K:,} leases stood again in "
+            f"{result.leases_after_s:.1f} s (ttl {plan.ttl_s} s)."
+        )
+    lines.append(_last_loss(result))
+    return "\n".join(lines) + "\n"
+
+
+def _last_loss(result: Result) -> str:
+    if result.last_loss_s is None:
+        return "Nothing that was published from then on was lost."
+    return f"The last message that did not reach all was published {result.last_loss_s:.1f} s after it."
+
+
+def curves(plan: Plan, cells: Sequence[Cell]) -> list[Curve]:
+    """Delivery against K' in each judged phase, and the prediction for that with servers down."""
+    down = f"{plan.kill} of {plan.servers} down"
+
+    def measured(phase: Phase) -> tuple[Point, ...]:
+        return tuple(Point(c.k_prime, c.share(c.delivered)) for c in cells if c.phase is phase)
+
+    predicted = tuple(
+        Point(c.k_prime, c.predicted, c.share(c.low), c.share(c.high))
+        for c in cells
+        if c.phase is Phase.DOWN and c.predicted is not None and c.low is not None and c.high is not None
+    )
+    return [
+        Curve(Role.UP, "all up, measured", measured(Phase.UP)),
+        Curve(Role.DOWN, f"{down}, measured", measured(Phase.DOWN)),
+        Curve(Role.PREDICTED, f"{down}, predicted, 99.99 % range", predicted),
+        Curve(Role.RECOVERED, "recovered, measured", measured(Phase.RECOVERED)),
+    ]
+
+
+def policy_name(k_prime: int) -> str:
+    """The policy of a cell, as a cluster file names it."""
+    return Policy(K, k_prime, K).name

@@ -1,0 +1,111 @@
+"""What is done with servers while users are on them: real faults at their times, figures each second.
+
+Isolation is no business of this: clients' own sockets do it, and whoever leads the users writes it down.
+"""
+
+import threading
+import time
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from kcast.loadtest.capture.writer import CaptureWriter
+from kcast.loadtest.clusters.servers import Servers
+from kcast.loadtest.faults.outage_driver import Conductor
+from kcast.loadtest.faults.plan import outages
+from kcast.loadtest.scenario import Scenario
+
+EVERY_S = 1.0
+
+
+class Tending:
+    """Looks after servers, and breaks them from `load_begins` on; use it with `with`.
+
+    All servers run again at the end of the `with`, unless that is an exception.
+    """
+
+    def __init__(self, servers: Servers, scenario: Scenario, writer: CaptureWriter) -> None:
+        self._servers = servers
+        self._scenario = scenario
+        self._writer = writer
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._conductor: Conductor | None = None
+        self._is_over = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._write_figures, name="server figures", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+        try:
+            self._stack.__exit__(kind, error, trace)
+        finally:
+            self._write_outages()
+
+    def load_begins(self, t0_ns: int) -> None:
+        """The load begins at this time, so faults have theirs."""
+        scenario = self._scenario
+        if scenario.by == "isolation" or scenario.outages == "none":
+            return
+        self._conductor = Conductor(self._servers, outages(scenario), scenario.by, t0_ns, lock=self._lock)
+        self._stack.enter_context(self._conductor)
+
+    def check(self) -> None:
+        """Raises what has gone wrong meanwhile."""
+        failure = self._failure or (self._conductor.failure if self._conductor else None)
+        if failure is not None:
+            raise failure
+
+    def shortfall(self) -> str:
+        """How the plan of real faults was not kept; empty where it was. For after the end."""
+        missed = len(self._conductor.missed()) if self._conductor else 0
+        if not missed:
+            return ""
+        return (
+            f"{missed} of {len(outages(self._scenario))} planned outages did not take place, since servers "
+            f"took too long to start again: give longer epochs than {self._scenario.epoch_s:g} s"
+        )
+
+    def _write_outages(self) -> None:
+        happened = self._conductor.take() if self._conductor else []
+        if happened:
+            self._writer.append(
+                "outage",
+                {
+                    "server_id": [outage.server for outage in happened],
+                    "epoch": [outage.epoch for outage in happened],
+                    "t_down_ns": [outage.t_down_ns for outage in happened],
+                    "t_up_ns": [outage.t_up_ns for outage in happened],
+                    "kind": [outage.kind for outage in happened],
+                    "plan": [self._scenario.outages] * len(happened),
+                },
+            )
+
+    def _write_figures(self) -> None:
+        due = time.monotonic()
+        while not self._is_over.wait(max(0.0, due - time.monotonic())):
+            due = max(due + EVERY_S, time.monotonic())
+            try:
+                with self._lock:
+                    t_ns, stats = time.monotonic_ns(), self._servers.stats()
+            except Exception as error:  # for who runs the scenario, by `check`
+                self._failure = error
+                return
+            self._writer.append(
+                "server_stat",
+                {
+                    "server_id": list(range(len(stats))),
+                    "t_ns": [t_ns] * len(stats),
+                    "cpu_ns": [stat.cpu_ns for stat in stats],
+                    "rss_bytes": [stat.rss_bytes for stat in stats],
+                    "kernel_drops": [stat.kernel_drops for stat in stats],
+                    "queue_bytes": [stat.queue_bytes for stat in stats],
+                },
+            )

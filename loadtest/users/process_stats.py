@@ -1,0 +1,109 @@
+"""How the process itself fares: how late its loop is, and what its clients and its system count."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import monotonic_ns, process_time_ns
+
+import gevent
+
+from kcast.client.events import Drop
+from kcast.loadtest.capture.writer import CaptureWriter
+from kcast.loadtest.users.user_client import Contact
+
+TICK_NS = 10_000_000
+EVERY_NS = 1_000_000_000
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_STATM = Path("/proc/self/statm")
+
+
+class Vitals:
+    """Once a second writes the rows of `process_stat` and `client_stat`; `run` it in a greenlet.
+
+    The loop is late by as much as a greenlet that sleeps for 10 ms wakes up too late. `counts` are of all
+    clients that are and were here: copies, overflows, slow_consumer, send_errors.
+    """
+
+    def __init__(
+        self,
+        process: str,
+        contacts: Callable[[], Iterable[Contact]],
+        writer: CaptureWriter | None,
+        offset_ns: Callable[[], int],
+    ) -> None:
+        self.lag_max_ns = 0  # of the last whole second
+        self._process = process
+        self._contacts = contacts
+        self._writer = writer
+        self._offset_ns = offset_ns
+        self._gone: Counter[str] = Counter()
+        self._here: dict[int, Counter[str]] = {}
+
+    @property
+    def counts(self) -> Counter[str]:
+        """As they were when they were looked at last, within the last second."""
+        return sum(self._here.values(), self._gone.copy())
+
+    def run(self) -> None:
+        """For ever."""
+        lag_max_ns, second_ends_ns = 0, monotonic_ns() + EVERY_NS
+        while True:
+            due_ns = monotonic_ns() + TICK_NS
+            gevent.sleep(TICK_NS / 1e9)
+            now_ns = monotonic_ns()
+            lag_max_ns = max(lag_max_ns, now_ns - due_ns)
+            if now_ns >= second_ends_ns:
+                self.lag_max_ns, lag_max_ns = lag_max_ns, 0
+                second_ends_ns = max(second_ends_ns + EVERY_NS, now_ns)
+                self.note()
+
+    def note(self) -> None:
+        """Looks at all figures, and writes them down."""
+        if self._writer is not None:
+            self._writer.append(
+                "process_stat",
+                {
+                    "process": [self._process],
+                    "t_ns": [monotonic_ns() + self._offset_ns()],
+                    "cpu_ns": [process_time_ns()],
+                    "rss_bytes": [int(_STATM.read_text().split()[1]) * _PAGE_BYTES],
+                    "lag_max_ns": [self.lag_max_ns],
+                    "rows_waiting": [self._writer.rows_waiting],
+                    "rows_lost": [self._writer.rows_lost],
+                },
+            )
+        for contact in tuple(self._contacts()):
+            if not contact.is_leaving:  # others have run since it was asked for
+                self.look_at(contact)
+            gevent.sleep(0)
+
+    def look_at(self, contact: Contact, is_last: bool = False) -> None:
+        """Takes down one client's figures; `is_last` as it is about to be closed."""
+        client, client_id = contact.client, contact.place.client_id
+        counts, drops = client.counts, client.drops
+        slow, overflows = drops[Drop.SLOW_CONSUMER], client.kernel_drops
+        send_errors = client.send_errors.total()
+        copies = counts["copies_received"]
+        figures = Counter(copies=copies, overflows=overflows, slow_consumer=slow, send_errors=send_errors)
+        if is_last:
+            contact.is_leaving = True
+            self._here.pop(client_id, None)
+            self._gone.update(figures)
+        else:
+            self._here[client_id] = figures
+        if self._writer is not None:
+            self._writer.append(
+                "client_stat",
+                {
+                    "client_id": [client_id],
+                    "t_ns": [monotonic_ns() + self._offset_ns()],
+                    "copies": [copies],
+                    "deliveries": [counts["deliveries"]],
+                    "duplicates": [drops[Drop.DUPLICATE]],
+                    "slow_consumer": [slow],
+                    "kernel_drops": [overflows],
+                    "send_errors": [send_errors],
+                },
+            )

@@ -1,0 +1,1 @@
+"""Captures as Spark reads them: checked files, and tables with fixed schemas."""

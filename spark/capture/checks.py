@@ -1,0 +1,251 @@
+"""Which scenarios of which runs can be analysed, by their JSON files and by what their Parquet files say of
+themselves. A scenario that cannot be trusted is left out and named."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kcast.loadtest.capture import manifest
+from kcast.loadtest.capture.manifest import CaptureError, Stored
+from kcast.loadtest.capture.schema import CUT_OFF, TABLES
+from kcast.loadtest.scenario import Scenario, ScenarioError, select
+from kcast.spark.capture.completeness import shortfalls
+from kcast.spark.capture.footers import Footer, footers, is_part
+from kcast.spark.capture.reading import Place
+from kcast.spark.findings.cell import Cell
+from kcast.spark.session.files import Files, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run, as its run.json tells."""
+
+    path: str
+    info: Mapping[str, Any]
+    run_id: str
+    planned: tuple[Scenario, ...]
+    begun: frozenset[str]  # names of folders
+
+    def about(self) -> dict[str, Any]:
+        """What a report tells of it."""
+        host = self.info.get("host")
+        return {
+            "path": shown(self.path),
+            "run": self.run_id,
+            "status": manifest.status(self.info),
+            "started": self.info.get("started"),
+            "ended": self.info.get("ended"),
+            "host": _machine(host) if isinstance(host, dict) else None,
+        }
+
+
+def open_run(files: Files, given: str) -> Run:
+    """The run at a path. Raises CaptureError."""
+    try:
+        path = files.qualify(given)
+        if path.endswith(f"/{manifest.RUN_FILE}"):
+            path = path.rpartition("/")[0]
+        where = f"{shown(path)}/{manifest.RUN_FILE}"
+        try:
+            text = files.read(f"{path}/{manifest.RUN_FILE}")
+        except FileNotFoundError:
+            what = "no capture, there is no" if files.exists(path) else "no such folder, and so no"
+            raise CaptureError(f"{shown(path)}: {what} {manifest.RUN_FILE}") from None
+        info = manifest.parse(text, where)
+        run_id, planned = manifest.run_id(info, where), manifest.planned(info, where)
+        runs = [name for name in files.names(path) if name.startswith("run=")]
+        begun = files.names(f"{path}/{manifest.run_folder(run_id)}")
+    except OSError as error:
+        raise CaptureError(f"{given}: cannot be read, {error}") from None
+    begun = [name for name in begun if name.startswith("scenario=")]
+    manifest.check_folders(shown(path), run_id, [scenario.name for scenario in planned], runs, begun)
+    return Run(path, info, run_id, planned, frozenset(begun))
+
+
+def selected(planned: Sequence[Scenario], only: Sequence[str]) -> frozenset[str]:
+    """The names of those that `only` names, as `kcast load --only` does; of all without any.
+
+    Raises CaptureError.
+    """
+    try:
+        return frozenset(scenario.name for scenario in select(planned, only))
+    except ScenarioError as error:
+        raise CaptureError(str(error)) from None
+
+
+def _machine(host: Mapping[str, Any]) -> str:
+    known = [str(host["cpu"])] if host.get("cpu") else []
+    if host.get("cores_usable"):
+        known.append(f"{host['cores_usable']} cores")
+    if host.get("memory_bytes"):
+        known.append(f"{host['memory_bytes'] / 2**30:.0f} GiB")
+    known += [f"{host[name]}" for name in ("system", "kernel") if host.get(name)]
+    return ", ".join(known)
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A scenario that is in order as far as its JSON tells."""
+
+    place: Place
+    name: str
+    run: Run
+    scenario: Scenario
+    status: str
+    written: Mapping[str, Stored] | None
+    t0_ns: int | None
+    parts: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Check:
+    """Looks through scenarios, and keeps what is to be said of them."""
+
+    def __init__(self, files: Files, following: bool) -> None:
+        self._files = files
+        self._following = following
+        self._opened: list[_Opened] = []
+        self.cells: list[Cell] = []
+        self.places: list[Place] = []
+        self.rows: Counter[str] = Counter()  # by table
+        self.problems: list[str] = []
+        self.awaited: list[str] = []
+        self.growing: list[int] = []
+
+    def scenario(self, run: Run, scenario: Scenario, number: int) -> None:
+        """Looks at what a scenario's JSON says."""
+        name = f"{shown(run.path)}: scenario {scenario.name}"
+        folder = manifest.scenario_folder(scenario.name)
+        if folder not in run.begun:
+            if self._following and _may_go_on(run.info):
+                self.awaited.append(scenario.name)
+            else:
+                self.problems.append(f"{name} was not run")
+            return
+        place = Place(number, f"{run.path}/{manifest.run_folder(run.run_id)}/{folder}")
+        where = f"{shown(place.folder)}/{manifest.SCENARIO_FILE}"
+        try:
+            info = manifest.parse(self._files.read(f"{place.folder}/{manifest.SCENARIO_FILE}"), where)
+            if info.get("run_id", run.run_id) != run.run_id or not _is_of(scenario, info):
+                raise CaptureError(f"{where}: of another run; captures must not be mixed")
+            written = manifest.stored(info, where)
+        except (OSError, CaptureError) as error:
+            self.problems.append(f"{name} is left out: {error}")
+            return
+        status = manifest.status(info)
+        if self._following and _may_go_on(info):
+            status = "running"
+            self.growing.append(number)
+        elif status != "complete":
+            self.problems.append(f"{name} is left out: {_why_not(status, info)}")
+            return
+        t0_ns = info.get("t0_ns")
+        opened = _Opened(
+            place, name, run, scenario, status, written, t0_ns if isinstance(t0_ns, int) else None
+        )
+        for table in TABLES:
+            names = self._files.names(f"{place.folder}/{manifest.table_folder(table)}")
+            opened.parts[table] = [
+                f"{place.folder}/{manifest.table_folder(table)}/{part}" for part in names if is_part(part)
+            ]
+        self._opened.append(opened)
+
+    def files(self) -> None:
+        """Looks at all files of what was opened, and makes cells of what is sound."""
+        wanted = [(path, table) for each in self._opened for table in TABLES for path in each.parts[table]]
+        found = dict(zip((path for path, _ in wanted), footers(self._files, wanted), strict=True))
+        for opened in self._opened:
+            own = {table: [found[path] for path in opened.parts[table]] for table in TABLES}
+            complaints = [
+                str(each) for table in own.values() for each in table if isinstance(each, CaptureError)
+            ]
+            sound = {
+                table: [each for each in read if isinstance(each, Footer)] for table, read in own.items()
+            }
+            if complaints:
+                more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
+                self.problems.append(f"{opened.name} is left out: {complaints[0]}{more}")
+                self._forget(opened)
+                continue
+            try:
+                windows = self._windows(opened.parts["window"])
+            except CaptureError as error:
+                self.problems.append(f"{opened.name} is left out: {error}")
+                self._forget(opened)
+                continue
+            self._judge(opened, sound, windows)
+
+    def _judge(
+        self, opened: _Opened, sound: Mapping[str, Sequence[Footer]], windows: tuple[int | None, int]
+    ) -> None:
+        begun_ns, scheduled = windows
+        is_growing = opened.place.cell in self.growing
+        amounts = {table: Stored(len(read), sum(each.rows for each in read)) for table, read in sound.items()}
+        if not is_growing:
+            missing = shortfalls(
+                opened.scenario,
+                amounts,
+                opened.written,
+                scheduled=scheduled,
+                copies=max((each.most.get("copies", 0) for each in sound["client_stat"]), default=0),
+                cut_off=any(
+                    each.most.get("injected") == CUT_OFF
+                    for table in ("pub_tx", "deliver", "subscribe")
+                    for each in sound[table]
+                ),
+            )
+            if not missing and not amounts["publish"].rows:
+                missing = ["nothing was published"]
+            if missing:
+                self.problems.append(f"{opened.name} is left out: {'; '.join(missing)}")
+                return
+        intended = [each.least["t_intended_ns"] for each in sound["publish"] if "t_intended_ns" in each.least]
+        begins = (begun_ns, opened.t0_ns, min(intended, default=None), 0)
+        t0_ns = next(each for each in begins if each is not None)
+        self.places.append(opened.place)
+        self.rows.update({table: amount.rows for table, amount in amounts.items()})
+        self.cells.append(Cell(opened.place.cell, opened.run.run_id, opened.scenario, opened.status, t0_ns))
+
+    def _windows(self, parts: Sequence[str]) -> tuple[int | None, int]:
+        """When the first began, and how many messages were to be published in all."""
+        froms: list[int] = []
+        scheduled = 0
+        for path in parts:
+            try:
+                rows = pq.ParquetFile(self._files.open(path)).read(columns=["t_from_ns", "scheduled"])
+            except (OSError, pa.ArrowException):
+                raise CaptureError(f"{shown(path)}: damaged, its rows cannot be read") from None
+            froms += rows.column("t_from_ns").to_pylist()
+            scheduled += sum(rows.column("scheduled").to_pylist())
+        return min(froms, default=None), scheduled
+
+    def _forget(self, opened: _Opened) -> None:
+        if opened.place.cell in self.growing:
+            self.growing.remove(opened.place.cell)
+
+
+def _is_of(scenario: Scenario, info: Mapping[str, Any]) -> bool:
+    """Whether scenario.json tells of this scenario; an earlier kcast may have had fewer fields to tell."""
+    told = info.get("scenario")
+    try:
+        return isinstance(told, dict) and Scenario.from_json(told) == scenario
+    except ScenarioError:
+        return False
+
+
+def _may_go_on(info: Mapping[str, Any]) -> bool:
+    """Whether it may still grow; of another machine's nobody can tell, so it may."""
+    if info["status"] != "running":
+        return False
+    return manifest.is_running(info) or not manifest.is_of_this_machine(info)
+
+
+def _why_not(status: str, info: Mapping[str, Any]) -> str:
+    if status == "running":
+        return "it is still being run; wait for it, or use --follow"
+    reason = info.get("reason")
+    told = f", {reason}" if reason else ""
+    return f"it is {status}{told}; run it again with kcast load --resume"

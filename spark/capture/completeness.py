@@ -1,0 +1,61 @@
+"""Whether a scenario's tables are all there: each that is missing would make figures that look sound, and
+are wrong. Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from kcast.client.cli.common import count_of
+from kcast.loadtest.capture.manifest import Stored
+from kcast.loadtest.scenario import Scenario
+
+
+def shortfalls(
+    scenario: Scenario,
+    found: Mapping[str, Stored],
+    written: Mapping[str, Stored] | None,
+    *,
+    scheduled: int,
+    copies: int,
+    cut_off: bool,
+) -> list[str]:
+    """What is missing, or is too much, each as a clause; none where all is there.
+
+    `found` is what there is, by table; `written` what the run says that it wrote (`manifest.stored`), None
+    for a run that does not say. Then it must be guessed: so many messages were `scheduled` (`window`),
+    clients counted at least so many `copies` (`client_stat`), and datagrams were cut off by outages.
+    """
+    if written is not None:
+        return [
+            f"{table} has {_amount(found[table])}, and {_amount(expected)} were written"
+            for table, expected in written.items()
+            if found[table] != expected
+        ]
+    return [
+        f"{table} is missing"
+        for table in _needed(scenario, found, scheduled, copies, cut_off)
+        if not found[table].rows
+    ]
+
+
+def _needed(
+    scenario: Scenario, found: Mapping[str, Stored], scheduled: int, copies: int, cut_off: bool
+) -> Iterator[str]:
+    """The tables that a run must have written rows of."""
+    if scheduled or found["pub_tx"].rows:
+        yield "publish"
+    if found["publish"].rows:
+        yield from ("window", "pub_tx")
+    yield from ("member", "client_stat", "process_stat", "clock")
+    if scenario.subscribing_users:
+        yield from ("intent", "subscribe")
+    if copies:
+        yield "deliver"
+    if cut_off and scenario.outages != "none":
+        yield "outage"
+    if scenario.backend != "file":  # whose servers have taps
+        yield from ("server_life", "server_stat")
+        if found["deliver"].rows or copies:
+            yield from ("server_rx", "lease")
+
+
+def _amount(stored: Stored) -> str:
+    return f"{count_of(stored.rows, 'row')} in {count_of(stored.files, 'file')}"

@@ -1,0 +1,78 @@
+"""What the Parquet files of a capture say of themselves, without their rows being read."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kcast.loadtest.capture.manifest import CaptureError
+from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
+from kcast.spark.session.files import Files, shown
+
+SUFFIX = ".parquet"
+
+_THREADS = 8
+_NAMES = {"double": "float64"}
+
+
+class Footer(NamedTuple):
+    """`least` and `most` are of the columns that have statistics."""
+
+    rows: int
+    least: Mapping[str, int]
+    most: Mapping[str, int]
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of this name is to be read: hidden ones were not finished."""
+    return name.endswith(SUFFIX) and not name.startswith((".", "_"))
+
+
+def footers(files: Files, wanted: Sequence[tuple[str, str]]) -> list[Footer | CaptureError]:
+    """Of files, each a path and the table that it should be a part of; or a line that says what is wrong."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return list(threads.map(lambda each: _footer(files, *each), wanted))
+
+
+def _footer(files: Files, path: str, table: str) -> Footer | CaptureError:
+    try:
+        found = pq.read_metadata(files.open(path))
+        schema = found.schema.to_arrow_schema()
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return CaptureError(f"{shown(path)}: no whole Parquet file, {reason}")
+    metadata = found.metadata or {}
+    version = metadata.get(b"kcast.schema_version", b"none").decode(errors="replace")
+    if version != str(SCHEMA_VERSION):
+        return CaptureError(
+            f"{shown(path)}: of schema version {version}, and this kcast reads {SCHEMA_VERSION}"
+        )
+    expected = [(column.name, column.type) for column in TABLES[table]]
+    if metadata.get(b"kcast.table") != table.encode() or _columns(schema) != expected:
+        return CaptureError(f"{shown(path)}: no part of the table {table}")
+    return Footer(found.num_rows, *_extremes(found))
+
+
+def _columns(schema: Any) -> list[tuple[str, str]]:
+    return [(field.name, _type(field.type)) for field in schema]
+
+
+def _type(kind: Any) -> str:
+    if pa.types.is_list(kind):
+        return f"list<{_type(kind.value_type)}>"
+    return _NAMES.get(str(kind), str(kind))
+
+
+def _extremes(metadata: Any) -> tuple[dict[str, int], dict[str, int]]:
+    least: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
+        for chunk in (group.column(number) for number in range(group.num_columns)):
+            found = chunk.statistics
+            if found is not None and found.has_min_max and isinstance(found.min, int):
+                name = chunk.path_in_schema
+                least[name] = min(found.min, least.get(name, found.min))
+                most[name] = max(found.max, most.get(name, found.max))
+    return least, most

@@ -1,0 +1,219 @@
+"""Figures of a scenario while it is run, from slices of time that are past their deadline.
+
+They are made by the jobs of the batch, of what is known by then (`follow` says what is not). A slice reaches
+from the end of the last one to the time up to which all processes have written everything: each tells once a
+second that it is there, and keeps nothing back for longer than `FLUSH_S`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from kcast.loadtest.capture.manifest import CaptureError
+from kcast.loadtest.capture.schema import TABLES
+from kcast.loadtest.results.causes import Cause
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.analysis import counted_sources, sum_up
+from kcast.spark.capture.footers import footers
+from kcast.spark.capture.schemas import stored_schema, table_schema
+from kcast.spark.findings import attribution as attribution_findings
+from kcast.spark.findings import latency as latency_findings
+from kcast.spark.findings import reliability as reliability_findings
+from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.findings import Row
+from kcast.spark.follow.running_counts import Ledger
+from kcast.spark.jobs import attribution, latency, reliability
+from kcast.spark.report.words import percent_digits
+from kcast.spark.session.files import Files, literal
+
+LIVE_JOBS = (reliability.JOB, attribution.JOB, latency.JOB)
+
+FLUSH_S = 3.0
+"""What a process has recorded is in a file by then; see `kcast.loadtest.capture.writer`."""
+SLICE_MIN_S = 2.0
+"""A shorter slice would cost more than it tells."""
+
+_S = 1_000_000_000
+_CAUSES_SHOWN = 3
+_NOT_KNOWN_YET = {Cause.UNTAPPED.label: "not known yet"}
+
+# The tables that tell of messages and leases, by the column of their times.
+_TIMES = {"publish": "t_intended_ns", "pub_tx": "t_tx_ns", "deliver": "t_user_ns", "subscribe": "t_tx_ns"}
+_PULSE = "process_stat"
+_ALWAYS = 1 << 62
+
+
+class _Part(NamedTuple):
+    """A file, and the times that its rows are of."""
+
+    path: str
+    least_ns: int
+    most_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of all slices so far. Shares are 0 .. 1; `causes` are of missed pairs, the most frequent first."""
+
+    until_s: float
+    pairs: int
+    share: float
+    low: float
+    high: float
+    causes: Mapping[str, int]
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+class Live:
+    """What is known of a scenario that is being run. Not for several threads at once."""
+
+    def __init__(
+        self, spark: SparkSession, files: Files, run: str, number: int, scenario: Scenario, folder: str
+    ) -> None:
+        self.folder = folder
+        self.figures: Figures | None = None
+        self._spark, self._files = spark, files
+        self._run, self._number, self._scenario = run, number, scenario
+        self._deadline_ns = round(scenario.deadline_s * _S)
+        self._parts: dict[str, list[_Part]] = {name: [] for name in (*_TIMES, "member")}
+        self._pulses: dict[str, int] = {}  # by process: up to when it was there
+        self._writers: set[str] = set()
+        self._t0_ns = self._counted_ns = 0
+        self._ledger = Ledger()
+
+    @property
+    def parts(self) -> int:
+        """How many files are kept in mind."""
+        return sum(map(len, self._parts.values()))
+
+    def add(self, paths: Sequence[str]) -> None:
+        """Files have appeared in its folder. Raises CaptureError where one is none of a capture."""
+        tables = [path.split("/")[-2].removeprefix("table=") for path in paths]
+        wanted = [
+            (path, table)
+            for path, table in zip(paths, tables, strict=True)
+            if table in self._parts or table == _PULSE
+        ]
+        for (path, table), footer in zip(wanted, footers(self._files, wanted), strict=True):
+            if isinstance(footer, CaptureError):
+                raise footer
+            writer = path.rpartition("/")[2].rpartition("-")[0]
+            time_ns = _TIMES.get(table, "t_ns")
+            least_ns, most_ns = footer.least.get(time_ns, 0), footer.most.get(time_ns, 0)
+            if table == _PULSE:
+                self._pulses[writer] = max(most_ns, self._pulses.get(writer, 0))
+                continue
+            self._writers.add(writer)
+            self._parts[table].append(_Part(path, least_ns, most_ns))
+
+    def count_slice(self) -> bool:
+        """Counts what is past its deadline and was not counted yet; False if that is too little."""
+        if not self._parts["publish"] or self._writers - set(self._pulses):
+            return False
+        if not self._t0_ns:
+            self._t0_ns = self._counted_ns = min(part.least_ns for part in self._parts["publish"])
+        until_ns = min(self._pulses.values()) - round(FLUSH_S * _S) - self._deadline_ns
+        if until_ns - self._counted_ns < SLICE_MIN_S * _S:
+            return False
+        cell = Cell(self._number, self._run, self._scenario, "running", self._t0_ns)
+        tables = self._slice(self._counted_ns, until_ns)
+        sums: dict[str, Sequence[Row]] = {}
+        with counted_sources(self._spark, (cell,), tables, lambda _: None) as sources:
+            for job in LIVE_JOBS:
+                self._ledger.add(job, job.count(sources))
+        for job in LIVE_JOBS:
+            sums |= sum_up(job, self._ledger.merged(self._spark, job))
+        self._counted_ns = until_ns
+        self._forget()
+        self.figures = _figures(cell, sums, (until_ns - self._t0_ns) / _S)
+        return True
+
+    def close(self) -> None:
+        """Forgets all."""
+        self._ledger.close()
+
+    def text(self) -> str:
+        """The figures in a line."""
+        name = self._scenario.name
+        found = self.figures
+        if found is None:
+            return f"{name}: too early for figures"
+        words = [
+            f"{name}: {found.until_s:.0f} of {self._scenario.duration_s:g} s",
+            f"delivered {percent_digits(found.share)} %"
+            f" ({percent_digits(found.low)}-{percent_digits(found.high)}) of {found.pairs:,} pairs",
+        ]
+        missed = sum(found.causes.values())
+        shown = list(found.causes.items())[:_CAUSES_SHOWN]
+        words += [f"{_NOT_KNOWN_YET.get(cause, cause)} {count / missed:.0%}" for cause, count in shown]
+        if found.p50_ms is not None and found.p99_ms is not None:
+            words.append(f"p50 {found.p50_ms:g} ms, p99 {found.p99_ms:g} ms")
+        return ", ".join(words)
+
+    def _slice(self, from_ns: int, until_ns: int) -> dict[str, DataFrame]:
+        """The tables of messages that were to be published between the two times, as far as known."""
+        intended_ns = sf.col("t_intended_ns")
+        published = self._read("publish", from_ns, until_ns)
+        published = published.where((intended_ns >= from_ns) & (intended_ns < until_ns))
+        beyond_ns = until_ns + self._deadline_ns + round(FLUSH_S * _S)
+        messages = sf.broadcast(published.select("msg_id"))
+        asked = self._read("subscribe", from_ns - self._scenario.ttl_s * _S, beyond_ns)
+        # It is known in the end, when the taps are, of whom something was to come, and until when.
+        intents = asked.groupBy("cell", "sub_id", "topic_id").agg(
+            sf.lit(0).cast("long").alias("t_from_ns"), sf.lit(_ALWAYS).cast("long").alias("t_to_ns")
+        )
+        known = {
+            "publish": published,
+            "pub_tx": self._read("pub_tx", from_ns, beyond_ns).join(messages, "msg_id", "left_semi"),
+            "deliver": self._read("deliver", from_ns, beyond_ns).join(messages, "msg_id", "left_semi"),
+            "subscribe": asked,
+            "intent": intents,
+            "member": self._read("member", 0, _ALWAYS),
+        }
+        return {
+            name: known[name].select(table_schema(name).names)
+            if name in known
+            else self._spark.createDataFrame([], table_schema(name))
+            for name in TABLES
+        }
+
+    def _read(self, table: str, from_ns: int, until_ns: int) -> DataFrame:
+        """All rows of the files that may have some between the two times."""
+        paths = [
+            literal(part.path)
+            for part in self._parts[table]
+            if part.least_ns < until_ns and part.most_ns >= from_ns
+        ]
+        schema = stored_schema(table)
+        rows = self._spark.read.schema(schema).parquet(*paths) if paths else None
+        if rows is None:
+            rows = self._spark.createDataFrame([], schema)
+        return rows.withColumn("cell", sf.lit(self._number)).select(table_schema(table).names)
+
+    def _forget(self) -> None:
+        """Files of which no later slice needs a row."""
+        for table in _TIMES:
+            before_ns = self._counted_ns - (self._scenario.ttl_s * _S if table == "subscribe" else 0)
+            self._parts[table] = [part for part in self._parts[table] if part.most_ns >= before_ns]
+
+
+def _figures(cell: Cell, sums: Mapping[str, Sequence[Row]], until_s: float) -> Figures:
+    (share,) = reliability_findings.tables((cell,), sums)["reliability"]
+    causes = attribution_findings.tables((cell,), sums)["attribution"]
+    times = [row for row in latency_findings.tables((cell,), sums)["latency"] if row["since"] == "intended"]
+    missed = Counter({row["cause"]: row["misses"] for row in causes if row["misses"]})
+    return Figures(
+        until_s=until_s,
+        pairs=share["pairs"],
+        share=share["share"] or 0.0,
+        low=share["low"],
+        high=share["high"],
+        causes=dict(missed.most_common()),
+        p50_ms=times[0]["p50_ms"] if times else None,
+        p99_ms=times[0]["p99_ms"] if times else None,
+    )

@@ -1,0 +1,24 @@
+"""What an analysis is asked to do, and its defaults."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+NAME = "analyse"
+OUT_DEFAULT = Path("analysis-out")
+MASTER_DEFAULT = "local[*]"
+MEMORY_DEFAULT = "2g"
+SEED_DEFAULT = 1
+
+
+class AnalysisRequest(NamedTuple):
+    """What is to be done. `runs` are paths as Spark knows them, and `master` None is Spark's own choice."""
+
+    runs: tuple[str, ...]
+    out: Path
+    master: str | None = MASTER_DEFAULT
+    memory: str | None = MEMORY_DEFAULT
+    only: tuple[str, ...] = ()
+    follows: bool = False
+    simulates: bool = False
+    seed: int = SEED_DEFAULT
+    as_json: bool = False

@@ -1,0 +1,119 @@
+"""What a capture records beside the messages, as small tables: who was down, whose sockets overflowed, who
+knew whom, and which lives the servers had.
+
+They have a row for each server, or client, of a cell, with all that is known of it as an array, so that they
+are sent to where the large tables are. The rules are those of `kcast.loadtest.results.facts`.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from kcast.loadtest.results.causes import EDGE_NS, SECOND_NS, TAP_UNWRITTEN_NS
+from kcast.spark.walk import server_sets
+
+SERVER = ("cell", "server_id")
+
+
+def within(spans: Column, at_ns: Column) -> Column:
+    """Whether a time is in one of these spans, both ends included; `spans` may be null."""
+    is_in = sf.exists(spans, lambda span: (span["from_ns"] <= at_ns) & (at_ns <= span["to_ns"]))
+    return spans.isNotNull() & is_in
+
+
+def overlap(spans: Column, from_ns: Column, to_ns: Column) -> Column:
+    """Whether one of these spans has a moment in common with `from_ns` .. `to_ns`; `spans` may be null."""
+    has_met = sf.exists(spans, lambda span: (span["from_ns"] <= to_ns) & (from_ns <= span["to_ns"]))
+    return spans.isNotNull() & has_met
+
+
+def downs(outage: DataFrame, server_life: DataFrame) -> DataFrame:
+    """`cell, server_id, downs, halts`: spans in which a server was killed or halted, and halted.
+
+    Who was only cut off is in each datagram's fate, and not here. `downs` begin with the last record of a
+    tap that was cut short, if that is a moment before: what came in afterwards nobody knows.
+    """
+    real = outage.where(sf.col("kind").isin("kill", "stall")).select(
+        *SERVER, "t_down_ns", "t_up_ns", (sf.col("kind") == "stall").alias("is_halt")
+    )
+    cut_short = server_life.where(sf.col("ended") == 0).select(*SERVER, sf.col("t_to_ns").alias("record_ns"))
+    is_before = sf.col("record_ns") <= sf.col("t_down_ns") + EDGE_NS
+    joined = real.join(cut_short, list(SERVER), "left")
+    # Outages that are alike in all columns become one: that is no other set of moments.
+    by_outage = joined.groupBy(*SERVER, "t_down_ns", "t_up_ns", "is_halt").agg(
+        sf.max(sf.when(is_before, sf.col("record_ns"))).alias("record_ns")
+    )
+    from_ns, to_ns = sf.col("t_down_ns") - EDGE_NS, sf.col("t_up_ns") + EDGE_NS
+    unwritten = sf.greatest(sf.col("record_ns"), sf.col("t_down_ns") - TAP_UNWRITTEN_NS)
+    down = sf.struct(sf.least(from_ns, unwritten).alias("from_ns"), to_ns.alias("to_ns"))
+    halt = sf.struct(from_ns.alias("from_ns"), to_ns.alias("to_ns"))
+    return (
+        by_outage.withColumn(
+            # `greatest` passes over null: without a record there is none to begin with.
+            "down",
+            sf.when(sf.col("record_ns").isNull(), halt).otherwise(down),
+        )
+        .groupBy(*SERVER)
+        .agg(
+            sf.collect_list("down").alias("downs"),
+            sf.collect_list(sf.when(sf.col("is_halt"), halt)).alias("halts"),
+        )
+    )
+
+
+def lives(server_life: DataFrame) -> DataFrame:
+    """`cell, server_id, lives, first_life_ns`: the lives of each server that keeps a tap."""
+    life = sf.struct(sf.col("t_from_ns").alias("from_ns"), "boot_id")
+    return server_life.groupBy(*SERVER).agg(
+        sf.collect_list(life).alias("lives"), sf.min("t_from_ns").alias("first_life_ns")
+    )
+
+
+def life_at(every: Column, at_ns: Column) -> Column:
+    """The last of the `lives` that had begun by a time; null before the first."""
+    return sf.array_max(sf.filter(every, lambda life: life["from_ns"] <= at_ns))
+
+
+def rises(counters: DataFrame, id_column: str, counter: str) -> DataFrame:
+    """`cell, <id>, spans`: when a counter that is read once a second rose, and a second before and after.
+
+    A counter that is less than before began again with a new socket. Before its first reading it was 0.
+    """
+    by_time = Window.partitionBy("cell", id_column).orderBy("t_ns", counter)
+    before_ns, before, count = sf.col("before_ns"), sf.col("before"), sf.col(counter)
+    is_anew = before.isNull() | (count < before)
+    span = sf.struct(
+        (sf.coalesce(before_ns, sf.col("t_ns") - SECOND_NS) - SECOND_NS).alias("from_ns"),
+        (sf.col("t_ns") + SECOND_NS).alias("to_ns"),
+    )
+    return (
+        counters.select(
+            *("cell", id_column, "t_ns", counter),
+            sf.lag("t_ns").over(by_time).alias("before_ns"),
+            sf.lag(counter).over(by_time).alias("before"),
+        )
+        .where(sf.when(is_anew, count > 0).otherwise(count > before))
+        .groupBy("cell", id_column)
+        .agg(sf.collect_list(span).alias("spans"))
+    )
+
+
+def client_rises(client_stat: DataFrame, member: DataFrame, id_column: str, counter: str) -> DataFrame:
+    """The same of a counter of the clients, by their `pub_id` or `sub_id`."""
+    whose = (
+        member.where(sf.col(id_column) >= 0)
+        .groupBy("cell", "client_id")
+        .agg(sf.min(id_column).alias(id_column))
+    )
+    return rises(client_stat.join(whose, ["cell", "client_id"], "inner"), id_column, counter)
+
+
+def views(member: DataFrame, id_column: str, name: str, words: int) -> DataFrame:
+    """`cell, <id>, <name>_*`: the servers that each publisher's, or subscriber's, client knew."""
+    first = (
+        member.where(sf.col(id_column) >= 0)
+        .groupBy("cell", id_column)
+        .agg(sf.min(sf.struct("t_ns", "client_id", "servers")).alias("first"))
+    )
+    known = first.select("cell", id_column, sf.explode_outer("first.servers").alias("server_id"))
+    bits = server_sets.only(sf.col("server_id"), words)
+    return known.groupBy("cell", id_column).agg(*server_sets.union(name, bits))

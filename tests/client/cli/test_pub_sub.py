@@ -1,0 +1,595 @@
+"""`kcast pub` and `kcast sub`, as processes on clusters of real servers, some of them killed."""
+
+import base64
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kcast.client.cli import main
+from kcast.client.cli.common import escaped
+from kcast.client.cluster import format_cluster, lab
+from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.view import View
+from kcast.hashring.policy import Policy
+from tests.support.checkout import ROOT
+from tests.support.cluster_of_processes import ClusterOfProcesses, Command
+
+TEXT = ((ROOT / "LICENSE").read_bytes() * 3).splitlines(keepends=True)[:600]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
+    """Six servers that all tests of this module may use, and none may kill."""
+    with ClusterOfProcesses(tmp_path_factory.mktemp("cluster"), 6) as running:
+        yield running
+
+
+def subscriber(cluster: ClusterOfProcesses, *arguments: str, stdout: int = subprocess.PIPE) -> Command:
+    return Command("sub", "--cluster", str(cluster.file), *arguments, stdout=stdout)
+
+
+def publisher(cluster: ClusterOfProcesses, *arguments: str | bytes) -> Command:
+    return Command("pub", "--cluster", str(cluster.file), *arguments, stdin=subprocess.PIPE)
+
+
+def feed(command: Command, data: bytes, *, close: bool = True) -> None:
+    """Writes to its standard input, all of it."""
+    stdin = command.process.stdin
+    assert stdin is not None
+    while data:
+        data = data[stdin.write(data) or 0 :]
+    if close:
+        stdin.close()
+
+
+def publish(cluster: ClusterOfProcesses, *arguments: str | bytes, stdin: bytes = b"") -> bytes:
+    """Publishes and asserts that it went well; standard output."""
+    with publisher(cluster, *arguments) as command:
+        feed(command, stdin)
+        code, output, errors = command.end()
+    assert code == 0, errors
+    return output
+
+
+# --- Round trips -------------------------------------------------------------------------------------
+
+
+def test_a_message_arrives(cluster: ClusterOfProcesses) -> None:
+    with subscriber(cluster, "weather/oslo", "--count", "1") as sub:
+        sub.await_error(b"kcast sub: leased on 5 of 5\n")
+        with publisher(cluster, "weather/oslo", "rain, 4 degrees") as pub:
+            assert pub.end() == (0, b"", b"kcast pub: published 1 message: receipts from 3 servers each\n")
+        assert sub.end() == (0, b"rain, 4 degrees\n", b"kcast sub: leased on 5 of 5\n")
+
+
+def test_topics_stand_before_payloads(cluster: ClusterOfProcesses) -> None:
+    with subscriber(cluster, "-v", "--count", "2", "a", "b c") as sub:
+        sub.await_error(b"leased on 5 of 5 for a\n")
+        sub.await_error(b"leased on 5 of 5 for b c\n")
+        publish(cluster, "a", "1")
+        sub.await_lines(1)
+        publish(cluster, "b c", "2")
+        assert sub.end()[:2] == (0, b"a\t1\nb c\t2\n")
+
+
+def test_json_has_stable_keys(cluster: ClusterOfProcesses) -> None:
+    with subscriber(cluster, "--json", "--count", "3", "json") as sub:
+        sub.await_error(b"leased on")
+        told = json.loads(publish(cluster, "json", "--json", "h\u00e6\x1b\n"))
+        sub.await_lines(1)
+        publish(cluster, "json", b"\xff\xfe")
+        sub.await_lines(2)
+        publish(cluster, "json", "--raw", "%20 as it is")
+        code, output, _ = sub.end()
+    assert code == 0
+    assert output.isascii() and b"\x1b" not in output
+    enveloped, binary, raw = map(json.loads, output.splitlines())
+    assert set(told) == {"line", "topic", "seq", "receipts", "servers"}
+    assert (told["line"], told["topic"], told["seq"], told["receipts"]) == (None, "json", 1, 3)
+    assert set(told["servers"].values()) == {"receipt"} and set(told["servers"]) <= set(cluster.names)
+    assert set(enveloped) == {"topic", "payload", "publisher", "seq", "attributes", "server"}
+    assert (enveloped["topic"], enveloped["payload"], enveloped["seq"]) == ("json", "h\u00e6\x1b\n", 1)
+    assert enveloped["server"] in cluster.names and len(enveloped["publisher"]) == 11
+    assert "payload" not in binary
+    assert base64.b64decode(binary["payload_base64"]) == b"\xff\xfe"
+    assert (raw["payload"], raw["publisher"], raw["seq"]) == ("%20 as it is", None, None)
+
+
+def test_a_line_feed_makes_no_second_message(cluster: ClusterOfProcesses) -> None:
+    with (
+        subscriber(cluster, "lines", "--count", "1") as one,
+        subscriber(cluster, "lines", "--count", "1", "--raw") as raw,
+    ):
+        one.await_error(b"leased on")
+        raw.await_error(b"leased on")
+        publish(cluster, "lines", b"two\nlines \\ \xff\r")
+        assert one.end()[:2] == (0, b"two\\nlines \\ \xff\r\n")
+        assert raw.end()[:2] == (0, b"two\nlines \\ \xff\r\n")
+
+
+def test_lines_of_any_bytes_arrive_as_they_are(cluster: ClusterOfProcesses) -> None:
+    data = b"\n\n" + bytes(byte for byte in range(256) if byte != 0x0A) + b"\r\n%41 %\nno line feed"
+    with subscriber(cluster, "binary", "--count", "5") as sub:
+        sub.await_error(b"leased on")
+        publish(cluster, "binary", stdin=data)
+        assert sub.end()[:2] == (0, data + b"\n")
+
+
+def test_repeats_are_one_message(cluster: ClusterOfProcesses) -> None:
+    with subscriber(cluster, "repeats", "--count", "2") as sub:
+        sub.await_error(b"leased on")
+        with publisher(cluster, "repeats", "--repeat", "2", "one") as pub:
+            code, _, errors = pub.end()
+        assert (code, errors) == (0, b"kcast pub: published 1 message: receipts from 5 servers each\n")
+        publish(cluster, "repeats", "two")
+        assert sub.end()[:2] == (0, b"one\ntwo\n")
+
+
+def test_the_cluster_file_may_be_named_by_the_environment(cluster: ClusterOfProcesses) -> None:
+    result = CliRunner().invoke(main, ["pub", "t", "m"], env={"KCAST_CLUSTER": str(cluster.file)})
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "kcast pub: published 1 message: receipts from 3 servers each\n",
+    )
+
+
+def test_nothing_to_publish(cluster: ClusterOfProcesses) -> None:
+    with publisher(cluster, "t") as pub:
+        feed(pub, b"")
+        assert pub.end() == (0, b"", b"kcast pub: published 0 messages\n")
+
+
+def test_a_line_goes_out_before_the_next_is_there(cluster: ClusterOfProcesses) -> None:
+    with subscriber(cluster, "slow") as sub, publisher(cluster, "slow") as pub:
+        sub.await_error(b"leased on")
+        for number in range(1, 4):
+            feed(pub, b"line\n", close=False)
+            sub.await_lines(number)
+
+
+def test_a_slow_reader_loses_nothing(cluster: ClusterOfProcesses) -> None:
+    """More than a pipe holds waits in the subscriber, which must not stop to renew and receive."""
+    data = b"".join(b"%04d %s\n" % (number, b"x" * 95) for number in range(1500))
+    with subscriber(cluster, "flood", "--count", "1500") as sub:
+        sub.await_error(b"leased on")
+        publish(cluster, "flood", "--rate", "0", stdin=data)
+        code, output, errors = sub.end()
+    assert (code, output, errors) == (0, data, b"kcast sub: leased on 5 of 5\n")
+
+
+# --- Servers killed ----------------------------------------------------------------------------------
+
+
+def test_a_text_arrives_complete_while_servers_are_killed(tmp_path: Path) -> None:
+    with ClusterOfProcesses(tmp_path, 6) as cluster, ExitStack() as stack:
+        sub = stack.enter_context(subscriber(cluster, "text", "--count", "600"))
+        sub.await_error(b"leased on 5 of 5\n")
+        pub = stack.enter_context(publisher(cluster, "text"))
+        feed(pub, b"".join(TEXT[:300]), close=False)
+        sub.await_lines(100)
+        for name in cluster.names[1:3]:
+            cluster.kill(name)
+        feed(pub, b"".join(TEXT[300:]))
+        code, _, errors = pub.end()
+        assert code == 0, errors
+        assert errors.startswith(b"kcast pub: published 600 messages: receipts from ")
+        code, output, errors = sub.end()
+    assert code == 0, errors
+    assert sorted(output.splitlines(keepends=True)) == sorted(TEXT)
+
+
+def test_any_one_of_three_servers_is_enough(tmp_path: Path) -> None:
+    """SIGKILL to K - 1 of a topic's servers in the midst of a stream, for each choice of the one left."""
+    with ClusterOfProcesses(tmp_path, 5, Policy(3, 3, 3)) as cluster:
+        servers = [server.name for server in View(cluster.cluster).servers(b"text")]
+        assert len(servers) == 3
+        for survivor in servers:
+            with subscriber(cluster, "text", "--count", "200") as sub, publisher(cluster, "text") as pub:
+                sub.await_error(b"leased on 3 of 3\n")
+                feed(pub, b"".join(TEXT[:100]), close=False)
+                sub.await_lines(20)
+                killed = [name for name in servers if name != survivor]
+                for name in killed:
+                    cluster.kill(name)
+                feed(pub, b"".join(TEXT[100:200]))
+                code, _, errors = pub.end()
+                assert code == 0, errors
+                assert errors.startswith(b"kcast pub: published 200 messages: receipts from 1 ")
+                code, output, errors = sub.end()
+                assert code == 0, errors
+                assert sorted(output.splitlines(keepends=True)) == sorted(TEXT[:200])
+            for name in killed:
+                cluster.restart(name)
+
+
+def test_a_lost_and_a_returned_server_are_told(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ClusterOfProcesses(tmp_path, 2, Policy(2, 2, 2), ttl_s=2))
+        sub = stack.enter_context(subscriber(cluster, "t"))
+        sub.await_error(b"kcast sub: leased on 2 of 2\n")
+        name = cluster.names[0]
+        cluster.kill(name)
+        sub.await_error(b"kcast sub: lost %s: it does not answer\n" % name.encode())
+        sub.await_error(b"kcast sub: leased on 1 of 2\n")
+        cluster.restart(name)
+        answers = b"kcast sub: %s answers again\n" % name.encode()
+        sub.await_error(answers)
+        sub.await_error(b"leased on 2 of 2\n", after=answers)
+
+
+# --- Ends --------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_before_the_count_is_a_failure(cluster: ClusterOfProcesses) -> None:
+    with ExitStack() as stack:
+        pub = stack.enter_context(publisher(cluster, "count", "--json"))
+        feed(pub, b"before\n", close=False)
+        pub.await_lines(1)  # so that it is quick once the time runs
+        sub = stack.enter_context(subscriber(cluster, "count", "--count", "3", "--timeout", "3"))
+        sub.await_error(b"leased on")
+        feed(pub, b"m\n")
+        assert sub.end() == (
+            1,
+            b"m\n",
+            b"kcast sub: leased on 5 of 5\nkcast sub: 1 of 3 messages came within 3 s\n",
+        )
+
+
+def test_a_timeout_without_a_count_is_an_end(cluster: ClusterOfProcesses) -> None:
+    with subscriber(cluster, "timeout", "--timeout", "2") as sub:
+        code, output, errors = sub.end()
+    assert (code, output) == (0, b""), errors
+
+
+def test_no_server_answers(tmp_path: Path) -> None:
+    with ClusterOfProcesses(tmp_path, 3, Policy(3, 3, 3)) as cluster:
+        for name in cluster.names:
+            cluster.kill(name)
+        order = ", ".join(server.name for server in View(cluster.cluster).servers(b"t"))
+        why = f"no server of lab answers (tried {order})".encode()
+        with publisher(cluster, "t", "m") as pub:
+            assert pub.end() == (1, b"", b"kcast pub: 1 message got no receipt: %s\n" % why)
+        with publisher(cluster, "t") as pub:
+            feed(pub, b"line\n" * 10_000)
+            code, _, errors = pub.end()
+        assert code == 1
+        complaint = rb"kcast pub: \d+ messages got no receipt: %s; what was to come was not read\n"
+        assert re.fullmatch(complaint % re.escape(why), errors)
+        with subscriber(cluster, "t") as forever, subscriber(cluster, "t", "--timeout", "0.5") as sub:
+            assert sub.end() == (1, b"", b"kcast sub: leased on 0 of 3\nkcast sub: %s\n" % why)
+            with subscriber(cluster, "t", "--timeout", "0.5", "--count", "1") as counting:
+                assert counting.end() == (
+                    1,
+                    b"",
+                    b"kcast sub: leased on 0 of 3\nkcast sub: 0 of 1 message came within 0.5 s: %s\n" % why,
+                )
+            forever.await_error(b"kcast sub: %s; still trying\n" % why)
+            *lost, last = forever.errors.splitlines()
+            assert last == b"kcast sub: %s; still trying" % why
+            assert sorted(lost) == sorted(
+                b"kcast sub: lost %s: it does not answer" % name.encode() for name in cluster.names
+            )
+            assert forever.process.poll() is None
+
+
+def test_a_publisher_says_once_that_no_server_answers_any_more(tmp_path: Path) -> None:
+    with (
+        ClusterOfProcesses(tmp_path, 2, Policy(2, 2, 2)) as cluster,
+        publisher(cluster, "t", "--json") as pub,
+    ):
+        feed(pub, b"one\n", close=False)
+        pub.await_lines(1)
+        for name in cluster.names:
+            cluster.kill(name)
+        feed(pub, b"two\n", close=False)
+        pub.await_error(b"; still trying\n")
+        feed(pub, b"three\n")
+        code, _, errors = pub.end()
+    assert code == 1
+    assert errors.count(b"; still trying\n") == 1
+    assert b"2 of 3 messages got no receipt" in errors
+
+
+def test_a_server_that_is_silent(tmp_path: Path) -> None:
+    """Nothing answers, not even the network that nobody is there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        file = tmp_path / "silent.cluster"
+        file.write_text(format_cluster(lab([silent.getsockname()], Policy(1, 1, 1))))
+        with Command("pub", "--cluster", str(file), "t", "m") as pub:
+            code, _, errors = pub.end()
+    assert code == 1
+    assert errors.startswith(
+        b"kcast pub: 1 message got no receipt: no server of lab answers (tried 127.0.0.1:"
+    )
+    assert errors.count(b"\n") == 1
+
+
+def test_a_reader_that_leaves_ends_it_quietly(cluster: ClusterOfProcesses) -> None:
+    """As `kcast sub | head -1`: at once, without waiting for a second message."""
+    reading, writing = os.pipe()
+    with subscriber(cluster, "head", stdout=writing) as sub, os.fdopen(reading, "rb", 0) as reader:
+        os.close(writing)
+        sub.await_error(b"leased on")
+        publish(cluster, "head", "m")
+        assert reader.read(2) == b"m\n"
+        reader.close()
+        assert sub.end() == (0, b"", b"kcast sub: leased on 5 of 5\n")
+
+
+def test_a_reader_that_leaves_before_the_count_is_a_failure(cluster: ClusterOfProcesses) -> None:
+    reading, writing = os.pipe()
+    with subscriber(cluster, "head", "--count", "2", stdout=writing) as sub:
+        os.close(writing)
+        sub.await_error(b"leased on")
+        os.close(reading)
+        assert sub.end() == (1, b"", b"kcast sub: leased on 5 of 5\n")
+
+
+def test_ctrl_c_ends_a_subscriber(cluster: ClusterOfProcesses) -> None:
+    with subscriber(cluster, "interrupted", "--hold", "10") as sub:
+        sub.await_error(b"leased on")
+        publish(cluster, "interrupted", "m")
+        sub.await_lines(1)
+        sub.process.send_signal(signal.SIGINT)
+        assert sub.end() == (130, b"m\n", b"kcast sub: leased on 5 of 5\n")
+
+
+def test_ctrl_c_ends_a_publisher(cluster: ClusterOfProcesses) -> None:
+    with subscriber(cluster, "interrupted2") as sub, publisher(cluster, "interrupted2") as pub:
+        sub.await_error(b"leased on")
+        feed(pub, b"one\n", close=False)
+        sub.await_lines(1)
+        pub.process.send_signal(signal.SIGINT)
+        code, output, errors = pub.end()
+    assert (code, output) == (130, b"")
+    assert errors in (
+        b"kcast pub: published 1 message: receipts from 3 servers each\n",
+        b"kcast pub: 1 message had no receipt yet\n",  # a copy may be here before the last receipt
+    )
+
+
+# --- Terminals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), b"a\\x1b[2Jb\\nc\\td\\x9b\\x7f\xc3\xa6\\xff\n"),
+        (("--raw",), b"a\\x1b[2Jb\nc\\td\\x9b\\x7f\xc3\xa6\\xff\n"),
+    ],
+)
+def test_control_characters_do_not_reach_a_terminal(
+    cluster: ClusterOfProcesses, options: tuple[str, ...], shown: bytes
+) -> None:
+    master, slave = pty.openpty()
+    with ExitStack() as stack:
+        terminal = stack.enter_context(os.fdopen(master, "rb", 0))
+        sub = stack.enter_context(subscriber(cluster, "terminal", "--count", "1", *options, stdout=slave))
+        os.close(slave)
+        sub.await_error(b"leased on")
+        publish(cluster, "terminal", b"a\x1b[2Jb\nc\td\xc2\x9b\x7f\xc3\xa6\xff")
+        seen = b""
+        while not seen.endswith(b"\\xff\r\n"):
+            seen += terminal.read(1000)
+        assert sub.end()[0] == 0
+    assert seen.replace(b"\r\n", b"\n") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain \u00e6\u4e2d\U0001f600", "plain \u00e6\u4e2d\U0001f600"),
+        ("\n\r\t\x00\x1b\x7f\x85", "\\n\\r\\t\\x00\\x1b\\x7f\\x85"),
+        ("\u2028\u202e", "\\u2028\\u202e"),
+        (b"\xff\xc3\xa6", "\\xff\u00e6"),
+    ],
+)
+def test_escaped(text: str | bytes, expected: str) -> None:
+    assert escaped(text) == expected
+
+
+# --- Bad input ---------------------------------------------------------------------------------------
+
+
+def test_a_message_too_large_tells_both_sizes(cluster: ClusterOfProcesses) -> None:
+    with publisher(cluster, "t", "x" * 2000) as pub:
+        code, output, errors = pub.end()
+    assert (code, output) == (1, b"")
+    assert errors.count(b"\n") == 1
+    assert errors.startswith(
+        b"kcast pub: message too large: 2000 bytes of payload on a topic of 1 make a line of 20"
+    )
+    assert b" bytes, at most %d; " % LINE_BYTES_MAX in errors
+
+
+def test_lines_too_large_are_told_and_the_rest_goes_on(cluster: ClusterOfProcesses) -> None:
+    data = b"first\n" + b"x" * 1500 + b"\n" + b"y" * 200_000 + b"\nlast"
+    with subscriber(cluster, "large", "--count", "2") as sub:
+        sub.await_error(b"leased on")
+        with publisher(cluster, "large") as pub:
+            feed(pub, data)
+            code, _, errors = pub.end()
+        assert sub.end()[:2] == (0, b"first\nlast\n")
+    second, third, *summary = errors.decode().splitlines()
+    assert second.startswith("kcast pub: line 2: message too large: 1500 bytes of payload")
+    assert third == "kcast pub: line 3: message too large: 200000 bytes; a datagram takes some 1000"
+    assert summary == [
+        "kcast pub: published 2 messages: receipts from 3 servers each",
+        "kcast pub: 2 lines too large, not sent",
+    ]
+    assert code == 1
+
+
+HEADER = "kcast-cluster 1\n"
+SERVER = "server 127.0.0.1:7401\n"
+
+
+@pytest.mark.parametrize("verb", ["pub", "sub", "where", "ping"])
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", ":1: expected 'kcast-cluster 1' as the first line, but there is none"),
+        ("servers\n", ":1: expected 'kcast-cluster 1' as the first line, not 'servers'"),
+        (HEADER + "server 127.0.0.1\n", ":2: expected IP:PORT or [IPv6]:PORT, not '127.0.0.1'"),
+        (HEADER + SERVER + SERVER, ":3: 127.0.0.1:7401 stands in line 2 already"),
+        (HEADER + "sevrer 127.0.0.1:1\n", ":2: expected one of name, policy, "),
+        (
+            HEADER + "policy k=3\n" + SERVER,
+            ":2: k, publish and subscribe are all needed; expected 'policy k=K ",
+        ),
+    ],
+)
+def test_a_wrong_cluster_file_is_one_line(tmp_path: Path, verb: str, text: str, complaint: str) -> None:
+    file = tmp_path / "wrong.cluster"
+    file.write_text(text)
+    arguments = [] if verb == "ping" else ["t"]
+    result = CliRunner().invoke(main, [verb, "--cluster", str(file), *arguments])
+    assert result.stderr.startswith(f"kcast {verb}: {file}{complaint}")
+    assert result.stderr.count("\n") == 1
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+@pytest.mark.parametrize("verb", ["pub", "sub", "where", "ping"])
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, verb: str) -> None:
+    arguments = [] if verb == "ping" else ["t"]
+    missing = CliRunner().invoke(main, [verb, "--cluster", str(tmp_path / "no"), *arguments])
+    assert missing.stderr == f"kcast {verb}: {tmp_path / 'no'}: No such file or directory\n"
+    folder = CliRunner().invoke(main, [verb, "--cluster", str(tmp_path), *arguments])
+    assert folder.stderr == f"kcast {verb}: {tmp_path}: Is a directory\n"
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    binary = CliRunner().invoke(main, [verb, "--cluster", str(tmp_path / "binary"), *arguments])
+    assert binary.stderr == f"kcast {verb}: {tmp_path / 'binary'}:1: not UTF-8 text; is it a cluster file?\n"
+    assert missing.exit_code == folder.exit_code == binary.exit_code == 1
+
+
+@pytest.mark.parametrize("verb", ["pub", "sub", "where", "ping"])
+def test_no_cluster_file_is_one_line(verb: str) -> None:
+    arguments = [] if verb == "ping" else ["t"]
+    result = CliRunner().invoke(main, [verb, *arguments], env={"KCAST_CLUSTER": None})
+    assert result.stderr == (
+        f"kcast {verb}: no cluster file: give --cluster FILE or set KCAST_CLUSTER; such a file begins with "
+        "'kcast-cluster 1' and names one 'server IP:PORT' a line; for servers on one machine it also has a "
+        "line 'lab'\n"
+    )
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("verb", ["pub", "sub", "where", "ping", "plan"])
+def test_a_file_that_the_environment_names_wrongly_is_one_line(tmp_path: Path, verb: str) -> None:
+    arguments = [] if verb in ("ping", "plan") else ["t"]
+    result = CliRunner().invoke(main, [verb, *arguments], env={"KCAST_CLUSTER": str(tmp_path / "no")})
+    assert result.stderr == (
+        f"kcast {verb}: {tmp_path / 'no'} (from KCAST_CLUSTER): No such file or directory\n"
+    )
+    assert result.exit_code == 1
+
+
+def test_a_message_of_several_words_wants_quotes() -> None:
+    result = CliRunner().invoke(main, ["pub", "t", "rain,", "4", "degrees"])
+    assert result.exit_code == 2
+    assert "unexpected words (4 degrees): quote a message of several words" in result.stderr
+
+
+ONE_HOST = "server 127.0.0.1:1\nserver 127.0.0.1:2\nserver 127.0.0.1:3\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [("sub", ("t", "--timeout", "0.2")), ("pub", ("t", "m")), ("ping", ("--count", "1", "--timeout", "0.1"))],
+)
+@pytest.mark.parametrize(
+    ("facts", "warning"),
+    [
+        (
+            ONE_HOST,
+            "3 servers on 1 host count as one (the policy wants 5 hosts, there is 1); "
+            "for several hosts on one machine add a line 'lab'",
+        ),
+        (
+            "policy k=3 publish=2 subscribe=3\n" + ONE_HOST + "server 127.0.0.2:1\n",
+            "4 servers on 2 hosts count as 2 (the policy wants 3 hosts, there are 2); "
+            "for several hosts on one machine add a line 'lab'",
+        ),
+        ("lab\n" + ONE_HOST, "the policy wants 5 hosts, there are 3"),
+        ("server 127.0.0.1:1\n", "the policy wants 5 hosts, there is 1"),
+        ("policy k=1 publish=1 subscribe=1\n" + ONE_HOST, None),
+        ("policy scheme=S\n" + ONE_HOST, None),
+    ],
+)
+def test_too_few_hosts_for_the_policy_are_told(
+    tmp_path: Path, verb: str, arguments: tuple[str, ...], facts: str, warning: str | None
+) -> None:
+    file = tmp_path / "few.txt"
+    file.write_text(HEADER + facts)
+    with Command(verb, "--cluster", str(file), *arguments) as command:
+        errors = command.end()[2].decode().splitlines()
+    expected = [] if warning is None else [f"kcast {verb}: {file}: {warning}"]
+    assert errors[: len(expected)] == expected
+    assert "the policy wants" not in "".join(errors[len(expected) :])
+
+
+@pytest.mark.parametrize("verb", ["pub", "sub", "where"])
+@pytest.mark.parametrize(
+    ("topic", "complaint"),
+    [
+        ("", "a topic must not be empty"),
+        ("x" * 256, "topic too long: 256 bytes encoded, at most 255"),
+        (
+            "\u00e6" * 43,
+            "topic too long: 258 bytes encoded, at most 255 "
+            "(spaces, % and bytes outside printable ASCII take 3 each)",
+        ),
+    ],
+)
+def test_a_topic_that_is_not_allowed_is_one_line(verb: str, topic: str, complaint: str) -> None:
+    result = CliRunner().invoke(main, [verb, "--cluster", "not-read-yet", topic])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"kcast {verb}: {complaint}\n"
+
+
+def test_input_that_cannot_be_read_is_one_line(cluster: ClusterOfProcesses, tmp_path: Path) -> None:
+    with (
+        (tmp_path / "only-for-writing").open("wb") as file,
+        Command("pub", "--cluster", str(cluster.file), "t", stdin=file) as pub,
+    ):
+        assert pub.end() == (1, b"", b"kcast pub: standard input: Bad file descriptor\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sub",),
+        ("sub", "t", "--count", "0"),
+        ("sub", "t", "--timeout", "0"),
+        ("sub", "t", "--timeout", "nan"),
+        ("sub", "t", "--json", "--raw"),
+        ("pub",),
+        ("pub", "t", "m", "more"),
+        ("pub", "t", "m", "--repeat", "0"),
+        ("pub", "t", "--rate", "-1"),
+        ("pub", "t", "--rate", "inf"),
+    ],
+)
+def test_usage_errors(arguments: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["pub", "sub", "where", "ping", "plan"])
+def test_help_has_an_example(verb: str) -> None:
+    result = CliRunner().invoke(main, [verb, "--help"])
+    assert result.exit_code == 0
+    assert "Example" in result.stdout and f"  kcast {verb}" in result.stdout

@@ -1,0 +1,386 @@
+"""`kcast where`, `kcast plan` and `kcast ping`."""
+
+import json
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kcast.client.cli import main
+from kcast.client.cli import plan as plan_module
+from kcast.client.cluster import format_cluster, lab, parse
+from kcast.client.view import View
+from kcast.hashring import model
+from kcast.hashring.hashing import topic_hash
+from kcast.hashring.policy import Policy
+from kcast.loadtest.clusters.processes import ProcessCluster
+from tests.support.cluster_of_processes import ClusterOfProcesses
+
+ADDRESSES = [("127.0.0.1", port) for port in range(7401, 7413)]
+
+
+def kcast(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), env={"KCAST_CLUSTER": None})
+
+
+def objects(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def lab_file(tmp_path: Path) -> str:
+    file = tmp_path / "lab.cluster"
+    file.write_text(format_cluster(lab(ADDRESSES)))
+    return str(file)
+
+
+def cluster_file(tmp_path: Path, *lines: str) -> str:
+    file = tmp_path / "other.cluster"
+    file.write_text("\n".join(("kcast-cluster 1", *lines)) + "\n")
+    return str(file)
+
+
+# --- where -------------------------------------------------------------------------------------------
+
+
+def test_where_names_the_servers_that_clients_use(lab_file: str) -> None:
+    places = objects(kcast("where", "--cluster", lab_file, "--json", "weather/oslo"))
+    view = View(lab(ADDRESSES))
+    assert [place["server"] for place in places] == [s.name for s in view.servers(b"weather/oslo")]
+    assert [place["rank"] for place in places] == [1, 2, 3, 4, 5]
+    assert set(places[0]) == {
+        *("topic", "policy", "hashed", "position", "rank", "server", "host", "used"),
+        *("arc", "point", "distance"),
+    }
+    position = topic_hash(b"weather/oslo")
+    for place in places:
+        assert place["position"] == f"{position:016x}"
+        point, distance = int(str(place["point"]), 16), int(str(place["distance"]), 16)
+        assert (point + distance) % 2**64 == position
+        assert point >> 54 == place["arc"]
+
+
+def test_where_as_a_table(lab_file: str) -> None:
+    result = kcast("where", "--cluster", lab_file, "game\x1b/{7}")
+    assert result.exit_code == 0
+    assert "topic     game\\x1b/{7}\n" in result.stdout
+    assert "hashed    7 (only what is inside {...})\n" in result.stdout
+    assert "policy    RCH k=5 publish=3 subscribe=5\n" in result.stdout
+    assert "used      publishers send to 3 random ones of 5, subscribers lease on all 5\n" in result.stdout
+    rows = re.findall(r"^(\d) +(\S+:\d+) +\2 +yes +\d+ +[0-9a-f]{16} +0\.\d{7}$", result.stdout, re.MULTILINE)
+    assert [rank for rank, _ in rows] == list("12345")
+
+
+def test_where_shows_who_would_be_next(lab_file: str) -> None:
+    five = objects(kcast("where", "--cluster", lab_file, "--json", "t"))
+    eight = objects(kcast("where", "--cluster", lab_file, "--json", "-k", "8", "t"))
+    assert eight[:5] == five
+    assert [place["used"] for place in eight] == [True] * 5 + [False] * 3
+    assert len(objects(kcast("where", "--cluster", lab_file, "--json", "-k", "99", "t"))) == 12
+
+
+def test_where_by_modulo(tmp_path: Path) -> None:
+    lines = ["policy scheme=S", "lab", *(f"server 127.0.0.1:{port}" for _, port in ADDRESSES)]
+    file = cluster_file(tmp_path, *lines)
+    (place,) = objects(kcast("where", "--cluster", file, "--json", "t"))
+    number = topic_hash(b"t") % 12
+    assert place["server"] == sorted(f"127.0.0.1:{port}" for _, port in ADDRESSES)[number]
+    assert f"modulo 12 hosts: number {number}\n" in kcast("where", "--cluster", file, "t").stdout
+    refused = kcast("where", "--cluster", file, "-k", "3", "t")
+    assert refused.exit_code == 2
+    assert "-k is for policies on the ring" in refused.stderr
+
+
+def test_where_at_random(tmp_path: Path) -> None:
+    lines = ["policy scheme=R publish=4 subscribe=6", "lab"]
+    file = cluster_file(tmp_path, *lines, *(f"server 127.0.0.1:{port}" for _, port in ADDRESSES))
+    assert len(objects(kcast("where", "--cluster", file, "--json", "t"))) == 12
+    told = kcast("where", "--cluster", file, "t").stdout
+    assert "publishers send to 4 random ones of 12, subscribers lease on 6 random ones of 12\n" in told
+
+
+def test_where_one_host_has_several_servers(tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, *(f"server 192.0.2.1:{port}" for port in (7400, 7401, 7402)))
+    (server,) = View(parse(Path(file).read_text())).servers(b"t")
+    told = kcast("where", "--cluster", file, "t").stdout
+    assert f"Host 192.0.2.1 has 3 servers; by their ports, this topic's is {server.name}.\n" in told
+    assert "used      both sides use the one host there is\n" in told
+
+
+# --- ping --------------------------------------------------------------------------------------------
+
+
+def test_ping_tells_who_is_up_and_who_is_not(tmp_path: Path) -> None:
+    with ClusterOfProcesses(tmp_path, 3, Policy(3, 2, 3)) as cluster:
+        all_up = kcast("ping", "--cluster", str(cluster.file), "--interval", "0.01")
+        assert (all_up.exit_code, all_up.stderr) == (0, "")
+        assert all_up.stdout.endswith("\n3 of 3 up in lab\n")
+        for name in cluster.names:
+            assert re.search(rf"^{re.escape(name)} +up( +\d+\.\d\d){{3}} +0 %$", all_up.stdout, re.MULTILINE)
+        cluster.kill(cluster.names[1])
+        result = kcast("ping", "--cluster", str(cluster.file), "--json", "--interval", "0.01")
+    assert (result.exit_code, result.stderr) == (1, f"kcast ping: 1 of 3 down: {cluster.names[1]}\n")
+    first, second, third = map(json.loads, result.stdout.splitlines())
+    assert set(first) == {
+        *("server", "address", "up", "sent", "received", "loss"),
+        *("rtt_min_ms", "rtt_median_ms", "rtt_max_ms", "draining", "work_bits", "head", "state"),
+    }
+    assert first["up"] and third["up"]
+    assert (first["draining"], first["work_bits"], first["head"]) == (False, 0, None)
+    assert (first["sent"], first["received"], first["loss"], first["state"]) == (3, 3, 0.0, "up")
+    assert 0 < first["rtt_min_ms"] <= first["rtt_median_ms"] <= first["rtt_max_ms"]
+    assert (second["server"], second["up"], second["received"]) == (cluster.names[1], False, 0)
+    assert (second["loss"], second["rtt_min_ms"]) == (1.0, None)
+
+
+def test_ping_tells_what_a_server_says_of_itself(tmp_path: Path) -> None:
+    options = ("--head", "v42", "--work-bits", "3")
+    with ProcessCluster(1, ttl_s=60, options=options) as servers:
+        file = tmp_path / "lab.cluster"
+        file.write_text(format_cluster(servers.cluster(Policy(1, 1, 1))))
+        result = kcast("ping", "--cluster", str(file), "--json", "--interval", "0.01")
+    (told,) = objects(result)
+    assert (told["work_bits"], told["head"], told["draining"], told["state"]) == (3, "v42", False, "up")
+
+
+def test_ping_tells_silence_from_a_closed_port(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
+            closed.bind(("127.0.0.1", 0))
+            file = tmp_path / "lab.cluster"
+            addresses = [silent.getsockname(), closed.getsockname()]
+            file.write_text(format_cluster(lab(addresses, Policy(2, 1, 2))))
+        result = kcast("ping", "--cluster", str(file), "--json", "--count", "1", "--timeout", "0.2")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("kcast ping: all of 2 down: 127.0.0.1:")
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first["state"] == "down: no answer"
+    assert second["state"] == "down: nobody listens"
+
+
+def test_ping_asks_every_address(tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, "server 127.0.0.1:9,[::1]:9")
+    result = kcast("ping", "--cluster", file, "--json", "--count", "1", "--timeout", "0.1")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["server"], row["address"]) for row in rows] == [
+        ("127.0.0.1:9", "127.0.0.1:9"),
+        ("127.0.0.1:9", "[::1]:9"),
+    ]
+    assert all(row["state"].startswith(("down: ", "not asked: no IPv6 here")) for row in rows)
+
+
+# --- plan --------------------------------------------------------------------------------------------
+
+
+def plan(*arguments: str) -> list[dict[str, object]]:
+    return objects(kcast("plan", "--json", *arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "delivery"),
+    [
+        ((), 1 - 0.1**3),
+        (("--down", "0.2", "--scheme", "S"), 0.8),
+        (("--down", "0.2", "--scheme", "CH", "--k", "4"), 1 - 0.2**4),
+        (("--k", "5", "--publish", "2", "--subscribe", "5"), 1 - 0.1**2),
+        (("--k", "5", "--subscribe", "2"), 1 - 0.1**2),
+        (("--hosts", "3"), 1 - 0.1**3),
+        (("--down", "0", "--scheme", "R"), model.delivery(100, 30, 30, 1.0)),
+        # The lab of `kcast demo`: four of twelve killed.
+        (("--hosts", "12", "--down-exactly", "4", "--k", "5", "--publish", "1"), 1 - 4 / 12),
+        (("--hosts", "12", "--down-exactly", "4", "--k", "5", "--publish", "2"), 1 - 6 / 66),
+        (("--hosts", "12", "--down-exactly", "4", "--k", "5", "--publish", "3"), 1 - 4 / 220),
+        (("--hosts", "12", "--down-exactly", "2"), 1.0),
+        # Repeats go to fresh hosts first: 2 of 4, twice, is 4 of 4; a third time is each host once or twice.
+        (("--k", "4", "--publish", "2", "--repeat", "2"), 1 - 0.1**4),
+        (("--k", "4", "--publish", "2", "--repeat", "3"), 1 - 0.1**4),
+    ],
+)
+def test_plan_predicts_delivery(arguments: tuple[str, ...], delivery: float) -> None:
+    predicted = plan(*arguments)[0]
+    assert predicted["delivery"] == pytest.approx(delivery, abs=1e-12)
+    assert predicted["miss"] == pytest.approx(1 - delivery, abs=1e-12)
+    assert predicted["avoidance"] is False
+
+
+def test_plan_counts_loss_renewals_and_repeats() -> None:
+    loss, live = 0.1, 1 - 0.1**3
+    once = live * (1 - loss) ** 2
+    first = plan("--down", "0", "--loss", "0.1")[0]
+    assert first["delivery"] == pytest.approx(1 - (1 - once) ** 3)
+    assert first["copies"] == pytest.approx(3 * once)
+    # Three sends of 2 to 4 hosts: two of them get two, two get one.
+    twice = live * (1 - (1 - (1 - loss) ** 2) ** 2)
+    repeated = plan("--down", "0", "--loss", "0.1", "--k", "4", "--publish", "2", "--repeat", "3")[0]
+    assert repeated["delivery"] == pytest.approx(1 - (1 - once) ** 2 * (1 - twice) ** 2)
+
+
+def test_plan_with_no_host_down_is_plan_with_exactly_none_down() -> None:
+    for policy in (("--k", "4", "--publish", "2", "--repeat", "3"), ("--scheme", "R"), ("--subscribe", "2")):
+        shared = ("--loss", "0.2", *policy)
+        one, other = plan("--down", "0", *shared)[0], plan("--down-exactly", "0", *shared)[0]
+        for key in ("delivery", "whole_audience", "copies", "packets_per_s"):
+            assert one[key] == pytest.approx(other[key]), (policy, key)
+
+
+def test_plan_tells_the_audience_and_the_cost() -> None:
+    few = plan("--subscribers", "20", "--rate", "10")[0]
+    # Few publish loses a message for all or none; few subscribe loses somebody nearly always.
+    assert few["whole_audience"] == pytest.approx(0.999)
+    lone = plan("--subscribers", "20", "--subscribe", "3")[0]
+    assert lone["delivery"] == pytest.approx(0.999)
+    assert float(str(lone["whole_audience"])) < 0.999
+    assert few["published_per_s"] == pytest.approx(30)
+    assert few["forwarded_per_s"] == pytest.approx(10 * 20 * 3 * 0.9)
+    assert few["renewals_per_s"] == pytest.approx(20 * 5 / 20)
+    assert few["packets_per_message"] == pytest.approx(3 + 20 * 3 * 0.9)
+    assert (few["blocked_to_stop"], few["blocked_to_halve"]) == (5, 5)
+
+
+def test_plan_finds_the_best_ttl() -> None:
+    predicted = plan("--rate", "10", "--lifetime", "3600", "--ttl", "300")[0]
+    best = model.best_ttl(10 * 3 / 5, 3600, 3, 25.0)
+    assert predicted["best_ttl_s"] == pytest.approx(best)
+    assert float(str(predicted["waste_at_best_per_s"])) < float(str(predicted["waste_per_s"]))
+
+
+def test_plan_sets_others_beside_it() -> None:
+    names = [str(each["policy"]) for each in plan()]
+    assert names[0] == str(Policy())
+    assert names[1:6] == [str(Policy(5, k_prime, 5)) for k_prime in range(1, 6)]
+    assert names[6:] == [str(Policy(k, k, k)) for k in range(1, 6)]
+
+
+def test_plan_takes_the_policy_of_a_cluster(lab_file: str) -> None:
+    predicted = plan("--cluster", lab_file, "--down-exactly", "4")[0]
+    assert predicted["delivery"] == pytest.approx(1 - 4 / 220)
+    other = plan("--cluster", lab_file, "--down-exactly", "4", "--publish", "2", "--subscribe", "5")[0]
+    assert other["delivery"] == pytest.approx(1 - 6 / 66)
+
+
+def test_plan_as_a_table() -> None:
+    told = kcast("plan", "--hosts", "12", "--down-exactly", "4", "--publish", "2").stdout
+    assert "setting    12 hosts, just 4 of them down; packet loss 0.0 % each way\n" in told
+    assert "avoidance of dead servers off\n" in told
+    assert "delivery   90.9 %: 1 in 11 lost\n" in told
+    assert "best TTL   " in told
+    assert re.search(r"^\* +few publish 2 of 5 +90\.9 %", told, re.MULTILINE)
+    assert re.search(r"^ +CH k=5 +100 % +none lost|^ +CH k=5 +100 % +none", told, re.MULTILINE)
+    assert told.endswith(
+        "\nfew publish M of K: to M of a topic's K hosts, subscribers lease on all K; "
+        "CH: both sides use all K; *: yours\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "marked"),
+    [
+        (("--scheme", "CH"), ["CH k=3"]),
+        (("--scheme", "CH", "--k", "7"), ["few publish 7 of 7"]),
+        (("--hosts", "2"), ["CH k=2"]),
+        (("--publish", "1"), ["few publish 1 of 5"]),
+        (("--subscribe", "3"), []),
+        (("--scheme", "R"), []),
+    ],
+)
+def test_plan_marks_one_row_as_yours(options: tuple[str, ...], marked: list[str]) -> None:
+    told = kcast("plan", *options).stdout
+    assert re.findall(r"^\* +(\S+(?: \S+)*)", told, re.MULTILINE) == marked
+    assert told.endswith("; *: yours\n") == bool(marked)
+
+
+def test_plan_tells_what_work_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "_measured_tries_per_s", lambda: 2.0**20)
+    first, *others = plan("--work-bits", "18", "--subscribe", "4")
+    for each in (first, *others):
+        assert each["work"] == {
+            "bits": 18,
+            "tries_per_s": 2.0**20,
+            "lease_s": 0.25,
+            "subscription_s": int(str(each["subscribe"])) / 4,
+            "table_leases": 100_000,
+            "table_s": 25_000.0,
+        }
+    assert first["subscribe"] == 4
+    told = kcast("plan", "--work-bits", "18").stdout
+    assert (
+        "work       18 bits: a new lease takes 250 ms on one core here, a subscription 1.25 s "
+        "(5 servers)\n"
+        "           to fill a table of 100,000 leases takes 6.94 h; on average, at 1 million tries/s\n"
+    ) in told
+
+
+def test_plan_says_nothing_of_work_unless_asked() -> None:
+    assert {each["work"] for each in plan()} == {None}
+    assert "\nwork " not in kcast("plan").stdout
+
+
+def test_plan_measures_here_how_fast_stamps_are_tried() -> None:
+    """A machine that does less than 10,000 a second, or more than 100 million, is not this one."""
+    told = plan("--work-bits", "0")[0]["work"]
+    assert isinstance(told, dict)
+    assert 1e4 < told["tries_per_s"] < 1e8
+    assert (told["lease_s"], told["table_s"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "told"),
+    [
+        (0.0, "0 ms"),
+        (0.00031, "0.31 ms"),
+        (1.25, "1.25 s"),
+        (4.2, "4.2 s"),
+        (130, "2.17 min"),
+        (25_000, "6.94 h"),
+    ],
+)
+def test_plan_puts_durations_in_a_unit_that_says_something(duration_s: float, told: str) -> None:
+    assert plan_module._duration(duration_s) == told
+    assert plan_module._duration(1e7) == "116 days"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--work-bits", "25"), "not in the range 0<=x<=24"),
+        (("--publish", "1", "--subscribe", "1"), "may have no host in common"),
+        (("--k", "3", "--publish", "4"), "publish=4 is more than k=3"),
+        (("--scheme", "S", "--k", "3"), "scheme S takes no k"),
+        (("--down", "0.1", "--down-exactly", "3"), "give one of them"),
+        (("--hosts", "3", "--down-exactly", "4"), "--down-exactly is 4, but there are 3 hosts"),
+        (("--down", "nan"), "nan is not a number to work with"),
+        (("--loss", "1"), "not in the range"),
+        (("--scheme", "X"), "is not one of"),
+        (("--fleet", "9"), "No such option"),
+    ],
+)
+def test_plan_usage_errors(arguments: tuple[str, ...], complaint: str) -> None:
+    result = kcast("plan", *arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--down", "1"),
+        ("--down", "0"),
+        ("--scheme", "S", "--down-exactly", "100"),
+        ("--scheme", "R", "--hosts", "1"),
+        ("--scheme", "R", "--hosts", "2000", "--loss", "0.3", "--repeat", "2"),
+        ("--k", "1000", "--hosts", "1000"),
+        ("--hosts", "1"),
+        ("--loss", "0.999", "--repeat", "100", "--rate", "1e9", "--lifetime", "1"),
+        ("--ttl", "1e9", "--rate", "1e-9", "--lifetime", "1e12"),
+    ],
+)
+def test_plan_has_an_answer_at_every_edge(arguments: tuple[str, ...]) -> None:
+    for predicted in plan(*arguments):
+        for key in ("delivery", "miss", "whole_audience"):
+            assert -1e-12 <= float(str(predicted[key])) <= 1 + 1e-12
+    assert kcast("plan", *arguments).exit_code == 0

@@ -1,0 +1,181 @@
+"""client/aio.py: what is asyncio's own, with servers in the same loop; under asyncio and uvloop.
+
+What all drivers do is in `tests.client.test_drivers`.
+"""
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+import uvloop
+
+from kcast.client.aio import Client, ClientClosed
+from kcast.client.cluster import Cluster, lab
+from kcast.client.core import ClientCore
+from kcast.hashring.policy import Policy
+from kcast.pubsub.endpoint import Address, Transmit
+from kcast.pubsub.server import Server
+from kcast.pubsub.udp import UdpPort, open_socket
+
+WAIT_S = 10.0
+ALL = Policy(3, 3, 3)
+NOBODY = lab([("127.0.0.1", 9)], Policy(1, 1, 1))
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a test's coroutine; one that hangs fails."""
+
+    def run(test: Coroutine[Any, Any, None]) -> None:
+        async def timed() -> None:
+            async with asyncio.timeout(WAIT_S):
+                await test
+
+        factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.SelectorEventLoop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(timed())
+
+    return run
+
+
+class Host:
+    """A server core on a socket of its own, in the running loop."""
+
+    def __init__(self, bind: Address = ("127.0.0.1", 0), **options: Any) -> None:
+        self.options = options
+        self.boots = 0
+        self.address = bind
+        self.start()
+
+    def start(self) -> None:
+        self.boots += 1
+        self.core = Server(secret=bytes([self.boots]) * 32, **self.options)
+        self.port = UdpPort(open_socket(*self.address))
+        self.address = self.port.address
+        asyncio.get_running_loop().add_reader(self.port.fileno(), self.turn)
+
+    def turn(self) -> None:
+        now = time.monotonic()
+        for burst in self.port.receive():
+            self.core.receive(burst, now)
+        self.core.handle_timeout(now)
+        self.port.send(self.core.flush(now))
+
+    def stop(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.port.fileno())
+        self.port.close()
+
+
+@asynccontextmanager
+async def hosts(
+    count: int = 3, policy: Policy = ALL, **options: Any
+) -> AsyncIterator[tuple[list[Host], Cluster]]:
+    started = [Host(**options) for _ in range(count)]
+    try:
+        yield started, lab([host.address for host in started], policy)
+    finally:
+        for host in started:
+            host.stop()
+
+
+def test_dead_server_costs_no_message(run: Run) -> None:
+    """Another of the K takes its place, as soon as the network says that nobody listens."""
+
+    async def test() -> None:
+        async with hosts(4, Policy(4, 2, 4)) as (started, cluster), Client(cluster, rng=Random(1)) as client:
+            started[0].stop()
+            for _ in range(10):
+                assert (await client.publish("t", "x")).receipts == 2
+            started[0].start()
+
+    run(test())
+
+
+def test_cancelled_publish_is_sent_and_nothing_breaks(run: Run) -> None:
+    async def test() -> None:
+        async with hosts() as (_, cluster), Client(cluster) as publisher, Client(cluster) as subscriber:
+            subscription = subscriber.subscribe("t")
+            await subscription.ready()
+            task = asyncio.create_task(publisher.publish("t", "cancelled"))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await publisher.publish("t", "next")).receipts == 3
+            got = [(await anext(subscription)).payload for _ in range(2)]
+            assert got == [b"cancelled", b"next"]
+            assert not publisher._engine._waiters
+
+    run(test())
+
+
+def test_outcome_that_nobody_awaits_is_not_complained_about(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with Client(NOBODY) as client:
+            client.publish_nowait("t", "x")
+        gc.collect()
+
+    run(test())
+    assert not caplog.records
+
+
+def test_events_that_nobody_keeps_are_forgotten(run: Run) -> None:
+    async def test() -> None:
+        async with Client(NOBODY) as client:
+            kept, closed = client.events(), client.events()
+            client.events()
+            closed.close()
+            assert client._engine._listening() == [kept._inbox]
+            assert [event async for event in closed] == []
+
+    run(test())
+
+
+def test_minting_does_one_slice_in_each_pass_of_the_loop(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else is ready runs in between, and so do answers."""
+    slices = 0
+
+    def work(core: ClientCore, tries: int, now: float) -> bool:
+        nonlocal slices
+        slices += 1
+        return False
+
+    async def test() -> None:
+        async with hosts() as (_, cluster), Client(cluster) as client:
+            assert (await client.publish("t", "x")).receipts == 3
+            monkeypatch.setattr(ClientCore, "work", work)
+            monkeypatch.setattr(ClientCore, "is_minting", True)
+            client.publish_nowait("t", "x")
+            for passes in range(100):
+                assert slices <= passes
+                await asyncio.sleep(0)
+            assert slices > 50
+            assert (await client.publish("t", "x")).receipts == 3
+            monkeypatch.undo()
+
+    run(test())
+
+
+def test_client_whose_last_turn_fails_is_closed_all_the_same(run: Run) -> None:
+    async def test() -> None:
+        client = Client(NOBODY)
+
+        def flush(now: float) -> list[Transmit]:
+            raise RuntimeError("boom")
+
+        with pytest.raises(RuntimeError, match="boom"):
+            async with client:
+                client.core.flush = flush  # type: ignore[method-assign]
+        with pytest.raises(ClientClosed):
+            client.events()
+
+    run(test())

@@ -1,0 +1,422 @@
+"""client/cluster.py: every word of the cluster file, and every complaint with its line. PROTOCOL §10."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kcast.client import cluster as clusters
+from kcast.client.cluster import (
+    Cluster,
+    ClusterError,
+    ServerEntry,
+    format_cluster,
+    host_key,
+    lab,
+    parse,
+    parse_address,
+)
+from kcast.hashring.policy import Policy
+from kcast.pubsub.endpoint import Address, format_address
+
+HEADER = "kcast-cluster 1\n"
+ONE = "server 192.0.2.1:7400\n"
+
+
+def cluster_of(*lines: str) -> Cluster:
+    """A file of these facts, and one server behind them."""
+    return parse(HEADER + "".join(line + "\n" for line in lines) + ONE)
+
+
+# --- Words --------------------------------------------------------------------------------------------
+
+
+def test_smallest_file() -> None:
+    """§10: without `policy` it is k=5 publish=3 subscribe=5; no salt is the empty salt."""
+    cluster = parse(HEADER + ONE)
+    assert cluster == Cluster((ServerEntry((("192.0.2.1", 7400),), "192.0.2.1"),))
+    assert cluster.policy == Policy(5, 3, 5)
+    assert (cluster.name, cluster.salt, cluster.is_lab) == ("", b"", False)
+
+
+def test_file_with_every_word() -> None:
+    text = """\
+kcast-cluster 1          # the first line
+# a comment
+name   london            # names have no spaces
+
+policy k=3 publish=2 subscribe=3
+salt   6b63617374
+salt   00ff from=1800000000
+salt   01 from=1900000000
+version 7
+valid-after 1700000000
+fresh-until 1700003600
+valid-until 1700007200
+min-servers 2
+next-keys abc def
+x-owner whoever, whatever=1
+lab
+server 192.0.2.7:7400,[2001:db8::7]:7400  key=north
+\tserver [2001:db8::8]:7401\t
+\N{EM DASH} signed by one
+anything at all # even this
+"""
+    assert parse(text) == Cluster(
+        servers=(
+            ServerEntry((("192.0.2.7", 7400), ("2001:db8::7", 7400)), "north"),
+            ServerEntry((("2001:db8::8", 7401),), "[2001:db8::8]:7401"),
+        ),
+        policy=Policy(3, 2, 3),
+        name="london",
+        salt=b"kcast",
+        is_lab=True,
+        next_salts=((b"\x00\xff", 1800000000), (b"\x01", 1900000000)),
+        reserved=(
+            ("version", "7"),
+            ("valid-after", "1700000000"),
+            ("fresh-until", "1700003600"),
+            ("valid-until", "1700007200"),
+            ("min-servers", "2"),
+            ("next-keys", "abc def"),
+        ),
+        signatures=("\N{EM DASH} signed by one", "anything at all # even this"),
+    )
+
+
+@pytest.mark.parametrize("line", ["name a#b", "name a#b # c", "name a#b #", "name a#b #c#d"])
+def test_comment_begins_with_a_word(line: str) -> None:
+    assert cluster_of(line).name == "a#b"
+
+
+def test_order_of_words_is_free() -> None:
+    text = HEADER + "server 192.0.2.1:1 key=a\nlab\nsalt 01 from=5\nsalt 02\npolicy scheme=S\nname n\n"
+    cluster = parse(text)
+    assert (cluster.servers[0].key, cluster.salt, cluster.policy.scheme) == ("a", b"\x02", "S")
+
+
+@pytest.mark.parametrize(
+    ("words", "policy"),
+    [
+        ("k=5 publish=5 subscribe=1", Policy(5, 5, 1)),
+        ("subscribe=4 k=4 publish=2", Policy(4, 2, 4)),
+        ("scheme=S", Policy.from_scheme("S")),
+        ("scheme=R", Policy.from_scheme("R", servers=1)),
+        ("scheme=R publish=1 subscribe=1", Policy.from_scheme("R", servers=1, publish=1, subscribe=1)),
+        ("scheme=CH", Policy(3, 3, 3)),
+        ("scheme=CH k=7", Policy(7, 7, 7)),
+        ("scheme=RCH", Policy(5, 3, 5)),
+        ("scheme=RCH k=6 k'=2", Policy(6, 2, 6)),
+        ("scheme=RCH k=6 k'=2 side=publish", Policy(6, 2, 6)),
+        ("scheme=RCH k=6 k'=2 side=subscribe", Policy(6, 6, 2)),
+        ("scheme=RCH side=subscribe", Policy(5, 5, 3)),
+    ],
+)
+def test_policies(words: str, policy: Policy) -> None:
+    """§8.3, §10"""
+    assert cluster_of(f"policy {words}").policy == policy
+
+
+def test_scheme_r_counts_hosts_and_not_servers() -> None:
+    servers = [f"192.0.2.{host}:{port}" for host in range(1, 31) for port in (1, 2)]
+    cluster = cluster_of("policy scheme=R", *(f"server {server}" for server in servers[2:]))
+    assert (cluster.policy.k, cluster.policy.publish, cluster.policy.subscribe) == (30, 17, 17)
+
+
+# --- Addresses and keys -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("192.0.2.7:7400", ("192.0.2.7", 7400)),
+        ("0.0.0.0:1", ("0.0.0.0", 1)),
+        ("[2001:db8::7]:65535", ("2001:db8::7", 65535)),
+        ("[2001:DB8:0:0::0007]:1", ("2001:db8::7", 1)),
+        ("[::ffff:192.0.2.7]:7400", ("192.0.2.7", 7400)),
+        ("[::ffff:c000:207]:7400", ("192.0.2.7", 7400)),
+        ("[::]:7400", ("::", 7400)),
+    ],
+)
+def test_addresses_are_normalised(text: str, address: Address) -> None:
+    assert parse_address(text) == address
+    assert parse_address(format_address(address)) == address
+
+
+NO_ADDRESSES = [
+    ":", "192.0.2.7", "192.0.2.7:", ":7400", "192.0.2.7:0", "192.0.2.7:65536", "192.0.2.7:-1",
+    "192.0.2.7:+1", "192.0.2.7:1_0", "192.0.2.7:\u00b2", "192.0.2.7:\u0661", "192.0.2:1", "192.0.2.007:1",
+    "192.0.2.256:1", "[192.0.2.7]:1", "2001:db8::7:7400", "[2001:db8::7]", "[2001:db8::7:1",
+    "[fe80::1%eth0]:1", "[2001:db8::g]:1", "localhost:7400", "example.net:7400",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "192.0.2.7: 1", "192.0.2.7:" + "1" * 5000, *NO_ADDRESSES])
+def test_address_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected IP:PORT or \[IPv6\]:PORT, not "):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "key"),
+    [
+        (("192.0.2.7", 7400), "192.0.2.7"),
+        (("192.0.2.7", 7401), "192.0.2.7"),
+        (("2001:db8::7", 7400), "2001:db8::/64"),
+        (("2001:db8:0:0:ffff:ffff:ffff:ffff", 1), "2001:db8::/64"),
+        (("2001:db8:0:1::7", 7400), "2001:db8:0:1::/64"),
+        (("::1", 7400), "::/64"),
+    ],
+)
+def test_host_keys(address: Address, key: str) -> None:
+    """§8.1: neither the port, nor what the owner of a network can choose at will."""
+    assert host_key(address) == key
+    assert parse(f"{HEADER}server {format_address(address)}\n").servers[0].key == key
+
+
+def test_server_with_two_families_is_known_by_its_first_address() -> None:
+    """§8.1"""
+    (entry,) = parse(HEADER + "server [2001:db8::7]:7400,192.0.2.7:7401\n").servers
+    assert entry == ServerEntry((("2001:db8::7", 7400), ("192.0.2.7", 7401)), "2001:db8::/64")
+    assert entry.name == "[2001:db8::7]:7400"
+
+
+def test_several_servers_of_one_host() -> None:
+    cluster = parse(HEADER + "server 192.0.2.1:1\nserver 192.0.2.1:2\n")
+    assert [server.key for server in cluster.servers] == ["192.0.2.1", "192.0.2.1"]
+    cluster = parse(HEADER + "lab\nserver 192.0.2.1:1 key=a\nserver 192.0.2.2:2 key=a\nserver 192.0.2.1:3\n")
+    assert [server.key for server in cluster.servers] == ["a", "a", "192.0.2.1:3"]
+
+
+# --- Complaints ---------------------------------------------------------------------------------------
+
+COMPLAINTS = [
+    ("", 1, "expected 'kcast-cluster 1' as the first line, but there is none"),
+    ("# only a comment\n\n", 1, "expected 'kcast-cluster 1' as the first line, but there is none"),
+    ("kcast-cluster 2\n", 1, "expected 'kcast-cluster 1' as the first line, not 'kcast-cluster 2'"),
+    ("server 192.0.2.1:1\n", 1, "expected 'kcast-cluster 1' as the first line, not 'server 192.0.2.1:1'"),
+    ("\ufeff" + HEADER, 1, "expected 'kcast-cluster 1' as the first line, not "),
+    (HEADER, 1, "expected at least one 'server IP:PORT' line before the end of the file"),
+    (HEADER + "name n\n\n", 3, "expected at least one 'server IP:PORT' line"),
+    (HEADER + "\N{EM DASH} x\n" + ONE, 3, "expected at least one 'server IP:PORT' line"),
+    (HEADER + "srever 192.0.2.1:1\n", 2, "expected one of name, policy, salt, lab, server, version, "),
+    (HEADER + "Server 192.0.2.1:1\n", 2, "or x-..., not 'Server'"),
+    (HEADER + HEADER, 2, "not 'kcast-cluster'"),
+    (HEADER + "name a\nname b\n", 3, "expected 'name' once; it stands in line 2 already"),
+    (HEADER + "lab\n\nlab\n", 4, "expected 'lab' once; it stands in line 2 already"),
+    (HEADER + "policy scheme=S\npolicy scheme=S\n", 3, "expected 'policy' once"),
+    (HEADER + "version 1\nversion 1\n", 3, "expected 'version' once"),
+    (HEADER + "next-keys a\nnext-keys a\n", 3, "expected 'next-keys' once"),
+    (HEADER + "name\n", 2, "expected 'name NAME', the name without spaces"),
+    (HEADER + "name a b\n", 2, "expected 'name NAME', the name without spaces"),
+    (HEADER + "lab yes\n", 2, "expected 'lab' alone on its line"),
+    (HEADER + "salt\n", 2, "expected 'salt HEX', an even number of hex digits"),
+    (HEADER + "salt abc\n", 2, "expected 'salt HEX', an even number of hex digits"),
+    (HEADER + "salt zz\n", 2, "expected 'salt HEX', an even number of hex digits"),
+    (HEADER + "salt aa\nsalt bb\n", 3, "expected from=UNIX-SECONDS on a second salt"),
+    (HEADER + "salt aa from=soon\n", 2, "expected 'salt HEX from=UNIX-SECONDS'"),
+    (HEADER + "salt aa from=-1\n", 2, "expected 'salt HEX from=UNIX-SECONDS'"),
+    (HEADER + "salt aa from=\u00b2\n", 2, "expected 'salt HEX from=UNIX-SECONDS'"),
+    (HEADER + "salt aa from=" + "9" * 5000 + "\n", 2, "expected 'salt HEX from=UNIX-SECONDS'"),
+    (HEADER + "salt aa to=1\n", 2, "expected from=..., each once, not 'to=1'"),
+    (HEADER + "version one\n", 2, "expected 'version NUMBER'"),
+    (HEADER + "version 1 2\n", 2, "expected 'version NUMBER'"),
+    (HEADER + "version -1\n", 2, "expected 'version NUMBER'"),
+    (HEADER + "min-servers \u0663\n", 2, "expected 'min-servers NUMBER'"),
+    (HEADER + "valid-until\n", 2, "expected 'valid-until NUMBER'"),
+    (HEADER + "next-keys\n", 2, "expected 'next-keys KEY...'"),
+    (HEADER + "server\n", 2, "expected 'server IP:PORT[,[IPv6]:PORT] [key=NAME]'"),
+    (HEADER + "server localhost:1\n", 2,
+     "expected IP:PORT or [IPv6]:PORT, not 'localhost:1'; names are not looked up"),
+    (HEADER + "server node7.example.net:1\n", 2, "not 'node7.example.net:1'; names are not looked up"),
+    (HEADER + "server 192.0.2.1:0\n", 2, "not '192.0.2.1:0'; ports are 1 to 65535"),
+    (HEADER + "server [2001:db8::1]:70000\n", 2, "not '[2001:db8::1]:70000'; ports are 1 to 65535"),
+    (HEADER + "server 192.0.2.1:1,\n", 2, "expected IP:PORT or [IPv6]:PORT, not ''"),
+    (HEADER + "server 192.0.2.1:1 192.0.2.2:1\n", 2, "expected key=..., each once, not '192.0.2.2:1'"),
+    (HEADER + "server 192.0.2.1:1 key=\n", 2, "expected key=..., each once, not 'key='"),
+    (HEADER + "server 192.0.2.1:1 key=a key=b\n", 2, "expected key=..., each once, not 'key=b'"),
+    (HEADER + "server 192.0.2.1:1 key=a\n", 2, "key= may stand in lab files only; add a line 'lab'"),
+    (HEADER + ONE + "\n" + ONE, 4, "192.0.2.1:7400 stands in line 2 already"),
+    (HEADER + ONE + "server [::ffff:192.0.2.1]:7400\n", 3, "192.0.2.1:7400 stands in line 2 already"),
+    (HEADER + "server 192.0.2.1:1,192.0.2.1:1\n", 2, "192.0.2.1:1 stands in line 2 already"),
+    (HEADER + "server [2001:db8::1]:1\nserver [2001:db8::2]:1\n", 3,
+     "expected another port: line 2 has port 1 on '2001:db8::/64' too"),
+    (HEADER + "lab\nserver 192.0.2.1:1 key=a\nserver 192.0.2.2:1 key=a\n", 4,
+     "expected another port: line 3 has port 1 on 'a' too"),
+    *((f"{HEADER}\npolicy {words}\n{ONE}", 3, complaint) for words, complaint in (
+        ("", "expected 'policy k=K publish=M subscribe=N' or 'policy scheme=S|R|CH|RCH ...'"),
+        ("k=5", "k, publish and subscribe are all needed"),
+        ("k=5 publish=3", "k, publish and subscribe are all needed"),
+        ("k=5 publish=3 subscribe=5 k'=1", "k, publish and subscribe are all needed"),
+        ("k=x publish=3 subscribe=5", "k is 'x': give a whole number"),
+        ("k=+5 publish=3 subscribe=5", "k is '+5': give a whole number"),
+        ("k=1_0 publish=3 subscribe=10", "k is '1_0': give a whole number"),
+        ("scheme=CH k=\u0663", "k is '\u0663': give a whole number"),
+        ("k=5 publish=0 subscribe=5", "publish is 0: give a whole number of at least 1"),
+        ("k=0 publish=1 subscribe=1", "lab.txt:3: k is 0: give a whole number of at least 1; expected "),
+        ("k=5 publish=6 subscribe=5", "publish=6 is more than k=5"),
+        ("k=5 publish=2 subscribe=3", "may have no host in common"),
+        ("k=5 k=5", "each once, not 'k=5'"),
+        ("k = 5", "each once, not 'k'"),
+        ("five", "expected k=..., publish=..., subscribe=..., scheme=..., k'=..., side=..., each once"),
+        ("scheme=XYZ", "scheme is 'XYZ': use one of S, R, CH, RCH"),
+        ("scheme=s", "scheme is 's': use one of S, R, CH, RCH"),
+        ("scheme=S k=1", "scheme S takes no k: leave it out"),
+        ("scheme=R k=1", "scheme R takes no k: leave it out"),
+        ("scheme=CH k'=1", "scheme CH takes no k_prime: leave it out"),
+        ("scheme=RCH publish=1", "scheme RCH takes no publish: leave it out"),
+        ("scheme=RCH side=both", "side is 'both': use publish or subscribe"),
+        ("scheme=RCH k=2 k'=3", "more than k=2"),
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "complaint"), COMPLAINTS)
+def test_complaint_names_the_line_and_what_was_expected(text: str, line: int, complaint: str) -> None:
+    with pytest.raises(ClusterError, match=re.escape(complaint)) as caught:
+        parse(text, "lab.txt")
+    assert str(caught.value).startswith(f"lab.txt:{line}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_every_word_has_a_complaint() -> None:
+    complained = {line.split()[0] for text, _, _ in COMPLAINTS for line in text.splitlines() if line.split()}
+    assert set(clusters._Reader("")._words) - {"valid-after", "fresh-until"} <= complained
+
+
+# --- Files --------------------------------------------------------------------------------------------
+
+
+def test_load(tmp_path: Path) -> None:
+    path = tmp_path / "lab.txt"
+    path.write_text(HEADER + "name Tromsø\r\n" + ONE, encoding="utf-8", newline="")
+    assert clusters.load(path) == clusters.load(str(path))
+    assert clusters.load(path).name == "Tromsø"
+    path.write_text(HEADER + "name Tromsø\n" + ONE, encoding="utf-8-sig")
+    assert clusters.load(path).name == "Tromsø"
+
+
+def test_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ClusterError, match=r"none\.txt: No such file or directory"):
+        clusters.load(tmp_path / "none.txt")
+    with pytest.raises(ClusterError, match="Is a directory"):
+        clusters.load(tmp_path)
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"kcast-cluster 1\n\xff\n")
+    with pytest.raises(ClusterError, match=r"binary:2: not UTF-8 text; is it a cluster file\?"):
+        clusters.load(binary)
+    monkeypatch.setattr(clusters, "FILE_BYTES_MAX", 10)
+    with pytest.raises(ClusterError, match=r"binary: longer than 10 bytes; is it a cluster file\?"):
+        clusters.load(binary)
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_text("x\n")
+    with pytest.raises(ClusterError, match=r"wrong\.txt:1: expected"):
+        clusters.load(wrong)
+
+
+# --- Writing ------------------------------------------------------------------------------------------
+
+
+def test_lab() -> None:
+    cluster = lab([("127.0.0.1", 7401), ("::1", 7402)])
+    assert format_cluster(cluster) == (
+        "kcast-cluster 1\nname   lab\npolicy k=5 publish=3 subscribe=5\nsalt   6b63617374\nlab\n"
+        "server 127.0.0.1:7401\nserver [::1]:7402\n"
+    )
+    assert parse(format_cluster(cluster)) == cluster
+
+
+WORDS = st.from_regex(r"[a-zA-Z0-9\u00e6-\u00ff][a-z#=.-]{0,6}", fullmatch=True)
+ADDRESSES = st.tuples(st.ip_addresses(v=4).map(str), st.integers(1, 65535)) | st.tuples(
+    st.ip_addresses(v=6).map(str).filter(lambda text: not text.startswith("::ffff:")), st.integers(1, 65535)
+)
+RING_POLICIES = st.integers(1, 9).flatmap(
+    lambda k: (
+        st.integers(1, k).map(lambda few: Policy(k, few, k))
+        | st.integers(1, k).map(lambda few: Policy(k, k, few))
+    )
+)
+SALTS = st.binary(min_size=1, max_size=8)
+TIMES = st.integers(0, 10**12)
+
+
+@st.composite
+def clusters_of_any_kind(draw: st.DrawFn) -> Cluster:
+    is_lab = draw(st.booleans())
+    groups = draw(
+        st.lists(st.lists(ADDRESSES, min_size=1, max_size=2), min_size=1, max_size=6).filter(
+            lambda groups: len({address for group in groups for address in group}) == sum(map(len, groups))
+        )
+    )
+    servers: dict[tuple[str, int], ServerEntry] = {}
+    for group in groups:
+        own = format_address(group[0]) if is_lab else host_key(group[0])
+        key = draw(st.sampled_from(["a", "b", own])) if is_lab else own
+        servers.setdefault((key, group[0][1]), ServerEntry(tuple(group), key))
+    hosts = len({entry.key for entry in servers.values()})
+    some = st.integers(1, hosts)
+    policy = draw(
+        st.one_of(
+            RING_POLICIES,
+            st.just(Policy.from_scheme("S")),
+            st.builds(
+                lambda m, n: Policy.from_scheme("R", servers=hosts, publish=m, subscribe=n), some, some
+            ),
+        )
+    )
+    numbers = st.tuples(st.sampled_from(["version", "valid-after", "min-servers"]), TIMES.map(str))
+    reserved = draw(st.lists(numbers, max_size=3, unique_by=lambda pair: pair[0]))
+    keys = draw(st.lists(WORDS, max_size=2))
+    return Cluster(
+        servers=tuple(servers.values()),
+        policy=policy,
+        name=draw(st.just("") | WORDS),
+        salt=draw(st.just(b"") | SALTS),
+        is_lab=is_lab,
+        next_salts=tuple(draw(st.lists(st.tuples(SALTS, TIMES), max_size=2))),
+        reserved=(*reserved, *((("next-keys", " ".join(keys)),) if keys else ())),
+    )
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(clusters_of_any_kind())
+def test_what_is_written_is_read_back_the_same(cluster: Cluster) -> None:
+    assert parse(format_cluster(cluster)) == cluster
+
+
+WORDS_OF_FILES = ("kcast-cluster 1", "server", "lab", "policy", "salt", "name", "version", "next-keys", "x-y")
+VALUES_OF_FILES = (
+    "key=a",
+    "from=1",
+    "from=\u0663",
+    "scheme=R",
+    "k=1",
+    "k'=1",
+    "k=\u00b2",
+    "side=publish",
+    "aa",
+)
+ODDITIES = ("#", "\n", "\n", "\N{EM DASH}", "\u2028", "\u00b2", "\x00", "=", ",", "9" * 30, "192.0.2.1:1")
+TEXTS = st.lists(
+    st.sampled_from((*WORDS_OF_FILES, *VALUES_OF_FILES, *ODDITIES)) | st.text(max_size=3), max_size=20
+).map(" ".join)
+
+
+@settings(derandomize=True, max_examples=500, deadline=None)
+@given(TEXTS)
+def test_any_text_is_a_cluster_or_a_complaint(text: str) -> None:
+    for whole in (text, HEADER + text, f"{HEADER}lab\n{text}\n{ONE}"):
+        try:
+            cluster = parse(whole)
+        except ClusterError as error:
+            assert re.match(r"cluster:[1-9]\d*: ", str(error))
+        else:
+            assert cluster.servers
+
+
+def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "FILE_BYTES_MAX", 1000)
+    with pytest.raises(ClusterError, match="/dev/zero: longer than 1000 bytes"):
+        clusters.load("/dev/zero")

@@ -1,0 +1,580 @@
+"""client/core.py: which servers are used, when they drain, cost work, restart, or have several addresses.
+
+PROTOCOL §5.11, §7.6, §8.1, §8.5.
+"""
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from kcast.client.cluster import Cluster, ServerEntry, lab
+from kcast.client.core import ClientCore
+from kcast.client.dedup import RAW_OPEN_S
+from kcast.client.events import (
+    Delivery,
+    Drop,
+    Event,
+    FamilyMissing,
+    LeaseRefused,
+    LeasesChanged,
+    Outcome,
+    Published,
+    ServerDraining,
+    ServerForgot,
+    ServerLost,
+    ServerReturned,
+)
+from kcast.client.numbering import TOPICS_MAX
+from kcast.hashring.policy import Policy
+from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams, format_address
+from kcast.pubsub.limits import WORK_BITS_MAX
+from tests.support.fake_server import START, FakeServer, taken_apart
+
+ALL = Policy(5, 5, 5)
+FEW_PUBLISH = Policy(5, 3, 5)
+ONE_OF_FIVE = Policy(5, 1, 5)
+FEW_SUBSCRIBE = Policy(5, 5, 2)
+
+
+def v4(number: int) -> Address:
+    return f"192.0.2.{number}", 7400
+
+
+def v6(number: int) -> Address:
+    return f"2001:db8::{number}", 7400
+
+
+class World:
+    """One client, and fake servers that it reaches at once; `down` are addresses where nothing arrives."""
+
+    def __init__(self, policy: Policy = FEW_PUBLISH, cluster: Cluster | None = None, **options: Any) -> None:
+        self.now = START
+        self.cluster = cluster or lab([v4(number) for number in range(1, 6)], policy)
+        self.servers = {server.name: FakeServer() for server in self.cluster.servers}
+        self.at = {address: server.name for server in self.cluster.servers for address in server.addresses}
+        self.down: set[Address] = set()
+        self.core = ClientCore(self.cluster, Random(options.pop("seed", 1)), **options)
+        self.sent: list[tuple[Address, bytes]] = []  # lines that are published, with where they went
+        self.events: list[Event] = []
+
+    @property
+    def names(self) -> list[str]:
+        return [server.name for server in self.cluster.servers]
+
+    def turn(self) -> None:
+        """What is due now, until all are quiet."""
+        for _ in range(1000):
+            self.core.handle_timeout(self.now)
+            transmits = self.core.flush(self.now)
+            self.events += self.core.events()
+            if not transmits:
+                return
+            for transmit in transmits:
+                self._carry(transmit)
+        raise AssertionError("client and servers talk without end at one moment")
+
+    def _carry(self, transmit: Transmit) -> None:
+        (address,) = transmit.destinations
+        for data in datagrams(transmit.data, transmit.segment_bytes):
+            asked = taken_apart(data, address, self.now)
+            self.sent += [(address, line) for line in asked.messages]
+            if address not in self.down:
+                for reply in self.servers[self.at[address]].answer(asked, self.now):
+                    self.hear(address, reply_line(reply))
+
+    def hear(self, address: Address, data: bytes) -> None:
+        self.core.receive(Burst(data, len(data), address), self.now)
+
+    def run(self, for_s: float) -> None:
+        end = self.now + for_s
+        self.turn()
+        while (at := self.core.next_timeout()) is not None and at <= end:
+            self.now = max(self.now, at)
+            self.turn()
+        self.now = end
+
+    def work(self) -> None:
+        self.turn()
+        while self.core.work(1000, self.now):
+            self.turn()
+        self.turn()
+
+    def take_events(self, *kinds: type) -> list[Event]:
+        events, self.events = self.events, []
+        return [event for event in events if not kinds or isinstance(event, kinds)]
+
+    def published(self, wait_s: float = 5.0, **options: Any) -> Published:
+        handle = self.core.publish(b"t", b"x", self.now, **options)
+        self.run(wait_s)
+        (event,) = [e for e in self.events if isinstance(e, Published) and e.handle == handle]
+        self.events.remove(event)
+        return event
+
+    def used(self, count: int = 60) -> Counter[str]:
+        """Which servers so many messages go to, by name."""
+        self.sent.clear()
+        for _ in range(count):
+            self.core.publish(b"t", b"x", self.now)
+            self.turn()
+        return Counter(format_address(address) for address, _ in self.sent)
+
+    def leased_at(self, topic: bytes = b"t") -> set[str]:
+        return {name for name, server in self.servers.items() if server.is_leased(topic, self.now)}
+
+
+def reply_line(reply: Any) -> bytes:
+    from kcast.pubsub import wire
+
+    return wire.format_line(reply)
+
+
+def drain(server: FakeServer) -> None:
+    server.attributes = {"drain": "1"}
+
+
+def restart(server: FakeServer) -> None:
+    server.restart()
+    server.attributes, server.is_up = {}, True
+
+
+def known(policy: Policy = FEW_PUBLISH, **options: Any) -> World:
+    """A client that has had dealings with all servers."""
+    world = World(policy, **options)
+    world.core.subscribe(b"t", world.now)
+    world.core.publish(b"t", b"first", world.now, repeat=5, repeat_interval_s=0.1)
+    world.run(2)
+    world.take_events()
+    return world
+
+
+# --- Draining -----------------------------------------------------------------------------------------
+
+
+def test_publishers_prefer_servers_that_do_not_drain() -> None:
+    world = known()
+    drain(world.servers[world.names[0]])
+    world.run(25)
+    assert world.take_events() == [ServerDraining(world.names[0])]
+    assert set(world.used()) == set(world.names[1:])
+
+
+def test_a_draining_server_is_better_than_one_that_just_came_back_and_that_than_a_dead_one() -> None:
+    world = known(Policy(5, 2, 5))
+    draining, cold, dead, *_ = world.names
+    restart(world.servers[cold])
+    world.down = {v4(3)}
+    world.run(60)
+    drain(world.servers[draining])
+    world.run(25)
+    restart(world.servers[cold])
+    world.run(25)
+    assert world.core.server_states()[dead] == "lost"
+    assert not world.core._sessions[v4(2)].is_warm(world.now)
+    warm = set(world.names[3:])
+    assert set(world.used()) == warm
+    world.down |= {v4(4)}
+    world.run(60)
+    world.servers[cold].restart()
+    world.run(25)
+    assert set(world.used()) == {*warm, draining} - {world.names[3]}
+    world.down |= {v4(5)}
+    world.run(60)
+    world.servers[cold].restart()
+    world.run(25)
+    assert set(world.used()) == {draining, cold}
+    world.down |= {v4(1)}
+    world.run(60)
+    assert world.used(30)[cold] == 30
+    assert len(world.used(30)) > 1, "fewer than two look alive: others have to do"
+
+
+def test_without_avoidance_draining_changes_nothing() -> None:
+    world = known(avoid_dead=False)
+    drain(world.servers[world.names[0]])
+    world.run(25)
+    assert world.take_events() == [ServerDraining(world.names[0])]
+    assert set(world.used(100)) == set(world.names)
+
+
+def test_few_subscribe_leaves_a_draining_server_before_it_stops() -> None:
+    """No moment without a lease: the new one stands at once, and the old one goes on until it ends."""
+    world = known(FEW_SUBSCRIBE)
+    draining, other = sorted(world.leased_at())
+    drain(world.servers[draining])
+    world.run(20)
+    moved_to = world.leased_at() - {draining, other}
+    assert len(moved_to) == 1
+    assert world.core.lease_counts(b"t") == (2, 2)
+    assert draining in world.leased_at()
+    world.hear(next(a for a, name in world.at.items() if name == draining), b"t late\n")
+    world.turn()
+    assert [event.payload for event in world.take_events(Delivery) if isinstance(event, Delivery)] == [
+        b"late"
+    ]
+    world.run(100)
+    assert world.leased_at() == {other, *moved_to}
+
+
+def test_few_subscribe_stays_where_there_is_no_better_one() -> None:
+    world = known(FEW_SUBSCRIBE)
+    before = world.leased_at()
+    for name in [*(set(world.names) - before), *before]:
+        drain(world.servers[name])
+        world.published()
+    world.run(100)
+    assert world.leased_at() == before
+    assert len(world.take_events(ServerDraining)) == 5
+    spare = next(name for name in world.names if name not in before)
+    restart(world.servers[spare])
+    world.run(25)
+    assert spare in world.leased_at(), "one that drains no longer takes the place of one that does"
+
+
+def test_who_subscribes_anew_draws_no_server_that_is_known_to_drain_or_to_be_dead() -> None:
+    world = known(FEW_SUBSCRIBE)
+    drain(world.servers[world.names[0]])
+    world.down = {v4(2)}
+    world.published()
+    world.run(100)
+    for number in range(50):
+        world.core.subscribe(b"topic-%d" % number, world.now)
+    world.run(5)
+    for number in range(50):
+        topic = b"topic-%d" % number
+        assert world.core.lease_counts(topic) == (2, 2)
+        assert not world.leased_at(topic) & set(world.names[:2])
+
+
+@pytest.mark.parametrize("confirm", [True, False])
+@pytest.mark.parametrize("every_s", [0.3, 7.0, 31.0])
+def test_a_rolling_restart_that_drains_loses_nothing(confirm: bool, every_s: float) -> None:
+    """Each message goes to one server of five, and counts only where the subscriber's lease stands.
+
+    Each server drains for a renewal interval and 5 s, is down for 3 s, and has a renewal interval until the
+    next begins; the subscriber renews as it likes, which is simulated by its lease coming back that late.
+    """
+    world = World(ONE_OF_FIVE)
+    world.published(repeat=5, repeat_interval_s=0.1)
+    lost: list[bytes] = []
+    leased = dict.fromkeys(world.names, True)
+    plan: list[tuple[float, str, str]] = []
+    for number, name in enumerate(world.names):
+        begin = START + 30 + number * 60
+        plan += [(begin, "drain", name), (begin + 25, "stop", name), (begin + 28, "start", name)]
+        plan.append((begin + 28 + 20, "leased", name))
+    sent = 0
+    publish_at = START
+    while publish_at < START + 400:
+        while plan and plan[0][0] <= publish_at:
+            at, what, name = plan.pop(0)
+            world.run(at - world.now)
+            server = world.servers[name]
+            match what:
+                case "drain":
+                    drain(server)
+                case "stop":
+                    server.is_up, leased[name] = False, False
+                case "start":
+                    restart(server)
+                case _:
+                    leased[name] = True
+        world.run(publish_at - world.now)
+        payload = b"%d" % sent
+        world.core.publish(b"t", payload, world.now, confirm=confirm)
+        before = {name: len(server.published) for name, server in world.servers.items()}
+        world.run(min(every_s, 5.0) * 0.9)
+        line = b" " + payload
+        reached = [
+            name
+            for name, server in world.servers.items()
+            if leased[name] and any(each.endswith(line) for each in server.published[before[name] :])
+        ]
+        if not reached:
+            lost.append(payload)
+        sent += 1
+        publish_at += every_s
+    assert sent >= 12
+    assert lost == []
+
+
+def test_what_a_server_forwarded_that_had_just_come_back_another_forwards_too() -> None:
+    """It has few leases yet, and the publisher hears of its restart only from its own message."""
+    world = known(ONE_OF_FIVE)
+    for name in world.names:
+        restart(world.servers[name])
+        world.core.publish(b"t", b"x", world.now, repeat=1)
+        break
+    for _ in range(30):
+        world.run(60)
+        for server in world.servers.values():
+            server.published.clear()
+        name = world.names[0]
+        world.servers[name].restart()
+        event = world.published(wait_s=1.0)
+        assert set(event.servers.values()) == {Outcome.RECEIPT}
+        assert len(event.servers) == 1 + (name in event.servers)
+        for each in event.servers:
+            assert len(world.servers[each].published) == 1
+
+
+def test_where_all_have_just_come_back_nothing_is_sent_to_all_of_them() -> None:
+    world = known(ONE_OF_FIVE)
+    for server in world.servers.values():
+        server.restart()
+    world.run(25)
+    assert not any(session.is_warm(world.now) for session in world.core._sessions.values())
+    assert len(world.published(wait_s=1.0).servers) == 1
+
+
+# --- Work ---------------------------------------------------------------------------------------------
+
+
+def test_leases_come_up_as_work_is_done_the_cheapest_first() -> None:
+    world = World(ALL)
+    for server, bits in zip(world.servers.values(), (9, 3, 5, 13, 7), strict=True):
+        server.bits = bits
+    assert not world.core.is_minting
+    assert not world.core.work(1000, world.now)
+    world.core.subscribe(b"t", world.now)
+    world.turn()
+    assert world.core.is_minting
+    assert world.core.lease_counts(b"t") == (0, 5)
+    counts = []
+    slices = 0
+    while world.core.work(5, world.now):
+        slices += 1
+        world.turn()
+        counts.append(world.core.lease_counts(b"t")[0])
+    world.turn()
+    assert world.core.lease_counts(b"t") == (5, 5)
+    assert sorted(set(counts)) == [0, 1, 2, 3, 4]
+    assert slices < 40 * 2**14 / 5
+    assert not world.core.is_minting
+    assert len(world.take_events(LeasesChanged)) == 5
+    assert world.events == []
+
+
+def test_work_does_at_most_what_it_may_on_all_sessions_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(ALL)
+    for server in world.servers.values():
+        server.bits = 3
+    for number in range(50):
+        world.core.subscribe(b"topic-%d" % number, world.now)
+    world.turn()
+    done: list[int] = []
+    for session in set(world.core._sessions.values()):
+        real = session.work
+
+        def count(tries: int, now: float, real: Any = real) -> int:
+            done.append(real(tries, now))
+            return done[-1]
+
+        monkeypatch.setattr(session, "work", count)
+    world.core.work(5000, world.now)
+    assert sum(done) <= 5000
+    assert len(done) >= 2, "what one did not need went to the next"
+    world.work()
+    assert all(world.core.lease_counts(b"topic-%d" % number) == (5, 5) for number in range(50))
+
+
+@pytest.mark.parametrize("bits", [6, 8, 24])
+def test_a_server_that_is_never_satisfied_keeps_no_other_waiting(bits: int) -> None:
+    """Nor does it when it is cheaper: each has its turn."""
+    tries = []
+    for liar_count in (0, 1, 4):
+        world = World(ALL)
+        for name in world.names:
+            world.servers[name].bits = 8
+        for name in world.names[:liar_count]:
+            world.servers[name].bits = bits
+            world.servers[name].refused = dict.fromkeys(map(b"topic-%d".__mod__, range(50)), "work")
+        for number in range(50):
+            world.core.subscribe(b"topic-%d" % number, world.now)
+        world.turn()
+        tries.append(0)
+        while world.core.lease_counts(b"topic-49")[0] < 5 - liar_count:
+            world.core.work(100, world.now)
+            world.turn()
+            tries[-1] += 100
+        assert all(world.core.lease_counts(b"topic-%d" % number)[0] == 5 - liar_count for number in range(50))
+    without, with_one, with_four = tries
+    assert with_one < 2 * without
+    assert with_four < 2 * without, "one honest server has a fifth of the work, and of the time"
+
+
+def test_what_is_unsubscribed_is_not_worked_for() -> None:
+    world = World(ALL)
+    for server in world.servers.values():
+        server.bits = 20
+    world.core.subscribe(b"t", world.now)
+    world.turn()
+    assert world.core.is_minting
+    world.core.unsubscribe(b"t")
+    world.turn()
+    assert not world.core.is_minting
+    world.core.subscribe(b"t", world.now)
+    world.turn()
+    world.core.unsubscribe(b"t")
+    assert not world.core.work(1000, world.now)
+
+
+def test_a_server_that_is_too_dear_is_avoided_as_a_dead_one() -> None:
+    world = known()
+    dear = world.names[0]
+    world.servers[dear].bits = WORK_BITS_MAX + 1
+    world.core.subscribe(b"new", world.now)
+    world.run(100)
+    assert world.take_events(ServerLost, ServerReturned, LeaseRefused) == [ServerLost(dear, "price")]
+    assert world.core.server_states()[dear] == "lost"
+    assert set(world.used()) == set(world.names[1:])
+    assert world.core.lease_counts(b"t") == (5, 5), "what stands goes on being renewed"
+    assert world.core.lease_counts(b"new") == (4, 5)
+    world.servers[dear].bits = 4
+    world.run(25)
+    world.work()
+    assert ServerReturned(dear) in world.take_events()
+    assert world.core.lease_counts(b"new") == (5, 5)
+
+
+def test_few_subscribe_does_not_run_to_and_fro_between_dear_servers() -> None:
+    world = World(FEW_SUBSCRIBE)
+    for server in world.servers.values():
+        server.bits = 99
+    world.core.subscribe(b"t", world.now)
+    world.run(300)
+    events = world.take_events()
+    assert len([event for event in events if isinstance(event, ServerLost)]) == len(
+        {event.server for event in events if isinstance(event, ServerLost)}
+    )
+    assert not [event for event in events if isinstance(event, ServerReturned)]
+    cheap = world.names[3]
+    world.servers[cheap].bits = 2
+    world.run(25)
+    world.work()
+    world.run(25)
+    assert cheap in world.leased_at()
+
+
+# --- Addresses ----------------------------------------------------------------------------------------
+
+
+def dual(*servers: tuple[Address, ...], policy: Policy = ALL) -> Cluster:
+    return Cluster(tuple(ServerEntry(each, f"h{number}") for number, each in enumerate(servers)), policy)
+
+
+def test_a_family_that_is_missing_is_told_once_and_no_server_is_skipped() -> None:
+    cluster = dual((v4(1),), (v6(2),), (v6(3), v4(3)), policy=Policy(3, 3, 3))
+    world = World(cluster=cluster, families=(4,))
+    world.core.subscribe(b"t", world.now)
+    world.core.subscribe(b"u", world.now)
+    event = world.published()
+    missing = "[2001:db8::2]:7400"
+    assert world.take_events(FamilyMissing, ServerLost) == [FamilyMissing(missing, 6)]
+    assert world.core.lease_counts(b"t") == (2, 3)
+    assert world.core.server_states()[missing] == "lost"
+    assert event.servers[missing] is Outcome.NO_ANSWER
+    assert event.receipts == 2
+    assert {address for address, _ in world.sent} == {v4(1), v4(3)}
+    assert set(event.servers) == set(world.names), "a server is known by its first address"
+
+
+def test_publishers_and_few_subscribers_do_without_a_server_whose_family_is_missing() -> None:
+    cluster = dual((v4(1),), (v6(2),), (v4(3),), policy=Policy(3, 2, 2))
+    world = World(cluster=cluster, families=(4,))
+    for number in range(20):
+        world.core.subscribe(b"topic-%d" % number, world.now)
+        world.core.publish(b"topic-%d" % number, b"x", world.now)
+    world.run(5)
+    events = world.take_events(Published)
+    assert all(isinstance(event, Published) and event.receipts == 2 for event in events)
+    assert all(world.core.lease_counts(b"topic-%d" % number) == (2, 2) for number in range(20))
+
+
+def test_a_server_is_one_whichever_address_it_is_asked_at() -> None:
+    cluster = dual((v4(1), v6(1)), policy=Policy(1, 1, 1))
+    world = World(cluster=cluster)
+    name = world.names[0]
+    world.core.subscribe(b"t", world.now)
+    world.run(1)
+    world.down = {v4(1)}
+    world.run(30)
+    assert world.take_events(ServerLost, ServerReturned) == [ServerLost(name), ServerReturned(name)]
+    assert set(world.core.server_states()) == {name}
+    assert world.core.lease_counts(b"t") == (1, 1)
+    dropped = world.core.drops[Drop.UNKNOWN_SOURCE]
+    world.hear(v4(1), b"t off\n")
+    assert world.core.drops[Drop.UNKNOWN_SOURCE] == dropped + 1, "nothing is asked there at present"
+    world.hear(v6(1), b"t off\n")
+    world.turn()
+    assert world.take_events() == [Delivery(b"t", b"off", name)]
+    assert world.published().servers == {name: Outcome.RECEIPT}
+    assert world.sent[-1][0] == v6(1)
+
+
+def test_copies_of_a_raw_line_by_both_addresses_of_one_server_are_of_one_server() -> None:
+    """It brings each delivery once: a second copy from it, by whatever way, is another message."""
+    cluster = dual((v4(1), v6(1)), (v4(2),), policy=Policy(2, 2, 2))
+    world = World(cluster=cluster)
+    world.core.subscribe(b"t", world.now)
+    world.run(1)
+    world.hear(v4(1), b"t on\n")
+    world.core._sessions[v4(1)]._move(world.now)
+    world.hear(v6(1), b"t on\n")
+    world.hear(v4(2), b"t on\n")
+    world.now += RAW_OPEN_S / 2
+    world.core.handle_timeout(world.now)
+    assert len([event for event in world.core.events() if isinstance(event, Delivery)]) == 2
+    assert world.core.drops[Drop.DUPLICATE] == 1
+
+
+def test_unreachable_is_heard_of_the_address_in_use_only() -> None:
+    world = World(cluster=dual((v4(1), v6(1)), policy=Policy(1, 1, 1)))
+    world.core.subscribe(b"t", world.now)
+    world.run(1)
+    world.core.publish(b"t", b"x", world.now)
+    world.core.flush(world.now)
+    world.core.handle_unreachable(v6(1), world.now)
+    assert set(world.core.server_states().values()) == {"alive"}
+    world.core.handle_unreachable(v4(1), world.now)
+    assert set(world.core.server_states().values()) == {"suspected"}
+
+
+# --- Heads and numbers --------------------------------------------------------------------------------
+
+
+def test_heads_of_the_servers_that_told_one() -> None:
+    world = World(ALL)
+    for name in world.names[:3]:
+        world.servers[name].attributes = {"head": f"v1-{name}"}
+    world.core.subscribe(b"t", world.now)
+    world.run(1)
+    assert world.core.heads() == {name: f"v1-{name}" for name in world.names[:3]}
+
+
+def test_numbers_are_kept_for_so_many_topics_and_a_forgotten_one_begins_not_at_1() -> None:
+    world = World(Policy(1, 1, 1), cluster=lab([v4(1)], Policy(1, 1, 1)))
+    core = world.core
+    core.publish(b"t", b"x", world.now)
+    for number in range(TOPICS_MAX):
+        core._seqs.use(b"%d" % number, 1)
+    assert len(core._seqs) == TOPICS_MAX
+    event = world.published()
+    assert event.seq is not None and event.seq > 1000
+
+
+def test_events_of_a_server_that_drains_and_restarts() -> None:
+    world = known()
+    name = world.names[2]
+    drain(world.servers[name])
+    world.run(25)
+    world.down = {v4(3)}
+    world.run(70)
+    world.down = set()
+    restart(world.servers[name])
+    world.run(25)
+    assert [event for event in world.take_events() if not isinstance(event, LeasesChanged)] == [
+        *(ServerDraining(name), ServerLost(name), ServerReturned(name), ServerForgot(name))
+    ]
+    assert world.core.lease_counts(b"t") == (5, 5)

@@ -1,0 +1,445 @@
+"""client/engine.py: families, closing, forks, slices of minting; without any driver."""
+
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kcast.client.cluster import ClusterError, format_cluster, lab
+from kcast.client.core import ClientCore
+from kcast.client.engine import MINT_SLICE_S, ClientClosed, Engine, Inbox, usable_families
+from kcast.client.events import Event, FamilyMissing, LeasesChanged, Published
+from kcast.hashring.policy import Policy
+from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit
+from kcast.pubsub.udp import UdpPort, open_socket
+from tests.support.client_paths import Through
+from tests.support.driver_suite import has_ipv6
+
+ONE = Policy(1, 1, 1)
+NOBODY = lab([("127.0.0.1", 9)], ONE)
+LOOPBACK: Address = ("127.0.0.1", 9)
+UNROUTABLE: Address = ("fe80::1", 9)  # says nothing without an interface
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+
+
+class Box(Inbox[Any]):
+    """Counts how often it woke somebody up."""
+
+    def __init__(self, size_max: int = 10) -> None:
+        super().__init__(size_max)
+        self.wakes = 0
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+
+@contextmanager
+def opened(**options: Any) -> Iterator[Engine]:
+    engine = Engine(NOBODY, usage="with it:", **options)
+    engine.open()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *families: socket.AddressFamily) -> None:
+    """A system that lacks these families."""
+
+    class Socket(socket.socket):
+        def __init__(self, family: int = -1, *args: Any, **options: Any) -> None:
+            if family in families:
+                raise OSError(97, "Address family not supported by protocol")
+            super().__init__(family, *args, **options)
+
+    monkeypatch.setattr(socket, "socket", Socket)
+
+
+# --- Families -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("servers", "families"),
+    [
+        ([[LOOPBACK]], (4,)),
+        ([[LOOPBACK, UNROUTABLE]], (4,)),
+        ([[UNROUTABLE], [LOOPBACK]], (4,)),
+        # There is no way at all: the network may come up later.
+        pytest.param([[UNROUTABLE]], (6,), marks=needs_ipv6),
+        ([], ()),
+    ],
+)
+def test_families_are_those_by_which_some_server_has_a_route(
+    servers: list[list[Address]], families: tuple[int, ...]
+) -> None:
+    assert usable_families(servers) == families
+
+
+def test_families_that_the_system_lacks_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, socket.AF_INET6)
+    assert usable_families([[("::1", 9), LOOPBACK], [("::1", 9)]]) == (4,)
+    assert usable_families([[("::1", 9)]]) == ()
+    without(monkeypatch, socket.AF_INET, socket.AF_INET6)
+    assert usable_families([[LOOPBACK]]) == ()
+
+
+def test_to_look_for_families_sends_nothing() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.bind(("127.0.0.1", 0))
+        assert usable_families([[listening.getsockname()]]) == (4,)
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.recv(1)
+
+
+def test_server_of_a_lacking_family_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, socket.AF_INET6)
+    engine = Engine(lab([("::1", 9)], ONE), usage="with it:")
+    engine.open()
+    events, box = Box(), Box()
+    engine.listen(events)
+    engine.subscribe(b"t", box)
+    engine.turn()
+    engine.close()
+    assert list(events.items) == [FamilyMissing("[::1]:9", 6)]
+
+
+@pytest.mark.parametrize(
+    ("address", "family"),
+    [(LOOPBACK, socket.AF_INET), pytest.param(UNROUTABLE, socket.AF_INET6, marks=needs_ipv6)],
+)
+def test_socket_is_of_ipv6_only_where_that_is_used(address: Address, family: int) -> None:
+    engine = Engine(lab([address], ONE), usage="with it:")
+    engine.open()
+    assert engine._port._socket.family == family
+    engine.close()
+
+
+# --- Opening and closing ------------------------------------------------------------------------------
+
+
+def test_cluster_may_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "lab.txt"
+    path.write_text(format_cluster(NOBODY))
+    assert Engine(path, usage="").cluster == Engine(str(path), usage="").cluster == NOBODY
+    with pytest.raises(ClusterError, match="No such file"):
+        Engine(tmp_path / "none.txt", usage="")
+
+
+def test_names_of_publishers_differ_and_can_be_given() -> None:
+    assert len({Engine(NOBODY, usage="").core.publisher for _ in range(50)}) == 50
+    assert Engine(NOBODY, usage="", publisher="me").core.publisher == "me"
+
+
+def test_closing_closes_what_the_driver_had_opened_and_keeps_what_was_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Engine(NOBODY, usage="with it:")
+    with pytest.raises(ClientClosed, match="is not open: use it within 'with it:'"):
+        engine.require_open()
+    assert engine.kernel_drops == 0
+    engine.open()
+    monkeypatch.setattr(type(engine._port), "overflow_count", 7)
+    closed: list[str] = []
+    engine.resources.callback(closed.append, "the driver's")
+    engine.close()
+    engine.close()
+    assert closed == ["the driver's"]
+    assert engine.kernel_drops == 7
+    with pytest.raises(ClientClosed, match="has been open before"):
+        engine.open()
+
+
+def test_failure_is_told_as_the_cause() -> None:
+    with opened() as engine:
+        boom = RuntimeError("boom")
+        engine.refuse_failed()
+        engine.close(boom)
+        with pytest.raises(ClientClosed, match="boom") as raised:
+            engine.refuse_failed()
+        assert raised.value.__cause__ is boom
+
+
+def test_open_engine_of_a_parent_is_of_no_use_in_a_forked_process() -> None:
+    """§9.1: and the publisher there has another name, else two would number different messages alike."""
+    with opened() as engine:
+        unopened = Engine(NOBODY, usage="with it:")
+        engine.core.publish(b"t", b"x", 0.0)
+        names = engine.core.publisher, unopened.core.publisher
+        fd = engine.fileno()
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                os.fstat(fd)
+                is_closed = False
+            except OSError:
+                is_closed = True
+            unopened.open()
+            told = (
+                engine.core.publisher,
+                unopened.core.publisher,
+                engine.is_open,
+                unopened.is_open,
+                is_closed,
+            )
+            os.write(writer, " ".join(map(str, told)).encode())
+            os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        *renewed, is_usable, is_other_usable, is_let_go = os.read(reader, 100).decode().split()
+        os.close(reader)
+        assert len({*names, *renewed}) == 4
+        assert (is_usable, is_other_usable, is_let_go) == ("False", "True", "True")
+        assert (engine.core.publisher, unopened.core.publisher) == names
+        os.fstat(fd)
+        engine.turn()
+
+
+def test_path_of_a_parent_is_not_called_in_a_forked_process() -> None:
+    paths: list[Through] = []
+
+    def make(core: Endpoint) -> Through:
+        paths.append(Through(core))
+        return paths[-1]
+
+    with opened(path=make) as engine:
+        engine.core.publish(b"t", b"x", 0.0)
+        child = os.fork()
+        if not child:
+            with suppress(OSError):
+                engine.turn()  # as a thread that came along in a fork would
+            os._exit(len(paths[0].sent))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        engine.turn()
+        assert len(paths[0].sent) == 1
+
+
+def test_port_and_errors_can_be_asked_for_at_any_time() -> None:
+    engine = Engine(NOBODY, usage="with it:")
+    assert (engine.local_port, engine.send_errors) == (0, {})
+    engine.open()
+    port = engine.local_port
+    assert port == engine._port.address[1] > 0
+    engine._port.send([Transmit(bytes(70_000), 70_000, [LOOPBACK])])
+    engine.close()
+    assert (engine.local_port, engine.send_errors) == (port, {"EMSGSIZE": 1})
+
+
+# --- Inboxes ------------------------------------------------------------------------------------------
+
+
+def test_inbox_keeps_the_newest() -> None:
+    box = Box(2)
+    assert [box.put(item) for item in "abc"] == [True, True, False]
+    box.end()
+    assert (list(box.items), box.is_ended, box.wakes) == (["b", "c"], True, 4)
+
+
+def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
+    with opened() as engine:
+        heard, ignored, dropped = Box(), Box(), Box()
+        for box in (heard, ignored, dropped):
+            engine.listen(box)
+        engine.ignore(ignored)
+        del dropped, box
+        event: Event = LeasesChanged(b"t", 0, 1)
+        engine._tell(event)
+        assert (list(heard.items), list(ignored.items)) == ([event], [])
+        assert engine._listening() == [heard]
+
+
+def test_outcome_that_nobody_waits_for_is_passed_over() -> None:
+    with opened() as engine:
+        engine._tell(Published(77, b"t", 1, {}))
+        engine.turn()
+
+
+def test_inbox_knows_its_leases() -> None:
+    with opened() as engine:
+        box, other = Box(), Box()
+        engine.subscribe(b"t", box)
+        engine.subscribe(b"u", other)
+        assert box.leases == (0, 1)
+        engine._tell(LeasesChanged(b"t", 1, 1))
+        assert (box.leases, other.leases) == ((1, 1), (0, 1))
+        engine.unsubscribe(b"t", box)
+        assert box.leases == (0, 0)
+
+
+# --- Turns --------------------------------------------------------------------------------------------
+
+
+def test_turn_tells_when_the_next_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened() as engine:
+        assert engine.turn() is None
+        due_at = time.monotonic() + 5.0
+        monkeypatch.setattr(engine.core, "next_timeout", lambda: due_at)
+        delay_s = engine.turn()
+        assert delay_s is not None
+        assert 0.0 < delay_s <= 5.0
+        due_at = 0.0
+        assert engine.turn() == 0.0
+
+
+def test_minting_takes_slices_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls, stop_at = 100.0, 0, 1000
+
+    def clock() -> float:
+        return now
+
+    def work(core: ClientCore, tries: int, now_: float) -> bool:
+        nonlocal now, calls
+        assert now_ == now
+        now += 0.0004
+        calls += 1
+        return calls < stop_at
+
+    monkeypatch.setattr("kcast.client.engine.monotonic", clock)
+    monkeypatch.setattr(ClientCore, "work", work)
+    with opened() as engine:
+        engine.mint()
+        assert MINT_SLICE_S == 0.001
+        assert calls == 4, "begun at 0, 0.4, 0.8 and 1.2 ms"
+        calls, stop_at = 0, 2
+        engine.mint()
+        assert calls == 2, "it was found"
+
+
+def test_minting_sends_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened() as engine:
+        sent: list[Transmit] = []
+        monkeypatch.setattr(engine._port, "send", sent.extend)
+        engine.mint()
+        assert not sent
+
+
+# --- Paths --------------------------------------------------------------------------------------------
+
+
+class Booked(Through):
+    """Books what is called."""
+
+    def __init__(self, core: Endpoint, calls: list[str]) -> None:
+        super().__init__(core)
+        self.calls = calls
+
+    def receive(self, burst: Burst, now: float) -> None:
+        self.calls.append("receive")
+        super().receive(burst, now)
+
+    def handle_timeout(self, now: float) -> None:
+        self.calls.append("handle_timeout")
+        super().handle_timeout(now)
+
+    def next_timeout(self) -> float | None:
+        self.calls.append("next_timeout")
+        return super().next_timeout()
+
+    def flush(self, now: float) -> list[Transmit]:
+        self.calls.append("flush")
+        return super().flush(now)
+
+
+def arriving(engine: Engine, *datagrams: bytes) -> None:
+    """Has these arrive at its socket."""
+    with UdpPort(open_socket("127.0.0.1", 0)) as port:
+        port.send([Transmit(data, len(data), [("127.0.0.1", engine.local_port)]) for data in datagrams])
+    wait_for(lambda: bool(select.select([engine.fileno()], [], [], 0.0)[0]))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 5.0
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def test_all_that_comes_goes_and_falls_due_does_so_through_the_path() -> None:
+    calls: list[str] = []
+    paths: list[Booked] = []
+
+    def make(core: Endpoint) -> Booked:
+        paths.append(Booked(core, calls))
+        return paths[-1]
+
+    with opened(path=make) as engine:
+        assert paths[0].core is engine.core
+        engine.core.publish(b"t", b"x", time.monotonic())
+        engine.turn()
+        assert calls == ["handle_timeout", "flush", "next_timeout"]
+        assert paths[0].sent[0].destinations == (LOOPBACK,)
+        calls.clear()
+        arriving(engine, b"a")
+        engine.turn()
+        assert calls == ["receive", "handle_timeout", "flush", "next_timeout"]
+        assert engine.core.counts["datagrams_received"] == 1
+
+
+def test_what_the_path_lets_go_of_in_a_turn_is_told_in_that_turn() -> None:
+    class Late(Through):
+        """Hands on in the next turn what came in the one before."""
+
+        def receive(self, burst: Burst, now: float) -> None:
+            self.received.append(burst)
+
+        def handle_timeout(self, now: float) -> None:
+            while self.received and is_due:
+                self.core.receive(self.received.pop(), now)
+            super().handle_timeout(now)
+
+    is_due = False
+    with opened(path=Late) as engine:
+        arriving(engine, b"a")
+        engine.turn()
+        assert engine.core.counts["datagrams_received"] == 0
+        is_due = True
+        engine.turn()
+        assert engine.core.counts["datagrams_received"] == 1
+
+
+@pytest.mark.parametrize("paths_s", [1.0, 9.0, None])
+def test_path_says_when_the_next_turn_is_due(paths_s: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Timed(Through):
+        def next_timeout(self) -> float | None:
+            return None if paths_s is None else time.monotonic() + paths_s
+
+    with opened(path=Timed) as engine:
+        monkeypatch.setattr(engine.core, "next_timeout", lambda: time.monotonic() + 5.0)
+        delay_s = engine.turn()
+        assert delay_s == (None if paths_s is None else pytest.approx(paths_s, abs=0.5))
+
+
+def test_reports_that_nobody_listens_go_past_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(path=Through) as engine:
+        told: list[Address] = []
+        monkeypatch.setattr(engine._port, "unreachable", lambda: [LOOPBACK])
+        monkeypatch.setattr(engine.core, "handle_unreachable", lambda server, now: told.append(server))
+        engine.turn()
+        assert told == [LOOPBACK]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's timestamps")
+@pytest.mark.parametrize("kernel_times", [False, True])
+def test_path_sees_when_the_kernel_took_what_came(kernel_times: bool) -> None:
+    paths: list[Through] = []
+
+    def make(core: Endpoint) -> Through:
+        paths.append(Through(core))
+        return paths[-1]
+
+    with opened(path=make, kernel_times=kernel_times) as engine:
+        before_ns = time.time_ns()
+        arriving(engine, b"a")
+        engine.turn()
+        (burst,) = paths[0].received
+        assert (before_ns <= burst.kernel_ns <= time.time_ns()) if kernel_times else not burst.kernel_ns

@@ -1,0 +1,111 @@
+from math import inf, sqrt
+
+import numpy as np
+import pytest
+
+from kcast.hashring.clusters import Clusters, Effective, clusters_of, effective, independent
+from kcast.hashring.intervals import icc, student_quantile, student_tail, wilson
+
+NOTHING = Clusters(0, 0, 0, 0, 0, 0)
+
+
+class TestStudent:
+    @pytest.mark.parametrize(
+        ("confidence", "degrees", "t"),
+        [
+            (0.95, 1, 12.7062),
+            (0.95, 4, 2.77645),
+            (0.95, 30, 2.04227),
+            (0.99, 9, 3.24984),
+            (0.95, inf, 1.95996),
+        ],
+    )
+    def test_quantiles_of_tables(self, confidence: float, degrees: float, t: float) -> None:
+        assert student_quantile(confidence, degrees) == pytest.approx(t, rel=1e-5)
+
+    @pytest.mark.parametrize("degrees", [1, 2, 7, 1000, 10**7, inf])
+    @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.9999])
+    def test_the_quantile_is_the_tail_turned_round(self, confidence: float, degrees: float) -> None:
+        tail = student_tail(student_quantile(confidence, degrees), degrees)
+        assert tail == pytest.approx(1 - confidence, rel=1e-6)
+
+
+class TestIndependent:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_it_is_the_ratio_of_variances(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        n = rng.integers(1, 50, 30)
+        x = rng.binomial(n, rng.random(30))
+        p = x.sum() / n.sum()
+        spread = 30 / 29 * ((x - n * p) ** 2).sum()
+        found = independent(clusters_of(zip(n.tolist(), x.tolist(), strict=True)))
+        assert found == pytest.approx(n.sum() ** 2 * p * (1 - p) / spread, rel=1e-10), seed
+
+    def test_clusters_that_are_all_alike_are_worth_all_trials(self) -> None:
+        assert independent(clusters_of([(4, 2)] * 5)) == 20
+        assert independent(clusters_of([(10, 5), (20, 10)])) == 30
+
+    def test_sums_beyond_double_precision_stay_exact(self) -> None:
+        n = 10**8
+        # Of two clusters the second has one success fewer.
+        found = independent(clusters_of([(n, n), (n, n - 1)]))
+        assert found == pytest.approx(2 * n - 1, rel=1e-12)
+
+    def test_clusters_of_a_known_correlation(self) -> None:
+        """Few subscribe: a subscriber keeps its draw, so its messages share their fate."""
+        rng = np.random.default_rng(10)
+        clusters, each, loss = 4000, 50, 0.2
+        up = (rng.random((clusters, 2)) < 0.7).sum(axis=1)
+        missed = rng.binomial(each, loss**up)
+        trials = independent(clusters_of((each, each - int(x)) for x in missed))
+        assert clusters * each / trials == pytest.approx(1 + (each - 1) * icc(0.3, loss, 2), rel=0.1)
+
+
+class TestEffective:
+    def test_sums_are_over_clusters_that_have_trials(self) -> None:
+        assert clusters_of([(3, 1), (0, 0), (2, 2)]) == (2, 5, 3, 13, 7, 5)
+        assert clusters_of([]) == NOTHING
+
+    def test_the_widest_interval_counts(self) -> None:
+        split = clusters_of([(10, 10), (10, 0)] * 5)  # each cluster has all or none
+        spread = clusters_of([(1, 1), (1, 0)] * 50)
+        found = effective({"message": spread, "epoch": split}, 100)
+        assert (found.name, found.degrees, found.single) == ("epoch", 9, ())
+        assert found.trials == pytest.approx(9)  # 10 clusters, and a degree of freedom less
+
+    def test_few_clusters_may_make_it_wider_than_many_that_vary_more(self) -> None:
+        few, many = clusters_of([(50, 30), (50, 20)]), clusters_of([(2, 2), (2, 0)] * 25)
+        assert independent(few) < independent(many)
+        alike = clusters_of([(50, 26), (50, 24)])
+        assert independent(alike) > independent(many)
+        assert effective({"many": many, "alike": alike}, 1).name == "alike"  # by Student's t with 1 degree
+
+    def test_trials_that_share_nothing_are_worth_themselves(self) -> None:
+        found = effective({"message": clusters_of([(1, 1)] * 24 + [(1, 0)] * 16)}, 1)
+        assert found.interval(0.6) == wilson(24, 40)
+
+    def test_one_cluster_tells_nothing_and_is_named(self) -> None:
+        whole, several = clusters_of([(20, 10)]), clusters_of([(2, 1)] * 10)
+        found = effective({"epoch": whole, "message": several}, 1)
+        assert (found.name, found.single) == ("message", ("epoch",))
+        assert effective({"epoch": whole}, 1).interval(0.5) == (0, 1)
+
+    def test_where_all_or_none_succeeded_the_caller_knows(self) -> None:
+        for successes in (0, 5):
+            found = effective({"message": clusters_of([(5, successes)] * 8)}, 7)
+            assert (found.trials, found.degrees, found.worth()) == (7, inf, 7)
+        assert found.interval(1.0) == (wilson(7, 7)[0], 1.0)
+
+    def test_without_trials_nothing_is_known(self) -> None:
+        for sums in ({}, {"message": NOTHING}):
+            assert effective(sums, 1).trials == 0
+            assert effective(sums, 1).interval(0.0) == (0, 1)
+
+    def test_an_interval_is_as_wide_as_students(self) -> None:
+        found = Effective(1e6, 4, "epoch")
+        low, high = found.interval(0.5)
+        assert high - 0.5 == pytest.approx(2.77645 * sqrt(0.25 / 1e6), rel=1e-4)
+        assert 0.5 - low == pytest.approx(high - 0.5)
+        wider = found.interval(0.5, 0.99)
+        assert wider[1] - 0.5 == pytest.approx(4.60409 * sqrt(0.25 / 1e6), rel=1e-4)
+        assert found.worth() == pytest.approx(1e6 * (1.95996 / 2.77645) ** 2, rel=1e-4)

@@ -1,0 +1,379 @@
+"""`kcast demo`: real runs, small ones, and all the ways in which it must not say that all is well."""
+
+import errno
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+import kcast.loadtest.demo.command
+import kcast.loadtest.demo.run
+import kcast.loadtest.demo.tally
+from kcast.client.aio import Client
+from kcast.loadtest.clusters.processes import ProcessCluster
+from kcast.loadtest.demo.command import command
+from kcast.loadtest.demo.plan import Result as DemoResult
+from kcast.loadtest.demo.tally import Cell, Phase
+from kcast.loadtest.demo.view import table
+from kcast.pubsub.wire import encode_message
+
+LINES = [b"line %d \xc3\xa9 %%" % number for number in range(40)] + [b"x" * 1000, b"\0\x01\xff", b"", b"  "]
+TEXTS = 40 + 4 + 1
+SMALL = (
+    *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4"),
+    "--subscribers",
+    "4",
+    "--publishers",
+    "2",
+    *("--rate", "1000"),
+    "--no-report",  # of which tests/loadtest/demo/test_report.py is
+)
+
+
+@pytest.fixture
+def text_file(tmp_path: Path) -> Path:
+    path = tmp_path / "some text.bin"
+    path.write_bytes(b"\n".join(LINES))
+    return path
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kcast.loadtest.demo.run, "DOWN_MESSAGES_MIN", 300)
+
+
+@pytest.fixture
+def finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a run had just gone well."""
+    cells = [Cell(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)]
+    monkeypatch.setattr("kcast.loadtest.demo.command._run", lambda *_: DemoResult(cells, leases_after_s=1.0))
+
+
+def demo(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, ["--no-report", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """A run as a user would start it; all others are within this process, to be hurried and spoilt."""
+    folder = tmp_path_factory.mktemp("demo")
+    text_file, out = folder / "some text.bin", folder / "deep" / "out"
+    text_file.write_bytes(b"\n".join(LINES))
+    run = subprocess.run(
+        (sys.executable, "-m", "kcast.client.cli", "demo", *SMALL, "--seed", "3", "--out", out, text_file),
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONUTF8": "1"},
+        timeout=60,
+        check=False,
+    )
+    return run, out
+
+
+def test_a_run_agrees_with_the_model(
+    whole_run: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    run, out = whole_run
+    assert (run.returncode, run.stderr) == (0, ""), run.stdout
+    lines = run.stdout.splitlines()
+    assert lines[-3] == "measurement and model agree"
+    assert lines[-2].split() == ["chart:", str(out / "delivery.svg")]
+    assert lines[-1].split() == ["results:", str(out / "results.json")]
+    assert "publishers do not avoid them" in run.stdout and "predicted" in run.stdout
+
+    report = json.loads((out / "results.json").read_text())
+    assert report["agrees"] and report["failures"] == [] and report["payload_faults"] == {}
+    assert report["parameters"]["seed"] == 3 and report["parameters"]["servers"] == 6
+    assert report["sources"] == ["some text.bin"] and report["texts"] == TEXTS
+    assert len(report["killed"]) == 2 and report["kernel_drops"] == 0
+    cells = {(cell["k_prime"], cell["phase"]): cell for cell in report["cells"]}
+    assert set(cells) == {
+        (k, phase) for k in (1, 2, 3) for phase in ("up", "down", "recovering", "recovered")
+    }
+    for (k_prime, phase), cell in cells.items():
+        assert cell["unexplained"] == 0 or phase == "recovering"
+        if phase in ("up", "recovered"):
+            assert cell["messages"] == TEXTS and cell["delivered"] == cell["pairs"] == cell["range_pairs"][0]
+            assert cell["duplicates"] == cell["pairs"] * (k_prime - 1)
+        elif phase == "down":
+            low, high = cell["range_pairs"]
+            assert low <= cell["delivered"] <= high and cell["messages"] >= 1500
+            assert cell["down"] == 2
+    assert cells[1, "down"]["delivered"] < cells[1, "down"]["pairs"]
+    assert ElementTree.parse(out / "delivery.svg").getroot().tag.endswith("svg")
+
+
+def test_the_same_seed_kills_the_same_and_uses_the_same_topics(
+    whole_run: tuple[subprocess.CompletedProcess[str], Path], text_file: Path, tmp_path: Path, quick: None
+) -> None:
+    result = demo(*SMALL, "--seed", "3", "--json", "--out", tmp_path, text_file)
+    assert result.exit_code == 0, result.output
+    one = json.loads((whole_run[1] / "results.json").read_text())
+    two = json.loads((tmp_path / "results.json").read_text())
+    for name in ("killed", "dead_of_topic", "parameters", "versions"):
+        assert one[name] == two[name]
+    for cell, other in zip(one["cells"], two["cells"], strict=True):
+        if cell["phase"] in ("up", "recovered"):
+            assert cell == other
+
+
+# Runs that are spoilt.
+
+
+def test_a_wrong_model_is_noticed(
+    text_file: Path, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        kcast.loadtest.demo.tally,
+        "delivery_given_down",
+        lambda k, m, n, down: 1 - (down / k) ** (m + 1) if down else 1.0,
+    )
+    result = demo(*SMALL, "--json", "--out", tmp_path, text_file)
+    assert result.exit_code == 1
+    *cells, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert last["type"] == "result" and not last["agrees"]
+    assert next((cell["k_prime"], cell["phase"]) for cell in cells if cell["verdict"] == "NOT") == (1, "down")
+    assert last["failures"][0].startswith("K'=1, down: ")
+
+
+def test_servers_that_do_not_come_back_are_noticed(
+    text_file: Path, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restart = ProcessCluster.restart
+    monkeypatch.setattr(
+        ProcessCluster,
+        "restart",
+        lambda self, *indexes: restart(self, *indexes) if len(indexes) == 6 else None,
+    )
+    monkeypatch.setattr(Client, "publish", without_avoidance(Client.publish))
+    result = demo(*SMALL, "--out", tmp_path, text_file)
+    assert result.exit_code == 1, result.output
+    assert "NOT: K'=1, recovered: " in result.stdout
+    assert "measurement and model do NOT agree" in result.stdout
+    assert "not all leases stood again within the ttl, 2 s" in result.stdout
+    report = json.loads((tmp_path / "results.json").read_text())
+    assert report["leases_after_s"] is None
+    assert report["last_loss_s"] > 1  # of 2 s for which it was given time to recover
+
+
+def without_avoidance(publish: Any) -> Any:
+    async def spoilt(self: Any, *arguments: Any, **options: Any) -> Any:
+        self.core.avoid_dead = False
+        return await publish(self, *arguments, **options)
+
+    return spoilt
+
+
+def test_a_changed_payload_is_noticed(
+    text_file: Path, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter = kcast.loadtest.demo.tally.Tally.publish
+
+    def spoilt(self: Any, *arguments: Any) -> Any:
+        number, payload = enter(self, *arguments)
+        return number, payload + b"!" if number == 7 else payload
+
+    monkeypatch.setattr(kcast.loadtest.demo.tally.Tally, "publish", spoilt)
+    result = demo(*SMALL, "--out", tmp_path, text_file)
+    assert result.exit_code == 1, result.output
+    assert " corrupted: not what stands in the file" in result.stdout
+
+
+# Outputs that fail.
+
+
+@pytest.mark.parametrize("name", ["delivery.svg", "results.json"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_cannot_be_written_is_shown(
+    text_file: Path, tmp_path: Path, finished: None, name: str, options: tuple[str, ...]
+) -> None:
+    (tmp_path / name).symlink_to("/dev/full")
+    result = demo(*options, "--out", tmp_path, text_file)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"kcast demo: {tmp_path / name}: No space left on device (the result stands above)\n"
+    )
+    if options:
+        assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == [*3 * ["cell"], "result"]
+    else:
+        assert "measured" in result.stdout and "4 of 12 down" in result.stdout
+        assert result.stdout.endswith("\nmeasurement and model agree\n")
+
+
+class Full(io.StringIO):
+    """Standard output on a disk that is full."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_what_cannot_be_shown_is_written(
+    text_file: Path,
+    tmp_path: Path,
+    finished: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Full())
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--no-report", "--out", str(tmp_path), str(text_file)])
+    assert (ended.value.code, capsys.readouterr().err) == (1, "kcast demo: No space left on device\n")
+    assert json.loads((tmp_path / "results.json").read_text())["agrees"]
+    assert (tmp_path / "delivery.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "complaint"),
+    [(">/dev/full", "No space left on device"), (">&-", "standard output is closed")],
+)
+def test_a_standard_output_of_no_use_is_one_line(
+    text_file: Path, tmp_path: Path, redirection: str, complaint: str
+) -> None:
+    run = subprocess.run(
+        ("sh", "-c", f'exec "$@" {redirection}', "sh", *KCAST_DEMO, "--out", tmp_path, text_file),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (1, f"kcast demo: {complaint}\n")
+
+
+def test_a_reader_that_leaves_ends_it_quietly(text_file: Path, tmp_path: Path) -> None:
+    """As `kcast demo | head -1`, but not with 0, which says that measurement and model agree."""
+    with started(tmp_path, text_file) as run:
+        assert run.stdout is not None and run.stderr is not None
+        assert b" servers started " in run.stdout.readline()
+        servers = servers_of(run)
+        run.stdout.close()
+        assert (run.stderr.read(), run.wait(60)) == (b"", 1)
+    assert len(servers) == 6
+    wait_until_gone(servers)
+
+
+def test_ctrl_c_says_that_there_is_no_verdict(text_file: Path, tmp_path: Path) -> None:
+    with started(tmp_path, text_file) as run:
+        assert run.stdout is not None and run.stderr is not None
+        assert b" servers started " in run.stdout.readline()
+        servers = servers_of(run)
+        run.send_signal(signal.SIGINT)
+        assert (run.stderr.read(), run.wait(60)) == (b"kcast demo: stopped, no verdict\n", 130)
+    wait_until_gone(servers)
+
+
+KCAST_DEMO = (sys.executable, "-m", "kcast.client.cli", "demo", *SMALL)
+
+
+def started(out: Path, text_file: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        (*KCAST_DEMO, "--out", out, text_file), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def servers_of(process: subprocess.Popen[bytes]) -> list[str]:
+    (host,) = children(str(process.pid))
+    return children(host)
+
+
+def children(pid: str) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def wait_until_gone(pids: list[str]) -> None:
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# Bad input: one line, and no server started.
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("absent.txt", None, "absent.txt: No such file or directory"),
+        (".", None, ": Is a directory"),
+        ("ab\x1bsent.txt", None, "ab\ufffdsent.txt: No such file or directory"),
+        ("blank.txt", b"\n \n", "no line that is not blank, so there is nothing to publish"),
+    ],
+)
+def test_a_file_that_cannot_be_published_is_named(
+    tmp_path: Path, name: str, content: bytes | None, complaint: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    result = demo("--out", tmp_path / "out", path)
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1 and result.stderr.startswith("kcast demo: ")
+    assert complaint in result.stderr and result.stdout == ""
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    result = demo("--out", tmp_path / "out", "/dev/null")
+    assert (result.exit_code, result.stderr) == (1, "kcast demo: /dev/null: not a regular file\n")
+
+
+def test_no_more_is_read_than_can_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kcast.loadtest.demo.command, "TEXT_BYTES_MAX", 2 << 20)
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(b"\n" * ((1 << 20) + 1))
+    result = demo("--out", tmp_path / "out", tmp_path / "one", tmp_path / "two")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"kcast demo: {tmp_path / 'two'}: with it, more than 2 MiB would be published\n",
+    )
+
+
+def test_a_place_that_takes_no_files_is_named(text_file: Path) -> None:
+    result = demo("--out", text_file / "out", text_file)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "Not a directory" in result.stderr
+
+
+def test_not_all_servers_can_be_killed() -> None:
+    result = demo("--servers", "5", "--kill", "5")
+    assert result.exit_code == 2
+    assert "at most 4 can be killed" in result.stderr
+
+
+def test_servers_that_do_not_start_are_one_clear_failure(
+    text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProcessCluster, "program", "kcast.loadtest.no_such_host")
+    result = demo("--out", tmp_path, text_file)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("kcast demo: the process that runs the servers ended with exit code 1\n")
+    assert result.stderr.endswith("No module named kcast.loadtest.no_such_host\n")
+
+
+def test_without_a_file_the_text_is_the_protocol() -> None:
+    from kcast.loadtest.demo.command import _read
+
+    texts, sources = _read(())
+    assert sources == ["PROTOCOL.md"]
+    assert texts[0] == b"# The kcast protocol, version 1"
+
+
+def test_what_is_not_judged_says_so_and_what_disagrees_stands_out() -> None:
+    recovering = Cell(Phase.RECOVERING, 1, 0, 10, 40, 39, 0, 0, (0.9, 1.0), None, None, None)
+    bad = Cell(Phase.DOWN, 2, 4, 10, 4000, 3000, 12, 0, (0.7, 0.8), 0.9, 3500, 3700)
+    header, first, blank, second = table([recovering, bad]).splitlines()
+    assert "measured" in header and not blank
+    assert first.endswith("not judged") and "97.50 %" in first
+    assert second.endswith(" 87.50-92.50  NOT") and " 4 down " in second and " 70.00-80.00 " in second
+    assert second.split()[0] == "5/2/5"
+
+
+def test_the_wire_form_of_a_piece_is_what_the_test_file_needs() -> None:
+    assert any(len(encode_message(line)) != len(line) for line in LINES)

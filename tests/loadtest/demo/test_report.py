@@ -1,0 +1,147 @@
+"""The demo's capture and report: the capture says what the demo says, and a report that fails is told."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import kcast.loadtest.demo.run
+from kcast.loadtest.capture.folder import open_run
+from kcast.loadtest.demo import report
+from kcast.loadtest.demo.command import command
+from kcast.loadtest.demo.plan import Result as DemoResult
+from kcast.loadtest.demo.tally import Cell, Phase
+from kcast.loadtest.results.summary import Summary, summarise
+
+SMALL = (
+    *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4", "--seed", "3"),
+    *("--subscribers", "4", "--publishers", "2", "--rate", "1000"),
+)
+LINES = [b"line %d \xc3\xa9 %% demo/1/1" % number for number in range(60)]
+EXTRA = "pip install 'kcast[spark]' brings it"
+
+_run = subprocess.run  # tests put others in its place
+
+
+@pytest.fixture
+def text_file(tmp_path: Path) -> Path:
+    path = tmp_path / "text"
+    path.write_bytes(b"\n".join(LINES))
+    return path
+
+
+@pytest.fixture
+def finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a run had just gone well, and had been recorded."""
+    cells = [Cell(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)]
+    for name in ("_run", "_run_recorded"):
+        monkeypatch.setattr(
+            f"kcast.loadtest.demo.command.{name}", lambda *_: DemoResult(cells, leases_after_s=1.0)
+        )
+
+
+def demo(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+def test_the_capture_tells_what_the_demo_tells(
+    text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kcast.loadtest.demo.run, "DOWN_MESSAGES_MIN", 300)
+    asked: list[tuple[Path, Path]] = []
+
+    def make(capture: Path, out: Path) -> Path:
+        asked.append((capture, out))
+        return out / "report.html"
+
+    monkeypatch.setattr(report, "make", make)
+    result = demo(*SMALL, "--out", tmp_path / "out", text_file)
+    assert result.exit_code == 0, result.output
+    ((capture, out),) = asked
+    assert out == tmp_path / "out" / "report"
+    assert result.stdout.endswith(f"capture: {capture}\nreport:  {out / 'report.html'}\n")
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith("_")] == []
+
+    run = open_run(capture)
+    assert (run.status, run.info["made_by"], run.info["seed"]) == ("complete", "demo", 3)
+    summaries = {folder.scenario.name: summarise(folder) for folder in run.scenarios}
+    told = json.loads((tmp_path / "out" / "results.json").read_text())["cells"]
+    told = {f"{cell['phase']}-5-{cell['k_prime']}-5": cell for cell in told if cell["phase"] != "recovering"}
+    assert set(summaries) == set(told)
+    for name, summary in summaries.items():
+        assert_tells(summary, told[name])
+    assert summaries["down-5-1-5"].delivered < summaries["down-5-1-5"].pairs
+
+
+def assert_tells(summary: Summary, told: dict[str, Any]) -> None:
+    assert summary.messages == told["messages"] == summary.health.scheduled
+    assert (summary.pairs, summary.delivered) == (told["pairs"], told["delivered"])
+    assert summary.duplicates == told["duplicates"]
+    assert set(summary.causes) <= {"down"}
+    assert summary.delivery_verdict.reasons == ()
+    assert summary.latency.count == summary.delivered
+
+
+@pytest.mark.parametrize("module", report.MODULES)
+def test_without_the_extra_it_says_how_to_get_it(
+    module: str, finished: None, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else there(name))
+    result = demo("--out", tmp_path, text_file)
+    assert result.exit_code == 0
+    assert result.stdout.endswith(f"report:  none, {module} is missing: {EXTRA}\n")
+    assert EXTRA not in demo("--no-report", "--out", tmp_path, text_file).stdout
+
+
+def analyse_as(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Lets a program be what analyses; its arguments are those of `kcast analyse`."""
+
+    def stand_in(arguments: tuple[str, ...], **options: Any) -> subprocess.CompletedProcess[str]:
+        assert arguments[1:4] == ("-m", "kcast.client.cli", "analyse")
+        done: subprocess.CompletedProcess[str] = _run(
+            (sys.executable, "-c", program, *arguments[4:]), **options
+        )
+        return done
+
+    monkeypatch.setattr(subprocess, "run", stand_in)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_report_that_fails_is_told_and_changes_no_verdict(
+    options: tuple[str, ...], finished: None, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "report.html").write_text("an old one")
+    analyse_as(monkeypatch, "import sys; sys.exit('at work\\nkcast analyse: no Java 17')")
+    result = demo(*options, "--out", tmp_path, text_file)
+    assert result.exit_code == 0
+    assert result.stderr == "kcast demo: no report: kcast analyse: no Java 17\n"
+    assert "report.html" not in result.stdout
+
+    analyse_as(monkeypatch, "import os; os.kill(os.getpid(), 9)")
+    assert "no report: kcast analyse has ended with exit code -9" in demo("--out", tmp_path, text_file).stderr
+
+
+def test_a_report_whose_figures_are_not_all_valid_is_one(
+    finished: None, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = """
+import sys
+from pathlib import Path
+capture, option, out = sys.argv[1:]
+Path(out).mkdir(parents=True)
+Path(out, "report.html").write_text("new")
+sys.exit(3)
+"""
+    analyse_as(monkeypatch, program)
+    result = demo("--json", "--out", tmp_path, text_file)
+    assert (result.exit_code, result.stderr) == (0, "")
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert last["type"] == "report"
+    assert last["files"][1:] == [str(tmp_path / "report" / "report.html")]

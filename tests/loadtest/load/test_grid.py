@@ -1,0 +1,211 @@
+"""loadtest/load/grid.py: presets, combinations, names."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kcast.loadtest.load import grid
+from kcast.loadtest.scenario import Scenario, ScenarioError, select
+
+
+def names(*parts: grid.Values, **given: tuple[object, ...]) -> list[str]:
+    return [scenario.name for scenario in grid.expand(parts or ({},), given).scenarios]
+
+
+def only(**given: object) -> Scenario:
+    (scenario,) = grid.expand(({},), {name: (value,) for name, value in given.items()}).scenarios
+    return scenario
+
+
+def test_without_options_the_defaults_are_run() -> None:
+    assert only().with_(name="load") == Scenario()
+    assert names() == ["rch-5-3-5"]
+
+
+@pytest.mark.parametrize("name", grid.PRESETS)
+def test_a_preset_is_a_grid_with_names_that_can_be_folders(name: str) -> None:
+    made = grid.expand(grid.preset(name).parts, {})
+    assert made.impossible == ()
+    found = [scenario.name for scenario in made.scenarios]
+    assert found and len(set(found)) == len(found)
+    for each in found:
+        assert re.fullmatch(r"[a-z][A-Za-z0-9._-]*", each) and Path(each).name == each
+
+
+def test_the_grid_has_the_cells_that_it_was_made_for() -> None:
+    scenarios = grid.expand(grid.preset("grid").parts, {}).scenarios
+    assert [str(s.policy) for s in scenarios] == [
+        *(f"RCH k=8 publish={k_prime} subscribe=8" for k_prime in (1, 2, 3, 5)),
+        *(f"CH k={k} publish={k} subscribe={k}" for k in (1, 2, 3, 5, 8)),
+    ]
+    for s in scenarios:
+        assert (s.servers, s.outages, s.outage, s.loss_in, s.loss_out) == (
+            100,
+            "independent",
+            0.1,
+            0.02,
+            0.02,
+        )
+        audience = s.subscribing_users * s.topics_per_subscriber / s.topics
+        assert s.publishing_users * s.rate * s.duration_s * audience >= 205_000
+
+
+def test_an_unknown_preset_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(ScenarioError, match=r"no preset is named 'girds': use one of network, .*grid"):
+        grid.preset("girds")
+
+
+def test_what_is_given_replaces_what_the_preset_says() -> None:
+    parts = grid.preset("grid").parts
+    scenarios = grid.expand(parts, {"duration_s": (5.0,), "k_prime": (1, 2), "servers": (20,)}).scenarios
+    assert [s.name for s in scenarios[:2]] == ["rch-8-1-8", "rch-8-2-8"]
+    assert len(scenarios) == 2 + 5
+    assert {(s.duration_s, s.servers, s.outage) for s in scenarios} == {(5.0, 20, 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "outages"),
+    [
+        ("k-prime", {"down": (2,)}, ("exact", 2, 0.0)),
+        ("kills", {"outage": (0.2,)}, ("independent", 0, 0.2)),
+        ("rolling", {"down": (2,)}, ("exact", 2, 0.0)),
+        ("kills", {"down": (2,)}, ("exact", 2, 0.0)),
+        ("zones", {"outage": (0.2,)}, ("zones", 0, 0.2)),
+        ("kills", {"outages": ("rolling",)}, ("rolling", 3, 0.0)),
+    ],
+)
+def test_outages_that_are_given_are_not_hidden_by_those_of_the_preset(
+    name: str, given: dict[str, tuple[object, ...]], outages: tuple[str, int, float]
+) -> None:
+    for scenario in grid.expand(grid.preset(name).parts, given).scenarios:
+        assert (scenario.outages, scenario.down, scenario.outage) == outages
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"outage": 0.1, "down": 3}, "down is for exact, and outages is independent: leave one of them out"),
+        ({"outage": 0.1, "outages": "exact"}, "outage is for independent or zones, and outages is exact"),
+        ({"outages": "independent"}, "outages without any server down: give --outage"),
+        ({"outages": "exact"}, "outages without any server down: give --outage"),
+        ({"by": "kill"}, "by tells how servers fail, and none does"),
+    ],
+)
+def test_a_fault_that_would_not_happen_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        only(**given)
+
+
+@pytest.mark.parametrize("kind", ["publishers", "subscribers"])
+def test_users_of_both_kinds_are_needed(kind: str) -> None:
+    with pytest.raises(ScenarioError, match=f"{kind} is 0, and so is mixed: give some"):
+        only(**{kind: 0})
+    assert only(**{kind: 0, "mixed": 2}).mixed == 2
+
+
+def test_a_grid_may_have_cells_without_faults() -> None:
+    assert names(by=("kill",), outage=(0.0, 0.1)) == ["rch-5-3-5_outage-0", "rch-5-3-5_outage-0.1"]
+    assert names(by=("isolation",), down=(0,), outages=("none",)) == ["rch-5-3-5"]
+
+
+def test_every_combination_is_a_scenario_named_by_what_differs() -> None:
+    assert names(k=(4,), k_prime=(1, 2), outage=(0.0, 0.1), servers=(12,)) == [
+        *("rch-4-1-4_outage-0", "rch-4-1-4_outage-0.1"),
+        *("rch-4-2-4_outage-0", "rch-4-2-4_outage-0.1"),
+    ]
+    assert names(outages=("independent", "zones"), outage=(0.1, 0.2)) == [
+        *("rch-5-3-5_outages-independent_outage-0.1", "rch-5-3-5_outages-independent_outage-0.2"),
+        *("rch-5-3-5_outages-zones_outage-0.1", "rch-5-3-5_outages-zones_outage-0.2"),
+    ]
+
+
+def test_a_loss_is_of_both_legs_and_one_of_them_can_be_told_apart() -> None:
+    assert [(s.loss_in, s.loss_out) for s in grid.expand(({},), {"loss": (0.0, 0.02)}).scenarios] == [
+        (0.0, 0.0),
+        (0.02, 0.02),
+    ]
+    assert names(loss=(0.0, 0.02)) == ["rch-5-3-5_loss-0", "rch-5-3-5_loss-0.02"]
+    assert names(loss=(0.0, 0.02), loss_out=(0.0,)) == ["rch-5-3-5_loss-in-0", "rch-5-3-5_loss-in-0.02"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({}, "none"),
+        ({"outage": 0.0}, "none"),
+        ({"outage": 0.1}, "independent"),
+        ({"outage": 0.1, "outages": "zones"}, "zones"),
+        ({"down": 2}, "exact"),
+        ({"outages": "rolling"}, "rolling"),
+    ],
+)
+def test_a_share_that_is_down_needs_no_word_on_how(given: dict[str, object], kind: str) -> None:
+    assert only(**given).outages == kind
+
+
+def test_what_follows_from_few_topics_and_a_small_k() -> None:
+    assert only(topics=4).topics_per_subscriber == 4
+    assert str(only(k=2).policy) == "CH k=2 publish=2 subscribe=2"
+    with pytest.raises(ScenarioError, match="topics_per_subscriber is 7: give 1 to 4"):
+        only(topics=4, topics_per_subscriber=7)
+
+
+def test_combinations_that_are_the_same_policy_are_one_scenario() -> None:
+    assert names(scheme=("RCH", "CH"), k=(3,), k_prime=(1, 3), side=("publish", "subscribe")) == [
+        *("rch-3-1-3", "rch-3-3-1", "ch-3"),
+    ]
+    assert names(scheme=("S", "R"), k=(3, 5), servers=(9,)) == ["s", "r-9-9-9"]
+
+
+def test_what_cannot_be_is_left_out_and_told_unless_that_is_all() -> None:
+    made = grid.expand(({},), {"k": (2, 4), "k_prime": (1, 3), "loss": (0.0, 0.1)})
+    assert [s.name for s in made.scenarios if s.loss_in == 0] == [
+        *("rch-2-1-2_loss-0", "rch-4-1-4_loss-0", "rch-4-3-4_loss-0"),
+    ]
+    assert made.impossible == ("publish=3 is more than k=2: raise k, or lower publish",)
+    with pytest.raises(ScenarioError, match="publish=3 is more than k=2"):
+        grid.expand(({},), {"k": (2,), "k_prime": (3,)})
+
+
+def test_a_grid_is_not_larger_than_anyone_could_mean() -> None:
+    seeds = tuple(range(grid.SCENARIOS_MAX + 1))
+    with pytest.raises(ScenarioError, match="these are 1,001 scenarios: give fewer values, 1,000 in all"):
+        grid.expand(({},), {"seed": seeds})
+    with pytest.raises(ScenarioError, match="these are 1,002 scenarios"):
+        grid.expand(({}, {"k": (2,)}), {"seed": seeds[:501]})
+
+
+def test_scenarios_are_selected_by_name_or_pattern() -> None:
+    scenarios = grid.expand(grid.preset("grid").parts, {}).scenarios
+    assert select(scenarios, ()) == scenarios
+    odd = scenarios[0].with_(name="[ch] 100% {*?}")
+    assert select((odd, *scenarios), (odd.name,)) == (odd,)
+    assert [s.name for s in select(scenarios, ("ch-8", "rch-8-[12]-*"))] == [
+        *("rch-8-1-8", "rch-8-2-8", "ch-8"),
+    ]
+    with pytest.raises(ScenarioError, match=r"no scenario is named 'ch-4': there are rch-8-1-8, .*, ch-8$"):
+        select(scenarios, ("ch-8", "ch-4"))
+
+
+def test_a_name_that_is_given_stands() -> None:
+    assert names(name=("mine",)) == ["mine"]
+    assert names(name=("mine",), seed=(1, 2)) == ["mine_seed-1", "mine_seed-2"]
+    assert names(name=("mine",), k=(2, 3)) == ["mine_ch-2", "mine_ch-3"]
+
+
+@pytest.mark.parametrize("name", ["../away", "a/b", "a b", "a=b", "-a", "1a", "", "x" * 101, "inf", "True"])
+def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
+    with pytest.raises(ScenarioError, match="use letters, digits, dots"):
+        names(name=(name,))
+
+
+def test_a_name_that_is_too_long_for_a_folder_is_refused() -> None:
+    some: dict[str, tuple[object, ...]] = {
+        **{"topics_per_subscriber": (5, 10), "repeat_interval_s": (0.123456, 0.2)},
+        **{"payload_bytes": (100, 200), "loss_in": (0.0123456, 0.0), "renewals": (2.0, 3.0)},
+        "deadline_s": (2.0, 3.123456),
+    }
+    assert max(map(len, names(**some))) < grid.NAME_CHARS_MAX
+    with pytest.raises(ScenarioError, match="too long for a folder: give a shorter --name, or several"):
+        names(name=("x" * 100,), **some)

@@ -1,0 +1,244 @@
+"""loadtest/load/view.py and .report: what is shown while a run goes on, and at its end."""
+
+import io
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+from kcast.loadtest.load import report
+from kcast.loadtest.load.view import LiveWatcher, PlainWatcher, figures
+from kcast.loadtest.results.percentiles import Times
+from kcast.loadtest.results.summary import Summary
+from kcast.loadtest.results.verdicts import Health, Verdict
+from kcast.loadtest.scenario import Scenario
+
+if TYPE_CHECKING:
+    from kcast.loadtest.users.progress import Progress
+
+SCENARIO = Scenario(name="rch-5-3-5", duration_s=10.0)
+
+
+def progress(**changes: Any) -> "Progress":
+    told: Progress = {
+        "phase": "running",
+        "t0_ns": 1,
+        "t_s": 5.0,
+        "users": 24,
+        "ready": 24,
+        "published": 1234,
+        "delivered": 9_990,
+        "missed": 10,
+        "late": 0,
+        "latency_p50_ms": 0.4123,
+        "latency_p99_ms": 2.06,
+        "publish_delay_p99_ms": 0.1,
+        "copies": 30_000,
+        "overflows": 0,
+        "slow_consumer": 0,
+        "send_errors": 0,
+        "lag_max_ms": 3.0,
+        "rows_waiting": 0,
+        "rows_lost": 0,
+        "error": "",
+    }
+    return cast("Progress", {**told, **changes})
+
+
+def summary(name: str = "rch-5-3-5", **changes: Any) -> Summary:
+    plain = Summary(
+        scenario=SCENARIO.with_(name=name, outages="independent", outage=0.1),
+        status="complete",
+        messages=2000,
+        pairs=20_000,
+        delivered=19_000,
+        share=0.95,
+        low=0.945,
+        high=0.955,
+        trials=4000.0,
+        trials_given_outages=9000.0,
+        predicted=0.951,
+        prediction_note="",
+        interval_note="",
+        expected=None,
+        expected_low=None,
+        expected_high=None,
+        causes={"down": 300, "loss-in": 700},
+        paths={},
+        copies=57_000,
+        duplicates=38_000,
+        latency=Times.of(np.arange(1, 19_001, dtype=np.int64) * 1000),
+        publish_delay=Times(),
+        health=Health(2000, 2000, 0, 0, 1.0, 0.0, 0, 0, 0, 0),
+        delivery_verdict=Verdict(),
+        latency_verdict=Verdict(),
+    )
+    return replace(plain, **changes)
+
+
+NO_DELIVERY = summary("ch-3", delivery_verdict=Verdict(("5 pairs were lost", "a row was lost")))
+NO_LATENCY = summary("s", latency_verdict=Verdict(("messages left late",)))
+
+
+# --- While it runs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "1,234 published, delivered 99.90 %, p50 0.412 ms, p99 2.06 ms"),
+        ({"phase": "waiting", "ready": 3}, "3 of 24 users ready"),
+        ({"delivered": 0, "missed": 0}, "1,234 published, delivered -, p50 0.412 ms, p99 2.06 ms"),
+        (
+            {"lag_max_ms": 80.0, "overflows": 7, "rows_lost": 1000},
+            "1,234 published, delivered 99.90 %, p50 0.412 ms, p99 2.06 ms, lag 80.0 ms, 7 overflows, "
+            "1,000 rows lost",
+        ),
+    ],
+)
+def test_live_figures_are_one_line(changes: dict[str, Any], text: str) -> None:
+    assert figures(progress(**changes)) == text
+
+
+def test_in_a_pipe_there_is_a_line_for_each_phase_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    with PlainWatcher(stream) as watcher:
+        watcher.say("capture: x")
+        watcher.begin(SCENARIO, 2, 9)
+        watcher.phase("starting 12 servers")
+        watcher.progress(progress(phase="starting"))
+        for _ in range(25):
+            now[0] += 1
+            watcher.progress(progress())
+        watcher.progress(progress(phase="settling"))
+        watcher.progress(progress(phase="done"))
+        watcher.end("delivered all")
+    lines = stream.getvalue().splitlines()
+    assert lines[:2] == [
+        "   0.0 s  capture: x",
+        "   0.0 s  rch-5-3-5 (2 of 9): 12 servers, RCH k=5 publish=3 subscribe=5, 100 messages/s for 10 s, "
+        "20 subscribers",
+    ]
+    assert [line[:8] for line in lines[2:]] == ["   1.0 s", "  11.0 s", "  21.0 s", "  25.0 s", "  25.0 s"]
+    assert lines[-1].endswith("delivered all")
+
+
+def test_on_a_terminal_there_is_a_bar_for_each_scenario() -> None:
+    stream = io.StringIO()
+    with LiveWatcher(stream) as watcher:
+        watcher.say("[capture]: x")
+        for number in (1, 2):
+            watcher.begin(SCENARIO, number, 2)
+            watcher.phase("starting 12 servers")
+            watcher.progress(progress(phase="waiting", t0_ns=0, t_s=-1e9))
+            watcher.progress(progress(t_s=99.0))
+            watcher.end(f"came to end {number}")
+    shown = stream.getvalue()
+    for text in ("[capture]: x", "1/2 rch-5-3-5", "2/2 rch-5-3-5", "came to end 1", "came to end 2"):
+        assert text in shown
+
+
+# --- At its end --------------------------------------------------------------------------------------
+
+
+def test_the_table_has_a_line_for_each_scenario() -> None:
+    results = {each.name: each for each in (summary(), NO_DELIVERY, NO_LATENCY)}
+    head, first, second, third = report.results_table(results)
+    assert head.split()[:5] == ["scenario", "pairs", "delivered", "interval", "predicted"]
+    assert first.split() == [
+        *("rch-5-3-5", "20,000", "95.00", "%", "94.50-95.50", "95.10", "%", "-", "2.85"),
+        *("9.50", "18.8", "19.0", "yes"),
+    ]
+    assert second.endswith("  NO") and third.endswith("  but latency")
+
+
+def test_the_table_says_what_is_beyond_the_interval_or_has_no_prediction() -> None:
+    results = {
+        "a": summary(predicted=0.97),
+        "d": summary(predicted=0.97, expected=0.951, expected_low=0.948, expected_high=0.953),
+        "e": summary(predicted=0.97, expected=0.955, expected_low=0.953, expected_high=0.957),
+        "b": summary(predicted=None, prediction_note="there is none"),
+        "c": summary(pairs=0, delivered=0, share=0.0, copies=0, causes={}, latency=Times()),
+    }
+    _, first, fourth, fifth, second, third, *notes = report.results_table(results)
+    assert "97.00 %*         -" in first
+    assert "97.00 %   95.10 %  " in fourth and "97.00 %  95.50 %*  " in fifth
+    assert "          -         -  " in second
+    assert third.split()[-4:] == ["-", "-", "-", "yes"]
+    assert notes == [
+        "predicted: there is none",
+        "expected: what theory says given the servers that were down when",
+        "* not as measured; so it is for one of twenty by chance",
+    ]
+
+
+def test_causes_come_with_their_shares_the_most_frequent_first() -> None:
+    whole = summary("all", delivered=20_000, share=1.0, causes={})
+    assert report.causes({"rch-5-3-5": summary(), "all": whole}) == [
+        "rch-5-3-5  1,000 missed: loss-in 700 (70.0%), down 300 (30.0%)",
+    ]
+
+
+def test_each_reason_is_told_and_decides_the_exit_code() -> None:
+    assert report.not_valid({each.name: each for each in (NO_DELIVERY, NO_LATENCY)}) == [
+        "NOT VALID: delivery of ch-3: 5 pairs were lost",
+        "NOT VALID: delivery of ch-3: a row was lost",
+        "NOT VALID: latency of s: messages left late",
+    ]
+    assert report.exit_code([summary()]) == 0
+    assert report.exit_code([summary(), NO_LATENCY]) == 3
+    assert report.exit_code([NO_LATENCY, NO_DELIVERY, summary()]) == 4
+    assert "NOT VALID" in report.headline(NO_DELIVERY)
+    assert report.headline(NO_LATENCY).endswith("latency NOT VALID")
+    assert "NOT" not in report.headline(summary())
+
+
+def test_a_spectrum_ends_with_the_greatest() -> None:
+    head, *lines = report.spectrum(summary().latency, in_full=True)
+    assert head.split() == ["ms", "percentile", "count", "1/(1-p)"]
+    assert lines[-1].split() == ["19.0", "1.000000", "19,000", "inf"]
+    shares = [float(line.split()[1]) for line in lines]
+    assert shares == sorted(shares) and shares[0] == 0
+
+
+def test_a_short_spectrum_has_a_line_for_each_halving() -> None:
+    _, *lines = report.spectrum(summary().latency, in_full=False)
+    inverses = [float(line.split()[3].replace(",", "")) for line in lines]
+    assert inverses[:4] == [1, 2, 4, 8]
+    assert inverses[-1] == float("inf") and 9 <= len(inverses) <= 16
+    assert lines[-1].split()[:3] == ["19.0", "1.000000", "19,000"]
+
+
+def test_a_spectrum_does_not_say_the_same_twice() -> None:
+    few = Times.of(np.array([1_000_000] * 999 + [5_000_000], dtype=np.int64))
+    _, *lines = report.spectrum(few, in_full=True)
+    assert [line.split() for line in lines] == [
+        ["1.00", "0.000000", "999", "1.00"],
+        ["5.00", "1.000000", "1,000", "inf"],
+    ]
+
+
+def test_all_is_printed_with_the_spectrum_of_the_last_or_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    results = {each.name: each for each in (summary(), NO_DELIVERY)}
+    report.tell(results, Path("here"), wants_spectra=False, as_json=False)
+    text = capsys.readouterr().out
+    assert "latencies of ch-3" in text and "latencies of rch-5-3-5" not in text
+    assert "1,000 missed" in text and "NOT VALID: delivery of ch-3" in text
+    assert text.endswith("\ncapture: here\n")
+    report.tell(results, Path("here"), wants_spectra=True, as_json=False)
+    assert capsys.readouterr().out.count("latencies of ") == 2
+
+
+def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    results = {each.name: each for each in (summary(), NO_LATENCY)}
+    report.tell(results, Path("here"), wants_spectra=False, as_json=True)
+    first, second, run = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["type"], first["name"], first["pairs"]) == ("scenario", "rch-5-3-5", 20_000)
+    assert second["latency_verdict"] == {"valid": False, "reasons": ["messages left late"]}
+    assert run == {"type": "run", "folder": "here", "scenarios": ["rch-5-3-5", "s"], "exit_code": 3}

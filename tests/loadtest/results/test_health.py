@@ -1,0 +1,222 @@
+"""Each reason of both verdicts, from a sound run in which one thing is changed."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kcast.loadtest.capture.schema import CUT_OFF, LOST
+from kcast.loadtest.results.health import examine
+from kcast.loadtest.results.percentiles import Times
+from kcast.loadtest.results.summary import Summary, summarise
+from kcast.loadtest.results.verdicts import Health, Verdict, judge_latency
+from tests.support.handmade_capture import MS, T0, S, World
+
+MESSAGES = 600
+Change = Callable[[World], None]
+
+
+def sound_world(path: Path, **fields: Any) -> World:
+    world = World(path, **fields)
+    for number in range(MESSAGES):
+        world.message(0, 1, at_s=number / 100)
+        world.rows["publish"][-1]["t_send_ns"] -= MS
+    for second in range(-3, 14):
+        at_ns = T0 + second * S
+        world.add("process_stat", process="a", t_ns=at_ns, lag_max_ns=20 * MS)
+        for client in (0, 100, 101):
+            world.add("client_stat", client_id=client, t_ns=at_ns)
+        for server in range(3):
+            world.add("server_stat", server_id=server, t_ns=at_ns)
+    world.add("clock", process="a", t_ns=T0)
+    return world
+
+
+def verdicts(world: World) -> Summary:
+    return summarise(world.folder())
+
+
+def test_a_sound_run_is_valid(tmp_path: Path) -> None:
+    summary = verdicts(sound_world(tmp_path))
+    assert summary.delivery_verdict == summary.latency_verdict == Verdict()
+    assert summary.delivery_verdict.valid
+    assert summary.health == Health(MESSAGES, MESSAGES, 0, 0, 20.0, 0.0, 0, 0, 0, 0)
+
+
+def partial(world: World) -> None:
+    world.status = "partial"
+
+
+def nothing_intended(world: World) -> None:
+    world.rows["intent"].clear()
+
+
+def not_published(world: World) -> None:
+    world.rows["window"][0]["scheduled"] += 2
+
+
+def published_outside_of_its_window(world: World) -> None:
+    world.rows["window"][0]["t_to_ns"] = T0 + S  # of 600 messages, 100 are in it
+
+
+def rows_lost(world: World) -> None:
+    world.rows["process_stat"][-2]["rows_lost"] = 3
+    world.rows["process_stat"][-1]["rows_lost"] = 3
+
+
+def tap_lines_lost(world: World) -> None:
+    world.rows["server_life"][1]["lost_lines"] = 1
+
+
+def server_ended_by_itself(world: World) -> None:
+    killed_and_back(world)
+    world.where("server_life", boot_id=201)[0]["ended"] = 0
+
+
+def unexplained(world: World) -> None:
+    for server in (0, 1):
+        world.lose_out(7, server, 1)
+
+
+def unexplained_on_paths_that_others_made_up_for(world: World) -> None:
+    for msg in range(20):
+        world.lose_out(msg, 0, 1)
+
+
+def overflow(world: World) -> None:
+    for msg in range(100, 110):
+        for server in (0, 1):
+            world.lose_out(msg, server, 1)
+    for row in world.where("client_stat", client_id=101):
+        row["kernel_drops"] = 20 * (row["t_ns"] >= T0 + 2 * S)
+
+
+def some_overflow(world: World) -> None:
+    overflow(world)
+    for msg in range(102, 110):
+        world.deliver(msg, 0, 1, T0 + msg * 10 * MS + 3 * MS)
+
+
+def too_late(world: World) -> None:
+    for row in world.where("deliver", sub_id=1)[:30]:
+        row["t_user_ns"] += 3 * S
+
+
+def unsent(world: World) -> None:
+    for msg in range(10):
+        for server in (0, 1):
+            world.lose_in(msg, server)
+        world.drop("pub_tx", msg_id=msg)
+
+
+def nobody_took_it(world: World) -> None:
+    world.where("client_stat", client_id=101)[-1]["slow_consumer"] = 5
+
+
+def lag_against_the_ttl(world: World) -> None:
+    world.rows["process_stat"][8]["lag_max_ns"] = 1001 * MS
+
+
+def lag_against_the_deadline(world: World) -> None:
+    world.scenario = world.scenario.with_(ttl_s=60)
+    lag_against_the_ttl(world)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (partial, "partial"),
+        (nothing_intended, "nothing was to be delivered"),
+        (not_published, "2 messages of 602"),
+        (published_outside_of_its_window, "500 messages of 600"),
+        (rows_lost, "lost 3 rows"),
+        (tap_lines_lost, "lost 1 line:"),
+        (server_ended_by_itself, "^server-2 ended by itself"),
+        (unexplained, r"1 missed pair of 1,200 was lost for no reason .*network-out 1"),
+        (unexplained_on_paths_that_others_made_up_for, "20 paths of 3,600 were"),
+        (overflow, r"10 pairs of 1,200 were missed .*overflow-out 10"),
+        (some_overflow, r"2 pairs of 1,200 .*, and no more than 1 would"),
+        (too_late, r"15 pairs of 1,200 .*late 15"),
+        (unsent, r"20 pairs of 1,200 .*unsent 20"),
+        (nobody_took_it, r"5 pairs of 1,200 .*slow-consumer 5"),
+        (lag_against_the_ttl, "up to 1 s.*tenth of the ttl"),
+        (lag_against_the_deadline, "up to 1 s.*half the deadline"),
+    ],
+)
+def test_each_reason_against_delivery(tmp_path: Path, change: Change, words: str) -> None:
+    world = sound_world(tmp_path, deadline_s=2.0)
+    change(world)
+    verdict = verdicts(world).delivery_verdict
+    assert not verdict.valid
+    reasons = [reason for reason in verdict.reasons if "half the deadline" not in reason or "half" in words]
+    assert [bool(re.search(words, reason)) for reason in reasons] == [True], verdict.reasons
+
+
+def few_overflow(world: World) -> None:
+    for server in (0, 1):
+        world.lose_out(100, server, 1)
+    for row in world.where("client_stat", client_id=101):
+        row["kernel_drops"] = 2 * (row["t_ns"] >= T0 + 2 * S)
+
+
+def lag_before_and_after(world: World) -> None:
+    for row in (world.rows["process_stat"][0], world.rows["process_stat"][-1]):
+        row["lag_max_ns"] = 5 * S
+
+
+def killed_and_back(world: World) -> None:
+    first = world.where("server_life", server_id=1)[0]
+    first |= {"ended": 0, "t_to_ns": T0 + 9 * S}
+    world.add("outage", server_id=1, t_down_ns=T0 + 9 * S - 1, t_up_ns=T0 + 10 * S, kind="kill", plan="exact")
+    world.life(1, 201, T0 + 10 * S, T0 + 20 * S)
+
+
+def lost_by_plan(world: World) -> None:
+    for row in world.where("deliver", sub_id=1)[:400]:
+        row["injected"] = LOST
+    for row in world.where("pub_tx")[-40:]:
+        row["injected"] = CUT_OFF
+
+
+@pytest.mark.parametrize("change", [few_overflow, lag_before_and_after, lost_by_plan, killed_and_back])
+def test_what_is_no_reason(tmp_path: Path, change: Change) -> None:
+    world = sound_world(tmp_path)
+    change(world)
+    assert verdicts(world).delivery_verdict.reasons == ()
+
+
+def test_counters_are_sums_of_rises(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for second, drops in enumerate((3, 3, 5, 1, 4)):  # a restart before the fourth
+        world.add("server_stat", server_id=0, t_ns=T0 + second * S, kernel_drops=drops)
+        world.add("client_stat", client_id=second, t_ns=T0, send_errors=drops, kernel_drops=1)
+    health = examine(world.folder())
+    assert (health.server_overflows, health.client_overflows, health.send_errors) == (5 + 4, 5, 16)
+
+
+def times(p50_ms: float, p99_ms: float, count: int = 1000) -> Times:
+    return Times(count=count, p50_ms=p50_ms, p99_ms=p99_ms)
+
+
+def health_with(clock_error_ms: float) -> Health:
+    return Health(0, 0, 0, 0, 0.0, clock_error_ms, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("latency", "delay", "clock_error_ms", "words"),
+    [
+        (times(1, 10), times(0.1, 0.99), 0.1, None),
+        (times(1, 10), times(0.1, 1.0), 0.0, "1 ms late .* 10% of the latency's"),
+        (times(1, 10), times(0.1, 0.5), 0.11, "clocks may differ by 0.11 ms"),
+        (times(1, 10, count=999), times(0.1, 0.5), 0.0, "999 deliveries were measured, fewer than 1,000"),
+        (Times(), times(0.1, 0.5), 3.0, "0 deliveries"),
+    ],
+)
+def test_each_reason_against_latency(
+    latency: Times, delay: Times, clock_error_ms: float, words: str | None
+) -> None:
+    verdict = judge_latency(health_with(clock_error_ms), latency, delay)
+    assert len(verdict.reasons) == (words is not None)
+    assert words is None or re.search(words, verdict.reasons[0])

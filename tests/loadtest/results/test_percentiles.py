@@ -1,0 +1,83 @@
+import json
+from decimal import ROUND_HALF_UP, Context
+from itertools import pairwise
+from math import inf
+
+import numpy as np
+import pytest
+
+from kcast.loadtest.results.percentiles import Line, Times, rounded, shares
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "expected_ns"),
+    [
+        *((0, 0), (1, 1), (123, 123), (999, 999), (1000, 1000), (1004, 1000), (1005, 1010), (9994, 9990)),
+        *((9995, 10_000), (12_349, 12_300), (12_350, 12_400), (999_499, 999_000), (999_500, 1_000_000)),
+        *((123_456_789, 123_000_000), (1_234_000_000, 1_230_000_000), (98_765_000_000, 98_800_000_000)),
+        *((10**15, 10**15), (123_456 * 10**12, 123 * 10**15), (10**18 - 1, 10**18)),
+    ],
+)
+def test_values_keep_three_significant_figures(time_ns: int, expected_ns: int) -> None:
+    assert rounded(np.array([time_ns]))[0] == expected_ns
+
+
+def test_no_value_is_off_by_more_than_half_a_percent() -> None:
+    values = np.random.default_rng(1).lognormal(14, 4, 10_000).astype(np.int64)
+    values = values[values > 0]
+    assert np.max(np.abs(rounded(values) / values - 1)) <= 0.005
+    assert len(np.unique(rounded(np.arange(1_000_000, 10_000_000, 100)))) == 901
+    # The same written otherwise.
+    three = Context(prec=3, rounding=ROUND_HALF_UP)
+    assert [int(three.create_decimal(value)) for value in values.tolist()] == rounded(values).tolist()
+
+
+def test_percentiles_come_out_as_they_are_written() -> None:
+    assert Times.of(np.array([123_456])).p50_ms == 0.123
+    assert Times.of(np.array([12_300_000_000])).max_ms == 12_300
+    assert Times.of(np.array([1, 2, 2, 4]) * 1_000_000).mean_ms == 2.25
+
+
+def test_percentiles_are_nearest_ranks() -> None:
+    times = Times.of(np.arange(1, 1001) * 1_000_000)
+    assert (times.count, times.p50_ms, times.p90_ms, times.p99_ms, times.p999_ms, times.max_ms) == (
+        *(1000, 500.0, 900.0, 990.0),
+        *(999.0, 1000.0),
+    )
+    assert times.mean_ms == 500
+    # 0.55 of 100 is 55.00000000000001 to a computer.
+    assert Line(55.0, 0.55, 55) in Times.of(np.arange(1, 101) * 1_000_000).spectrum
+    assert Times.of(np.array([250_000])).p50_ms == 0.25
+    assert Times.of(np.array([-5])).max_ms == 0
+    assert Times.of(np.array([], dtype=np.int64)) == Times()
+
+
+def test_the_spectrum_goes_to_the_greatest_in_halvings() -> None:
+    lines = Times.of(np.arange(1, 1001) * 1_000_000).spectrum
+    assert lines[0] == Line(1.0, 0.0, 1)
+    assert lines[5] == (500.0, 0.5, 500)
+    assert lines[5].inverse == 2
+    assert lines[10] == (750.0, 0.75, 750)
+    assert lines[-1] == (1000.0, 1.0, 1000)
+    assert lines[-1].inverse is None
+    assert 1 / (1 - lines[-2].share) >= 1000
+    for before, after in pairwise(lines):
+        assert before.share < after.share
+        assert before.value_ms <= after.value_ms
+        assert after.total >= after.share * 1000 - 1e-6
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 12_345, 10_000_000])
+def test_the_number_of_lines_grows_with_the_logarithm(count: int) -> None:
+    found = shares(count)
+    assert found[0] == 0
+    assert found[-1] == 1
+    assert found == sorted(set(found))
+    assert len(found) <= 2 + 5 * (1 + np.log2(count))
+
+
+def test_times_come_back_from_json() -> None:
+    times = Times.of(np.random.default_rng(2).integers(0, 10**9, 5000))
+    text = json.dumps(times.as_json())
+    assert str(inf) not in text
+    assert Times.from_json(json.loads(text)) == times

@@ -1,0 +1,105 @@
+"""loadtest/users/assignment.py: a test from options and files; what is wrong with them, in one line."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kcast.client.cluster import Cluster, ClusterError, format_cluster, lab
+from kcast.hashring.policy import Policy
+from kcast.loadtest.scenario import Scenario, ScenarioError
+from kcast.loadtest.users.assignment import Order, read_cluster, read_scenario
+from kcast.loadtest.users.options import add_arguments
+
+ADDRESSES = [("127.0.0.1", 7400 + number) for number in range(12)]
+
+
+def options(**changes: Any) -> Namespace:
+    parser = ArgumentParser()
+    add_arguments(parser)
+    own = {"scenario": "", "cluster": "", "capture": "", "run_time": None}
+    return Namespace(**vars(parser.parse_args([])) | own | changes)
+
+
+def cluster(policy: Policy | None = None) -> Cluster:
+    return lab(ADDRESSES, policy)
+
+
+def write(path: Path, scenario: Scenario, **changes: Any) -> str:
+    path.write_text(json.dumps(scenario.as_json() | changes))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(5, 3, 5),
+        Policy(8, 8, 2),
+        Policy(1, 1, 1),
+        Policy(3, 3, 3),
+        Policy(1, 1, 1, "modulo"),
+        Policy.from_scheme("R", servers=12),
+    ],
+)
+def test_without_a_scenario_the_cluster_file_has_servers_and_policy(policy: Policy) -> None:
+    scenario = read_scenario(options(rate=7.0, run_time=90, capture="x"), cluster(policy))
+    assert scenario.policy == policy
+    assert (scenario.servers, scenario.rate, scenario.duration_s) == (12, 7.0, 90.0)
+    assert (scenario.backend, scenario.by) == ("file", "isolation")
+    assert scenario.publishing_users + scenario.subscribing_users == 0
+
+
+def test_a_policy_of_no_scheme_can_be_tested_but_not_captured() -> None:
+    odd = cluster(Policy(5, 4, 3))
+    assert read_scenario(options(), odd).servers == 12
+    with pytest.raises(ScenarioError, match="a capture knows only"):
+        read_scenario(options(capture="x"), odd)
+
+
+def test_wrong_options_are_told() -> None:
+    with pytest.raises(ScenarioError, match="loss_in is 7: give a share"):
+        read_scenario(options(loss_in=7), cluster())
+
+
+def test_a_scenario_file_has_all(tmp_path: Path) -> None:
+    scenario = Scenario(servers=12, rate=3.0, mixed=1)
+    file = write(tmp_path / "s.json", scenario)
+    assert read_scenario(options(scenario=file, rate=99.0), cluster()) == scenario
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a scenario"),
+        ('{"k": 0}', "k is 0"),
+        ('{"colour": 1}', "has no colour"),
+        (json.dumps(Scenario(servers=11).as_json()), "11 servers, but the cluster has 12"),
+        (json.dumps(Scenario(k=4).as_json()), "policy RCH k=4"),
+        (json.dumps(Scenario(publishers=0, subscribers=0).as_json()), "no users"),
+    ],
+)
+def test_what_is_wrong_with_a_scenario_file_is_told(tmp_path: Path, text: str, complaint: str) -> None:
+    file = tmp_path / "s.json"
+    file.write_text(text)
+    with pytest.raises(ScenarioError, match=complaint) as caught:
+        read_scenario(options(scenario=str(file)), cluster())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(ScenarioError, match=r"nowhere\.json: No such file"):
+        read_scenario(options(scenario="nowhere.json"), cluster())
+    with pytest.raises(ClusterError, match=r"nowhere\.txt: No such file"):
+        read_cluster(options(cluster="nowhere.txt"))
+    with pytest.raises(ScenarioError, match="give --cluster FILE, or set KCAST_CLUSTER"):
+        read_cluster(options())
+
+
+def test_an_order_arrives_as_it_was_sent() -> None:
+    order = Order(3, Scenario(mixed=2), format_cluster(cluster()), True, "some/folder", "clock", 17)
+    assert Order.from_json(json.loads(json.dumps(order.as_json()))) == order
+    assert Order.from_json(replace(order, is_fixed=False).as_json()) != order

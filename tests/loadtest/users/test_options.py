@@ -1,0 +1,125 @@
+"""loadtest/users/options.py: one table for all of a scenario's fields, in both parsers."""
+
+import argparse
+from dataclasses import fields
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kcast.loadtest.scenario import Scenario
+from kcast.loadtest.users.options import OPTIONS, add_arguments, click_options
+
+# Of locust's own parser, as far as a prefix of one could be taken for one of ours, or ours for it.
+LOCUSTS_DESTINATIONS = {
+    "host",
+    "num_users",
+    "spawn_rate",
+    "run_time",
+    "tags",
+    "profile",
+    "json",
+    "user_classes",
+}
+
+
+def locust_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_arguments(parser)
+    return parser
+
+
+def click_values(*arguments: str, several: tuple[str, ...] = ()) -> dict[str, Any]:
+    got: dict[str, Any] = {}
+
+    @click.command()
+    @click_options(several)
+    def command(**values: Any) -> None:
+        got.update(values)
+
+    result = CliRunner().invoke(command, arguments)
+    if result.exit_code:
+        raise click.UsageError(result.output)
+    return {name: value for name, value in got.items() if value is not None}
+
+
+def test_each_field_of_a_scenario_is_an_option_with_its_default() -> None:
+    assert len({option.field for option in OPTIONS}) == len(OPTIONS) == len(fields(Scenario))
+    defaults = {field.name: field.default for field in fields(Scenario)}
+    assert {option.field: option.default for option in OPTIONS} == defaults
+    assert all(type(option.default) is option.type for option in OPTIONS)
+
+
+def test_flags_are_named_as_in_other_commands_and_differ() -> None:
+    flags = {option.field: option.flag for option in OPTIONS}
+    assert flags["ttl_s"] == "--ttl"
+    assert flags["delay_ms"] == "--delay"
+    assert flags["payload_bytes"] == "--payload"
+    assert flags["repeat_interval_s"] == "--repeat-interval"
+    assert len(set(flags.values())) == len(flags)
+    assert not LOCUSTS_DESTINATIONS & flags.keys()
+
+
+def test_locusts_options_give_a_scenarios_defaults() -> None:
+    given = vars(locust_parser().parse_args([]))
+    assert given == {option.field: option.default for option in OPTIONS if option.in_locust}
+    assert Scenario(**given) == Scenario()
+
+
+def test_locust_reads_values_with_their_types() -> None:
+    given = locust_parser().parse_args(
+        ["--rate", "5", "--topics", "7", "--confirm", "--arrivals", "constant", "--loss-in", "0.5"]
+    )
+    values = given.rate, given.topics, given.confirm, given.arrivals, given.loss_in
+    assert values == (5.0, 7, True, "constant", 0.5)
+    with pytest.raises(argparse.ArgumentError):
+        locust_parser().parse_args(["--arrivals", "sometimes"])
+
+
+def test_what_others_decide_is_no_option_of_locust() -> None:
+    there = {option.field for option in OPTIONS if option.in_locust}
+    assert not there & {"servers", "backend", "k", "scheme", "publishers", "subscribers", "duration_s", "by"}
+
+
+def test_locust_shows_all_in_its_web_ui() -> None:
+    # What locust looks at; argparse's groups know nothing of it.
+    parser = locust_parser()
+    shown = {action.dest for action in parser._actions if getattr(action, "include_in_web_ui", False)}
+    assert shown == {option.field for option in OPTIONS if option.in_locust}
+
+
+def test_click_leaves_out_what_is_not_given() -> None:
+    assert click_values() == {}
+    assert click_values("--ttl", "5", "--avoid-dead", "--no-confirm") == {
+        "ttl_s": 5,
+        "avoid_dead": True,
+        "confirm": False,
+    }
+
+
+def test_click_takes_several_values() -> None:
+    several = ("k_prime", "scheme", "confirm", "rate")
+    given = click_values(
+        *("--k-prime", "1, 2,3", "--scheme", "CH,RCH", "--confirm", "true,false", "--rate", "2"),
+        several=several,
+    )
+    assert given == {
+        "k_prime": (1, 2, 3),
+        "scheme": ("CH", "RCH"),
+        "confirm": (True, False),
+        "rate": (2.0,),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--k-prime", "1,x"), "'x' is not a valid integer"),
+        (("--k-prime", "1,,2"), "'' is not a valid integer"),
+        (("--scheme", "CH,X"), "'X' is not one of"),
+    ],
+)
+def test_click_says_which_value_is_wrong(arguments: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(click.UsageError, match=complaint):
+        click_values(*arguments, several=("k_prime", "scheme"))

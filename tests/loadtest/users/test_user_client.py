@@ -1,0 +1,83 @@
+"""loadtest/users/user_client.py: a user's client, on legs that turn bad when the user begins."""
+
+from kcast.client.cluster import lab
+from kcast.loadtest.faults.plan import DownTimes, Outage
+from kcast.loadtest.scenario import Scenario
+from kcast.loadtest.users.roster import Place
+from kcast.loadtest.users.user_client import Contact, _Path, server_numbers
+from kcast.pubsub.endpoint import Address, Burst, Transmit
+
+SERVERS: list[Address] = [("127.0.0.1", 9001 + number) for number in range(10)]
+CLUSTER = lab(SERVERS)
+SCENARIO = Scenario(servers=10, seed=5, known=0.4)
+
+
+class Core:
+    """Sends one datagram with every flush, and keeps what it receives."""
+
+    def __init__(self) -> None:
+        self.received: list[Burst] = []
+
+    def receive(self, burst: Burst, now: float) -> None:
+        self.received.append(burst)
+
+    def handle_timeout(self, now: float) -> None:
+        pass
+
+    def next_timeout(self) -> float | None:
+        return None
+
+    def flush(self, now: float) -> list[Transmit]:
+        return [Transmit(b"x", 1, (SERVERS[0],))]
+
+
+def passed(path: _Path, core: Core, now: float) -> tuple[bool, bool]:
+    """Whether a datagram comes through, in and out."""
+    path.receive(Burst(b"y", 1, SERVERS[0]), now)
+    path.handle_timeout(now)
+    out = bool(core.received)
+    core.received.clear()
+    return bool(path.flush(now)), out
+
+
+def test_legs_are_good_until_the_user_begins() -> None:
+    core = Core()
+    path = _Path(core, server_numbers(CLUSTER), None)
+    assert passed(path, core, 1.0) == (True, True)
+    path.begin(Scenario(loss_in=1.0), None, "seed")
+    assert passed(path, core, 2.0) == (False, True)
+    path.begin(Scenario(loss_out=1.0), None, "seed")
+    assert passed(path, core, 3.0) == (True, False)
+
+
+def test_servers_are_down_by_the_clock_of_this_process() -> None:
+    core = Core()
+    path = _Path(core, server_numbers(CLUSTER), None)
+    path.begin(Scenario(), DownTimes([Outage(0, 0, 0, 10**9)], t0_ns=5 * 10**9), "seed")
+    assert [passed(path, core, now) for now in (4.9, 5.0, 5.9, 6.0)] == [
+        (True, True),
+        (False, False),
+        (False, False),
+        (True, True),
+    ]
+
+
+def test_a_client_knows_what_its_number_has_it_know_and_has_a_name_of_its_own() -> None:
+    contacts = [Contact(SCENARIO, CLUSTER, Place(number, number, -1)) for number in (0, 0, 1)]
+    try:
+        first, again, other = contacts
+        assert first.known == again.known != other.known
+        assert len(first.known) == 4
+        assert [server.addresses[0] for server in first.client.cluster.servers] == [
+            SERVERS[index] for index in first.known
+        ]
+        assert len({contact.publisher for contact in contacts}) == 3
+        assert len({contact.client.local_port for contact in contacts}) == 3
+    finally:
+        for contact in contacts:
+            contact.close()
+            contact.close()
+
+
+def test_servers_have_their_numbers_by_all_addresses() -> None:
+    assert server_numbers(CLUSTER) == {address: number for number, address in enumerate(SERVERS)}

@@ -1,0 +1,541 @@
+"""Locust as its users know it, on real servers: `make test-load`."""
+
+import csv
+import json
+import os
+import re
+import signal
+import socket
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kcast.client.cluster import Cluster
+from kcast.hashring.policy import Policy
+from kcast.loadtest.scenario import Scenario
+from tests.support.checkout import ROOT
+from tests.support.cluster_of_processes import ClusterOfProcesses
+from tests.support.locust_runs import WAIT_S, Locust, captured, fitting, living, pairs
+
+pytestmark = pytest.mark.load
+
+LOAD = ("--rate", "40", "--topics", "8", "--topics-per-subscriber", "4", "--deadline", "2")
+CACHE_S = 2.1  # for so long, the web UI tells old figures
+SCENARIO = Scenario(
+    seed=9,
+    k=3,
+    k_prime=2,
+    publishers=3,
+    subscribers=8,
+    mixed=2,
+    topics=8,
+    topics_per_subscriber=4,
+    rate=40.0,
+    duration_s=3.0,
+    deadline_s=1.0,
+)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
+    with ClusterOfProcesses(tmp_path_factory.mktemp("servers"), 4, Policy(3, 2, 3)) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(servers: ClusterOfProcesses) -> Cluster:
+    return servers.cluster
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def meeting() -> tuple[str, ...]:
+    """Where a master and its workers meet."""
+    port = str(free_port())
+    return "--master-bind-port", port, "--master-port", port
+
+
+def rows_by_type(path: Path) -> dict[str, dict[str, str]]:
+    with path.open(newline="") as file:
+        return {row["Type"]: row for row in csv.DictReader(file)}
+
+
+# --- Headless -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "2", *meeting())])
+def test_headless_with_all_outputs(tmp_path: Path, cluster: Cluster, processes: tuple[str, ...]) -> None:
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "-u", "12", "-r", "12", "-t", "6s", *LOAD, *processes),
+            *("--csv", "csv/run", "--csv-full-history", "--html", "run.html"),
+            *("--capture", "capture", "--only-summary"),
+        )
+        assert locust.end() == 0, locust.log
+    assert "Traceback" not in locust.log
+    rows = rows_by_type(tmp_path / "csv" / "run_stats.csv")
+    assert rows.keys() == {"SUB", "PUB", "DELIVER", ""}
+    capture = captured(tmp_path / "capture")
+    assert capture.status == "complete"
+    published = capture.read("publish")
+    # Of a single process, locust's CSV file may be a second behind at the end.
+    table = {
+        line.split()[0]: line.split() for line in locust.log.splitlines() if "|" in line and "%)" in line
+    }
+    assert int(table["PUB"][2]) == published.num_rows
+    assert 0.7 * published.num_rows < int(rows["PUB"]["Request Count"]) <= published.num_rows
+    assert published.num_rows == sum(capture.read("window")["scheduled"].to_pylist())
+    # What was on its way at the end is neither delivered nor missed; it counts in locust's figures alone.
+    found = pairs(capture)
+    assert found.expected == found.delivered
+    assert 0 < len(found.delivered) <= int(table["DELIVER"][2])
+    assert int(table["SUB"][2]) == len(set(capture.read("intent")["sub_id"].to_pylist()))
+
+    # Times are not cut down to whole milliseconds, and are those of the capture.
+    delays_ms = sorted(
+        (row["t_send_ns"] - row["t_intended_ns"]) / 1e6
+        for row in published.select(["t_send_ns", "t_intended_ns"]).to_pylist()
+    )
+    median = delays_ms[len(delays_ms) // 2]
+    report = (tmp_path / "run.html").read_text()
+    statistics = json.loads(re.findall(r'"response_time_statistics": (\[.*?\])', report)[0])
+    in_report = next(row for row in statistics if row["method"] == "PUB")
+    for told in (rows["PUB"]["50%"], rows["PUB"]["Median Response Time"], in_report["0.5"]):
+        assert float(told) == pytest.approx(median, rel=0.3)
+        assert 0 < float(told) != round(float(told))
+    assert float(table["PUB"][-4]) == pytest.approx(median, rel=0.01, abs=0.002)
+    # A latency at the user is that at the socket and a little more.
+    latencies = sorted(found.latencies_ms)
+    assert float(rows["DELIVER"]["50%"]) > 0.9 * latencies[len(latencies) // 2]
+
+
+def test_a_miss_is_a_failure_and_ends_with_locusts_exit_code(tmp_path: Path, cluster: Cluster) -> None:
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "-u", "6", "-r", "6", "-t", "5s", *LOAD, "--csv", "run", "--only-summary"),
+            *("--loss-out", "0.8", "--deadline", "0.5", "--exit-code-on-error", "7"),
+        )
+        assert locust.end() == 7, locust.log
+    with (tmp_path / "run_failures.csv").open(newline="") as file:
+        (failure,) = csv.DictReader(file)
+    assert failure["Error"] == "Missed('not received within 0.5 s')"
+    assert int(failure["Occurrences"]) > 10
+
+
+def test_users_are_chosen_as_locust_has_it(tmp_path: Path, cluster: Cluster) -> None:
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "-t", "3s", "-r", "3", "--csv", "run", "--only-summary", *LOAD, "Mixed"),
+            environ={"LOCUST_USERS": "3"},
+        )
+        assert locust.end() == 0, locust.log
+    assert '"Mixed": 3' in locust.log
+    rows = rows_by_type(tmp_path / "run_stats.csv")
+    assert int(rows["SUB"]["Request Count"]) == 3
+    assert int(rows["PUB"]["Request Count"]) > 50
+
+
+def test_publishers_alone_publish(tmp_path: Path, cluster: Cluster) -> None:
+    with Locust(tmp_path, cluster) as locust:
+        locust.start("--headless", "-t", "2s", "-u", "1", "-s", "3", "--only-summary", *LOAD, "Publisher")
+        assert locust.end() == 0, locust.log
+    assert "DELIVER" not in locust.log
+    assert re.search(r"^PUB +message +[1-9]", locust.log, re.MULTILINE)
+
+
+def test_a_shape_steps_users_up(tmp_path: Path, cluster: Cluster) -> None:
+    files = f"{ROOT / 'loadtest' / 'locustfile.py'},{ROOT / 'loadtest' / 'shapes.py'}"
+    with Locust(tmp_path, cluster, files) as locust:
+        locust.start(
+            *("--headless", "-u", "12", "-r", "12", "-t", "6s", *LOAD, "--capture", "capture"),
+            *("--processes", "2", *meeting(), "--only-summary"),
+        )
+        assert locust.end() == 0, locust.log
+    for users in (2, 6, 12):
+        assert f"updating to {users} users" in locust.log
+    capture = captured(tmp_path / "capture")
+    found = pairs(capture)
+    assert len(found.delivered) == len(found.expected) > 0
+    windows = capture.read("window").to_pylist()
+    assert len({window["t_from_ns"] // 10**9 for window in windows}) > 1
+    assert sum(window["scheduled"] for window in windows) == capture.read("publish").num_rows
+
+
+# --- The web UI -----------------------------------------------------------------------------------------
+
+
+class WebUi:
+    """Locust's web UI, by the requests that its page makes."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+
+    def ask(self, path: str, form: dict[str, Any] | None = None) -> Any:
+        data = None if form is None else urllib.parse.urlencode(form).encode()
+        with urllib.request.urlopen(self._url + path, data, timeout=WAIT_S) as answer:
+            body = answer.read().decode()
+        return json.loads(body) if body.startswith("{") else body
+
+    def await_up(self) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                self.ask("/")
+                return
+            except urllib.error.URLError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        return {entry["method"]: entry for entry in self.ask("/stats/requests")["stats"]}
+
+    def await_count(self, kind: str, count: int) -> dict[str, Any]:
+        deadline = time.monotonic() + WAIT_S
+        while (entry := self.stats().get(kind, {"num_requests": 0}))["num_requests"] < count:
+            assert time.monotonic() < deadline, self.stats()
+            time.sleep(0.2)
+        return entry
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_web_ui_starts_stops_and_starts_again(tmp_path: Path, cluster: Cluster, workers: int) -> None:
+    port = free_port()
+    web = WebUi(port)
+    processes = ("--processes", str(workers), *meeting()) if workers else ()
+    with Locust(tmp_path, cluster) as locust:
+        locust.start("--web-host", "127.0.0.1", "--web-port", str(port), "--capture", "capture", *processes)
+        web.await_up()
+        if workers:
+            deadline = time.monotonic() + WAIT_S
+            while web.ask("/worker-count")["worker_count"] < workers:
+                assert time.monotonic() < deadline
+        page = web.ask("/")
+        for field in ("loss_in", "topics_per_subscriber", "arrivals"):
+            assert f'"{field}": {{"choices"' in page
+        assert '"progress_fd"' not in page
+        assert '"capture"' not in page
+
+        wrong = web.ask("/swarm", {"user_count": 6, "spawn_rate": 6, "loss_in": 7})
+        assert (wrong["success"], wrong["message"]) == (
+            False,
+            "kcast: loss_in is 7.0: give a share from 0 to 1",
+        )
+        form = {"user_count": 6, "spawn_rate": 6, "rate": 50, "topics": 4, "topics_per_subscriber": 4}
+        assert web.ask("/swarm", form)["success"]
+        entry = web.await_count("PUB", 100)
+        assert entry["num_failures"] == 0
+        for name in ("median_response_time", "min_response_time"):
+            assert 0 < entry[name] != round(entry[name]), (name, entry)
+        web.await_count("DELIVER", 300)
+        web.ask("/stop", {})
+        assert web.ask("/swarm", {**form, "rate": 20})["success"]
+        time.sleep(CACHE_S)
+        web.await_count("DELIVER", 100)
+        assert "MISS" not in web.stats()
+        web.ask("/stop", {})
+        locust.processes[0].send_signal(signal.SIGINT)
+        assert locust.end() == 0, locust.log
+    first, second = (captured(tmp_path / name) for name in ("capture", "capture-2"))
+    assert (first.scenario.rate, second.scenario.rate) == (50.0, 20.0)
+    assert first.status == second.status == "complete"
+    for capture in (first, second):
+        windows = capture.read("window").to_pylist()
+        scheduled = sum(window["scheduled"] for window in windows)
+        assert scheduled == capture.read("publish").num_rows
+        lasted_s = sum(window["t_to_ns"] - window["t_from_ns"] for window in windows) / 1e9
+        assert scheduled / lasted_s == pytest.approx(capture.scenario.rate, rel=0.3)
+
+
+# --- Tests of a scenario --------------------------------------------------------------------------------
+
+
+def test_two_workers_do_what_one_process_does(tmp_path: Path, cluster: Cluster) -> None:
+    scenario, cluster = fitting(
+        SCENARIO.with_(loss_in=0.1, loss_out=0.1, outages="independent", outage=0.3, epoch_s=1.0), cluster
+    )
+    captures = []
+    for workers in (1, 2):
+        folder = tmp_path / f"by-{workers}"
+        folder.mkdir()
+        with Locust(folder, cluster) as locust:
+            locust.start_fixed(
+                scenario, "--capture", str(folder / "capture"), workers=workers, port=free_port()
+            )
+            told = locust.follow()
+            assert [locust.end(each) for each in range(len(locust.processes))] == [0] * len(locust.processes)
+        assert told["phase"] == "done", locust.log
+        capture = captured(folder / "capture")
+        found = pairs(capture)
+        assert told["published"] == capture.read("publish").num_rows
+        assert told["delivered"] == len(found.delivered)
+        assert told["missed"] == len(found.expected - found.delivered) > 0
+        down = {(row["server_id"], row["epoch"]) for row in capture.read("outage").to_pylist()}
+        captures.append((capture, found, down))
+    (one, found_one, down_one), (two, found_two, down_two) = captures
+    # What the seed decides is the same, whoever does it; what chance decides is alike.
+    assert found_one.expected == found_two.expected
+    assert down_one == down_two
+    shares = [len(found.delivered) / len(found.expected) for _, found, _ in captures]
+    assert shares[0] == pytest.approx(shares[1], abs=0.06)
+    processes = [set(capture.read("member")["process"].to_pylist()) for capture in (one, two)]
+    assert processes == [{"local"}, {"worker-0", "worker-1"}]
+
+
+def test_a_worker_with_another_clock_learns_its_offset(tmp_path: Path, cluster: Cluster) -> None:
+    locustfile = tmp_path / "locustfile.py"
+    locustfile.write_text(
+        "import os\n"
+        "from kcast.loadtest.locustfile import *\n"
+        "from kcast.loadtest.users import clocks\n"
+        "clocks.clock_id = lambda: f'of process {os.getpid()}'\n"
+    )
+    scenario, cluster = fitting(SCENARIO.with_(duration_s=1.0), cluster)
+    with Locust(tmp_path, cluster, locustfile) as locust:
+        locust.start_fixed(scenario, "--capture", str(tmp_path / "capture"), workers=2, port=free_port())
+        assert locust.follow()["phase"] == "done", locust.log
+    rows = captured(tmp_path / "capture").read("clock").to_pylist()
+    assert {row["process"] for row in rows} == {"worker-0", "worker-1"}
+    for row in rows:  # in truth their clocks are the same
+        assert 0 < row["error_ns"] < 20_000_000
+        assert abs(row["offset_ns"]) <= row["error_ns"]
+
+
+def test_a_worker_that_is_killed_fails_the_test(tmp_path: Path, cluster: Cluster) -> None:
+    scenario, cluster = fitting(SCENARIO.with_(duration_s=60.0), cluster)
+    with Locust(tmp_path, cluster) as locust:
+        locust.start_fixed(scenario, "--capture", str(tmp_path / "capture"), workers=2, port=free_port())
+        locust.follow("running")
+        locust.processes[2].kill()
+        told = locust.follow()
+        assert told["phase"] == "failed"
+        assert re.search(r"a process is gone, and with it \d users", told["error"])
+        assert locust.end(0) == 1, locust.log
+        locust.end(1)
+    assert captured(tmp_path / "capture").status == "partial"
+
+
+def test_what_a_client_that_has_failed_does_not_publish_is_counted(tmp_path: Path, cluster: Cluster) -> None:
+    locustfile = tmp_path / "locustfile.py"
+    locustfile.write_text(
+        "import gevent\n"
+        "from kcast.loadtest.locustfile import *\n"
+        "from kcast.loadtest.users.worker import Crew\n"
+        "begin = Crew._begin\n"
+        "def begin_and_fail(crew, t0_ns):\n"
+        "    begin(crew, t0_ns)\n"
+        "    seat = next(seat for seat in crew._seats.values() if seat.place.pub_id == 1)\n"
+        "    gevent.spawn_later(2.5, setattr, seat.contact._path, 'flush', None)\n"
+        "Crew._begin = begin_and_fail\n"
+    )
+    scenario, cluster = fitting(SCENARIO, cluster)
+    with Locust(tmp_path, cluster, locustfile) as locust:
+        locust.start_fixed(scenario, "--capture", str(tmp_path / "capture"))
+        told = locust.follow()
+        assert locust.end() == 0, locust.log
+    capture = captured(tmp_path / "capture")
+    scheduled = sum(capture.read("window")["scheduled"].to_pylist())
+    unsent = capture.read("publish")["digest"].to_pylist().count(0)
+    assert capture.read("publish").num_rows == scheduled
+    assert scheduled - unsent <= told["published"] <= scheduled - unsent + 3  # given to it as it failed
+    assert 30 < unsent < 90  # of its 120
+    found = pairs(capture)
+    assert (told["delivered"], told["missed"]) == (
+        len(found.delivered),
+        len(found.expected - found.delivered),
+    )
+    assert len(locust.log.splitlines()) < 100
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_nothing_outlives_its_owner(tmp_path: Path, cluster: Cluster, workers: int) -> None:
+    scenario, cluster = fitting(SCENARIO.with_(duration_s=60.0), cluster)
+    with Locust(tmp_path, cluster) as locust:
+        locust.start_fixed(scenario, workers=workers, port=free_port())
+        locust.follow("running")
+        locust.let_go()
+        codes = [locust.end(number, within_s=10) for number in range(len(locust.processes))]
+        assert codes[0] == 1, locust.log
+        assert not living(process.pid for process in locust.processes)
+
+
+def test_a_master_without_workers_does_not_outlive_its_owner(tmp_path: Path, cluster: Cluster) -> None:
+    reading, writing = os.pipe()
+    scenario, cluster = fitting(SCENARIO, cluster)
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(scenario.as_json()))
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "--scenario", str(file), "--master", "--expect-workers", "2"),
+            *("--master-bind-port", str(free_port()), "--progress-fd", str(writing)),
+            descriptor=writing,
+        )
+        os.close(writing)
+        until = time.monotonic() + WAIT_S
+        while "Waiting for workers" not in locust.log and time.monotonic() < until:
+            time.sleep(0.05)
+        os.close(reading)
+        assert locust.end(within_s=5) == 1
+
+
+def test_workers_without_a_master_do_not_outlive_their_owner(tmp_path: Path, cluster: Cluster) -> None:
+    reading, writing = os.pipe()
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "--worker", "--master-port", str(free_port()), "--progress-fd", str(writing)),
+            descriptor=writing,
+        )
+        os.close(writing)
+        time.sleep(2)
+        assert locust.processes[0].poll() is None, locust.log
+        os.close(reading)
+        assert locust.end(within_s=5) == 1
+
+
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_a_full_disk_fails_a_scenario_and_spares_others(
+    tmp_path: Path, cluster: Cluster, is_fixed: bool
+) -> None:
+    locustfile = tmp_path / "locustfile.py"
+    locustfile.write_text(
+        "import resource\n"
+        "from kcast.loadtest.locustfile import *\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))\n"
+    )
+    scenario, cluster = fitting(SCENARIO.with_(duration_s=60.0, rate=100.0), cluster)
+    with Locust(tmp_path, cluster, locustfile) as locust:
+        if is_fixed:
+            locust.start_fixed(scenario, "--capture", "capture")
+            told = locust.follow()
+            assert told["phase"] == "failed"
+            assert told["error"].startswith("the capture cannot be written: ")
+            assert "File too large" in told["error"]
+            assert locust.end() == 1, locust.log
+        else:
+            locust.start(
+                *("--headless", "-u", "9", "-r", "9", "-t", "7s", "--rate", "100", "--capture", "capture"),
+                "--only-summary",
+            )
+            assert locust.end() == 0, locust.log
+            assert locust.log.count("the capture cannot be written, and the test goes on without") == 1
+    assert captured(tmp_path / "capture").status == "partial"
+    assert "File too large" in captured(tmp_path / "capture").info["reason"]
+
+
+def test_a_disk_that_is_full_at_the_very_end_is_told_too(tmp_path: Path, cluster: Cluster) -> None:
+    locustfile = tmp_path / "locustfile.py"
+    locustfile.write_text(
+        "import resource\n"
+        "from kcast.loadtest.locustfile import *\n"
+        "from kcast.loadtest.capture import writer\n"
+        "writer.FLUSH_S = 1000.0\n"  # all is written when the test is over
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))\n"
+    )
+    with Locust(tmp_path, cluster, locustfile) as locust:
+        locust.start(
+            *("--headless", "-u", "12", "-r", "12", "-t", "4s", "--rate", "100", "--capture", "capture"),
+            *("--processes", "2", *meeting(), "--only-summary"),
+        )
+        assert locust.end() == 0, locust.log
+    capture = captured(tmp_path / "capture")
+    assert (capture.status, capture.info["reason"][:12]) == ("partial", "cannot write")
+
+
+def test_a_worker_started_elsewhere_writes_into_the_same_capture(tmp_path: Path, cluster: Cluster) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    port = str(free_port())
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "-u", "12", "-r", "12", "-t", "4s", *LOAD, "--capture", "capture"),
+            *("--master", "--master-bind-port", port, "--expect-workers", "1", "--only-summary"),
+        )
+        locust.start("--worker", "--master-port", port, cwd=elsewhere)
+        assert locust.end() == 0, locust.log
+    assert not list(elsewhere.iterdir())
+    capture = captured(tmp_path / "capture")
+    assert capture.status == "complete"
+    assert capture.read("publish").num_rows == sum(capture.read("window")["scheduled"].to_pylist()) > 0
+
+
+def test_a_test_that_is_interrupted_is_partial(tmp_path: Path, cluster: Cluster) -> None:
+    with Locust(tmp_path, cluster) as locust:
+        locust.start(
+            *("--headless", "-u", "12", "-r", "12", "-t", "60s", *LOAD, "--capture", "capture"),
+            "--only-summary",
+        )
+        deadline = time.monotonic() + WAIT_S
+        while not list(tmp_path.glob("capture/run=*/scenario=*/table=deliver/*")):
+            assert time.monotonic() < deadline, locust.log
+            time.sleep(0.1)
+        locust.processes[0].send_signal(signal.SIGINT)
+        locust.end()
+    capture = captured(tmp_path / "capture")
+    assert (capture.status, capture.info["reason"]) == ("partial", "ended before its time")
+    assert capture.read("publish").num_rows == sum(capture.read("window")["scheduled"].to_pylist()) > 0
+
+
+def test_users_that_do_not_get_ready_fail_the_test(tmp_path: Path, cluster: Cluster) -> None:
+    locustfile = tmp_path / "locustfile.py"
+    locustfile.write_text(
+        "from kcast.loadtest.locustfile import *\n"
+        "from kcast.loadtest.users import coordinator\ncoordinator.READY_TIMEOUT_S = 2.0\n"
+    )
+    with ClusterOfProcesses(tmp_path, 1) as gone:
+        dead = gone.cluster
+    scenario, dead = fitting(SCENARIO.with_(scheme="CH", k=1), dead)
+    with Locust(tmp_path, dead, locustfile) as locust:
+        locust.start_fixed(scenario)
+        told = locust.follow()
+        assert told["phase"] == "failed"
+        assert told["error"].startswith("0 of 13 users are ready after 2 s: do all servers run")
+        assert locust.end() == 1, locust.log
+
+
+# --- Wrong input ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--cluster", "nowhere.txt"), "kcast: nowhere.txt: No such file or directory"),
+        (("--cluster", "empty.txt"), "kcast: empty.txt:1: expected 'kcast-cluster 1' as the first line"),
+        (("--cluster", ""), "kcast: no cluster file: give --cluster FILE, or set KCAST_CLUSTER"),
+        (("--loss-in", "2"), "kcast: loss_in is 2.0: give a share from 0 to 1"),
+        (("--scenario", "nowhere.json"), "kcast: nowhere.json: No such file or directory"),
+        (("--scenario", "empty.txt"), "kcast: empty.txt: not JSON"),
+        (("--capture", "full"), "kcast: full: there is something already: give another --capture"),
+        (("--progress-fd", "77"), "argument --progress-fd: 77: not an open descriptor"),
+        (("--los-in", "2"), "Did you mean '--loss-in'?"),
+    ],
+)
+def test_wrong_input_ends_with_one_clear_line(
+    tmp_path: Path, cluster: Cluster, options: tuple[str, ...], complaint: str
+) -> None:
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thing").touch()
+    with Locust(tmp_path, cluster) as locust:
+        locust.start("--headless", "-u", "1", "-t", "1s", *options)
+        assert locust.end() in (1, 2)
+    assert complaint in locust.log
+    assert "Traceback" not in locust.log
+
+
+def test_a_scenario_needs_no_web_ui(tmp_path: Path, cluster: Cluster) -> None:
+    scenario, cluster = fitting(SCENARIO, cluster)
+    (tmp_path / "s.json").write_text(json.dumps(scenario.as_json()))
+    with Locust(tmp_path, cluster) as locust:
+        locust.start("--scenario", "s.json", "--web-host", "127.0.0.1", "--web-port", str(free_port()))
+        assert locust.end() == 1
+    assert "kcast: --scenario ends by itself: give --headless, too" in locust.log

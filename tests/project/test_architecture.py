@@ -1,0 +1,377 @@
+"""The arrows between the rooms, and the purity of the sans-IO cores, read from the source.
+
+The command line of `client` reaches the other rooms' commands by name, at the moment they are run; that
+is no import, and is not looked at here.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+# The sans-IO cores. Every file named here must exist; a new core is added here.
+CORES = (
+    *("pubsub/endpoint.py", "pubsub/limits.py", "pubsub/wire.py"),
+    *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py"),
+    *("pubsub/table.py", "pubsub/router.py", "pubsub/server.py", "pubsub/tap_format.py"),
+    *("client/view.py", "client/envelope.py", "client/dedup.py", "client/gaps.py"),
+    *("client/leases.py", "client/rtt.py", "client/session.py", "client/core.py", "client/events.py"),
+    *("client/requests.py", "client/stamps.py", "client/lease_requests.py", "client/outbox.py"),
+    "client/numbering.py",
+    "hashring/*.py",
+    *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
+)
+
+# Package -> what of ours its modules may import.
+ARROWS = {
+    "hashring": ("kcast.hashring",),
+    "pubsub": ("kcast.pubsub",),
+    "client": (
+        *("kcast.client", "kcast.hashring"),
+        *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
+        "kcast.pubsub.stamp",
+    ),
+    "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
+    # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.
+    "spark": (
+        *("kcast.spark", "kcast.hashring", "kcast.client.cli.common"),
+        *("kcast.loadtest.scenario", "kcast.loadtest.capture.schema", "kcast.loadtest.capture.manifest"),
+        *("kcast.loadtest.results.causes", "kcast.loadtest.results.verdicts"),
+        *("kcast.loadtest.results.prediction", "kcast.loadtest.results.effective_trials"),
+        "kcast.loadtest.results.planned_variance",
+    ),
+}
+
+# The rooms of each package, from the top floor down: a room imports from its own floor's other rooms never,
+# and from lower floors only. A module outside of these folders stands for itself.
+FLOORS = {
+    "client": (("cli",), ("",)),
+    "loadtest": (
+        ("locustfile", "shapes"),
+        ("demo", "load"),
+        ("users", "results"),
+        ("faults",),
+        ("capture", "clusters"),
+        ("chart", "scenario"),
+    ),
+    "spark": (
+        ("submit",),
+        ("command",),
+        ("run",),
+        ("follow",),
+        ("analysis", "outcome", "simulation"),
+        ("jobs", "report"),
+        ("walk",),
+        ("capture",),
+        ("findings", "session"),
+        ("request",),
+    ),
+}
+
+# The names by which Python would find the folders from the checkout's top. They are nobody's to import.
+FOLDERS = tuple(ARROWS)
+OURS = ("kcast", *FOLDERS, "tests")
+
+# What a core may not touch: the network, clocks, schedulers, chance, and ways around this list.
+IMPURE = (
+    *("socket", "select", "selectors", "ssl", "time", "datetime"),
+    *("asyncio", "threading", "_thread", "multiprocessing", "subprocess", "concurrent", "gevent", "signal"),
+    *("secrets", "uuid", "os.urandom", "os.getrandom", "numpy.random", "importlib"),
+)
+
+# What single cores may not import on top of that.
+NOT_EVEN = {"hashring/model.py": ("numpy",)}
+
+
+def within(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+
+
+def dotted(path: str) -> str:
+    """The name by which the module at a path is imported."""
+    return ".".join(("kcast", *Path(path.removesuffix("/__init__.py")).with_suffix("").parts))
+
+
+def imports(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of all that a module imports, also under `if` and in functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ("kcast", *Path(path).parts[: -node.level]) if node.level else ()
+            start = ".".join((*base, *([node.module] if node.module else [])))
+            yield from ((node.lineno, f"{start}.{alias.name}") for alias in node.names)
+
+
+def uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of every `module.name`, whatever the module is called locally."""
+    local = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".")[0]
+                local[alias.asname or top] = alias.name if alias.asname else top
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in local:
+            yield node.lineno, f"{local[node.value.id]}.{node.attr}"
+
+
+def forbidden_arrows(source: str, path: str) -> list[str]:
+    room = Path(path).parts[0]
+    names = imports(ast.parse(source), path)
+    return [
+        f"{path}:{line}: {room} may not import {name}"
+        for line, name in names
+        if within(name, OURS) and not within(name, ARROWS[room])
+    ]
+
+
+def impurities(source: str, path: str) -> list[str]:
+    tree = ast.parse(source)
+    taboo = IMPURE + NOT_EVEN.get(path, ())
+    found = set()
+    for line, name in (*imports(tree, path), *uses(tree)):
+        chance = within(name, ("random",)) and name != "random" and not within(name, ("random.Random",))
+        if within(name, taboo) or chance:
+            found.add((line, name))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in (
+            "hash",
+            "__import__",
+        ):  # hash() differs between processes
+            found.add((node.lineno, f"{node.id}()"))
+        elif isinstance(node, ast.Call) and not node.args and not node.keywords:
+            called = ast.unparse(node.func)
+            if called == "Random" or called.endswith(".Random"):
+                found.add((node.lineno, f"{called}() without a seed"))
+    return [f"{path}:{line}: a core may not use {name}" for line, name in sorted(found)]
+
+
+def imported_modules(modules: dict[str, str]) -> dict[str, set[str]]:
+    """Module -> those of `modules`, path -> source, that it imports; all by their full names."""
+    known = {dotted(path) for path in modules}
+    found: dict[str, set[str]] = {}
+    for path, source in modules.items():
+        names = {name for _, name in imports(ast.parse(source), path)}
+        parents = {name.rpartition(".")[0] for name in names - known}
+        found[dotted(path)] = (names | parents) & known - {dotted(path)}
+    return found
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Modules that import each other, directly or by way of others: what is left once all else is cleared."""
+    left = {name: set(targets) for name, targets in arrows.items()}
+    while clear := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in clear:
+            del left[name]
+    return [sorted(left)] if left else []
+
+
+def room_of(module: str, rooms: tuple[str, ...]) -> str:
+    """The room of a package's module: its folder, or the module itself."""
+    second = module.split(".")[2] if module.count(".") > 1 else ""
+    return second if second in rooms else ""
+
+
+def arrows_up(package: str, arrows: dict[str, set[str]]) -> list[str]:
+    """What of a package imports from its own floor's other rooms, or from a floor above."""
+    height = {room: -floor for floor, rooms in enumerate(FLOORS[package]) for room in rooms}
+    found = []
+    for module, targets in arrows.items():
+        for target in targets:
+            if within(module, (f"kcast.{package}",)) and within(target, (f"kcast.{package}",)):
+                here, there = (room_of(name, tuple(height)) for name in (module, target))
+                if here != there and height[here] <= height[there]:
+                    found.append(f"{module} -> {target}")
+    return sorted(found)
+
+
+@cache
+def sources() -> dict[str, str]:
+    paths = (path for room in ARROWS for path in sorted((ROOT / room).rglob("*.py")))
+    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
+
+
+def test_packages_import_only_along_the_arrows() -> None:
+    assert [bad for path, source in sources().items() for bad in forbidden_arrows(source, path)] == []
+
+
+def test_nothing_imports_in_a_circle() -> None:
+    assert circles(imported_modules(sources())) == []
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_no_arrow_within_a_package_leads_up(package: str) -> None:
+    assert arrows_up(package, imported_modules(sources())) == []
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_each_room_has_a_floor(package: str) -> None:
+    rooms = {room for floor in FLOORS[package] for room in floor} - {""}
+    there = {path.name for path in (ROOT / package).iterdir() if (path / "__init__.py").exists()}
+    single = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__"}
+    assert rooms <= there | single
+    assert there <= rooms
+    assert "" in height_of(package) or single <= rooms
+
+
+def height_of(package: str) -> set[str]:
+    return {room for floor in FLOORS[package] for room in floor}
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_cores_touch_no_world(core: str) -> None:
+    matching = [path for path in sources() if Path(path).match(core)]
+    assert matching, f"{core} is listed in CORES but does not exist"
+    assert [bad for path in matching for bad in impurities(sources()[path], path)] == []
+
+
+# Sabotage: each rule is broken once, and must say so.
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "name"),
+    [
+        ("hashring/ring.py", "import kcast.pubsub.wire", "kcast.pubsub.wire"),
+        ("hashring/ring.py", "from kcast.client import view", "kcast.client.view"),
+        ("pubsub/server.py", "from kcast.hashring.ring import rank", "kcast.hashring.ring.rank"),
+        ("pubsub/server.py", "def later():\n    import kcast.client", "kcast.client"),
+        ("pubsub/server.py", "from kcast import client", "kcast.client"),
+        ("pubsub/server.py", "from pubsub import table", "pubsub.table"),
+        ("client/core.py", "from kcast.pubsub import server", "kcast.pubsub.server"),
+        ("client/core.py", "from kcast.pubsub.table import Table", "kcast.pubsub.table.Table"),
+        ("client/core.py", "import kcast.pubsub.cookie", "kcast.pubsub.cookie"),
+        ("client/cli/serve.py", "from kcast.pubsub.serve import main", "kcast.pubsub.serve.main"),
+        ("client/core.py", "import kcast.pubsub", "kcast.pubsub"),
+        ("client/core.py", "import kcast", "kcast"),
+        ("client/core.py", "from kcast.loadtest.demo import run", "kcast.loadtest.demo.run"),
+        ("client/core.py", "from kcast.pubsub.wired import x", "kcast.pubsub.wired.x"),
+        ("loadtest/demo.py", "from kcast.spark import report", "kcast.spark.report"),
+        ("spark/report.py", "from kcast.pubsub import tap", "kcast.pubsub.tap"),
+        (
+            "spark/report.py",
+            "from kcast.loadtest.results import attribution",
+            "kcast.loadtest.results.attribution",
+        ),
+        (
+            "spark/report.py",
+            "if TYPE_CHECKING:\n    from kcast.client.view import View",
+            "kcast.client.view.View",
+        ),
+        ("client/cli/sub.py", "from ...pubsub import serve", "kcast.pubsub.serve"),
+        *((f"{room}/x.py", "from tests.network import Network", "tests.network.Network") for room in ARROWS),
+    ],
+)
+def test_a_forbidden_arrow_is_found(path: str, source: str, name: str) -> None:
+    (problem,) = forbidden_arrows(source, path)
+    assert problem.endswith(f"{Path(path).parts[0]} may not import {name}")
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("hashring/ring.py", "import numpy\nfrom . import model\nfrom kcast.hashring.policy import Policy"),
+        ("pubsub/server.py", "from kcast.pubsub import table\nimport kcast.pubsub.cookie"),
+        (
+            "client/core.py",
+            "from kcast.pubsub import wire, limits\nfrom kcast.pubsub.endpoint import Burst\n"
+            "import kcast.hashring.ring",
+        ),
+        ("client/cli/sub.py", "from ..core import Client\nfrom kcast.client.view import View"),
+        (
+            "loadtest/demo.py",
+            "from kcast.pubsub.server import Server\nfrom kcast.client import core\n"
+            "import kcast.hashring.model",
+        ),
+        (
+            "spark/report.py",
+            "from kcast.hashring.model import delivery\nfrom kcast.hashring import model\nimport pyspark",
+        ),
+        ("spark/report.py", "import testsuite, clients, kcastle"),
+    ],
+)
+def test_an_arrow_of_the_design_passes(path: str, source: str) -> None:
+    assert forbidden_arrows(source, path) == []
+
+
+def test_a_circle_is_found_also_in_functions_and_by_way_of_others() -> None:
+    modules = {
+        "spark/a.py": "from kcast.spark import b",
+        "spark/b.py": "def later():\n    from kcast.spark.c import x",
+        "spark/c.py": "if TYPE_CHECKING:\n    import kcast.spark.a",
+        "spark/d.py": "from kcast.spark import a, e",
+        "spark/e.py": "",
+    }
+    assert circles(imported_modules(modules)) == [
+        ["kcast.spark.a", "kcast.spark.b", "kcast.spark.c", "kcast.spark.d"]
+    ]
+
+
+def test_an_arrow_up_is_found() -> None:
+    modules = {
+        "spark/jobs/a.py": "from kcast.spark.walk import b\nfrom kcast.spark.report import c",
+        "spark/walk/b.py": "from kcast.spark.run import run",
+        "spark/report/c.py": "",
+        "spark/run.py": "",
+    }
+    assert arrows_up("spark", imported_modules(modules)) == [
+        "kcast.spark.jobs.a -> kcast.spark.report.c",
+        "kcast.spark.walk.b -> kcast.spark.run",
+    ]
+
+
+@pytest.mark.parametrize("module", IMPURE)
+def test_an_impure_import_is_found(module: str) -> None:
+    parent, _, name = module.rpartition(".")
+    ways = [f"import {module} as m", f"from {module} import x", f"def f():\n    import {module}"]
+    if parent:
+        ways = [
+            f"from {parent} import {name}",
+            f"import {parent}\n{parent}.{name}",
+            f"import {parent} as p\np.{name}",
+        ]
+    for way in ways:
+        assert len(impurities(way, "client/core.py")) == 1, way
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "name"),
+    [
+        ("client/core.py", "from random import choice", "random.choice"),
+        ("client/core.py", "from random import SystemRandom", "random.SystemRandom"),
+        ("client/core.py", "import random\nx = random.random()", "random.random"),
+        ("client/core.py", "import random as chance\nf = chance.shuffle", "random.shuffle"),
+        ("client/core.py", "from random import Random\nchance = Random()", "Random() without a seed"),
+        ("client/core.py", "import random\nchance = random.Random()", "random.Random() without a seed"),
+        ("hashring/ring.py", "import numpy as np\nnp.random.default_rng()", "numpy.random"),
+        ("pubsub/table.py", "arc = hash(topic) % 1024", "hash()"),
+        ("pubsub/table.py", "topics.sort(key=hash)", "hash()"),
+        ("pubsub/table.py", "clock = __import__('time')", "__import__()"),
+        ("hashring/model.py", "import numpy as np", "numpy"),
+        ("hashring/model.py", "from numpy.typing import NDArray", "numpy.typing.NDArray"),
+    ],
+)
+def test_an_impurity_is_found(path: str, source: str, name: str) -> None:
+    (problem,) = impurities(source, path)
+    assert problem.endswith(f"a core may not use {name}")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from random import Random\ndef f(chance: Random): return chance.choice([1, 2])",
+        "import random\ndef f(chance: random.Random): return chance.random()",
+        "import random\nx = random.Random(7).random()",
+        "import hashlib\nx = hashlib.blake2b(b'').digest()",
+        "class T:\n    def __hash__(self): return 1",
+        "def f(now: float, socket: str, time: float): return time.hex()",
+        "import numpy as np\nx = np.sort(y)",
+        "from timeit import x\nimport selection",
+    ],
+)
+def test_what_a_core_needs_passes(source: str) -> None:
+    assert impurities(source, "hashring/ring.py") == []

@@ -1,0 +1,240 @@
+"""Tidiness of the project's files: what a reviewer should never have to look for."""
+
+import ast
+import hashlib
+import re
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.support.checkout import ROOT
+
+PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
+
+LINE_CHARS_MAX = 110
+MODULE_LINES_MAX = 600
+APACHE_2_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+
+# Patterns stand here in pieces, so that this file is tidy by its own rules.
+BUILD_PLACES = ("/wo" + "rk/", "/fa" + "rm/", "/root" + "/.", "/opt" + "/wheels", "/opt" + "/pypi")
+REGISTRIES = (
+    *("pypi" + ".org", "python" + "hosted.org", "ana" + "conda.org", "piwheels" + ".org"),
+    *("deb.debian" + ".org", "registry-1.docker" + ".io", "gh" + "cr.io", "npmjs" + ".org"),
+)
+MARKER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+PIN = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)( *; *(?P<marker>.+))?")
+RELEASE = re.compile(r"## (?P<version>\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)|## Unreleased")
+
+
+# What is looked at.
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """The files of the project: those that git knows or would add, else all that are not generated."""
+    found = set(walk(ROOT))
+    if (ROOT / ".git").exists():
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+        if listed.returncode == 0:
+            found = {ROOT / name for name in listed.stdout.decode().split("\0") if name}
+    return tuple(sorted(path for path in found if path.is_file() and not path.is_symlink()))
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    generated = {".git", ".venv", "build", "dist", "__pycache__", "demo-out", "load-out", "analysis-out"}
+    for path in folder.iterdir():
+        if path.name in generated or path.name.endswith(("_cache", ".egg-info", ".hypothesis")):
+            continue
+        if path.is_dir():
+            yield from walk(path)
+        else:
+            yield path
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Name -> content of every file that is text."""
+    found = {}
+    for path in files():
+        content = path.read_bytes()
+        if b"\0" not in content:
+            try:
+                found[path.relative_to(ROOT).as_posix()] = content.decode()
+            except UnicodeDecodeError:
+                continue
+    return found
+
+
+def modules() -> dict[str, str]:
+    return {name: text for name, text in texts().items() if name.endswith(".py")}
+
+
+def project() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads(texts()["pyproject.toml"])["project"]
+    return table
+
+
+# What is checked: each takes a file's text and names what is wrong with it.
+
+
+def strangers(text: str, needles: tuple[str, ...]) -> list[str]:
+    return [f"{number}: {needle}" for number, line in numbered(text) for needle in needles if needle in line]
+
+
+def markers(text: str) -> list[str]:
+    return [f"{number}: {found[0]}" for number, line in numbered(text) if (found := MARKER.search(line))]
+
+
+def long_lines(text: str) -> list[str]:
+    return [
+        f"{number}: {len(line)} characters" for number, line in numbered(text) if len(line) > LINE_CHARS_MAX
+    ]
+
+
+def numbered(text: str) -> Iterator[tuple[int, str]]:
+    return enumerate(text.split("\n"), 1)
+
+
+def pins(text: str) -> list[re.Match[str]]:
+    """The pins of a constraints file. Anything else there (option, address, range) is an error."""
+    found = []
+    for number, line in numbered(text):
+        if line and not line.startswith("#"):
+            pin = PIN.fullmatch(line)
+            assert pin, f"constraints.txt:{number}: {line!r} is no pin"
+            found.append(pin)
+    return found
+
+
+def unpinned(requirements: list[str], constraints: str) -> list[str]:
+    """The requirements that no pin meets."""
+    versions: dict[str, list[str]] = {}
+    for pin in pins(constraints):
+        versions.setdefault(canonicalize_name(pin["name"]), []).append(pin["version"])
+    bad = []
+    for requirement in map(Requirement, requirements):
+        pinned = versions.get(canonicalize_name(requirement.name), [])
+        if not pinned or not all(requirement.specifier.contains(version) for version in pinned):
+            bad.append(f"{requirement}: pinned {pinned or 'nowhere'}")
+    return bad
+
+
+def latest_release(changelog: str) -> re.Match[str]:
+    heading = next((line for line in changelog.splitlines() if line.startswith("## ")), "")
+    release = RELEASE.fullmatch(heading)
+    assert release, f"CHANGELOG.md: the first entry is headed {heading!r}"
+    return release
+
+
+# The checks on the project.
+
+
+def everywhere(check: Callable[[str], list[str]], found: dict[str, str]) -> list[str]:
+    assert found
+    return [f"{name}:{problem}" for name, text in found.items() for problem in check(text)]
+
+
+def test_no_file_names_the_place_where_it_was_built() -> None:
+    assert everywhere(lambda text: strangers(text, BUILD_PLACES), texts()) == []
+
+
+def test_no_file_names_the_host_of_a_package_registry() -> None:
+    assert everywhere(lambda text: strangers(text, REGISTRIES), texts()) == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    assert everywhere(markers, texts()) == []
+
+
+def test_lines_fit() -> None:
+    assert everywhere(long_lines, modules()) == []
+
+
+def test_modules_are_short_enough_to_be_read_at_one_sitting() -> None:
+    sizes = {name: text.count("\n") for name, text in modules().items() if name.startswith(PACKAGES)}
+    assert {name: lines for name, lines in sizes.items() if lines > MODULE_LINES_MAX} == {}
+
+
+def test_every_package_says_what_it_is_for() -> None:
+    inits = {name: text for name, text in modules().items() if name.endswith("/__init__.py")}
+    ours = {name: text for name, text in inits.items() if name.split("/")[0] in PACKAGES}
+    assert {f"{package}/__init__.py" for package in PACKAGES} <= set(ours)
+    assert [name for name, text in ours.items() if not ast.get_docstring(ast.parse(text))] == []
+
+
+def test_every_folder_of_modules_is_a_package_that_gets_installed() -> None:
+    folders = {Path(name).parent for name in modules() if name.startswith(tuple(f"{p}/" for p in PACKAGES))}
+    listed = tomllib.loads(texts()["pyproject.toml"])["tool"]["setuptools"]["packages"]
+    assert {f"kcast.{folder.as_posix().replace('/', '.')}" for folder in folders} == set(listed)
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    version = latest_release(texts()["CHANGELOG.md"])["version"]
+    assert version in (None, project()["version"])
+
+
+def test_every_dependency_is_pinned_within_its_bounds() -> None:
+    extras = project()["optional-dependencies"]
+    requirements = [*project()["dependencies"], *(name for extra in extras.values() for name in extra)]
+    assert unpinned(requirements, texts()["constraints.txt"]) == []
+
+
+def test_the_licence_is_apache_2_word_for_word() -> None:
+    assert project()["license"] == "Apache-2.0"
+    assert hashlib.sha256(texts()["LICENSE"].encode()).hexdigest() == APACHE_2_SHA256
+
+
+# The checks on the checks.
+
+
+@pytest.mark.parametrize("needle", BUILD_PLACES + REGISTRIES)
+def test_a_stranger_is_found(needle: str) -> None:
+    assert strangers(f"fine\nsee {needle}x", BUILD_PLACES + REGISTRIES) == [f"2: {needle}"]
+
+
+@pytest.mark.parametrize("word", ["TO" + "DO", "FIX" + "ME", "XX" + "X"])
+def test_a_marker_is_found_but_not_within_a_word(word: str) -> None:
+    assert markers(f"fine\n# {word}: later") == [f"2: {word}"]
+    assert markers(f"{word}{word} %{word[:2]}") == []
+
+
+def test_a_long_line_is_found() -> None:
+    assert long_lines("x" * LINE_CHARS_MAX) == []
+    assert long_lines("\n" + "x" * (LINE_CHARS_MAX + 1)) == ["2: 111 characters"]
+
+
+def test_a_missing_and_an_outgrown_pin_are_found() -> None:
+    constraints = "# comment\nZope.Interface==8.7\nnumpy==2.4.6 ; python_version < '3.12'\nnumpy==2.5.5\n"
+    assert unpinned(["zope-interface>=8", "numpy>=1.26"], constraints) == []
+    assert unpinned(["rich>=13"], constraints) == ["rich>=13: pinned nowhere"]
+    assert unpinned(["numpy<2.5"], constraints) == ["numpy<2.5: pinned ['2.4.6', '2.5.5']"]
+
+
+@pytest.mark.parametrize(
+    "line", ["-f wheels", "--index-url https://example.net", "rich>=13", "rich @ file:///x"]
+)
+def test_anything_but_a_pin_is_found(line: str) -> None:
+    with pytest.raises(AssertionError, match="is no pin"):
+        pins(line)
+
+
+def test_the_changelog_is_read_from_the_top() -> None:
+    assert (
+        latest_release("# Changes\n\n## 0.2.0 (2027-01-01)\n\n## 0.1.0 (2026-11-20)\n")["version"] == "0.2.0"
+    )
+    assert latest_release("## Unreleased\n## 0.1.0 (2026-11-20)\n")["version"] is None
+    with pytest.raises(AssertionError, match="is headed"):
+        latest_release("## v0.1\n")
+
+
+def test_the_walk_finds_what_git_finds() -> None:
+    """Where there is no git, the same files are looked at."""
+    assert set(files()) <= {path for path in walk(ROOT) if path.is_file()}

@@ -1,0 +1,278 @@
+"""pubsub/process.py: a server from its first line to its last, mostly as a real process."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kcast.pubsub import process, wire
+from kcast.pubsub.driver import Ending
+from kcast.pubsub.endpoint import Burst
+from kcast.pubsub.limits import Limits
+from kcast.pubsub.log import Log
+from kcast.pubsub.process import Settings
+from kcast.pubsub.server import Server
+from kcast.pubsub.tap import read
+from kcast.pubsub.udp import UdpPort, open_socket
+from tests.support.serve_process import WAIT_S, Peer, Serve, next_complaint, served_address, serving, stop
+
+SETTINGS = Settings(
+    ttl_s=60,
+    table="ttl",
+    limits=Limits(),
+    work_bits=0,
+    head="",
+    open_to="",
+    receive_buffer_bytes=4096,
+    metrics=None,
+    tap=None,
+    tap_bytes=2**20,
+)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    with serving() as start:
+        yield start
+
+
+def fields(line: str) -> dict[str, Any]:
+    found = json.loads(line)
+    assert isinstance(found, dict)
+    return found
+
+
+# --- Draining ----------------------------------------------------------------------------------------
+
+
+def test_a_drain_lasts_until_the_last_lease_has_ended(serve: Serve) -> None:
+    process = serve("--ttl", "2")
+    with Peer(served_address(process)) as subscriber, Peer(subscriber.server) as newcomer:
+        (receipt,) = subscriber.vouch(b"weather")
+        assert isinstance(receipt, wire.Receipt)
+        process.send_signal(signal.SIGTERM)
+        assert next_complaint(process) == (
+            "kcast serve: draining for 6 s at most, 1 lease left; a second signal ends it at once\n"
+        )
+        # It tells everyone, takes nothing new, and forwards.
+        assert newcomer.ask().attributes["drain"] == "1"
+        (refusal,) = newcomer.vouch(b"weather")
+        assert isinstance(refusal, wire.Refusal)
+        assert refusal.reason == "drain"
+        (receipt,) = newcomer.vouch(b"weather rain")
+        assert isinstance(receipt, wire.Receipt)
+        assert receipt.attributes["drain"] == "1"
+        assert subscriber.hear() == b"weather rain\n"
+        rest, complaints = process.communicate(timeout=WAIT_S)
+    assert (rest, process.returncode) == ("", 0)
+    assert complaints == ("kcast serve: messages: 1, copies sent: 1; drops: drain=1; refusals: drain=1\n")
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_a_drain(serve: Serve, second: signal.Signals) -> None:
+    process = serve("--log", "json")
+    with Peer(served_address(process)) as subscriber:
+        subscriber.vouch(b"weather", b"news")
+        process.send_signal(signal.SIGTERM)
+        drain = fields(next_complaint(process))
+        assert (drain["event"], drain["leases"], drain["limit_s"]) == ("drain", 2, 25.0)
+        summary = fields(stop(process, second))
+    assert (summary["event"], summary["ending"], summary["leases"]) == ("end", "signal", 2)
+
+
+def test_ctrl_c_does_not_wait_for_leases(serve: Serve) -> None:
+    process = serve("--log", "json")
+    with Peer(served_address(process)) as subscriber:
+        subscriber.vouch(b"weather")
+        summary = fields(stop(process, signal.SIGINT))
+    assert (summary["ending"], summary["leases"]) == ("signal", 1)
+
+
+# --- Metrics and tap -----------------------------------------------------------------------------------
+
+
+def scrape(url: str) -> str:
+    host, port = url.removeprefix("http://").removesuffix("/metrics").split(":")
+    connection = HTTPConnection(host, int(port), timeout=WAIT_S)
+    connection.request("GET", "/metrics")
+    with connection.getresponse() as response:
+        text = response.read().decode()
+    connection.close()
+    return text
+
+
+def test_metrics_of_a_running_server(serve: Serve) -> None:
+    server = serve("--metrics", "0", "--log", "json", "--work-bits", "0")
+    where = fields(next_complaint(server))
+    assert where["event"] == "metrics"
+    with Peer(served_address(server)) as peer:
+        peer.vouch(b"weather")
+        peer.vouch(b"weather rain")
+        text = scrape(where["url"])
+        assert "\nkcast_leases 1.0\n" in text
+        assert "\nkcast_copies_total 1.0\n" in text
+        assert "\nkcast_draining 0.0\n" in text
+        assert "\nprocess_cpu_seconds_total " in text
+        server.send_signal(signal.SIGTERM)
+        assert fields(next_complaint(server))["event"] == "drain"
+        assert "\nkcast_draining 1.0\n" in scrape(where["url"])
+    stop(server, signal.SIGINT)
+
+
+def test_a_taken_metrics_port_is_one_line(serve: Serve) -> None:
+    first = serve("--metrics", "0", "--log", "json")
+    port = fields(next_complaint(first))["url"].split(":")[2].removesuffix("/metrics")
+    second = serve("--metrics", port)
+    assert second.communicate(timeout=WAIT_S) == (
+        "",
+        f"kcast serve: 127.0.0.1:{port} is in use; give --metrics another port\n",
+    )
+    assert second.returncode == 1
+
+
+def test_a_tap_has_what_happened(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "tap"
+    process = serve("--tap", str(file))
+    with Peer(served_address(process)) as peer:
+        peer.vouch(b"weather")
+        peer.vouch(b"weather rain")
+        stop(process, signal.SIGINT)
+    assert file.exists()
+    assert {type(record).__name__ for record in read(file)} >= {"TapLease", "TapBurst"}
+
+
+@pytest.mark.parametrize(
+    ("file", "complaint"),
+    [
+        ("missing/tap", "--tap: {path}: No such file or directory"),
+        (".", "--tap: {path} is no regular file"),
+        ("text", "--tap: {path} is no tap file, and would be moved or deleted; give another name"),
+    ],
+)
+def test_a_tap_that_cannot_be_written_is_one_line(
+    serve: Serve, tmp_path: Path, file: str, complaint: str
+) -> None:
+    (tmp_path / "text").write_text("precious")
+    path = tmp_path / file
+    process = serve("--tap", str(path))
+    assert process.communicate(timeout=WAIT_S) == ("", f"kcast serve: {complaint.format(path=path)}\n")
+    assert process.returncode == 1
+    assert (tmp_path / "text").read_text() == "precious"
+
+
+# --- What it costs to do nothing ---------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="CPU time is read from /proc")
+def test_an_idle_server_does_nothing(serve: Serve, tmp_path: Path) -> None:
+    """With metrics, a tap, and leases standing. What was measured is nothing at all in 10 s."""
+    plain = serve()
+    full = serve("--metrics", "0", "--tap", str(tmp_path / "tap"), "--log", "json")
+    with Peer(served_address(plain)) as one, Peer(served_address(full)) as other:
+        for peer in (one, other):
+            peer.vouch(*(b"topic%d" % number for number in range(60)))
+            peer.vouch(b"topic1 hello")
+        time.sleep(1.5)  # the tap writes a second later
+        before = [cpu_s(process.pid) for process in (plain, full)]
+        time.sleep(2.0)
+        after = [cpu_s(process.pid) for process in (plain, full)]
+    assert min(before) > 0.01  # it is CPU time that is read
+    assert max(late - early for early, late in zip(before, after, strict=True)) < 0.01
+
+
+def cpu_s(process_id: int) -> float:
+    """CPU time of all threads of a process, in seconds."""
+    tasks = Path(f"/proc/{process_id}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+# --- What the core and the driver are given ----------------------------------------------------------
+
+
+@pytest.fixture
+def driven(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Server, dict[str, Any]]]:
+    """What the driver was given; it returns at once."""
+    given: list[tuple[Server, dict[str, Any]]] = []
+
+    def run(core: Server, ports: Sequence[UdpPort], **options: Any) -> Ending:
+        given.append((core, options))
+        return Ending.SIGNAL
+
+    monkeypatch.setattr(process, "run", run)
+    return given
+
+
+def run_with(settings: Settings, label: str = "") -> tuple[int, tuple[str, int]]:
+    with UdpPort(open_socket("127.0.0.1", 0)) as port:
+        code = process.serve(settings, [port], Log(label=label), on_ready=lambda: None)
+        return code, port.address
+
+
+def test_the_core_is_as_the_settings_say(driven: list[tuple[Server, dict[str, Any]]]) -> None:
+    limits = Limits(leases=5)
+    run_with(replace(SETTINGS, ttl_s=7, limits=limits, work_bits=3, open_to="local"))
+    ((server, _),) = driven
+    assert (server.ttl_s, server.limits, server.work_bits) == (7, limits, 3)
+
+
+def test_the_secret_is_new_each_time(driven: list[tuple[Server, dict[str, Any]]]) -> None:
+    run_with(SETTINGS)
+    run_with(SETTINGS)
+    ask = wire.request_datagram(wire.Ask(b"x"))
+    answers = []
+    for server, _ in driven:
+        server.receive(Burst(ask, len(ask), ("192.0.2.1", 1)), 1.0)
+        answers.append(server.flush(1.0)[0].data)
+    assert answers[0] != answers[1]
+
+
+@pytest.mark.parametrize(
+    ("open_to", "source", "leases"),
+    [("", "127.0.0.1", 0), ("local", "127.0.0.1", 1), ("local", "192.0.2.1", 0), ("anyone", "192.0.2.1", 1)],
+)
+def test_whom_it_is_open_to(
+    driven: list[tuple[Server, dict[str, Any]]], open_to: str, source: str, leases: int
+) -> None:
+    run_with(replace(SETTINGS, open_to=open_to))
+    ((server, _),) = driven
+    server.receive(Burst(b"weather\n", 8, (source, 1)), 1.0)
+    assert len(server.leases) == leases
+
+
+def test_it_gives_itself_no_lease(driven: list[tuple[Server, dict[str, Any]]]) -> None:
+    _, address = run_with(replace(SETTINGS, open_to="anyone"))
+    ((server, _),) = driven
+    server.receive(Burst(b"weather\n", 8, address), 1.0)
+    assert len(server.leases) == 0
+
+
+def test_drops_are_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(core: Server, ports: Sequence[UdpPort], **options: Any) -> Ending:
+        report: Callable[[], None] = options["report"]
+        for _ in range(2):
+            report()
+            core.receive(Burst(b"weather\n", 8, ("192.0.2.1", 1)), 1.0)
+        assert options["report_interval_s"] == 5.0
+        return Ending.SIGNAL
+
+    monkeypatch.setattr(process, "run", run)
+    run_with(SETTINGS, label="127.0.0.1:7401")
+    assert capsys.readouterr().err == (
+        "kcast serve 127.0.0.1:7401: dropped unvouched-subscribe=1\n"
+        "kcast serve 127.0.0.1:7401: messages: 0, copies sent: 0; drops: unvouched-subscribe=2\n"
+    )
+
+
+def test_an_orphan_says_so_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(process, "run", lambda *_, **__: Ending.ORPHANED)
+    code, _ = run_with(SETTINGS)
+    assert code == 1
+    assert capsys.readouterr().err.startswith("kcast serve: the process that started this server is gone\n")

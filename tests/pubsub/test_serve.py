@@ -1,0 +1,409 @@
+"""pubsub/serve.py: `kcast serve` as a command, and as a process on loopback."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from kcast.pubsub import serve as serve_module
+from kcast.pubsub import tap, udp
+from kcast.pubsub.limits import Limits
+from kcast.pubsub.process import Settings
+from kcast.pubsub.serve import command
+from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT
+from tests.support.serve_process import (
+    NEEDS_IPV6,
+    PROGRAM,
+    WAIT_S,
+    Peer,
+    Serve,
+    next_line,
+    served_address,
+    served_addresses,
+    serving,
+    stop,
+)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    with serving() as start:
+        yield start
+
+
+def invoke(*options: str) -> Result:
+    return CliRunner().invoke(command, list(options))
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """What would have been served; nothing is."""
+    served: list[Settings] = []
+
+    def note(settings: Settings, ports: Any, log: Any, **_: Any) -> int:
+        served.append(settings)
+        return 0
+
+    monkeypatch.setattr(serve_module, "serve", note)
+    return served
+
+
+# --- The command -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
+def test_an_open_server_forwards_the_bare_note(serve: Serve, host: str) -> None:
+    process = serve("--open", "--host", host)
+    server = served_address(process)
+    with Peer(server) as subscriber, Peer(server) as publisher:
+        subscriber.say(b"weather\n")
+        subscriber.ping()
+        publisher.say(b"weather rain\nnews none\n")
+        assert subscriber.hear() == b"\nweather rain\n"
+        publisher.say(b"weather sun\n")
+        assert subscriber.hear() == b"\nweather sun\n"
+    warning, summary = stop(process, signal.SIGINT).splitlines()
+    assert warning == (
+        "kcast serve: open to loopback and private addresses: anyone there can subscribe others"
+    )
+    assert summary == "kcast serve: messages: 3, copies sent: 2; drops: no-subscriber=1"
+
+
+def test_without_open_the_bare_note_does_nothing(serve: Serve) -> None:
+    process = serve()
+    with Peer(served_address(process)) as peer:
+        peer.say(b"weather\n")
+        peer.say(b"weather rain\n")
+        peer.ping()
+    assert stop(process) == (
+        "kcast serve: messages: 0, copies sent: 0; drops: unvouched-publish=1 unvouched-subscribe=1\n"
+    )
+
+
+def test_the_ready_line_tells_ttl_and_port(serve: Serve) -> None:
+    process = serve("--ttl", "7")
+    assert re.fullmatch(r"kcast: serving on 127\.0\.0\.1:\d+ \(ttl 7 s\)\n", next_line(process))
+    assert stop(process) == "kcast serve: messages: 0, copies sent: 0; drops: none\n"
+
+
+def test_a_lease_ends_after_its_ttl(serve: Serve) -> None:
+    process = serve("--open", "--ttl", "1")
+    server = served_address(process)
+    with Peer(server) as subscriber, Peer(server) as publisher:
+        subscriber.say(b"weather\n")
+        subscriber.ping()
+        copies, ended = 0, False
+        deadline = time.monotonic() + WAIT_S
+        while not ended and time.monotonic() < deadline:
+            publisher.say(b"weather rain\n")
+            publisher.ping()
+            publisher.ping()  # answers leave before copies, so the copy is out only in the next turn
+            ended = not subscriber.has_heard()
+            copies += not ended and subscriber.hear() == b"\nweather rain\n"
+    assert ended
+    assert f"messages: {copies + 1}, copies sent: {copies}; drops: no-subscriber=1" in stop(process)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_it_cleanly(serve: Serve, number: int) -> None:
+    process = serve()
+    next_line(process)
+    stop(process, number)
+
+
+def test_a_taken_port_is_one_line(serve: Serve) -> None:
+    host, port = served_address(serve())
+    second = serve("--port", str(port))
+    assert second.communicate(timeout=WAIT_S) == (
+        "",
+        f"kcast serve: {host}:{port} is in use; stop the other server or give --port\n",
+    )
+    assert second.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("redirection", "complaint"),
+    [
+        (">/dev/full", "standard output: No space left on device"),
+        (">&0", "standard output: Broken pipe"),
+        (">&-", "standard output is closed"),
+    ],
+)
+def test_a_server_that_cannot_say_it_is_ready_says_why_and_ends(redirection: str, complaint: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe_without_reader:
+        run = subprocess.run(
+            ("sh", "-c", f'exec "$@" {redirection}', "sh", *PROGRAM, "--port", "0"),
+            stdin=pipe_without_reader,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+    assert (run.returncode, run.stderr) == (1, f"kcast serve: {complaint}\n")
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
+def test_an_address_of_another_machine_is_one_line(host: str) -> None:
+    result = invoke("--host", host, "--port", "7400")
+    where = f"[{host}]:7400" if ":" in host else f"{host}:7400"
+    assert result.stderr == f"kcast serve: {where} is not an address of this machine; give another --host\n"
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--ttl", "0"),
+        ("--ttl", "-1"),
+        ("--ttl", "10000000"),
+        ("--port", "65536"),
+        ("--port", "-1"),
+        ("--capacity", "0"),
+        ("--leases-per-address", "0"),
+        ("--publish-rate", "-1"),
+        ("--lines", "1"),
+        ("--lines", "65"),
+        ("--table", "lru"),
+        ("--work-bits", "25"),
+        ("--head", "two words"),
+        ("--head", "x" * 33),
+        ("--log", "xml"),
+        ("--receive-buffer", "4X"),
+        ("--receive-buffer", ""),
+        ("--receive-buffer", "1"),
+        ("--receive-buffer", "2G"),
+        ("--tap-size", "1K"),
+        ("--metrics", "localhost:9400"),
+        ("--metrics", "::1:9400"),
+        ("--metrics", "[127.0.0.1]:9400"),
+        ("--metrics", "65536"),
+        ("--metrics", ""),
+        ("--workers", "0"),
+        ("--workers", "2", "--count", "2"),
+        ("--workers", "2", "--port", "65535"),
+        ("--workers", "2", "--metrics", "65535"),
+        ("--count", "2", "--host", "0.0.0.0"),
+        ("--host", "localhost"),
+        ("--host", "127.0.0.1", "--host", "127.0.0.2"),
+        ("--host", "fe80::1%eth0"),
+        ("--host", "fe80::1"),
+        ("unexpected",),
+    ],
+)
+def test_usage_errors(options: tuple[str, ...]) -> None:
+    result = invoke(*options)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_help_has_an_example() -> None:
+    result = invoke("--help")
+    assert result.exit_code == 0
+    assert "kcast serve --open" in result.stdout
+    assert "lives for one --ttl" in result.stdout
+
+
+@pytest.mark.skipif(shutil.which("nc.openbsd") is None, reason="netcat-openbsd is not installed")
+def test_the_example_works_typed_in_one_terminal(serve: Serve) -> None:
+    _, port = served_address(serve("--open"))
+    told = invoke("--help").stdout
+    subscribe, publish = (
+        line.strip().replace("7400", str(port)).replace(" nc ", " nc.openbsd ")
+        for line in told.splitlines()
+        if " | nc " in line
+    )
+    assert " -w60 " in subscribe
+    # The first may be too early, for a computer types fast.
+    typed = [subscribe.replace(" -w60 ", " -w2 "), publish, publish]
+    shell = subprocess.run(
+        ("sh", "-c", "\n".join(typed)), capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert shell.stdout in ("\nweather rain\n", 2 * "\nweather rain\n")
+
+
+def test_no_event_loop_is_imported_before_it_is_needed() -> None:
+    listing = "import sys, kcast.pubsub.serve; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run((sys.executable, "-c", listing), capture_output=True, text=True, check=True)
+    unwanted = {"asyncio", "uvloop", "numpy", "rich", "prometheus_client", "kcast.pubsub.tap"}
+    assert not unwanted & set(loaded.stdout.split())
+
+
+def test_the_command_is_named_serve() -> None:
+    assert isinstance(command, click.Command)
+    assert command.name == "serve"
+
+
+def test_help_groups_the_options() -> None:
+    help_text = invoke("--help").stdout
+    headings = re.findall(r"^([A-Z][\w ]+):$", help_text, re.MULTILINE)
+    assert headings == ["Where it is reached", "Leases", "Traffic", "Operation", "Other options"]
+    options = re.findall(r"^  (--[\w-]+)", help_text, re.MULTILINE)
+    assert sorted(options) == sorted([*(parameter.opts[0] for parameter in command.params), "--help"])
+    assert "kcast serve --count 12 --port 7401 > lab.txt" in help_text
+    assert "--workers 4 --metrics 9400 --log json" in help_text
+
+
+# --- From the command line to the settings ------------------------------------------------------------
+
+
+def test_defaults(settings: list[Settings]) -> None:
+    assert invoke("--port", "0").exit_code == 0
+    assert settings == [
+        Settings(
+            ttl_s=60,
+            table="ttl",
+            limits=Limits(),
+            work_bits=0,
+            head="",
+            open_to="",
+            receive_buffer_bytes=BUFFER_BYTES_DEFAULT,
+            metrics=None,
+            tap=None,
+            tap_bytes=tap.SIZE_BYTES_MAX_DEFAULT,
+        )
+    ]
+
+
+def test_every_option_is_heard(settings: list[Settings]) -> None:
+    options = (
+        *("--ttl", "7", "--table", "fifo", "--capacity", "11", "--leases-per-address", "12"),
+        *("--leases-per-prefix", "13", "--topics", "14", "--publishers", "15", "--lines", "16"),
+        *("--publish-rate", "17", "--copy-rate", "18", "--challenge-rate", "0", "--work-bits", "9"),
+        *("--head", "v1", "--receive-buffer", "512k", "--metrics", "[::1]:9400", "--open"),
+        *("--tap", "/some/file", "--tap-size", "2M", "--log", "json"),
+    )
+    assert invoke("--port", "0", *options).exit_code == 0
+    limits = Limits(
+        leases=11,
+        leases_per_address=12,
+        leases_per_prefix=13,
+        topics=14,
+        publishers=15,
+        lines_per_datagram=16,
+        publishes_per_s=17,
+        copies_per_s=18,
+        challenges_per_s=0,
+    )
+    assert settings == [
+        Settings(
+            ttl_s=7,
+            table="fifo",
+            limits=limits,
+            work_bits=9,
+            head="v1",
+            open_to="local",
+            receive_buffer_bytes=512 * 1024,
+            metrics=("::1", 9400),
+            tap="/some/file",
+            tap_bytes=2 * 1024 * 1024,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [("9400", ("127.0.0.1", 9400)), ("0.0.0.0:9400", ("0.0.0.0", 9400)), ("[::]:0", ("::", 0))],
+)
+def test_metrics_are_on_loopback_unless_told(
+    settings: list[Settings], option: str, expected: tuple[str, int]
+) -> None:
+    invoke("--port", "0", "--metrics", option)
+    assert [each.metrics for each in settings] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [(("--open",), "local"), (("--open-to-anyone",), "anyone"), (("--open", "--open-to-anyone"), "anyone")],
+)
+def test_who_needs_no_handshake(settings: list[Settings], options: tuple[str, ...], expected: str) -> None:
+    result = invoke("--port", "0", *options)
+    assert [each.open_to for each in settings] == [expected]
+    assert "kcast serve: open to " in result.stderr
+
+
+# --- What is said at the start ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hosts", [("0.0.0.0",), pytest.param(("::",), marks=NEEDS_IPV6)])
+def test_a_wildcard_address_comes_with_a_warning(settings: list[Settings], hosts: tuple[str, ...]) -> None:
+    """Answers leave from the address that the system picks, and clients drop what is from another."""
+    result = invoke("--port", "0", *(word for host in hosts for word in ("--host", host)))
+    assert result.exit_code == 0
+    assert "on a machine with several, give --host the one that clients are told" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's limit on buffers")
+def test_a_receive_buffer_that_is_cut_comes_with_a_warning(
+    settings: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(udp, "_SO_RCVBUFFORCE", 0xFFFF)  # as for users without CAP_NET_ADMIN
+    limit = int(Path("/proc/sys/net/core/rmem_max").read_text())
+    told = invoke("--port", "0", "--receive-buffer", "1G").stderr
+    assert told == (
+        f"kcast serve: the system gives a receive buffer of {limit} bytes where 1073741824 were wanted, so "
+        "less can wait while the server is busy; raise the limit with: "
+        "sysctl -w net.core.rmem_max=1073741824\n"
+    )
+    assert invoke("--port", "0", "--receive-buffer", "8K").stderr == ""
+
+
+@pytest.mark.parametrize("host", ["fe80::1%eth0", "fe80::1"])
+def test_a_link_local_address_is_refused_with_the_reason(host: str) -> None:
+    result = invoke("--host", host)
+    assert result.exit_code == 2
+    assert "link-local" in result.stderr
+
+
+def test_a_start_that_fails_is_json_where_logs_are(serve: Serve) -> None:
+    _, port = served_address(serve())
+    second = serve("--port", str(port), "--log", "json")
+    rest, complaints = second.communicate(timeout=WAIT_S)
+    assert (rest, second.returncode) == ("", 1)
+    fields = json.loads(complaints)
+    assert (fields["level"], fields["event"]) == ("error", "start")
+    assert fields["text"].startswith(f"127.0.0.1:{port} is in use")
+
+
+# --- Both families -----------------------------------------------------------------------------------
+
+
+@NEEDS_IPV6
+def test_one_table_serves_both_families(serve: Serve) -> None:
+    process = serve("--open", "--host", "127.0.0.1", "--host", "::1")
+    four, six = served_addresses(process)
+    assert (four[0], six[0]) == ("127.0.0.1", "::1")
+    assert four[1] == six[1]
+    with Peer(four) as old, Peer(six) as new:
+        for peer in (old, new):
+            peer.say(b"weather\n")
+            peer.ping()
+        old.say(b"weather rain\n")
+        assert (old.hear(), new.hear()) == (b"\nweather rain\n",) * 2
+        new.say(b"weather sun\n")
+        assert (old.hear(), new.hear()) == (b"\nweather sun\n",) * 2
+    assert "messages: 2, copies sent: 4; drops: none" in stop(process, signal.SIGINT)
+
+
+@NEEDS_IPV6
+def test_a_server_on_all_addresses_serves_both_families(serve: Serve) -> None:
+    _, port = served_address(serve("--open", "--host", "::"))
+    with Peer(("127.0.0.1", port)) as old, Peer(("::1", port)) as new:
+        for peer in (old, new):
+            peer.say(b"weather\n")
+            peer.ping()
+        new.say(b"weather rain\n")
+        assert (old.hear(), new.hear()) == (b"\nweather rain\n",) * 2

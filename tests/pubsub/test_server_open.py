@@ -1,0 +1,304 @@
+"""pubsub/server.py: open servers, and that nothing forged sets them talking to each other. PROTOCOL §4.4."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
+from kcast.pubsub.router import Router
+from kcast.pubsub.server import Drop, Server
+from tests.pubsub.test_server import (
+    CLIENT,
+    OTHER,
+    START,
+    THIRD,
+    answer,
+    ask,
+    handshake,
+    lease,
+    new_server,
+    open_server,
+    publish,
+    publish_lease,
+    send,
+    sent,
+    vouched,
+)
+
+# --- By hand ------------------------------------------------------------------------------------------
+
+
+def test_open_server_speaks_the_note_as_it_stands() -> None:
+    """§4.4"""
+    server = open_server(limits=Limits(leases=2))
+    assert send(server, b"t\n") == []
+    assert send(server, b"t m\n", OTHER) == [(CLIENT, b"\nt m\n")]
+    assert send(server, b"u\nv\n%41\n", OTHER) == []
+    assert server.drops == {Drop.FULL: 1, Drop.TOPIC: 1}
+    server.handle_timeout(START + 60)
+    assert send(server, b"t m\n", OTHER, START + 60) == []
+
+
+def test_open_server_is_open_to_some_only() -> None:
+    """§4.4"""
+    server = open_server()
+    assert send(server, b"t\nt m\n", ("203.0.113.1", 1)) == []
+    assert server.drops == {Drop.UNVOUCHED_SUBSCRIBE: 1, Drop.UNVOUCHED_PUBLISH: 1}
+    lease(server, THIRD, b"t")
+    assert send(server, b"t m\n") == [(THIRD, b"\nt m\n")]
+
+
+def test_what_nc_sends_and_shows() -> None:
+    """A line a datagram, as a terminal gives them; the copy is one blank line and the message."""
+    server = open_server()
+    for line in (b"weather\n", b"\n", b"weather\n"):
+        assert send(server, line) == []
+    for line in (b"weather rain\n", b"weather  \n", b"weather %\n"):
+        assert send(server, b"\n", OTHER) == []
+        assert send(server, line, OTHER) == [(CLIENT, b"\n" + line)]
+    assert send(server, b"weather a\nweather b\n", OTHER) == [(CLIENT, b"\nweather a\nweather b\n")]
+    assert server.drops == {Drop.EMPTY: 4}
+
+
+def test_who_publishes_by_hand_gets_the_copies_it_wants() -> None:
+    server = open_server()
+    assert send(server, b"t\nt m\n") == [(CLIENT, b"\nt m\n")]
+
+
+def test_clients_with_a_handshake_are_served_as_elsewhere() -> None:
+    server = open_server()
+    lease(server, THIRD, b"t")
+    publish_lease(server, THIRD)
+    assert send(server, b"t bare\n", THIRD) == [(THIRD, b"\nt bare\n")]
+    publish(server, b"t m", source=THIRD)
+    assert server.counts["copies_sent"] == 2
+
+
+# --- The mark -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [CLIENT, THIRD])
+@pytest.mark.parametrize("datagram", [b"\nt m\n", b"\n\n\nt m\n", b"\nt\nt m\n", b"\nt m\n%~ N\n"])
+def test_bare_publishes_behind_a_blank_line_are_not_forwarded(source: Address, datagram: bytes) -> None:
+    """§4.4: neither for those it is open to, nor for who has a publish lease; all else in it counts."""
+    server = open_server()
+    lease(server, OTHER, b"t")
+    publish_lease(server, source)
+    back = send(server, datagram, source)
+    assert [data for _, data in back] == [b"%: N 60\n"] * (b"%~" in datagram)
+    assert server.drops[Drop.COPY] == 1
+    assert server.counts["messages_received"] == 0
+
+
+def test_vouched_publishes_are_forwarded_whatever_they_begin_with() -> None:
+    """No copy can begin with a vouch line: none has a topic that begins so."""
+    server = open_server()
+    lease(server, OTHER, b"t")
+    datagram = b"\n" + vouched(handshake(server), b"t m")
+    assert (OTHER, b"\nt m\n") in send(server, datagram)
+    assert not server.drops
+
+
+def test_other_servers_mark_nothing_and_take_what_is_marked() -> None:
+    server = new_server()
+    lease(server, OTHER, b"t")
+    publish_lease(server)
+    assert send(server, b"\nt m\n") == [(OTHER, b"t m\n")]
+
+
+@pytest.mark.parametrize(("line_bytes", "fits"), [(1198, True), (1199, False)])
+def test_line_that_is_too_long_with_the_mark_is_counted(line_bytes: int, fits: bool) -> None:
+    """§2.1: and nothing is sent in its place."""
+    server = open_server()
+    send(server, b"t\n", OTHER)
+    line = b"t ".ljust(line_bytes, b"m") + b"\n"
+    assert send(server, line) == ([(OTHER, b"\n" + line)] if fits else [])
+    assert server.drops == ({} if fits else {Drop.OVERSIZE: 1})
+
+
+def test_bursts_are_not_forwarded_as_they_came() -> None:
+    """Each datagram of copies has its mark, and each that comes is looked at."""
+    server = open_server()
+    lease(server, OTHER, b"t")
+    publish_lease(server)
+    server.receive(Burst(b"t 1\n\nt 2\n\n\nt 3\nt 4\n\n", 5, CLIENT), START)
+    assert sent(server.flush(START)) == [(OTHER, b"\nt 1\nt 2\nt 4\n")]
+    assert server.drops == {Drop.COPY: 1}
+
+
+# --- Several open servers, and whoever can forge ------------------------------------------------------
+
+ADDRESSES: list[Address] = [("198.51.100.11", 7400), ("198.51.100.12", 7400), ("198.51.100.13", 7400)]
+TOPICS = [b"t", b"u", b"room/1", b"%00" * 85]
+
+
+class Lab:
+    """Open servers that reach each other, and nobody else: `waves` is how many datagrams they exchange after
+    each forged one, wave after wave, until it is quiet or has gone on for `waves_max`."""
+
+    def __init__(self, count: int, sabotage: Callable[[Server], None] = lambda server: None) -> None:
+        self.servers = {
+            address: Server(
+                secret=bytes([number]) * 32, own_addresses=frozenset([address]), open_to=lambda source: True
+            )
+            for number, address in enumerate(ADDRESSES[:count])
+        }
+        for server in self.servers.values():
+            sabotage(server)
+
+    def forge(
+        self, data: bytes, source: Address, destination: Address, segment_bytes: int = 0, waves_max: int = 6
+    ) -> list[int]:
+        """One burst from an address that is not the sender's, and what it sets off."""
+        arriving = [(destination, Burst(data, segment_bytes or max(1, len(data)), source))]
+        waves: list[int] = []
+        while arriving and len(waves) < waves_max:
+            for to, burst in arriving:
+                self.servers[to].receive(burst, START)
+            arriving = [
+                (to, Burst(transmit.data, transmit.segment_bytes, address))
+                for address, server in self.servers.items()
+                for transmit in server.flush(START)
+                for to in transmit.destinations
+                if to in self.servers
+            ]
+            waves.append(sum(-(-len(burst.data) // burst.segment_bytes) for _, burst in arriving))
+        return waves
+
+    def subscribe_all_to_all(self) -> None:
+        """Each server's address at each other, to every topic: one forged datagram each."""
+        for source in self.servers:
+            for destination in self.servers:
+                lines = b"".join(topic + b"\n" for topic in TOPICS)
+                assert self.forge(lines, source, destination) == [0]
+        for address, server in self.servers.items():
+            assert len(server.leases) == (len(self.servers) - 1) * len(TOPICS)
+            assert all(address not in server.leases.subscribers(topic, START) for topic in TOPICS)
+
+
+def unmark(server: Server) -> None:
+    """The same server without the mark on its copies."""
+    server._router = Router(server.leases, server.counts)
+
+
+def forged_line(rng: random.Random) -> bytes:
+    topic = rng.choice([*TOPICS, *TOPICS, b"%41", b"nobody"])
+    size = rng.choice((0, 1, 5, 100, 600, DATAGRAM_BYTES_MAX - len(topic) - 3, DATAGRAM_BYTES_MAX))
+    return rng.choice((
+        topic, topic + b" " + b"m" * size, topic + b" " + b"m" * size, topic + b" %@p.1 x",
+        b"", b"", b"%? N", b"%~ N", b"%= N AAAA 0", b"%: N 7", b"%! N " + b"A" * 32 + b" -",
+    ))  # fmt: skip
+
+
+def forged_burst(rng: random.Random) -> tuple[bytes, int]:
+    """Anything that could set off copies or answers, up to a burst as the kernel hands it over."""
+    segment_bytes = rng.choice((8, 192, 600, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MAX))
+    parts = []
+    for _ in range(rng.choice((1, 1, 1, 2, 5))):
+        lines = b"".join(forged_line(rng) + b"\n" for _ in range(rng.choice((1, 1, 2, 4, 12))))
+        parts.append(lines[:segment_bytes].ljust(segment_bytes, b"\n"))
+    last = parts.pop()
+    return b"".join(parts) + (last.rstrip(b"\n") + b"\n" if rng.random() < 0.5 else last), segment_bytes
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_open_servers_exchange_no_more_than_the_first_copies(count: int, seed: int) -> None:
+    """§4.4, §5.2: what a forged datagram sets off reaches another server once, and sets off nothing there."""
+    rng = random.Random(seed)
+    lab = Lab(count)
+    lab.subscribe_all_to_all()
+    total = set_off = 0
+    for _ in range(300):
+        data, segment_bytes = forged_burst(rng)
+        source, destination = rng.choice([*ADDRESSES[:count], CLIENT]), rng.choice(ADDRESSES[:count])
+        waves = lab.forge(data, source, destination, segment_bytes)
+        assert len(waves) <= 2, (data, segment_bytes)
+        assert waves[1:] in ([], [0]), (data, segment_bytes)
+        # Lines are put together, so that there are fewer datagrams than copies; and an answer for each.
+        copies = (count - 1) * data.count(b"\n") + -(-len(data) // segment_bytes)
+        assert waves[0] <= copies
+        total += waves[0]
+        set_off += waves[0] > 0
+    assert set_off > 50, "the attack is one"
+    received = sum(server.counts["datagrams_received"] for server in lab.servers.values())
+    assert total < received
+    assert sum(server.drops[Drop.COPY] for server in lab.servers.values()) > 50
+
+
+@pytest.mark.parametrize(("count", "grows"), [(2, False), (3, True)])
+def test_without_the_mark_they_loop(count: int, grows: bool) -> None:
+    """Sabotage: the same lab sees it. Two servers go on for ever, three double it each time."""
+    lab = Lab(count, unmark)
+    lab.subscribe_all_to_all()
+    waves = lab.forge(b"t " + b"m" * 300 + b"\n", CLIENT, ADDRESSES[0], waves_max=12)
+    assert len(waves) == 12
+    assert min(waves) > 0
+    copies = sum(server.counts["copies_sent"] for server in lab.servers.values())
+    assert copies > 1000 if grows else copies == 12
+
+
+def test_one_server_with_the_mark_is_not_enough_and_each_protects_itself() -> None:
+    """A server that marks does not forward what is marked; one that does not mark is the only one to."""
+    lab = Lab(2)
+    lab.subscribe_all_to_all()
+    unmark(lab.servers[ADDRESSES[1]])
+    waves = lab.forge(b"t m\n", CLIENT, ADDRESSES[1], waves_max=12)
+    assert waves == [1, 1, 0], "forwarded once by each"
+
+
+def test_attacker_with_a_good_cookie_sets_off_no_more() -> None:
+    """Vouched publishes are forwarded, marked as others are."""
+    lab = Lab(3)
+    lab.subscribe_all_to_all()
+    for address, server in lab.servers.items():
+        datagram = b"\n" + vouched(handshake(server), b"t m", b"u " + b"m" * 900)
+        assert lab.forge(datagram, CLIENT, address) == [4, 0]
+
+
+def test_answers_do_not_travel_on() -> None:
+    """§5.2: challenges, receipts and pongs that a forged request sends to another open server."""
+    lab = Lab(2)
+    a, b = ADDRESSES[:2]
+    for request in (ask(), b"%~ N".ljust(20, b"\n"), vouched(b"A" * 32, b"t")):
+        assert lab.forge(request, a, b) == [1, 0]
+    assert lab.servers[a].drops == {Drop.REPLY_VERB: 3}
+
+
+def test_open_and_other_servers_do_not_loop() -> None:
+    """A server that is not open forwards for nobody who has not shown a cookie, and open ones show none."""
+    lab = Lab(2)
+    lab.subscribe_all_to_all()
+    closed = lab.servers[ADDRESSES[1]] = new_server(own_addresses=frozenset([ADDRESSES[1]]))
+    lease(closed, CLIENT, b"t")
+    assert lab.forge(b"t m\n", CLIENT, ADDRESSES[0]) == [1, 0]
+    assert closed.drops == {Drop.UNVOUCHED_PUBLISH: 1}
+
+
+def test_copies_in_many_datagrams_are_all_marked_on_the_way() -> None:
+    """As the kernel cuts them: equal segments, each looked at by itself."""
+    lab = Lab(2)
+    lab.subscribe_all_to_all()
+    a, b = ADDRESSES[:2]
+    for number in range(40):
+        data = b"t %d" % number + b"m" * 500 + b"\n"
+        lab.servers[a].receive(Burst(data, len(data), CLIENT), START)
+    transmits: list[Transmit] = lab.servers[a].flush(START)
+    assert [len(transmit.data) // transmit.segment_bytes > 10 for transmit in transmits] == [True]
+    lab.servers[b].receive(Burst(transmits[0].data, transmits[0].segment_bytes, a), START)
+    assert lab.servers[b].flush(START) == []
+    assert lab.servers[b].drops[Drop.COPY] == 40
+
+
+@pytest.mark.parametrize("line", [b"%= N " + b"A" * 32 + b" 0\n", b"%: N 7\n"])
+def test_clients_of_open_servers_read_copies_as_ever(line: bytes) -> None:
+    """§2.3: the blank line is padding to them, and answers bear none."""
+    server = open_server()
+    lease(server, THIRD, b"t")
+    ((_, copy),) = send(server, b"t m\n")
+    assert wire.split_lines(copy) == ([b"t m"], False)
+    assert answer(server, b"%~ P".ljust(20, b"\n")) == [wire.Pong(b"P", 0)]
+    assert wire.parse_reply(line[:-1]) is not None

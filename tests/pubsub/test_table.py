@@ -1,0 +1,530 @@
+"""pubsub/table.py: leases against naive models, their limits, and their ends exactly on time. PROTOCOL §7."""
+
+import random
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kcast.pubsub.endpoint import Address
+from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, Limits
+from kcast.pubsub.table import TABLES, ExpiringSet, FifoTable, Lease, LeaseTable, Limit, prefix_of
+
+A: Address = ("192.0.2.1", 1)
+B: Address = ("192.0.2.1", 2)
+C: Address = ("2001:db8::1", 1)
+D: Address = ("192.0.2.200", 1)
+E: Address = ("2001:db8:0:ffff::1", 9)
+HERE: Address = ("127.0.0.1", 1)
+TOPICS = (b"x", b"y", b"z")
+ADDRESSES = (A, B, C, D, E, HERE)
+NETWORKS = {A: "v4", B: "v4", D: "v4", C: "v6", E: "v6", HERE: None}
+
+
+class NaiveTable:
+    """The `ttl` table in the plainest way: a list of leases, renewed longest ago first."""
+
+    def __init__(self, ttl_s: float, limits: Limits) -> None:
+        self.ttl_s, self.limits = ttl_s, limits
+        self.rows: list[tuple[Lease, float]] = []  # with the time of the last renewal
+
+    def is_live(self, lease: Lease, now: float) -> bool:
+        return any(its == lease and at + self.ttl_s > now for its, at in self.rows)
+
+    def renew(self, lease: Lease, now: float) -> None:
+        self.rows = [row for row in self.rows if row[0] != lease]
+        self.rows.append((lease, now))
+
+    def open(self, lease: Lease, now: float) -> Limit | None:
+        leases, limits = [its for its, _ in self.rows], self.limits
+        network = NETWORKS[lease.address]
+        if sum(its.address == lease.address for its in leases) >= limits.leases_per_address:
+            return Limit.ADDRESS
+        in_network = sum(NETWORKS[its.address] == network for its in leases)
+        if network is not None and in_network >= limits.leases_per_prefix:
+            return Limit.PREFIX
+        topics = {its.topic for its in leases}
+        if lease.topic not in topics and len(topics) >= limits.topics:
+            return Limit.TOPICS
+        if not self.has_room(now):
+            return Limit.FULL
+        self.renew(lease, now)
+        return None
+
+    def has_room(self, now: float) -> bool:
+        return len(self.rows) < self.limits.leases
+
+    def promise_s(self, now: float) -> float:
+        return self.ttl_s
+
+    def expire(self, now: float) -> list[Lease]:
+        gone = [lease for lease, at in self.rows if at + self.ttl_s <= now]
+        self.rows = [row for row in self.rows if row[0] not in gone]
+        return gone
+
+
+class NaiveFifo(NaiveTable):
+    """The `fifo` table: what each lease was promised, and an estimate of how long leases stay."""
+
+    def __init__(self, ttl_s: float, limits: Limits) -> None:
+        super().__init__(ttl_s, limits)
+        self.promised_until: dict[Lease, float] = {}
+        self.estimate_s, self.estimated_at = inf, 0.0
+        self.evicted: list[Lease] = []
+
+    def promise_s(self, now: float) -> float:
+        half_s = (self.estimate_s + now - self.estimated_at) / 2
+        return min(self.ttl_s, max(10.0, half_s))
+
+    def renew(self, lease: Lease, now: float) -> None:
+        super().renew(lease, now)
+        promised_until = now + self.promise_s(now)
+        self.promised_until[lease] = max(self.promised_until.get(lease, 0.0), promised_until)
+
+    def has_room(self, now: float) -> bool:
+        if super().has_room(now):
+            return True
+        oldest, at = self.rows[0]
+        if now - at > 1.5 * min((self.promised_until[oldest] - at) / 3, 25.0):  # it has missed a renewal
+            self.estimate_s = min(self.estimate_s + now - self.estimated_at, now - at)
+            self.estimated_at = now
+        if self.promised_until[oldest] > now:
+            return False
+        del self.rows[0], self.promised_until[oldest]
+        self.evicted.append(oldest)
+        return True
+
+    def expire(self, now: float) -> list[Lease]:
+        gone = super().expire(now)
+        for lease in gone:
+            del self.promised_until[lease]
+        return gone
+
+
+NAIVE: dict[str, type[NaiveTable]] = {"ttl": NaiveTable, "fifo": NaiveFifo}
+
+
+def steps(rng: random.Random, count: int) -> Iterator[tuple[str, bytes, Address, float]]:
+    now = 100.0
+    for _ in range(count):
+        # Often several things at one time, and often exactly at the end of a lease.
+        now += rng.choice((0.0, 0.0, 0.25, 1.0, 5.0, 9.75, 10.0))
+        verb = rng.choice(("ask", "ask", "ask", "look", "look", "expire"))
+        yield verb, rng.choice(TOPICS), rng.choice(ADDRESSES), now
+
+
+LIMITS = [
+    Limits(leases=1),
+    Limits(leases=4),
+    Limits(),
+    Limits(leases_per_address=1),
+    Limits(leases_per_prefix=3),
+    Limits(topics=2),
+    Limits(leases=7, leases_per_address=2, leases_per_prefix=4, topics=2),
+]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("ttl_s", [10.0, 40.0])
+@pytest.mark.parametrize("limits", LIMITS, ids=range(len(LIMITS)))
+@pytest.mark.parametrize("seed", range(8))
+def test_table_is_the_naive_one(kind: str, ttl_s: float, limits: Limits, seed: int) -> None:
+    table, naive = TABLES[kind](ttl_s, limits), NAIVE[kind](ttl_s, limits)
+    for verb, topic, address, now in steps(random.Random(seed), 300):
+        lease = Lease(topic, address)
+        if verb != "look":
+            assert table.expire(now) == naive.expire(now)
+        if verb == "ask":
+            assert table.is_live(*lease, now) is naive.is_live(lease, now)
+            if naive.is_live(lease, now):
+                table.renew(*lease, now)
+                naive.renew(lease, now)
+            else:
+                assert table.open(*lease, now) is naive.open(lease, now)
+                evicted = naive.evicted if isinstance(naive, NaiveFifo) else []
+                assert table.evicted == evicted
+                table.evicted.clear()
+                evicted.clear()
+        live = [its for its, _ in naive.rows if naive.is_live(its, now)]
+        for its_topic in TOPICS:
+            wanted = sorted(its.address for its in live if its.topic == its_topic)
+            assert sorted(table.subscribers(its_topic, now)) == wanted
+            count = sum(its.topic == its_topic for its, _ in naive.rows)
+            assert table.audience_count(its_topic) == count
+        assert len(table) == len(naive.rows) <= limits.leases
+        assert table.topic_count == len({its.topic for its, _ in naive.rows}) <= limits.topics
+        assert table.next_expiry() == (naive.rows[0][1] + ttl_s if naive.rows else None)
+        assert table.promise_s(now) == naive.promise_s(now)
+
+
+# --- The ttl table ------------------------------------------------------------------------------------
+
+
+def new_table(ttl_s: float = 10.0, **limits: int) -> LeaseTable:
+    return LeaseTable(ttl_s, Limits(**limits))
+
+
+def test_lease_ends_exactly_at_its_time() -> None:
+    """§7.1: at its end the server sends nothing more to it, whether or not it was forgotten yet."""
+    table = new_table(60.0)
+    assert table.open(b"t", A, 100.0) is None
+    assert list(table.subscribers(b"t", 159.999)) == [A]
+    assert table.is_live(b"t", A, 159.999)
+    assert list(table.subscribers(b"t", 160.0)) == []
+    assert not table.is_live(b"t", A, 160.0)
+    assert len(table) == 1
+    assert table.expire(159.999) == []
+    assert table.expire(160.0) == [(b"t", A)]
+    assert (len(table), table.topic_count, table.next_expiry()) == (0, 0, None)
+
+
+def test_renewal_counts_from_its_own_time() -> None:
+    table = new_table(60.0)
+    table.open(b"t", A, 0.0)
+    table.renew(b"t", A, 50.0)
+    assert table.next_expiry() == 110.0
+    assert table.expire(109.999) == []
+    assert list(table.subscribers(b"t", 109.999)) == [A]
+    assert list(table.subscribers(b"t", 110.0)) == []
+
+
+def test_lease_that_has_ended_is_new_again() -> None:
+    table = new_table()
+    table.open(b"t", A, 0.0)
+    table.open(b"t", B, 5.0)
+    assert list(table.subscribers(b"t", 11.0)) == [B]
+    assert table.expire(12.0) == [(b"t", A)]
+    assert not table.is_live(b"t", A, 12.0)
+    assert table.open(b"t", A, 12.0) is None
+    assert sorted(table.subscribers(b"t", 12.0)) == [A, B]
+
+
+def test_subscribers_stand_longest_standing_first_and_the_ready_list_follows() -> None:
+    table = new_table()
+    table.open(b"t", A, 0.0)
+    table.open(b"t", B, 1.0)
+    assert list(table.subscribers(b"t", 1.0)) == [A, B]
+    table.renew(b"t", A, 2.0)
+    assert list(table.subscribers(b"t", 2.0)) == [A, B]
+    table.open(b"t", C, 3.0)
+    assert list(table.subscribers(b"t", 3.0)) == [A, B, C]
+    assert table.expire(11.0) == [(b"t", B)]
+    assert list(table.subscribers(b"t", 11.0)) == [A, C]
+    assert list(table.subscribers(b"t", 12.0)) == [C]
+    table.expire(12.5)
+    table.open(b"t", B, 12.5)
+    assert list(table.subscribers(b"t", 12.5)) == [C, B]
+
+
+def test_ready_list_is_made_once_for_many_looks() -> None:
+    table = new_table()
+    table.open(b"t", A, 0.0)
+    assert table.subscribers(b"t", 1.0) is table.subscribers(b"t", 9.999)
+    assert table.subscribers(b"other", 1.0) == ()
+
+
+def test_full_table_takes_renewals_and_nothing_new() -> None:
+    table = new_table(leases=2)
+    assert table.open(b"t", A, 0.0) is None
+    assert table.open(b"u", A, 1.0) is None
+    assert table.open(b"t", B, 2.0) is Limit.FULL
+    assert table.open(b"v", A, 2.0) is Limit.FULL
+    assert table.topic_count == 2
+    assert list(table.subscribers(b"t", 2.0)) == [A]
+    table.renew(b"t", A, 3.0)
+    assert table.expire(11.0) == [(b"u", A)]
+    assert table.open(b"t", B, 11.0) is None
+    assert table.open(b"v", B, 11.0) is Limit.FULL
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_nothing_is_kept_of_leases_that_are_gone(kind: str) -> None:
+    """Topics, counts and promises go at once, or naming things would be a way to fill the memory."""
+    table = TABLES[kind](10.0, Limits())
+    table.open(b"t", A, -100.0)
+    table.expire(0.0)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for turn in range(20):
+            for number in range(500):
+                host = f"198.51.{number % 100}.{turn}"
+                assert table.open(b"topic-%d-%d" % (turn, number), (host, number), turn * 10.0) is None
+            assert table.topic_count == 500
+            assert len(table.expire(turn * 10.0 + 10.0)) == 500
+            assert (len(table), table.topic_count) == (0, 0)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    # Dicts keep the room that 500 leases needed; 10,000 leases would be some 6,000,000 bytes.
+    assert grown < 300_000, f"{grown} bytes are left of 10,000 leases"
+
+
+# --- Limits -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "neighbour", "stranger"),
+    [
+        ("192.0.2.0", "192.0.2.255", "192.0.3.0"),
+        ("203.0.113.9", "203.0.113.10", "203.0.112.9"),
+        ("2001:db8:1::1", "2001:db8:1:ffff:ffff::1", "2001:db8:2::1"),
+        ("2001:db8:1::1", "2001:db8:1::2", "2001:db8::1"),
+        ("10.0.0.1", "10.0.0.2", "10.0.1.1"),
+    ],
+)
+def test_prefix_is_a_24_or_a_48(host: str, neighbour: str, stranger: str) -> None:
+    assert prefix_of(host) == prefix_of(neighbour) != prefix_of(stranger)
+    table = new_table(leases_per_prefix=2)
+    assert table.open(b"t", (host, 1), 0.0) is None
+    assert table.open(b"t", (neighbour, 1), 0.0) is None
+    assert table.open(b"t", (neighbour, 2), 0.0) is Limit.PREFIX
+    assert table.open(b"u", (host, 1), 0.0) is Limit.PREFIX
+    assert table.open(b"t", (stranger, 1), 0.0) is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.255.255.255", "::1"])
+def test_loopback_has_no_prefix(host: str) -> None:
+    assert prefix_of(host) is None
+    table = new_table(leases_per_prefix=1, leases_per_address=2)
+    for port in range(100):
+        assert table.open(b"t", (host, port), 0.0) is None
+        assert table.open(b"u", (host, port), 0.0) is None
+        assert table.open(b"v", (host, port), 0.0) is Limit.ADDRESS
+
+
+def test_address_is_ip_and_port() -> None:
+    table = new_table(leases_per_address=2)
+    assert [table.open(topic, A, 0.0) for topic in TOPICS] == [None, None, Limit.ADDRESS]
+    assert [table.open(topic, B, 0.0) for topic in TOPICS] == [None, None, Limit.ADDRESS]
+    table.renew(b"x", A, 5.0)
+    table.expire(10.0)
+    assert [table.open(topic, A, 10.0) for topic in TOPICS[1:]] == [None, Limit.ADDRESS]
+
+
+def test_topics_are_bounded_and_free_again_with_their_last_lease() -> None:
+    table = new_table(topics=2)
+    assert [table.open(topic, A, 0.0) for topic in TOPICS] == [None, None, Limit.TOPICS]
+    assert table.open(b"y", B, 5.0) is None
+    table.expire(10.0)
+    assert [table.open(topic, A, 10.0) for topic in (b"z", b"x")] == [None, Limit.TOPICS]
+
+
+def test_refused_lease_leaves_nothing_behind() -> None:
+    table = new_table(leases=2, leases_per_address=1, topics=1)
+    table.open(b"t", A, 0.0)
+    for topic, address in ((b"u", A), (b"u", B), (b"t", C)):
+        table.open(topic, address, 0.0)
+    assert table.open(b"u", D, 0.0) is Limit.TOPICS
+    assert (len(table), table.topic_count) == (2, 1)
+    table.expire(10.0)
+    assert [table.open(b"u", address, 10.0) for address in (B, A)] == [None, None]
+
+
+# --- The fifo table -----------------------------------------------------------------------------------
+
+
+def new_fifo(ttl_s: float = 60.0, **limits: int) -> FifoTable:
+    return FifoTable(ttl_s, Limits(**limits))
+
+
+def test_fifo_promises_the_ttl_until_something_stands_in_the_way() -> None:
+    table = new_fifo(leases=3)
+    for at in range(3):
+        assert table.promise_s(at) == 60.0
+        assert table.open(b"t", (A[0], at), float(at)) is None
+    assert table.promise_s(3.0) == 60.0
+    assert table.evicted == []
+
+
+def test_fifo_full_of_unlapsed_promises_refuses() -> None:
+    table = new_fifo(leases=2)
+    table.open(b"t", A, 0.0)
+    table.open(b"t", B, 1.0)
+    for at in (1.0, 30.0, 59.999):
+        assert table.expire(at) == []
+        assert table.open(b"t", C, at) is Limit.FULL
+    assert sorted(table.subscribers(b"t", 59.999)) == [A, B]
+    assert table.evicted == []
+    assert table.expire(60.0) == [(b"t", A)]
+    assert table.open(b"t", C, 60.0) is None
+
+
+def test_fifo_pushes_out_the_oldest_once_its_promise_is_over() -> None:
+    table = new_fifo(leases=2)
+    table.open(b"t", A, 0.0)
+    table.open(b"t", B, 0.0)
+    assert table.open(b"t", C, 40.0) is Limit.FULL  # who stood in the way was 40 s old
+    assert table.promise_s(40.0) == 20.0
+    table.expire(60.0)
+    table.open(b"t", A, 60.0)
+    assert table.promise_s(60.0) == 30.0  # 20 s later
+    table.open(b"t", B, 62.0)
+    assert table.open(b"t", C, 89.0) is Limit.FULL  # A was promised until 90
+    assert table.open(b"t", C, 90.0) is None
+    assert table.evicted == [(b"t", A)]
+    assert list(table.subscribers(b"t", 90.0)) == [B, C]
+    assert table.promise_s(90.0) == 15.0  # A lived for 30 s
+
+
+def test_fifo_renewal_makes_the_youngest() -> None:
+    table = new_fifo(leases=3)
+    for address in (A, B, C):
+        table.open(b"t", address, 0.0)
+    assert table.open(b"t", D, 40.0) is Limit.FULL  # what stood in the way was 40 s old
+    table.renew(b"t", A, 50.0)  # for 25 s
+    table.renew(b"t", B, 51.0)
+    assert table.expire(60.0) == [(b"t", C)]
+    assert table.open(b"t", D, 60.0) is None
+    assert table.open(b"t", E, 75.0) is None
+    assert table.evicted == [(b"t", A)], "B was renewed later, though both were opened at once"
+
+
+def test_fifo_keeps_an_older_promise_where_a_renewal_is_promised_less() -> None:
+    table = new_fifo(leases=2)
+    table.open(b"t", A, 0.0)  # until 60
+    table.open(b"t", B, 0.0)
+    table.open(b"t", C, 35.0)
+    assert table.promise_s(36.0) == 18.0
+    table.renew(b"t", A, 36.0)
+    table.renew(b"t", B, 36.0)
+    for at in (54.0, 59.999):
+        assert table.open(b"t", C, at) is Limit.FULL
+    assert table.open(b"t", C, 60.0) is None
+
+
+def test_fifo_estimate_falls_at_once_and_grows_a_second_a_second() -> None:
+    table = new_fifo(leases=1)
+    table.open(b"t", A, 0.0)
+    assert table.open(b"t", B, 40.0) is Limit.FULL
+    assert [table.promise_s(at) for at in (40.0, 41.0, 50.0, 80.0, 1000.0)] == [20.0, 20.5, 25.0, 40.0, 60.0]
+    table.renew(b"t", A, 58.0)
+    assert table.open(b"t", B, 73.0) is Limit.FULL
+    assert [table.promise_s(at) for at in (73.0, 77.0, 78.0, 80.0)] == [10.0, 10.0, 10.0, 11.0]
+
+
+@pytest.mark.parametrize("ttl_s", [1.0, 5.0, 10.0])
+def test_fifo_with_a_short_ttl_promises_all_of_it(ttl_s: float) -> None:
+    table = new_fifo(ttl_s, leases=1)
+    table.open(b"t", A, 0.0)
+    assert table.open(b"t", B, 0.5) is Limit.FULL
+    assert table.promise_s(0.5) == ttl_s
+    assert table.expire(ttl_s) == [(b"t", A)]
+
+
+@pytest.mark.parametrize("pause_s", [1.0, 7.0, 60.0])
+def test_fifo_full_of_the_living_promises_no_less_when_somebody_knocks(pause_s: float) -> None:
+    """Nobody went away, so there is no room to be made; all would only renew six times as often."""
+    table = new_fifo(leases=100)
+    for number in range(3000):
+        now, client = number * 0.2, ("192.0.2.1", number % 100)  # each renews every 20 s
+        assert table.expire(now) == []
+        if table.is_live(b"t", client, now):
+            table.renew(b"t", client, now)
+        else:
+            assert table.open(b"t", client, now) is None
+        if number >= 100 and now % pause_s < 0.2:
+            assert table.open(b"t", C, now) is Limit.FULL
+        assert table.promise_s(now) == 60.0
+
+
+def test_fifo_makes_room_for_a_topic_whose_only_lease_it_pushes_out() -> None:
+    """The audience that the new lease joins goes away in the same moment."""
+    table = new_fifo(leases=1, topics=1)
+    table.open(b"t", A, 0.0)
+    table.expire(60.0)
+    table._lifetime_s = 0.0  # so that 10 s are promised
+    table._lifetime_seen_at = 60.0
+    table.open(b"t", A, 60.0)
+    assert table.open(b"t", B, 70.0) is None
+    assert list(table.subscribers(b"t", 70.0)) == [B]
+    assert (len(table), table.topic_count, table.audience_count(b"t")) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("ttl_s", "pause_s"), [(20.0, 0.5), (60.0, 0.2), (60.0, 1.0), (600.0, 1.0), (600.0, 8.0)]
+)
+@pytest.mark.parametrize("leases", [1, 3, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_fifo_keeps_every_promise(ttl_s: float, pause_s: float, leases: int, seed: int) -> None:
+    """Random clients, more than there is room for: nobody is gone before what it was told, and those that
+    are pushed out are those renewed longest ago."""
+    rng = random.Random(seed)
+    table = new_fifo(ttl_s, leases=leases)
+    promised: dict[Lease, float] = {}
+    renewed: dict[Lease, float] = {}
+    now, pushed = 0.0, 0
+    for _ in range(3000):
+        now += rng.expovariate(1 / pause_s)
+        lease = Lease(rng.choice(TOPICS), ("192.0.2.1", rng.randrange(30)))
+        for gone in table.expire(now):
+            assert promised.pop(gone) <= now
+            assert renewed.pop(gone) + ttl_s <= now
+        if table.is_live(*lease, now):
+            table.renew(*lease, now)
+        elif table.open(*lease, now) is not None:
+            lease = Lease(b"", A)
+        for gone in table.evicted:
+            assert promised.pop(gone) <= now, "gone before its promise"
+            assert renewed.pop(gone) <= min(renewed.values(), default=now), "not the oldest"
+            pushed += 1
+        table.evicted.clear()
+        if lease.topic:
+            promise_s = table.promise_s(now)
+            assert min(ttl_s, FIFO_PROMISE_S_MIN) <= promise_s <= ttl_s
+            promised[lease] = max(promised.get(lease, 0.0), now + promise_s)
+            renewed[lease] = now
+        live = Counter(promised.keys())
+        for its_topic in TOPICS:
+            for address in table.subscribers(its_topic, now):
+                live[Lease(its_topic, address)] -= 1
+        assert not any(live[its] and until > now for its, until in promised.items())
+    assert pushed > 10
+
+
+# --- Keys that expire ---------------------------------------------------------------------------------
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from((0.0, 0.5, 3.0, 10.0))), max_size=40),
+    st.integers(0, 4),
+)
+def test_expiring_set_is_the_naive_one(moves: list[tuple[int, float]], capacity: int) -> None:
+    keys: ExpiringSet[int] = ExpiringSet(10.0, capacity)
+    naive: dict[int, float] = {}
+    now = 0.0
+    for key, later_s in moves:
+        now += later_s
+        taken = key in naive or len(naive) < capacity
+        assert keys.renew(key, now) is taken
+        if taken:
+            naive[key] = now + 10.0
+        for other in range(6):
+            assert keys.left_s(other, now) == max(0.0, naive.get(other, now) - now)
+        assert keys.next_expiry() == min(naive.values(), default=None)
+        if later_s == 3.0:
+            gone = {other for other, end in naive.items() if end <= now}
+            assert set(keys.pop_expired(now)) == gone
+            naive = {other: end for other, end in naive.items() if other not in gone}
+        assert len(keys) == len(naive) <= capacity
+
+
+def test_expiring_set_lets_go_in_order_and_exactly_on_time() -> None:
+    keys: ExpiringSet[str] = ExpiringSet(10.0, 3)
+    for at, key in enumerate("abc"):
+        assert keys.renew(key, float(at))
+    assert keys.renew("a", 3.0)
+    assert not keys.renew("d", 3.0)
+    assert keys.left_s("a", 3.0) == 10.0
+    assert keys.left_s("d", 3.0) == 0.0
+    assert keys.left_s("b", 20.0) == 0.0
+    assert keys.pop_expired(10.999) == []
+    assert keys.pop_expired(12.0) == ["b", "c"]
+    assert keys.next_expiry() == 13.0
+    assert keys.pop_expired(13.0) == ["a"]
+    assert keys.next_expiry() is None

@@ -1,0 +1,472 @@
+"""pubsub/tap_format.py: golden bytes, both ways, and whatever else a file may hold. docs/tap.md."""
+
+import io
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xxhash import xxh3_64_digest
+
+from kcast.pubsub import tap_format
+from kcast.pubsub.endpoint import Address, LeaseChange
+from kcast.pubsub.tap_format import (
+    BOOT_ID_BYTES,
+    CLOSING_ROOM_BYTES,
+    LINES_PER_RECORD_MAX,
+    MAGIC,
+    RECORD_ROOM_BYTES,
+    SERVER_ADDRESSES_MAX,
+    Clock,
+    Continued,
+    Cut,
+    Encoder,
+    End,
+    FileHead,
+    Lost,
+    Record,
+    Standing,
+    TapBurst,
+    TapError,
+    TapLease,
+    decode,
+)
+
+BOOT_ID = bytes.fromhex("0123456789abcdef")
+SERVERS: tuple[Address, ...] = (("192.0.2.7", 7400), ("2001:db8::7", 7400))
+A: Address = ("198.51.100.1", 1000)
+B: Address = ("2001:db8::1", 65535)
+CLOCK = Clock(5_000_000_000, 1_700_000_000_000_000_000)
+LINES = (b"weather rain", b"weather sun", b"weather ")
+RAIN, SUN, EMPTY = (
+    bytes.fromhex(text) for text in ("6e6632f42b249669", "b1044d32922e8db7", "9afa1857089f2222")
+)
+
+PREAMBLE = "896b636173740d0a 00000001"
+HEAD = (
+    "01000044 0123456789abcdef 00000000 000000012a05f200 17979cfe362a0000 04626f6f74 07787868332d3634"
+    " 02 1ce8 09 3139322e302e322e37 1ce8 0b 323030313a6462383a3a37"
+)
+NONE_STAND = "0600000c 000000012a05f200 00000000"
+LEASE_OF_B = "ffff 0b 323030313a6462383a3a31 0007 77656174686572"
+
+# What is done, its bytes, and what they are read as.
+GOLDEN: tuple[tuple[Callable[[Encoder], object], str, tuple[Record, ...]], ...] = (
+    (
+        lambda tap: tap.begin_file(CLOCK),
+        f"{PREAMBLE} {HEAD} {NONE_STAND}",
+        (FileHead(BOOT_ID, 0, CLOCK, "boot", "xxh3-64", SERVERS), Standing(CLOCK.monotonic_ns, (), 0)),
+    ),
+    (
+        lambda tap: tap.burst(5.25, A, b"weather", LINES),
+        "0200000e 03e8 3139382e35312e3130302e31 03000007 77656174686572"
+        " 04000024 0000000138eca480 0000 0000 6e6632f42b249669 b1044d32922e8db7 9afa1857089f2222",
+        (TapBurst(5_250_000_000, A, b"weather", (RAIN, SUN, EMPTY)),),
+    ),
+    (
+        lambda tap: tap.lease(6.0, LeaseChange.OPENED, b"weather", B),
+        f"05000020 0000000165a0bc00 01 {LEASE_OF_B}",
+        (TapLease(6_000_000_000, LeaseChange.OPENED, b"weather", B),),
+    ),
+    (
+        lambda tap: tap.lease(7.0, LeaseChange.EXPIRED, b"ice", A),
+        "0500001d 00000001a13b8600 02 03e8 0c 3139382e35312e3130302e31 0003 696365",
+        (TapLease(7_000_000_000, LeaseChange.EXPIRED, b"ice", A),),
+    ),
+    (
+        lambda tap: tap.lease(7.0, LeaseChange.EVICTED, b"ice", A),
+        "0500001d 00000001a13b8600 03 03e8 0c 3139382e35312e3130302e31 0003 696365",
+        (TapLease(7_000_000_000, LeaseChange.EVICTED, b"ice", A),),
+    ),
+    (
+        lambda tap: tap.burst(5.5, A, b"weather", LINES[1:2]),
+        "04000014 0000000147d35700 0000 0000 b1044d32922e8db7",
+        (TapBurst(5_500_000_000, A, b"weather", (SUN,)),),
+    ),
+    (
+        lambda tap: tap.lost(Lost(1, 2, 3, 4)),
+        "07000020 0000000000000001 0000000000000002 0000000000000003 0000000000000004",
+        (Lost(1, 2, 3, 4),),
+    ),
+    (
+        lambda tap: tap.standing(9),
+        f"06000023 0000000000000009 00000000 {LEASE_OF_B}",
+        (Standing(9, ((b"weather", B),), 0),),
+    ),
+    (lambda tap: tap.clock(Clock(10, 11)), "09000010 000000000000000a 000000000000000b", (Clock(10, 11),)),
+    (
+        lambda tap: tap.continued(Clock(12, 13)),
+        "0a000010 000000000000000c 000000000000000d",
+        (Continued(Clock(12, 13)),),
+    ),
+)
+GOLDEN_END = "0b000020 000000000000000c 000000000000000d 0000000000000005 0000000000000007"
+GOLDEN_FILE = bytes.fromhex("".join(text for _, text, _ in GOLDEN))
+GOLDEN_RECORDS = [record for _, _, records in GOLDEN for record in records]
+
+
+def new_encoder(standing_bytes_max: int = 1000, addresses: Sequence[Address] = SERVERS) -> Encoder:
+    return Encoder(
+        boot_id=BOOT_ID, addresses=addresses, clock_id="boot", standing_bytes_max=standing_bytes_max
+    )
+
+
+def read_back(data: bytes | bytearray) -> list[Record]:
+    return list(decode(io.BytesIO(data)))
+
+
+def ends(record: Record) -> bool:
+    return isinstance(record, (Continued, End, Cut))
+
+
+# --- Golden bytes ------------------------------------------------------------------------------------
+
+
+def test_golden_bytes_both_ways() -> None:
+    encoder = new_encoder()
+    for work, text, _ in GOLDEN:
+        work(encoder)
+        assert encoder.take().hex() == text.replace(" ", "")
+    assert encoder.file_bytes == len(GOLDEN_FILE)
+    assert read_back(GOLDEN_FILE) == GOLDEN_RECORDS
+
+
+def test_golden_end() -> None:
+    encoder = new_encoder()
+    encoder.begin_file(CLOCK)
+    head = bytes(encoder.take())
+    for _ in range(5):
+        encoder.lease(1.0, LeaseChange.OPENED, b"t", A)
+    encoder.take()
+    encoder.end(Clock(12, 13), 7)
+    assert encoder.buffer.hex() == GOLDEN_END.replace(" ", "")
+    assert read_back(head + encoder.buffer)[-1] == End(Clock(12, 13), 5, 7)
+
+
+def test_digest_is_the_known_one() -> None:
+    """XXH3-64 in canonical byte order; the first is the reference implementation's for no input."""
+    encoder = new_encoder()
+    encoder.begin_file(CLOCK)
+    encoder.burst(1.0, A, b"t", (b"", b"weather rain"))
+    burst = read_back(encoder.take())[2]
+    assert isinstance(burst, TapBurst)
+    assert burst.digests == (bytes.fromhex("2d06800538d394c2"), xxh3_64_digest(b"weather rain"))
+
+
+def test_second_file_counts_on_and_has_definitions_and_leases_of_its_own() -> None:
+    encoder = new_encoder()
+    for _ in range(2):
+        encoder.begin_file(CLOCK)
+        encoder.lease(6.0, LeaseChange.OPENED, b"weather", B)
+        encoder.burst(7.0, A, b"weather", LINES)
+        encoder.continued(CLOCK)
+        file = bytes(encoder.take())
+    head, standing, _, burst, _ = read_back(file)
+    assert isinstance(head, FileHead)
+    assert (head.boot_id, head.part) == (BOOT_ID, 1)
+    assert standing == Standing(CLOCK.monotonic_ns, ((b"weather", B),), 0)
+    assert burst == TapBurst(7_000_000_000, A, b"weather", (RAIN, SUN, EMPTY))
+    assert encoder.file_bytes == len(file)
+
+
+def test_wall_clock_of_a_record() -> None:
+    assert CLOCK.to_wall_ns(CLOCK.monotonic_ns - 5) == CLOCK.wall_ns - 5
+
+
+# --- Round trip --------------------------------------------------------------------------------------
+
+TOPICS = st.binary(min_size=1, max_size=300) | st.sampled_from((b"a", b"b"))
+HOSTS = st.ip_addresses().map(str) | st.just("::1")
+ADDRESSES = st.tuples(HOSTS, st.integers(0, 65535))
+TIMES_NS = st.integers(0, 2**40).map(lambda number: number * 1_000_000)
+BURSTS = st.builds(
+    TapBurst, TIMES_NS, ADDRESSES, TOPICS, st.lists(st.binary(max_size=40), max_size=5).map(tuple)
+)
+LEASES = st.builds(TapLease, TIMES_NS, st.sampled_from(LeaseChange), TOPICS, ADDRESSES)
+CLOCKS = st.builds(Clock, st.integers(0, 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+COUNTS = st.integers(0, 2**64 - 1)
+LOSSES = st.builds(Lost, TIMES_NS, TIMES_NS, COUNTS, COUNTS)
+
+
+def put(encoder: Encoder, record: Record) -> Record:
+    """Encodes it, a burst's `digests` being its lines; what it should be read as."""
+    match record:
+        case TapBurst(time_ns, source, topic, lines):
+            encoder.burst(time_ns / 1e9, source, topic, lines)
+            time_ns = int(time_ns / 1e9 * 1e9)
+            return TapBurst(time_ns, source, topic, tuple(map(xxh3_64_digest, lines)))
+        case TapLease(time_ns, change, topic, address):
+            encoder.lease(time_ns / 1e9, change, topic, address)
+            return record._replace(time_ns=int(time_ns / 1e9 * 1e9))
+        case Lost():
+            encoder.lost(record)
+        case Clock():
+            encoder.clock(record)
+    return record
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(st.lists(BURSTS | LEASES | LOSSES | CLOCKS, max_size=30), st.integers(1, 4))
+def test_what_is_put_in_is_read_back(records: list[Record], numbers_max: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tap_format, "NUMBERS_MAX", numbers_max)  # numbering starts afresh often
+        encoder = new_encoder()
+        encoder.begin_file(CLOCK)
+        expected = [put(encoder, record) for record in records]
+        encoder.end(CLOCK, 0)
+        head, standing, *found, end = read_back(encoder.take())
+    assert (type(head), type(standing)) == (FileHead, Standing)
+    assert found == expected
+    bursts_and_leases = sum(isinstance(record, (TapBurst, TapLease)) for record in records)
+    assert end == End(CLOCK, bursts_and_leases, 0)
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(st.lists(LEASES, max_size=40), st.sampled_from((0, 50, 200, 10_000)), st.data())
+def test_standing_leases_are_those_opened_and_not_ended(
+    changes: list[TapLease], standing_bytes_max: int, data: st.DataObject
+) -> None:
+    encoder = new_encoder(standing_bytes_max)
+    expected: dict[tuple[bytes, Address], None] = {}
+    for change in changes:
+        lease = change.topic, change.address
+        if change.change is not LeaseChange.OPENED:
+            lease = data.draw(st.sampled_from([lease, *expected]))
+            expected.pop(lease, None)
+        else:
+            expected[lease] = None
+        encoder.follow(change.change, *lease)
+    head_bytes = encoder.head_bytes
+    encoder.begin_file(CLOCK)
+    assert head_bytes - 150 <= len(encoder.buffer) <= head_bytes
+    standing = read_back(encoder.take())[1]
+    assert isinstance(standing, Standing)
+    listed = len(standing.leases)
+    assert standing.leases == tuple(expected)[:listed]
+    assert standing.omitted == len(expected) - listed
+    if standing_bytes_max == 10_000:
+        assert not standing.omitted
+
+
+# --- Bounds ------------------------------------------------------------------------------------------
+
+
+def test_room_is_enough_for_what_is_added_at_once() -> None:
+    encoder = new_encoder()
+    encoder.begin_file(CLOCK)
+    encoder.take()
+    source: Address = ("h" * 1000, 65535)
+    encoder.burst(1.0, source, b"t" * 1200, [b""] * LINES_PER_RECORD_MAX)
+    assert len(encoder.take()) <= RECORD_ROOM_BYTES
+    encoder.lease(1.0, LeaseChange.OPENED, b"t" * 1200, source)
+    assert len(encoder.take()) <= RECORD_ROOM_BYTES
+    encoder.lost(Lost(0, 0, 0, 0))
+    encoder.clock(CLOCK)
+    encoder.end(CLOCK, 0)
+    assert len(encoder.take()) <= CLOSING_ROOM_BYTES
+
+
+def test_head_fits_where_it_is_longest() -> None:
+    encoder = new_encoder(0, [("h" * 255, 65535)] * SERVER_ADDRESSES_MAX)
+    head_bytes = encoder.head_bytes
+    encoder.begin_file(CLOCK)
+    assert len(encoder.buffer) <= head_bytes
+    assert len(encoder.buffer) < RECORD_ROOM_BYTES
+    (head, _, cut) = read_back(encoder.take())
+    assert isinstance(head, FileHead)
+    assert len(head.addresses) == SERVER_ADDRESSES_MAX
+    assert isinstance(cut, Cut)
+
+
+def test_text_of_numbered_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap_format, "NUMBERED_BYTES_MAX", 10)
+    encoder = new_encoder()
+    encoder.begin_file(CLOCK)
+    topics = [b"aaaa", b"bbbb", b"cccc", b"aaaa"]
+    for topic in topics:
+        encoder.burst(1.0, A, topic, ())
+    encoder.end(CLOCK, 0)
+    found = [record.topic for record in read_back(encoder.buffer) if isinstance(record, TapBurst)]
+    assert found == topics
+    assert encoder.buffer.count(b"\x08\0\0\0") == 1
+    assert encoder.buffer.count(b"aaaa") == 2
+
+
+def test_more_sources_and_topics_than_two_bytes_can_number() -> None:
+    encoder = new_encoder()
+    encoder.begin_file(CLOCK)
+    expected = [(("::1", number % 65_536), b"%d" % number) for number in range(65_540)]
+    for source, topic in expected:
+        encoder.burst(1.0, source, topic, ())
+    encoder.burst(1.0, B, b"0", ())
+    encoder.end(CLOCK, 0)
+    bursts = [record for record in read_back(encoder.take()) if isinstance(record, TapBurst)]
+    assert [(burst.source, burst.topic) for burst in bursts] == [*expected, (B, b"0")]
+
+
+@pytest.mark.parametrize("boot_id", [b"", bytes(BOOT_ID_BYTES - 1), bytes(BOOT_ID_BYTES + 1)])
+def test_boot_id_of_another_length_is_the_callers_fault(boot_id: bytes) -> None:
+    with pytest.raises(ValueError, match="8 random bytes"):
+        Encoder(boot_id=boot_id, addresses=(), clock_id="", standing_bytes_max=0)
+
+
+def test_too_many_server_addresses_are_the_callers_fault() -> None:
+    with pytest.raises(ValueError, match="65 addresses"):
+        new_encoder(addresses=[A] * (SERVER_ADDRESSES_MAX + 1))
+
+
+# --- Cut, damaged and foreign files ------------------------------------------------------------------
+
+
+def boundaries(data: bytes) -> list[int]:
+    """Where the preamble and each record end."""
+    found = [len(bytes.fromhex(PREAMBLE))]
+    while found[-1] < len(data):
+        found.append(found[-1] + 4 + int.from_bytes(data[found[-1] + 1 : found[-1] + 4], "big"))
+    return found
+
+
+@pytest.mark.parametrize("length", range(len(GOLDEN_FILE)))
+def test_file_cut_anywhere_is_read_up_to_the_cut(length: int) -> None:
+    *whole, cut = read_back(GOLDEN_FILE[:length])
+    assert whole == GOLDEN_RECORDS[: len(whole)]
+    offset = max((end for end in boundaries(GOLDEN_FILE) if end <= length), default=0)
+    if offset in boundaries(GOLDEN_FILE)[1:]:
+        assert cut == Cut(offset, "has no end" if offset == length else "ends within a record")
+        assert whole == [record for record in read_back(GOLDEN_FILE[:offset]) if not isinstance(record, Cut)]
+    else:
+        assert not whole
+        assert isinstance(cut, Cut)
+        assert cut.offset == offset
+
+
+@pytest.mark.parametrize("zeros", [1, 3, 4, 5, 4096])
+def test_zeros_of_a_crashed_machine_are_a_cut(zeros: int) -> None:
+    head = bytes.fromhex(PREAMBLE + HEAD + NONE_STAND)
+    *whole, cut = read_back(head + bytes(zeros))
+    assert whole == GOLDEN_RECORDS[:2]
+    assert cut == Cut(len(head), "damaged" if zeros >= 4 else "ends within a record")
+
+
+def test_unknown_records_are_skipped() -> None:
+    boundary = len(bytes.fromhex(PREAMBLE + HEAD))
+    unknown = b"\xfe\0\0\x05later" + b"\x0c\0\0\0"
+    assert read_back(GOLDEN_FILE[:boundary] + unknown + GOLDEN_FILE[boundary:]) == GOLDEN_RECORDS
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "01000000",  # a second head
+        "04000014 0000000147d35700 0001 0000 b1044d32922e8db7",  # numbers that stand for nothing
+        "04000014 0000000147d35700 0000 0001 b1044d32922e8db7",
+        "0400000b 0000000147d357 0000 0000",
+        "04000013 0000000147d35700 0000 0000 b1044d32922e8d",
+        "08000000 04000014 0000000147d35700 0000 0000 b1044d32922e8db7",
+        "05000020 0000000165a0bc00 00 ffff 0b 323030313a6462383a3a31 0007 77656174686572",
+        "05000020 0000000165a0bc00 04 ffff 0b 323030313a6462383a3a31 0007 77656174686572",
+        "05000020 0000000165a0bc00 01 ffff 0b 323030313a6462383a3a31 0008 77656174686572",
+        "05000020 0000000165a0bc00 01 ffff 0b 323030313a6462383a3a31 0006 77656174686572",
+        "05000020 0000000165a0bc00 01 ffff 0b 323030313a6462383a3aff 0007 77656174686572",
+        "05000001 00",
+        "06000023 0000000000000009 00000000 ffff 0c 323030313a6462383a3a31 0007 77656174686572",
+        "0600000d 0000000000000009 00000000 ff",
+        "0700001f 0000000000000001 0000000000000002 0000000000000003 00000000000000",
+        "02000001 03",
+        "02000003 0000 ff",
+        "09000000",
+        "0a000011 000000000000000c 000000000000000d 00",
+        "0b000000",
+        "00000004 00000000",
+    ],
+)
+def test_damage_is_a_cut_there(record: str) -> None:
+    sound = bytes.fromhex("".join(text for _, text, _ in GOLDEN[:3]))
+    *whole, cut = read_back(sound + bytes.fromhex(record) + GOLDEN_FILE[len(sound) :])
+    assert whole == GOLDEN_RECORDS[:4]
+    assert isinstance(cut, Cut)
+    renumbering = 4 if record.startswith("08") else 0
+    assert cut == Cut(len(sound) + renumbering, "damaged")
+
+
+def test_what_follows_the_end_is_a_cut() -> None:
+    assert read_back(GOLDEN_FILE + b"\0") == [*GOLDEN_RECORDS, Cut(len(GOLDEN_FILE), "goes on after its end")]
+
+
+def test_more_definitions_than_an_encoder_makes_are_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap_format, "NUMBERS_MAX", 2)
+    for definition in ("02000003 03e8 31", "03000001 74"):
+        data = bytes.fromhex(PREAMBLE + HEAD + definition * 2)
+        assert read_back(data)[-1] == Cut(len(data), "has no end")
+        assert read_back(data + bytes.fromhex(definition))[-1] == Cut(len(data), "damaged")
+
+
+@pytest.mark.parametrize("data", [b"x", b"kcast-cluster 1\n", b"\x89PNG\r\n\x1a\n" + bytes(20), b"\0" * 100])
+def test_foreign_file_is_named_so(data: bytes) -> None:
+    with pytest.raises(TapError, match="not a tap file"):
+        read_back(data)
+
+
+@pytest.mark.parametrize("version", [0, 2, 256, 0xFFFFFFFF])
+def test_another_version_is_named_so(version: int) -> None:
+    with pytest.raises(TapError, match=f"of version {version}; known here is 1"):
+        read_back(MAGIC + version.to_bytes(4, "big") + GOLDEN_FILE[12:])
+
+
+@pytest.mark.parametrize("head", ["02000003 03e8 31", "01000000", "00000000", "01000001 00"])
+def test_damaged_head_makes_the_file_useless(head: str) -> None:
+    with pytest.raises(TapError, match="its head is damaged"):
+        read_back(bytes.fromhex(PREAMBLE + head))
+
+
+@settings(derandomize=True, max_examples=500, deadline=None)
+@given(
+    st.binary(max_size=200).map(lambda tail: GOLDEN_FILE[:12] + tail)
+    | st.binary(max_size=200).map(lambda tail: bytes.fromhex(PREAMBLE + HEAD) + tail)
+    | st.lists(st.tuples(st.integers(0, 14), st.integers(0, 40), st.binary(max_size=40)), max_size=20).map(
+        lambda records: (
+            bytes.fromhex(PREAMBLE + HEAD)
+            + b"".join(bytes([kind, 0, 0, length]) + payload for kind, length, payload in records)
+        )
+    )
+    | st.binary(max_size=40)
+)
+def test_any_bytes_give_records_and_a_last_one_or_a_tap_error(data: bytes) -> None:
+    try:
+        *records, last = read_back(data)
+    except TapError:
+        return
+    assert ends(last)
+    assert not any(isinstance(record, Cut) for record in records)
+
+
+@settings(derandomize=True, max_examples=500, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(GOLDEN_FILE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_golden_file_with_changed_bytes_is_read_without_raising_anything_else(
+    changes: list[tuple[int, int]],
+) -> None:
+    data = bytearray(GOLDEN_FILE)
+    for offset, byte in changes:
+        data[offset] = byte
+    try:
+        *records, last = read_back(bytes(data))
+    except TapError:
+        return
+    assert ends(last)
+    assert len(records) <= len(GOLDEN_RECORDS) + 1
+
+
+def test_length_that_a_record_claims_costs_no_memory_beyond_the_longest(tmp_path: Path) -> None:
+    path = tmp_path / "tap"
+    path.write_bytes(bytes.fromhex(PREAMBLE + HEAD + "06ffffff"))
+    with path.open("rb") as file:
+        tracemalloc.start()
+        try:
+            *_, cut = decode(file)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert cut == Cut(path.stat().st_size - 4, "ends within a record")
+    assert peak_bytes < 18 * 1024 * 1024

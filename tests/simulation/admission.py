@@ -1,0 +1,260 @@
+"""Checkers of what a server lets in, and of what it then has promised: limits, rates, work, leases, draining.
+
+As the others they judge by the ledger. Work is checked by an account of PROTOCOL §5.11 of its own.
+"""
+
+import math
+from collections import Counter
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from kcast.client.events import LeasesChanged
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address
+from tests.simulation.checker import Checker
+from tests.simulation.ledger import (
+    ROUNDING,
+    Allowance,
+    Boot,
+    ClientTurn,
+    Deadlines,
+    Request,
+    ServerTurn,
+    is_answer,
+    lines_of,
+    prefix_of,
+)
+
+if TYPE_CHECKING:
+    from tests.simulation.hosts import ServerHost
+    from tests.simulation.world import World
+
+DRAIN_MARGIN_S = 5.0
+LOOK_EVERY = 32
+
+
+def worth_bits(request: Request) -> int:
+    """Leading zero bits of the work that a vouched request shows; -1 without a stamp."""
+    cookie, stamp = request.lines[0].split(b" ")[2:4]
+    if stamp == b"-":
+        return -1
+    work = blake2b(digest_size=8, person=b"kcastwk1")
+    work.update(cookie)
+    for topic in request.subscribes():
+        work.update(topic)
+        work.update(b"\n")
+    work.update(stamp)
+    return 64 - int.from_bytes(work.digest(), "big").bit_length()
+
+
+class WorkPaid(Checker):
+    """Where leases have a price, none is opened without work worth it, and none refused that is paid for."""
+
+    name = "work-paid"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        bits = self.world.options.work_bits
+        for request in turn.requests if bits else ():
+            if request.opened:
+                self._compare(turn, request, bits + math.ceil(math.log2(len(request.opened))))
+            if request.reason == b"work":
+                most = bits + math.ceil(math.log2(len(set(request.subscribes()))))
+                if worth_bits(request) >= most:
+                    self.fail(f"{turn.host.name} finds {most} bits too little for {request.packet.data!r}")
+
+    def _compare(self, turn: ServerTurn, request: Request, due_bits: int) -> None:
+        worth = worth_bits(request)
+        if worth < due_bits:
+            self.fail(
+                f"{turn.host.name} opens {len(request.opened)} leases, which cost {due_bits} bits, for "
+                f"{worth}: {request.packet.data!r}"
+            )
+
+
+class LimitsHold(Checker):
+    """No more leases at a time than are allowed: in all, of an address, of a prefix; nor topics."""
+
+    name = "limits-hold"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        if not any(request.opened for request in turn.requests):
+            return
+        limits, counts = self.world.options.limits, _counts(turn.boot.promised, turn.now)
+        for what, bound in (
+            ("all", limits.leases),
+            ("address", limits.leases_per_address),
+            ("prefix", limits.leases_per_prefix),
+            ("topics", limits.topics),
+        ):
+            most = max(counts[what].values(), default=0)
+            if most > bound:
+                self.fail(f"{turn.host.name} has promised {most} ({what}), at most {bound}: {counts[what]}")
+
+
+def _counts(leases: Deadlines, now: float) -> dict[str, Counter[object]]:
+    """How many leases there are in all, by address and by prefix; and how many topics."""
+    live = leases.live(now)
+    return {
+        "all": Counter("all" for _ in live),
+        "address": Counter(address for address, _ in live),
+        "prefix": Counter(prefix_of(address[0]) for address, _ in live),
+        "topics": Counter("topics" for _ in {topic for _, topic in live}),
+    }
+
+
+class RefusalsTrue(Checker):
+    """Whatever is refused is refused for a reason that holds; leases that stand are never refused."""
+
+    name = "refusals-true"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        # What is let in later in a turn can only add to what is held.
+        counts: dict[str, Counter[object]] | None = None
+        for request in turn.requests:
+            if request.reason:
+                if counts is None:
+                    counts = _counts(turn.boot.possible, turn.now)
+                if request.refused_live and request.reason not in (b"rate", b"size"):
+                    self.fail(
+                        f"{turn.host.name} refuses {request.refused_live}, leases of "
+                        f"{request.packet.source} that stand: {request.answer!r}"
+                    )
+                if not self._holds(turn, request, counts):
+                    self.fail(f"{turn.host.name} says {request.answer!r} to {request.packet.data!r}")
+
+    def _holds(self, turn: ServerTurn, request: Request, counts: dict[str, Counter[object]]) -> bool:
+        limits, source = self.world.options.limits, request.packet.source
+        match request.reason:
+            case b"topic":
+                return not wire.is_topic(request.refused[0])
+            case b"work":
+                return self.world.options.work_bits > 0
+            case b"drain":
+                return turn.boot.draining_since is not None
+            case b"rate":
+                return not request.is_within_rate
+            case b"size":
+                return len(request.lines) > limits.lines_per_datagram
+            case b"full":
+                return counts["all"].total() >= limits.leases
+            case b"address":
+                return counts["address"][source] >= limits.leases_per_address
+            case b"prefix":
+                return counts["prefix"][prefix_of(source[0])] >= limits.leases_per_prefix
+            case b"topics":
+                return counts["topics"].total() >= limits.topics
+        return False
+
+
+class RatesHold(Checker):
+    """Of one address no more lines are forwarded than a bucket of one second's worth gives.
+
+    Whoever comes while anything is in it is served whole, and pays by waiting: what comes in a turn may be
+    one burst, so it is asked only whether there was anything left before it.
+    """
+
+    name = "rates-hold"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._taken: dict[tuple[Boot, Address, bool], Allowance] = {}
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        boot, limits = turn.boot, self.world.options.limits
+        # A server that has heard more addresses than it remembers may have forgotten this one's.
+        if not self.world.options.limits_rates or len(boot.offered) > limits.publishers:
+            return
+        copies = {line for _, data in turn.sent if not is_answer(data) for line in lines_of(data)}
+        sources: dict[bytes, list[tuple[Address, bool]]] = {}
+        for request in turn.requests if copies else ():
+            for line in request.publishes() if request.may_forward else ():
+                if line in copies:
+                    sources.setdefault(line, []).append((request.packet.source, request.is_vouched))
+        lines = Counter(who[0] for who in sources.values() if len(set(who)) == 1 for _ in who[:1])
+        for (source, is_vouched), count in lines.items():
+            who = boot, source, is_vouched
+            taken = self._taken.setdefault(who, Allowance(limits.publishes_per_s, turn.now))
+            if taken.left(turn.now) < -ROUNDING:
+                self.fail(
+                    f"{turn.host.name} forwards {count} lines of {source}, which may publish "
+                    f"{limits.publishes_per_s} a second and is {-taken.left(turn.now):.3f} over that"
+                )
+            taken.charge(count, turn.now)
+
+
+class LeasesKept(Checker):
+    """A lease that a receipt promised is never gone before its time while its server lives; and where no
+    server or datagram gets lost, no client believes in a lease that was not promised."""
+
+    name = "leases-kept"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._seen: dict[Boot, tuple[int, ...]] = {}
+        self._turns = 0
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        leases, counts = turn.host.core.leases, turn.host.core.counts
+        seen = len(leases), counts["leases_evicted"], counts["leases_expired"]
+        self._turns += 1
+        if seen == self._seen.get(turn.boot) and self._turns % LOOK_EVERY:
+            return
+        self._seen[turn.boot] = seen
+        for address, topic in turn.boot.promised.live(turn.now):
+            if address not in leases.subscribers(topic, turn.now):
+                until = turn.boot.promised.at[address, topic]
+                self.fail(
+                    f"{turn.host.name} has promised {address} to forward {topic!r} for "
+                    f"{until - turn.now:.3f} s more, and holds no such lease"
+                )
+
+    def client_turn(self, turn: ClientTurn) -> None:
+        world, host = self.world, turn.host
+        self._turns += 1
+        has_news = any(isinstance(event, LeasesChanged) for event in turn.events)
+        if not has_news and self._turns % LOOK_EVERY:
+            return
+        if not world.is_calm or any(server.is_restarting for server in world.servers):
+            return
+        for topic in host.subscribed:
+            believed, really = host.core.lease_counts(topic)[0], len(world.leased_at(host, topic))
+            if believed > really:
+                self.fail(f"{host.name} believes in {believed} leases on {topic!r}, and has {really}")
+
+
+class Draining(Checker):
+    """A draining server says so in each answer, opens no lease, and ends neither too early nor too late."""
+
+    name = "draining"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._over: set[Boot] = set()
+
+    @property
+    def _lasts_s(self) -> float:
+        return self.world.options.renewal_interval_s + DRAIN_MARGIN_S
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        since = turn.boot.draining_since
+        for request in turn.requests:
+            if request.answer is not None:
+                says_so = b"drain=1" in lines_of(request.answer)[0].split(b" ")
+                if says_so != (since is not None):
+                    self.fail(f"{turn.host.name} is draining since {since}, and says {request.answer!r}")
+            if since is not None and request.opened:
+                self.fail(f"{turn.host.name} opens {request.opened} for {request.packet.source}; it drains")
+        if since is not None and turn.now > since + self._lasts_s + ROUNDING:
+            if turn.boot in self._over:
+                self.fail(f"{turn.host.name} has been draining for {turn.now - since:.3f} s")
+            self._over.add(turn.boot)
+
+    def server_ended(self, host: "ServerHost", boot: Boot) -> None:
+        now = host.now
+        if boot.draining_since is None:
+            self.fail(f"{host.name} ends, and was not told to")
+        if boot.promised.live(now) and now < boot.draining_since + self._lasts_s - ROUNDING:
+            self.fail(
+                f"{host.name} ends after {now - boot.draining_since:.3f} s, with promises to keep: "
+                f"{list(boot.promised.live(now))}"
+            )

@@ -1,0 +1,429 @@
+"""Cores that do wrong, each in one way that some checker of the simulation must name."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from kcast.client.cluster import Cluster, ServerEntry
+from kcast.client.core import ClientCore
+from kcast.client.dedup import CopyFilter
+from kcast.client.events import Delivery, Event, Outcome, Published
+from kcast.client.requests import Cookie
+from kcast.client.session import Session
+from kcast.client.stamps import Mints
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.limits import Limits
+from kcast.pubsub.rates import PublishRates
+from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.stamp import Mint
+from kcast.pubsub.table import FifoTable, LeaseTable, Limit
+
+# --- Servers that do wrong ---------------------------------------------------------------------------
+
+
+class LongWinded(Server):
+    """Answers longer than it was asked."""
+
+    def _reply(self, request: bytes, source: Address, answer: bytes, *, is_proven: bool = True) -> None:
+        answer = answer.ljust(len(request) + 1, b"\n")
+        self.counts["answers_sent"] += 1
+        self._replies.append(Transmit(answer, len(answer), (source,)))
+
+
+class Obliging(Server):
+    """Answers also what is shorter than its answer."""
+
+    def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
+        super()._receive_datagram(datagram.ljust(192, b"\n"), source, now)
+
+
+class Chatty(Server):
+    """Answers what other servers say."""
+
+    def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
+        super()._receive_datagram(datagram, source, now)
+        if datagram.startswith((b"%=", b"%+")):
+            self._reply(datagram, source, datagram)
+
+
+class AnswersTwice(Server):
+    def _reply(self, request: bytes, source: Address, answer: bytes, *, is_proven: bool = True) -> None:
+        super()._reply(request, source, answer, is_proven=is_proven)
+        super()._reply(request, source, answer, is_proven=is_proven)
+
+
+class Credulous(Server):
+    """Takes every cookie for its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._cookies.age_s = lambda cookie, address, now: 0.0  # type: ignore[method-assign]
+
+
+class RemembersAskers(Server):
+    """Opens a publish lease for whoever asks for a cookie."""
+
+    def _challenge(
+        self, nonce: bytes, datagram: bytes, source: Address, now: float, *, is_proven: bool = False
+    ) -> None:
+        self.publish_leases.renew(source, now)
+        super()._challenge(nonce, datagram, source, now, is_proven=is_proven)
+
+
+class TakesOldCookies(Server):
+    """Never finds a cookie too old for leases."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        age_s = self._cookies.age_s
+        self._cookies.age_s = (  # type: ignore[method-assign]
+            lambda cookie, address, now: None if age_s(cookie, address, now) is None else 0.0
+        )
+
+
+class Hoarder(Server):
+    """Has no bound on leases."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "limits": Limits()})
+
+
+class _Faithful(LeaseTable):
+    def __init__(self, ttl_s: float, limits: Limits) -> None:
+        super().__init__(ttl_s, limits)
+        self._ever: dict[bytes, dict[Address, None]] = {}
+
+    def open(self, topic: bytes, address: Address, now: float) -> Limit | None:
+        self._ever.setdefault(topic, {})[address] = None
+        return super().open(topic, address, now)
+
+    def subscribers(self, topic: bytes, now: float) -> Sequence[Address]:
+        return tuple(self._ever.get(topic, ()))
+
+
+class NeverForgets(Server):
+    """Sends copies to whoever once held a lease."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.leases = self._router._table = _Faithful(settings["ttl_s"], settings["limits"])
+
+
+class Gossip(Server):
+    """Adds a line of its own to what it forwards."""
+
+    def _forward(self, publishes: dict[bytes, list[bytes]], source: Address, now: float) -> None:
+        super()._forward(publishes, source, now)
+        super()._forward(
+            {topic: [line + b"!" for line in lines] for topic, lines in publishes.items()}, source, now
+        )
+
+
+class Lax(Server):
+    """Forwards what nobody vouched for, and tells its tap nothing of it."""
+
+    def _receive_bare(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
+        super()._receive_bare(datagram, lines, source, now)
+        tap, self._tap = self._tap, None
+        for line in lines:
+            if b" " in line and not wire.is_control(line):
+                self._forward({line.partition(b" ")[0]: [line]}, source, now)
+        self._tap = tap
+
+
+class Forgetful(Server):
+    """Passes over the subscriber that has waited longest."""
+
+    def flush(self, now: float) -> list[Transmit]:
+        transmits = super().flush(now)
+        for index, (data, segment_bytes, destinations) in enumerate(transmits):
+            if len(destinations) > 1:
+                lines = data.count(b"\n") - data.count(b"\n\n")
+                self.counts["copies_sent"] -= lines
+                transmits[index] = Transmit(data, segment_bytes, destinations[1:])
+        return transmits
+
+
+class Discreet(Server):
+    """Does not count what it answers to strangers."""
+
+    def _reply(self, request: bytes, source: Address, answer: bytes, *, is_proven: bool = True) -> None:
+        super()._reply(request, source, answer, is_proven=True)
+
+
+class Deaf(Server):
+    """Swallows some datagrams without a word."""
+
+    def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
+        if datagram[-2:] == b"\n\n" and len(datagram) > 192:
+            self.counts["datagrams_received"] += 1
+        elif datagram[3:4] not in (b"A", b"B", b"C", b"D"):
+            super()._receive_datagram(datagram, source, now)
+
+
+class _Boundless(LeaseTable):
+    def _exceeded(self, topic: bytes, address: Address) -> Limit | None:
+        return None
+
+
+class Unlimited(Server):
+    """Has no limit for an address, a prefix or topics."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.leases = self._router._table = _Boundless(settings["ttl_s"], settings["limits"])
+
+
+class _Ashamed(LeaseTable):
+    def open(self, topic: bytes, address: Address, now: float) -> Limit | None:
+        return Limit.FULL if len(self) >= self.limits.leases - 1 else super().open(topic, address, now)
+
+
+class Timid(Server):
+    """Says that it is full while there is room for one more."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.leases = self._router._table = _Ashamed(settings["ttl_s"], settings["limits"])
+
+
+class Haughty(Server):
+    """Renews nothing while it is full."""
+
+    def _lease_all(
+        self, topics: list[bytes], vouch: wire.Vouch | None, source: Address, now: float
+    ) -> tuple[int, str]:
+        if topics and len(self.leases) >= self.limits.leases:
+            return (1 << len(topics)) - 1, "full"
+        return super()._lease_all(topics, vouch, source, now)
+
+
+class Patient(Server):
+    """Takes more lines of one address than it should."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._vouched_rates.publishes_per_s *= 3
+        self._bare_rates.publishes_per_s *= 3
+
+
+class Grumpy(Server):
+    """Refuses publishes for their rate long before there is too much of them."""
+
+    def _take(self, rates: PublishRates, source: Address, line_count: int, copies: int, now: float) -> bool:
+        return super()._take(rates, source, 3 * line_count, copies, now)
+
+
+class Generous(Server):
+    """Asks for work, and takes any."""
+
+    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
+        return super()._may_open(topics, 0, vouch)
+
+
+class Cheap(Server):
+    """Asks for all the new leases of a datagram what one costs."""
+
+    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
+        return super()._may_open(topics, min(1, new_count), vouch)
+
+
+class Greedy(Server):
+    """Asks for more than it says."""
+
+    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
+        return super()._may_open(topics, 4 * new_count, vouch)
+
+
+class _Hasty(FifoTable):
+    def _has_room(self, now: float) -> bool:
+        for lease in list(self._promised_until):
+            self._promised_until[lease] = now
+        return super()._has_room(now)
+
+
+class Faithless(Server):
+    """Pushes the oldest lease out, whatever it was promised."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.leases = self._router._table = _Hasty(settings["ttl_s"], settings["limits"])
+
+
+class Amnesiac(Server):
+    """Loses a lease now and then."""
+
+    def handle_timeout(self, now: float) -> None:
+        super().handle_timeout(now)
+        self.leases.expire(now + 0.9 * self.ttl_s)
+
+
+class Indifferent(Server):
+    """Takes new leases while it drains."""
+
+    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
+        return None
+
+
+class Silent(Server):
+    """Does not say that it drains."""
+
+    def start_drain(self, now: float) -> None:
+        super().start_drain(now)
+        self._drain = {}
+
+
+class Sudden(Server):
+    """Ends as soon as it is told to."""
+
+    def is_drained(self, now: float) -> bool:
+        return self.is_draining
+
+
+class Undying(Server):
+    """Goes on draining."""
+
+    def is_drained(self, now: float) -> bool:
+        return False
+
+    def next_timeout(self) -> float | None:
+        return self.leases.next_expiry()
+
+
+class Mute(Server):
+    """Forwards nothing while it drains."""
+
+    def flush(self, now: float) -> list[Transmit]:
+        transmits = super().flush(now)
+        if not self.is_draining:
+            return transmits
+        copies = [transmit for transmit in transmits if not transmit.data.startswith(b"%")]
+        for transmit in copies:
+            lines = transmit.data.count(b"\n") - transmit.data.count(b"\n\n")
+            self.counts["copies_sent"] -= lines * len(transmit.destinations)
+        return [transmit for transmit in transmits if transmit.data.startswith(b"%")]
+
+
+class Secretive(Server):
+    """Does not tell its tap of leases."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "tap": None})
+
+
+class Tactful(Server):
+    """Does not tell its tap of publishes."""
+
+    def _forward(self, publishes: dict[bytes, list[bytes]], source: Address, now: float) -> None:
+        tap, self._tap = self._tap, None
+        super()._forward(publishes, source, now)
+        self._tap = tap
+
+
+class Fragile(Server):
+    def receive(self, burst: Burst, now: float) -> None:
+        if burst.data.startswith(b"%~"):
+            raise ValueError("ping?")
+        super().receive(burst, now)
+
+
+class Restless(Server):
+    """Always wants to be called at once."""
+
+    def next_timeout(self) -> float | None:
+        at = super().next_timeout()
+        return at if at is None else 0.0
+
+
+# --- Clients that do wrong ---------------------------------------------------------------------------
+
+
+class Verbose(ClientCore):
+    """Sends datagrams that are too long."""
+
+    def flush(self, now: float) -> list[Transmit]:
+        return [Transmit(data.ljust(1300, b"\n"), 1300, to) for data, _, to in super().flush(now)]
+
+
+class Inventive(ClientCore):
+    """Delivers what nobody said."""
+
+    def events(self) -> list[Event]:
+        return [
+            replace(event, payload=b"rumour") if isinstance(event, Delivery) else event
+            for event in super().events()
+        ]
+
+
+class Boastful(ClientCore):
+    """Has a receipt for everything."""
+
+    def events(self) -> list[Event]:
+        return [
+            replace(event, servers=dict.fromkeys(event.servers, Outcome.RECEIPT))
+            if isinstance(event, Published)
+            else event
+            for event in super().events()
+        ]
+
+
+class Stoic(ClientCore):
+    """Does nothing of its own accord, and so renews nothing that an answer does not remind it of."""
+
+    def handle_timeout(self, now: float) -> None:
+        pass
+
+    def next_timeout(self) -> float | None:
+        return None
+
+
+class Swallows(ClientCore):
+    """Says nothing of control lines that it does not understand."""
+
+    def _receive_datagram(self, datagram: bytes, session: Any, now: float) -> None:
+        if not datagram.startswith(b"%") or wire.parse_reply(datagram.partition(b"\n")[0]):
+            super()._receive_datagram(datagram, session, now)
+
+
+class Optimist(ClientCore):
+    """Takes its leases for granted."""
+
+    def lease_counts(self, topic: bytes) -> tuple[int, int]:
+        _, wanted = super().lease_counts(topic)
+        return wanted, wanted
+
+
+class _ThriftyMints(Mints):
+    def begin(self, cookie: Cookie, topics: Sequence[bytes], bits: int) -> None:
+        super().begin(cookie, topics, bits)
+        self._mint = Mint(cookie.text, topics, bits)
+
+
+class Thrifty(ClientCore):
+    """Pays for one lease, however many a datagram opens."""
+
+    def _session(self, server: ServerEntry) -> Session:
+        session = super()._session(server)
+        if not isinstance(session._lessee._mints, _ThriftyMints):
+            session._lessee._mints = _ThriftyMints()
+        return session
+
+
+class Reckless(ClientCore):
+    """Publishes to whichever servers it draws, dead or not."""
+
+    def __init__(self, cluster: Cluster, rng: Random, **settings: Any) -> None:
+        super().__init__(cluster, rng, **{**settings, "avoid_dead": False})
+
+
+class NeverNew(CopyFilter):
+    def is_new(self, line: bytes, server: Hashable, raw: bool, now: float) -> bool:
+        return super().is_new(line, server, raw, now) and not line.endswith(b"7")
+
+
+class AlwaysNew(CopyFilter):
+    def is_new(self, line: bytes, server: Hashable, raw: bool, now: float) -> bool:
+        super().is_new(line, server, raw, now)
+        return True

@@ -1,0 +1,150 @@
+"""A whole run of one seed: clients come, publish, suffer faults; then all heals and must be well again."""
+
+from collections.abc import Callable
+from functools import partial
+
+from tests.simulation.hosts import ClientHost, ServerHost
+from tests.simulation.network import family_of
+from tests.simulation.options import Options
+from tests.simulation.world import World
+
+CALM_S = 4.0
+HAPPENINGS = (
+    *("crash", "crash", "reboot", "pause-server", "pause-client"),
+    *("partition", "one-way", "rebind", "leave"),
+)
+
+
+def run(world: World) -> World:
+    """The whole scenario; raises InvariantViolation where something does not hold."""
+    options = world.options
+    _subscribe_all(world)
+    healed_at = options.fault_s
+    for client in world.clients:
+        _plan_publishing(world, client)
+    for _ in range(options.faults):
+        world.clock.at(world.rng.uniform(0, healed_at), partial(_befall, world, healed_at))
+    for _ in range(options.attacks):
+        world.clock.at(world.rng.uniform(0, healed_at + CALM_S), world.attacker.act)
+    for _ in range(0 if options.calm else options.drains):
+        world.clock.at(world.rng.uniform(0, healed_at), partial(_drain, world))
+    world.run_until(healed_at)
+    if options.calm:
+        for server in world.rng.sample(world.servers, min(options.drains, len(world.servers))):
+            roll(world, server)
+    if not options.calm:
+        world.heal()
+        world.check_leased_again()
+    world.run_for(CALM_S)
+    for client in world.clients:
+        for topic in world.topics[:3]:
+            client.publish(topic, [b"after all"])
+    world.run_for(CALM_S + 2 * world.network.delay_s_max)
+    world.finish()
+    return world
+
+
+def _subscribe_all(world: World) -> None:
+    for client in world.clients:
+        count = min(world.options.subscriptions, len(world.topics))
+        for topic in world.rng.sample(world.topics, count):
+            world.clock.at(world.rng.uniform(0, 1), partial(client.subscribe, topic))
+
+
+def _plan_publishing(world: World, client: ClientHost) -> None:
+    delay_s = world.rng.expovariate(1 / world.options.publish_interval_s)
+    world.clock.after(delay_s, partial(_publish, world, client))
+
+
+def _publish(world: World, client: ClientHost) -> None:
+    """One publish of some sort, and the next one planned."""
+    rng = world.rng
+    topic = rng.choice(world.topics)
+    payload = b"%b %d" % (client.name.encode(), rng.getrandbits(40))
+    if rng.random() < world.options.burst:
+        size = rng.choice((10, 90))
+        client.publish(topic, [payload + b"%05d" % n * size for n in range(40)], confirm=False)
+    else:
+        raw = rng.random() < 0.2
+        if raw and rng.random() < 0.3:
+            payload = rng.choice((b"on", b"off"))
+        client.publish(
+            topic, [payload], repeat=rng.choice((1, 1, 1, 1, 2, 3)), confirm=rng.random() < 0.7, raw=raw
+        )
+    _plan_publishing(world, client)
+
+
+def _befall(world: World, healed_at: float) -> None:
+    """One fault, and its end, which is never after the healing."""
+    rng = world.rng
+    ends_at = min(healed_at, world.clock.time + rng.choice((0.05, 1.0, 5.0, 20.0, 90.0)))
+    server, client = rng.choice(world.servers), rng.choice(world.clients)
+    match rng.choice((*HAPPENINGS, *("family",) * 3) if world.options.dual else HAPPENINGS):
+        case "crash":
+            server.crash()
+            world.clock.at(ends_at, server.restart)
+        case "reboot":
+            server.crash()
+            world.clock.after(0.02, server.restart)
+        case "pause-server":
+            server.pause()
+            world.clock.at(ends_at, server.resume)
+        case "pause-client":
+            client.pause()
+            world.clock.at(ends_at, client.resume)
+        case "partition":
+            _block(world, ends_at, both_ways=True)
+        case "one-way":
+            _block(world, ends_at, both_ways=False)
+        case "family":
+            _block(world, ends_at, both_ways=rng.random() < 0.5, family=rng.choice((4, 6)))
+        case "rebind":
+            client.rebind(world.new_client_address(family_of(rng.choice(client.addresses))))
+        case _:
+            for topic in list(client.subscribed)[:1]:
+                client.unsubscribe(topic)
+                world.clock.at(ends_at, partial(client.subscribe, topic))
+
+
+def _drain(world: World) -> None:
+    """A server is told to end, and comes up again, perhaps only when all is healed."""
+    world.rng.choice(world.servers).drain(world.rng.choice((0.02, 1.0, 20.0)))
+
+
+def roll(world: World, server: ServerHost) -> None:
+    """One step of a rolling restart: the next one begins when all clients are back at this server."""
+    server.drain(world.rng.choice((0.02, 0.5, 3.0)))
+    while server.is_draining or not server.is_up:
+        world.run_for(0.5)
+    world.run_for(world.options.renewal_interval_s + world.options.minting_s + 2.0)
+
+
+def _block(world: World, ends_at: float, *, both_ways: bool, family: int | None = None) -> None:
+    """Cuts some servers off from some clients, perhaps in one address family only."""
+    rng = world.rng
+    servers = rng.sample(world.servers, rng.randint(1, len(world.servers)))
+    clients = rng.sample(world.clients, rng.randint(1, len(world.clients)))
+    pairs = {(client.name, server.name) for client in clients for server in servers}
+    back = {(server, client) for client, server in pairs}
+    cut = pairs | back if both_ways else rng.choice((pairs, back))
+    blocked = {pair if family is None else (*pair, family) for pair in cut}
+    world.network.blocked |= blocked
+    world.clock.at(ends_at, lambda: world.network.blocked.difference_update(blocked))
+
+
+def check_determinism(make_world: Callable[[], World]) -> None:
+    """Runs the same world twice: the traces must be the same to the byte."""
+    first, second = run(make_world()), run(make_world())
+    if first.network.digest != second.network.digest:
+        fates = dict(first.network.fates), dict(second.network.fates)
+        second.violate("determinism", f"two runs of one seed differ: {fates[0]} and {fates[1]}")
+
+
+def run_seed(seed: int, options: Options) -> World:
+    """A run, whose failure says how to see it again."""
+    try:
+        return run(World(options))
+    except AssertionError as error:
+        error.add_note(f"options: {options}")
+        error.add_note(f"again: KCAST_SIM_SEED={seed} pytest tests/simulation/test_simulation.py -k seeds")
+        raise

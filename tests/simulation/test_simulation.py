@@ -1,0 +1,395 @@
+"""Both cores on a simulated network with virtual time: many seeds, and single stories worth their own test.
+
+A failing seed names itself, its settings, and how to run it again: KCAST_SIM_SEED=17 runs that seed alone,
+KCAST_SIM_SEEDS=5000 runs more of them.
+"""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+
+from kcast.client.core import Backlog
+from kcast.client.events import Delivery, Outcome, Published, ServerLost
+from kcast.client.session import QUEUE_MAX
+from kcast.hashring.policy import Policy
+from kcast.pubsub.endpoint import Burst
+from kcast.pubsub.limits import Limits
+from kcast.pubsub.server import Drop, Server
+from tests.simulation.fuzz import STRANGER, ClientFuzz, ServerFuzz
+from tests.simulation.ledger import ClientTurn, line_of
+from tests.simulation.options import Options, options_of_seed
+from tests.simulation.restarts import RestartLosesNothing
+from tests.simulation.scenario import check_determinism, run_seed
+from tests.simulation.world import World, seed_from_environment
+from tests.support.checkout import ROOT
+
+SEEDS = int(os.environ.get("KCAST_SIM_SEEDS", "200"))
+CHUNK = 10
+CH = Policy.from_scheme("CH", k=5)
+ONE = Policy.from_scheme("S")
+TOPIC = b"room/0"
+
+
+# --- Many seeds --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_seeds(first: int) -> None:
+    only = seed_from_environment()
+    if only is None:
+        for seed in range(first, first + CHUNK):
+            run_seed(seed, options_of_seed(seed))
+    elif first == 0:
+        options = options_of_seed(only)
+        print(options)
+        world = run_seed(only, options)
+        print(f"digest {world.network.digest[:32]}, datagrams {dict(world.network.fates)}")
+
+
+def test_the_seeds_cover_what_they_should() -> None:
+    """Else a change to how settings are drawn could quietly leave out a policy or a fault."""
+    all_options = [options_of_seed(seed) for seed in range(200)]
+    assert {options.policy.scheme for options in all_options} == {"S", "R", "CH", "RCH"}
+    assert any(o.policy.subscribe < o.policy.k for o in all_options if o.policy.scheme == "RCH")
+    assert any(o.policy.publish < o.policy.k for o in all_options if o.policy.scheme == "RCH")
+    for name in (
+        "calm",
+        "is_roomy",
+        "avoid_dead",
+        "ipv6",
+        "diverging",
+        "loss",
+        "duplicate",
+        "reorder",
+        "attacks",
+        "is_ample",
+        "limits_rates",
+        "work_bits",
+        "drains",
+        "head",
+    ):
+        values = {bool(getattr(options, name)) for options in all_options}
+        assert values == {False, True}, name
+    assert {options.table for options in all_options} == {"ttl", "fifo"}
+    for field in dataclasses.fields(Limits):
+        if field.name != "copies_per_s":
+            values = {getattr(options.limits, field.name) == field.default for options in all_options}
+            assert values == {False, True}, field.name
+    assert any(o.calm and o.drains and o.work_bits for o in all_options)
+
+
+def test_the_seeds_restart_servers_in_calm_worlds() -> None:
+    """Else what a rolling restart promises would be checked nowhere."""
+    every = [options_of_seed(seed) for seed in range(0, 200, 5)]
+    world = run_seed(0, next(options for options in every if options.drains and options.avoid_dead))
+    checker = world.checker(RestartLosesNothing)
+    assert isinstance(checker, RestartLosesNothing) and checker.checked > 10
+
+
+@pytest.mark.parametrize("seed", [1, 5, 16, 23])
+def test_one_seed_makes_one_trace(seed: int) -> None:
+    check_determinism(lambda: World(options_of_seed(seed)))
+
+
+def test_a_trace_does_not_hang_on_the_order_of_sets() -> None:
+    """Another process hashes bytes to other numbers."""
+    program = (
+        "from tests.simulation.options import options_of_seed; "
+        "from tests.simulation.scenario import run_seed; "
+        "print(run_seed(7, options_of_seed(7)).network.digest)"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_other_seeds_make_other_traces() -> None:
+    options = Options(servers=2, clients=2)
+    assert run_seed(1, options).network.digest != run_seed(2, replace(options, seed=2)).network.digest
+
+
+# --- Stories -----------------------------------------------------------------------------------------
+
+
+def world_of(
+    *, servers: int, clients: int, policy: Policy = CH, topics: int = 1, ttl_s: int = 10, **settings: Any
+) -> World:
+    """A world whose clients all subscribe to all topics, some seconds after that."""
+    options = Options(
+        servers=servers, clients=clients, policy=policy, topics=topics, ttl_s=ttl_s, faults=1, **settings
+    )
+    world = World(options)
+    for client in world.clients:
+        for topic in world.topics:
+            client.subscribe(topic)
+    world.run_for(5.0)
+    return world
+
+
+def publish_steadily(world: World, duration_s: float, every_s: float, **how: Any) -> list[bytes]:
+    """The first client publishes on the first topic; the payloads, in order."""
+    payloads = [b"n%d" % number for number in range(int(duration_s / every_s))]
+    for number, payload in enumerate(payloads):
+        act = partial(world.clients[0].publish, world.topics[0], [payload], **how)
+        world.clock.after(number * every_s, act)
+    return payloads
+
+
+def payloads_of(world: World, name: str) -> set[bytes]:
+    """What a client has delivered, without topics and envelopes."""
+    return {line.rpartition(b" ")[2] for line in world.ledger.delivered[name]}
+
+
+def missing(world: World, payloads: list[bytes]) -> dict[str, list[bytes]]:
+    """What each client has not delivered of these."""
+    return {
+        client.name: lost
+        for client in world.clients
+        if (lost := [payload for payload in payloads if payload not in payloads_of(world, client.name)])
+    }
+
+
+def leases(world: World) -> dict[str, int]:
+    """How many servers really hold each client's lease on the first topic."""
+    return {client.name: len(world.leased_at(client, TOPIC)) for client in world.clients}
+
+
+def test_handshakes_over_a_terrible_network() -> None:
+    """30 % lost each way: all get their leases everywhere, and most of them stand at any time.
+
+    A server that missed three requests is asked once a renewal interval, so a pair without any luck may take
+    minutes: one of these hundred is allowed to.
+    """
+    options = Options(
+        servers=5, clients=20, policy=CH, ttl_s=60, topics=1, loss=0.3, uneven=False, reorder=0.1
+    )
+    world = World(options)
+    for client in world.clients:
+        client.subscribe(TOPIC)
+    leased_at: dict[str, frozenset[str]] = {client.name: frozenset() for client in world.clients}
+    for _ in range(60):
+        world.run_for(2.0)
+        for client in world.clients:
+            leased_at[client.name] |= world.leased_at(client, TOPIC)
+    assert sum(len(servers) for servers in leased_at.values()) >= 99
+    assert sum(leases(world).values()) >= 90
+    world.finish()
+
+
+@pytest.mark.parametrize("confirm", [True, False])
+@pytest.mark.parametrize("avoid_dead", [True, False])
+def test_nothing_is_lost_while_one_of_k_servers_lives(avoid_dead: bool, confirm: bool) -> None:
+    world = world_of(servers=9, clients=4, avoid_dead=avoid_dead)
+    payloads = publish_steadily(world, 12.0, 0.1, confirm=confirm)
+    serving = sorted(world.servers_of(world.clients[0], TOPIC))
+    for number, name in enumerate(serving[:4]):
+        server = next(server for server in world.servers if server.name == name)
+        world.clock.after(2.0 + 0.7 * number, server.crash)
+    world.run_for(14.0)
+    assert missing(world, payloads) == {}
+    world.finish()
+
+
+def test_nothing_is_lost_in_a_rolling_restart() -> None:
+    """One server after the other, each with the time that subscribers need to come back to the last."""
+    world = world_of(servers=5, clients=4, policy=Policy(), ttl_s=6)
+    payloads = publish_steadily(world, 30.0, 0.1)
+    for number, server in enumerate(world.servers):
+        world.clock.after(1.0 + 6.0 * number, server.crash)
+        world.clock.after(1.5 + 6.0 * number, server.restart)
+    world.run_for(34.0)
+    assert missing(world, payloads) == {}
+    assert set(leases(world).values()) == {5}
+    world.finish()
+
+
+def test_a_client_that_was_stopped_for_longer_than_its_leases_comes_back() -> None:
+    world = world_of(servers=5, clients=3, ttl_s=6)
+    client = world.clients[1]
+    publish_steadily(world, 30.0, 0.2)
+    client.pause()
+    world.run_for(20.0)
+    assert leases(world)[client.name] == 0
+    client.resume()
+    world.run_for(2.0)
+    assert leases(world)[client.name] == 5
+    had = len(payloads_of(world, client.name))
+    world.run_for(6.0)
+    assert len(payloads_of(world, client.name)) >= had + 29
+    world.finish()
+
+
+def test_a_nat_that_rebinds_every_five_seconds() -> None:
+    """By the end of each five seconds all leases stand at the new address."""
+    world = world_of(servers=5, clients=3, ttl_s=10)
+    payloads = publish_steadily(world, 60.0, 0.2)
+    client = world.clients[1]
+    for _ in range(12):
+        client.rebind(world.new_client_address())
+        world.run_for(5.0)
+        assert leases(world)[client.name] == 5
+    world.run_for(2.0)
+    assert len(payloads_of(world, client.name)) > len(payloads) / 4
+    assert missing(world, payloads).keys() == {client.name}
+    world.finish()
+
+
+def test_a_publisher_notices_that_its_lease_went_with_a_restarted_server() -> None:
+    """It hears nothing of bare lines; its pings tell, about once a second."""
+    world = world_of(servers=1, clients=2, policy=ONE, ttl_s=6)
+    payloads = publish_steadily(world, 20.0, 0.05, confirm=False)
+    server = world.servers[0]
+    world.run_for(5.0)
+    dropped = server.core.drops[Drop.UNVOUCHED_PUBLISH]
+    assert dropped == 0 and missing(world, payloads[:80]) == {}
+    server.crash()
+    server.restart()
+    world.run_for(3.5)
+    assert server.core.drops[Drop.UNVOUCHED_PUBLISH] in range(1, 30)
+    world.run_for(14.0)
+    assert missing(world, payloads[170:]) == {}
+    world.finish()
+
+
+@pytest.mark.parametrize("unreachable", [0.0, 1.0])
+def test_few_subscribe_draws_again_when_a_server_dies(unreachable: float) -> None:
+    policy = Policy.from_scheme("RCH", k=5, k_prime=2, side="subscribe")
+    world = world_of(servers=5, clients=4, policy=policy, ttl_s=6, unreachable=unreachable)
+    assert set(leases(world).values()) == {2}
+    dead = world.servers[0]
+    dead.crash()
+    world.run_for(8.0 + 4 * world.network.delay_s_max)
+    assert set(leases(world).values()) == {2}
+    assert all(client.core.lease_counts(TOPIC) == (2, 2) for client in world.clients)
+    payloads = publish_steadily(world, 4.0, 0.2)
+    world.run_for(6.0)
+    assert missing(world, payloads) == {}
+    world.finish()
+
+
+def test_an_unreachable_server_is_noticed_at_once() -> None:
+    told: dict[str, float] = {}
+
+    def watch(turn: ClientTurn) -> None:
+        told.update(
+            (event.server, world.clock.time) for event in turn.events if isinstance(event, ServerLost)
+        )
+
+    world = world_of(servers=3, clients=1, policy=Policy.from_scheme("CH", k=3), ttl_s=6, unreachable=1.0)
+    world.watchers.append(watch)
+    world.servers[0].crash()
+    crashed_at = world.clock.time
+    publish_steadily(world, 3.0, 0.1)
+    world.run_for(4.0)
+    assert list(told) == ["192.0.2.1:7400"]
+    assert told["192.0.2.1:7400"] - crashed_at < 1.5
+
+
+def test_queues_are_bounded_and_say_so() -> None:
+    """A server that never answered holds up so many lines and no more; the rest fail at once."""
+    outcomes: list[Outcome] = []
+
+    def watch(turn: ClientTurn) -> None:
+        published = [event for event in turn.events if isinstance(event, Published)]
+        outcomes.extend(outcome for event in published for outcome in event.servers.values())
+
+    world = World(Options(servers=1, clients=1, policy=ONE, topics=1, faults=1))
+    world.watchers.append(watch)
+    world.servers[0].crash()
+    client = world.clients[0]
+    client.publish(TOPIC, [b"%d" % number for number in range(QUEUE_MAX + 10)])
+    assert outcomes == [Outcome.QUEUE_FULL] * 10
+    world.run_for(10.0)
+    assert outcomes[10:] == [Outcome.NO_ANSWER] * QUEUE_MAX
+    with pytest.raises(Backlog):
+        for number in range(100_000):
+            client.core.publish(TOPIC, b"%d" % number, client.now, repeat=2)
+
+
+# --- Any bytes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"table": "fifo", "limits": Limits(leases=20, topics=15), "ttl_s": 20},
+        {"work_bits": 4, "head": "x" * 32},
+        {"limits": Limits(lines_per_datagram=8, publishes_per_s=20, challenges_per_s=20, publishers=2)},
+    ],
+    ids=["plain", "fifo", "work", "limits"],
+)
+def test_any_bytes_to_a_server(settings: dict[str, Any]) -> None:
+    fuzz = ServerFuzz(Random(str(settings)), drain_after=4500, **settings)
+    for _ in range(6000):
+        fuzz.step()
+    answered = fuzz.server.counts["answers_sent"]
+    assert answered > 500 and fuzz.server.counts["copies_sent"] > 100, "the fuzzer has lost its teeth"
+    assert len(fuzz.server.drops) >= 14, fuzz.server.drops
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_bytes_to_a_client(seed: int) -> None:
+    fuzz = ClientFuzz(Random(seed))
+    for _ in range(4000):
+        fuzz.step()
+    assert fuzz.core.counts["deliveries"] > 50, "the fuzzer has lost its teeth"
+    assert len(fuzz.core.drops) >= 7, fuzz.core.drops
+
+
+def test_a_server_is_deaf_to_what_servers_say() -> None:
+    """Every answer of some runs, back into servers fresh and used, from all sorts of sources: silence."""
+    answers: dict[bytes, None] = {}
+    servers = [(Server(secret=bytes(32)), 1000.0)]
+    sources = [STRANGER]
+    # A full table makes refusals, bursts of bare publishes make pings.
+    every = [options_of_seed(seed) for seed in range(200)]
+    full = [options for options in every if options.attacks and options.topics > 3 and not options.is_roomy]
+    busy = [options for options in every if options.attacks and options.burst and options.is_roomy]
+    for options in (*full[:2], *busy[:2]):
+        world = run_seed(options.seed, options)
+        answers.update(dict.fromkeys(world.ledger.answers))
+        servers += [(host.core, host.now) for host in world.servers[:2]]
+        sources += [world.servers[0].address, world.clients[0].address, world.attacker.addresses[0]]
+    assert len(answers) > 500
+    assert {answer[:2] for answer in answers} == {b"%=", b"%+", b"%-", b"%:"}
+    for server, now in servers:
+        server.handle_timeout(now)
+        server.flush(now)
+        for number, answer in enumerate(answers):
+            source = sources[number % len(sources)]
+            padded = answer.ljust(192 * (number % 2), b"\n")
+            server.receive(Burst(answer, len(answer), source), now)
+            server.receive(Burst(padded * 8, len(padded), source), now)
+            assert server.flush(now) == [], answer
+
+
+def test_the_ledger_reads_deliveries_back_as_the_lines_that_were_sent() -> None:
+    """Checkers compare lines; this is the one place where they come from events."""
+    lines: set[bytes] = set()
+
+    def watch(turn: ClientTurn) -> None:
+        lines.update(line_of(event) for event in turn.events if isinstance(event, Delivery))
+
+    world = world_of(servers=1, clients=1, policy=ONE, topics=5)
+    world.watchers.append(watch)
+    for topic in world.topics:
+        world.clients[0].publish(topic, [b"100 %\n\0\xff", b""])
+        world.clients[0].publish(topic, [b"%41 raw\x7f"], raw=True)
+    world.run_for(2.0)
+    assert lines == world.ledger.messages.keys()

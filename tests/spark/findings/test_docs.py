@@ -1,0 +1,32 @@
+"""docs/analysis.md and the findings' tables tell the same."""
+
+import re
+
+import pytest
+
+from kcast.spark.findings.tables import TABLES
+from tests.support.checkout import ROOT
+
+TEXT = (ROOT / "docs" / "analysis.md").read_text()
+ROW = re.compile(r"^\| `(\w+)` \| (\S+) \|(.*)\|$", re.MULTILINE)
+
+
+def described(table: str) -> list[tuple[str, str, str]]:
+    section = TEXT.split(f"\n### {table}\n")[1].split("\n### ")[0]
+    return [(name, kind, meaning.strip()) for name, kind, meaning in ROW.findall(section)]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_each_table_is_described_as_it_is(table: str) -> None:
+    assert described(table) == [tuple(column) for column in TABLES[table]]
+
+
+def test_no_other_table_is_described() -> None:
+    section = TEXT.split("\n## The tables\n")[1]
+    assert re.findall(r"\n### (\w+)\n", section) == list(TABLES)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_each_table_has_a_sentence_that_says_what_its_rows_are(table: str) -> None:
+    section = TEXT.split(f"\n### {table}\n")[1]
+    assert re.match(r"\n[A-Z][^|]+\.\n", section)

@@ -1,0 +1,198 @@
+"""spark/follow/follow.py: a growing capture is shown while it grows, and ends in the tables of the batch."""
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from kcast.loadtest.capture import manifest
+from kcast.loadtest.capture.folder import ScenarioFolder
+from kcast.loadtest.capture.manifest import CaptureError
+from kcast.loadtest.results.attribution import attribute
+from kcast.loadtest.results.causes import Cause
+from kcast.spark.analysis import analyse
+from kcast.spark.capture.captures import open_captures
+from kcast.spark.findings.findings import Findings
+from kcast.spark.follow.follow import follow
+from kcast.spark.follow.live import Live
+from kcast.spark.session.files import Files
+from tests.support.big_capture import big_scenario, write_run
+from tests.support.growing_capture import Growing
+
+pytestmark = pytest.mark.spark
+
+SMALL: dict[str, Any] = {
+    **{"servers": 12, "rate": 12.0, "epoch_s": 1.0, "topics": 8, "topics_per_subscriber": 4, "k": 5},
+    **{"subscribers": 8, "ttl_s": 10},
+}
+WAIT_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run of three scenarios, each of some 14 s."""
+    path = tmp_path_factory.mktemp("source") / "run"
+    lengths = [
+        big_scenario(1000, name=name, k_prime=k, **SMALL) for name, k in (("a", 2), ("b", 1), ("c", 3))
+    ]
+    write_run(path, [scenario.with_(duration_s=14.0) for scenario in lengths])
+    return path
+
+
+@pytest.fixture
+def growing(source: Path, tmp_path: Path) -> Growing:
+    return Growing(source, tmp_path / "run")
+
+
+class Told:
+    """What was said while following."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        self.lines.append(text)
+
+    def live(self, name: str) -> list[str]:
+        return [line for line in self.lines if line.startswith(f"{name}: ") and "delivered" in line]
+
+
+def follow_while(
+    spark: SparkSession, growing: Growing, told: Told, work: Callable[[], None], tmp_path: Path
+) -> Findings:
+    """Follows it while `work` lets it grow."""
+    problems: list[BaseException] = []
+
+    def grow() -> None:
+        try:
+            work()
+        except BaseException as error:
+            problems.append(error)
+            growing.end("failed", reason="the test has failed")
+
+    thread = threading.Thread(target=grow)
+    thread.start()
+    try:
+        return follow(spark, str(growing.path), told, temp_dir=tmp_path, poll_s=0.2)
+    finally:
+        thread.join()
+        assert problems == []
+
+
+def wait_for(what: str, holds: Callable[[], object]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < until, f"waited in vain for {what}"
+        time.sleep(0.05)
+
+
+def test_it_ends_in_the_tables_of_the_batch_also_where_the_run_dies(
+    spark: SparkSession, growing: Growing, tmp_path: Path
+) -> None:
+    """One scenario is complete at the first look, one is seen to grow, and in one the run's process ends."""
+    seed = 5
+    rng, told = random.Random(seed), Told()
+    kept = len(spark.sparkContext._jsc.getPersistentRDDs())
+    first, second, third = growing.scenarios
+    growing.begin(first)
+    for files in growing.moments(first, rng):
+        growing.appear(files)
+    growing.complete(first)
+
+    def work() -> None:
+        growing.begin(second)
+        for files in growing.moments(second, rng):
+            growing.appear(files)
+        wait_for("live figures", lambda: told.live("b"))
+        growing.complete(second)
+        growing.begin(third)
+        growing.appear(growing.moments(third, rng)[0])
+        growing.dies(dead())
+
+    found = follow_while(spark, growing, told, work, tmp_path)
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) <= kept
+    batch = analyse(spark, open_captures(spark, [str(growing.path)]))
+    assert list(found.tables) == list(batch.tables), f"seed {seed}"
+    for name, rows in batch.tables.items():
+        assert list(found.table(name)) == list(rows), f"seed {seed}: {name}"
+    assert [row["scenario"] for row in found.table("cells")] == ["a", "b"]
+    assert [row["pairs"] > 100 for row in found.table("reliability")] == [True] * 2
+    assert found.about["captures"] == batch.about["captures"]
+    died, *left_out = found.problems
+    assert died == f"{growing.path}: the run has ended, and is partial"
+    assert left_out == list(batch.problems)
+    assert "scenario c is left out" in left_out[0]
+
+
+def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
+    spark: SparkSession, growing: Growing
+) -> None:
+    scenario, files_of = growing.scenarios[0], Files(spark)
+    growing.begin(scenario)
+    folder = files_of.qualify(str(growing.place(scenario.path)))
+    live = Live(spark, files_of, "run", 0, scenario.scenario, folder)
+    assert not live.count_slice()
+    until_s: list[float] = []
+    most = 0
+    moments = growing.moments(scenario, random.Random(3))
+    half = len(moments) * 2 // 3
+    for together in (moments[:half], moments[half:]):
+        files = [path for moment in together for path in moment]
+        growing.appear(files)
+        live.add([files_of.qualify(str(growing.place(path))) for path in files])
+        most = max(most, live.parts)
+        assert live.count_slice() and not live.count_slice()
+        assert live.figures is not None
+        until_s.append(live.figures.until_s)
+    figures = live.figures
+    assert figures is not None and 2 < until_s[0] < until_s[1]
+    pairs, delivered, misses = of_numpy(scenario, until_s[1])
+    assert figures.pairs == pairs
+    assert figures.share == delivered / pairs
+    assert figures.low < figures.share < figures.high
+    for cause in (Cause.DOWN, Cause.LOSS_IN, Cause.LOSS_OUT):
+        assert figures.causes.get(cause.label, 0) == misses[cause]
+    assert f"of {pairs:,} pairs" in live.text()
+    # What no later slice needs is forgotten.
+    assert live.parts < most
+    live.close()
+
+
+def of_numpy(scenario: ScenarioFolder, until_s: float) -> tuple[int, int, np.ndarray[Any, Any]]:
+    """Pairs to be published until then, how many were delivered, and how many missed for each cause."""
+    found = attribute(scenario)
+    first_ns = scenario.read("publish", ["t_intended_ns"]).column(0).to_numpy().min()
+    is_past = found.t_intended_ns < first_ns + round(until_s * 1e9)
+    counts = np.bincount(found.causes[is_past], minlength=len(Cause))
+    return int(is_past.sum()), int(counts[Cause.DELIVERED]), counts
+
+
+def dead() -> dict[str, Any]:
+    """A process that has ended."""
+    program = "import json; from kcast.loadtest.capture.manifest import owner; print(json.dumps(owner()))"
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert not manifest.is_running({"owner": found})
+    return found
+
+
+def test_a_run_that_dies_with_nothing_complete_cannot_be_analysed(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    growing = Growing(source, tmp_path / "run", dead())
+    with pytest.raises(CaptureError, match=r"nothing to analyse: .*scenario a was not run"):
+        follow(spark, str(growing.path), Told(), temp_dir=tmp_path, poll_s=0.1)
+
+
+def test_what_is_no_capture_is_not_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"no capture, there is no run\.json"):
+        follow(spark, str(tmp_path), Told(), temp_dir=tmp_path)

@@ -1,0 +1,105 @@
+"""Nothing is brought to the driver before it is aggregated, and no row passes through Python: by the source.
+
+`check_spark_memory.py` measures the same.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+# What brings rows from Spark to the driver. `first` and the like are also names of other things: those that
+# are not Spark's stand in ALLOWED.
+GATHERS = frozenset(
+    {
+        *("collect", "collectAsMap", "toPandas", "pandas_api", "toArrow", "toLocalIterator"),
+        *("take", "takeOrdered", "takeSample", "head", "first", "tail", "foreach", "foreachPartition"),
+    }
+)
+# What hands rows to Python, one by one or in batches.
+PYTHONS = frozenset(
+    {
+        *("udf", "udtf", "pandas_udf", "arrow_udf", "mapInPandas", "mapInArrow"),
+        *("applyInPandas", "applyInArrow", "rdd"),
+    }
+)
+# Module and function -> the names used there, and why these are none of rows of captures.
+ALLOWED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
+    ("spark/analysis.py", "_collect"): (("collect",), "sums; it refuses what has too many rows for that"),
+    ("spark/follow/follow.py", "files_appeared"): (("collect",), "names of files, FILES_AT_ONCE at most"),
+    ("spark/follow/running_counts.py", "_forget"): (("rdd",), "only to drop a checkpoint"),
+    ("spark/simulation/run.py", "run_blocks"): (("collect",), "a row for each scene"),
+    ("spark/simulation/run.py", "_counts"): (("mapInArrow",), "numbers of blocks, which are simulated there"),
+    ("spark/findings/pearson3.py", "quantile"): (("tail",), "a distribution's, and not Spark's"),
+}
+
+
+def uses(source: str, path: str) -> Iterator[tuple[str, str, str, int]]:
+    """Module, function, name and line of each that gathers, or hands rows to Python."""
+
+    def walk(node: ast.AST, function: str) -> Iterator[tuple[str, str, str, int]]:
+        for child in ast.iter_child_nodes(node):
+            inner = function
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                inner = child.name
+            name = ""
+            if isinstance(child, ast.Attribute):
+                name = child.attr
+            elif isinstance(child, ast.Name):
+                name = child.id if child.id in PYTHONS or child.id in {"toPandas", "collect"} else ""
+            elif isinstance(child, ast.alias):
+                name = child.name
+            if name in GATHERS | PYTHONS:
+                yield path, inner, name, getattr(child, "lineno", 0)
+            yield from walk(child, inner)
+
+    yield from walk(ast.parse(source), "")
+
+
+@cache
+def found() -> tuple[tuple[str, str, str, int], ...]:
+    paths = sorted((ROOT / "spark").rglob("*.py"))
+    return tuple(use for path in paths for use in uses(path.read_text(), path.relative_to(ROOT).as_posix()))
+
+
+def test_rows_come_to_the_driver_in_known_places_only() -> None:
+    problems = [
+        f"{path}:{line}: {function} uses {name}"
+        for path, function, name, line in found()
+        if (path, function) not in ALLOWED
+    ]
+    assert problems == []
+
+
+@pytest.mark.parametrize("place", ALLOWED)
+def test_each_known_place_is_there_and_uses_no_more_than_it_may(place: tuple[str, str]) -> None:
+    assert tuple(use[2] for use in found() if use[:2] == place) == ALLOWED[place][0]
+
+
+@pytest.mark.parametrize("name", sorted(GATHERS | PYTHONS))
+def test_such_a_name_is_found(name: str) -> None:
+    source = f"def f(frame):\n    def g():\n        return frame.where('x').{name}\n"
+    assert [use[1:3] for use in uses(source, "spark/x.py")] == [("g", name)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from pyspark.sql.functions import pandas_udf",
+        "@udf\ndef f(x): ...",
+        "x = [frame.collect]",
+        "f = lambda frame: frame.collect()",
+    ],
+)
+def test_other_ways_to_use_one_are_found(source: str) -> None:
+    assert len(list(uses(source, "spark/x.py"))) == 1
+
+
+@pytest.mark.parametrize(
+    "source", ["collection.append(1)", "sf.collect_set('x')", "first = 1", "rows[first]"]
+)
+def test_what_is_no_such_use_passes(source: str) -> None:
+    assert list(uses(source, "spark/x.py")) == []

@@ -1,0 +1,283 @@
+"""Latency, balance, cost and health in Spark are what numpy says of the same captures.
+
+Captures of all kinds are cells of one DataFrame: random ones that contradict themselves, sound ones in which
+one thing is wrong, simulated ones.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from kcast.loadtest.capture.schema import DUPLICATE, OPENED, STANDING
+from kcast.loadtest.results.effective_trials import clusterings
+from kcast.loadtest.results.health import examine
+from kcast.loadtest.results.percentiles import Times, rounded
+from kcast.loadtest.results.summary import summarise
+from kcast.loadtest.results.verdicts import Health
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.findings import balance as balance_findings
+from kcast.spark.findings import cost as cost_findings
+from kcast.spark.findings import health as health_findings
+from kcast.spark.findings import latency as latency_findings
+from kcast.spark.findings.placement import Topics
+from kcast.spark.jobs import balance, cost, health, latency
+from kcast.spark.jobs.job import Sources
+from tests.loadtest.results import test_health as wrong
+from tests.loadtest.results.test_random import random_world
+from tests.support.handmade_capture import MS, T0, S, World, simulate
+from tests.support.spark_cells import Captured, as_cells, shuffled, sources, sums_of, unordered
+
+pytestmark = pytest.mark.spark
+
+JOBS = (latency.JOB, balance.JOB, cost.JOB, health.JOB)
+RANDOM_SEEDS = range(12)
+WRONG = (
+    *(wrong.partial, wrong.not_published, wrong.published_outside_of_its_window, wrong.rows_lost),
+    *(wrong.tap_lines_lost, wrong.server_ended_by_itself, wrong.unexplained, wrong.overflow),
+    *(wrong.unexplained_on_paths_that_others_made_up_for, wrong.too_late, wrong.nobody_took_it),
+    *(wrong.lag_against_the_ttl, wrong.lag_before_and_after, wrong.killed_and_back, wrong.nothing_intended),
+)
+Row = dict[str, Any]
+
+
+def restarting_counters(world: World) -> None:
+    for second, drops in enumerate((3, 3, 5, 1, 4)):
+        world.add("server_stat", server_id=9, t_ns=T0 + second * S, kernel_drops=drops)
+        world.add("client_stat", client_id=200 + second, t_ns=T0, send_errors=drops, kernel_drops=1)
+        world.add("process_stat", process="b", t_ns=T0 + second * S, rows_lost=drops)
+    world.add("clock", process="b", t_ns=T0, error_ns=-3 * MS)
+
+
+def no_windows(world: World) -> None:
+    world.rows["window"].clear()
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> list[Captured]:
+    folder = tmp_path_factory.mktemp("captures")
+    worlds: list[World] = []
+    for seed in RANDOM_SEEDS:
+        worlds.append(random_world(folder / f"random-{seed}", random.Random(seed)))
+    for change in (*WRONG, restarting_counters, no_windows):
+        world = wrong.sound_world(folder / change.__name__)
+        change(world)
+        worlds.append(world)
+    folders = [world.folder() for world in worlds]
+    short: dict[str, Any] = {
+        "duration_s": 4.0,
+        "rate": 50.0,
+        "servers": 12,
+        "epoch_s": 0.5,
+        "topics_per_subscriber": 5,
+    }
+    for number, fields in enumerate(
+        (
+            {"outages": "independent", "outage": 0.2, "loss_in": 0.05, "loss_out": 0.05},
+            {"side": "subscribe", "k": 4, "k_prime": 2},
+        )
+    ):
+        folders.append(simulate(folder / f"simulated-{number}", Scenario(**short | fields), seed=number))
+    return as_cells(folders)
+
+
+@pytest.fixture(scope="module")
+def all_sources(spark: SparkSession, captured: list[Captured]) -> Sources:
+    return sources(spark, captured)
+
+
+@pytest.fixture(scope="module")
+def sums(all_sources: Sources, captured: list[Captured]) -> dict[str, list[Row]]:
+    return sums_of(JOBS, [all_sources]) | {"clusterings": clusters(captured)}
+
+
+def clusters(captured: Sequence[Captured]) -> list[Row]:
+    """What the reliability job adds up, of the clusters that numpy's results know of."""
+    rows = []
+    for each in captured:
+        found, cell = each.attribution, each.cell
+        epochs = (found.t_intended_ns - cell.t0_ns) // round(cell.scenario.epoch_s * 1e9)
+        topics = found.topics.astype(np.int64)
+        keys = {
+            "message": found.msg_ids,
+            "topic, subscriber and epoch": (epochs << 48) + (topics << 32) + found.sub_ids,
+            "topic and epoch": epochs * (1 + int(topics.max(initial=0))) + topics,
+            "epoch": epochs,
+            "topic": topics,
+            "subscriber": found.sub_ids,
+            "publisher": found.msg_ids >> 32,
+        }
+        for name in clusterings(cell.scenario):
+            numbers = np.unique(keys[name], return_inverse=True)[1]
+            n = np.bincount(numbers)
+            x = np.bincount(numbers[found.delivered], minlength=len(n))
+            sums = {"pairs": n, "delivered": x, "squares": n * n, "products": n * x, "hits": x * x}
+            totals = {key: int(values.sum()) for key, values in sums.items()}
+            rows.append({"cell": cell.number, "clustering": name, "clusters": len(n), **totals})
+    return rows
+
+
+def test_rounding_is_that_of_load_tests(spark: SparkSession) -> None:
+    rng = np.random.default_rng(1)
+    ties = [unit * (2 * head + 1) // 2 for unit in (10, 1000, 10**9) for head in range(100, 1000, 7)]
+    edges = [10**digits + step for digits in range(18) for step in (-1, 0, 1)]
+    values = np.unique(np.concatenate((np.exp(rng.uniform(0, 40, 2000)).astype(np.int64), ties, edges)))
+    frame = spark.createDataFrame([(value,) for value in values.tolist()], "ns long")
+    found = frame.select("ns", latency.rounded(sf.col("ns")).alias("value")).collect()
+    got = dict(map(tuple, found))
+    assert [got[value] for value in values.tolist()] == rounded(values).tolist()
+
+
+def test_times_are_those_of_load_tests(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
+    found = latency_findings.times(sums)
+    assert any(since == "sent" for _, since in found)
+    for each in captured:
+        attribution, publish = (
+            each.attribution,
+            each.columns("publish", "msg_id", "t_intended_ns", "t_send_ns"),
+        )
+        sent = dict(zip(publish["msg_id"].tolist(), publish["t_send_ns"].tolist(), strict=True))
+        delivered = attribution.delivered
+        latencies = attribution.latencies_ns[delivered]
+        msgs, at = attribution.msg_ids[delivered].tolist(), attribution.t_intended_ns[delivered]
+        expected = {
+            "intended": latencies,
+            "sent": latencies + at - np.array([sent[msg] for msg in msgs], dtype=np.int64),
+            "delay": publish["t_send_ns"] - publish["t_intended_ns"],
+        }
+        for since, times_ns in expected.items():
+            got = found.get((each.cell.number, since), latency_findings.Percentiles())
+            want = Times.of(times_ns)
+            assert asdict(got) == {name: getattr(want, name) for name in asdict(got)}, (each.cell, since)
+
+
+def test_health_is_that_of_load_tests(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
+    found = health_findings.healths([each.cell for each in captured], sums)
+    for each in captured:
+        assert found[each.cell.number] == examine(each.capture), each.cell
+    # Each figure says something somewhere.
+    sound = Health(0, 0, 0, 0, 0.0, 0.0, 0, 0, 0, 0)
+    for name in sound.as_json():
+        assert len({getattr(health, name) for health in found.values()}) > 1, name
+
+
+def test_verdicts_are_those_of_load_tests(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
+    rows = health_findings.tables([each.cell for each in captured], sums)["health"]
+    seen: Counter[str] = Counter()
+    for each in captured:
+        summary = summarise(each.capture)
+        for what, verdict in (
+            ("delivery", summary.delivery_verdict),
+            ("latency", summary.latency_verdict),
+        ):
+            reasons = [
+                row["reason"] for row in rows if (row["cell"], row["what"]) == (each.cell.number, what)
+            ]
+            assert tuple(reasons) == verdict.reasons, each.cell
+            seen[f"{what} {verdict.valid}"] += 1
+    assert len(seen) == 4, seen
+    assert health_findings.invalid(rows) == {row["cell"] for row in rows if row["what"] == "delivery"}
+
+
+def test_pairs_by_cause(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
+    found = cost_findings.fates(sums)
+    for each in captured:
+        fates, attribution, summary = found[each.cell.number], each.attribution, summarise(each.capture)
+        assert fates.misses == attribution.misses
+        assert list(fates.misses) == list(attribution.misses)
+        assert fates.paths == attribution.paths
+        assert (fates.pair_count, fates.delivered) == (len(attribution), int(attribution.delivered.sum()))
+        assert (fates.copies, fates.duplicates) == (summary.copies, summary.duplicates)
+
+
+def test_what_servers_did(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
+    found = balance_findings.servers_of([each.cell for each in captured], sums)
+    for each in captured:
+        rx = each.columns("server_rx", "server_id", "msg_id")
+        received = Counter(rx["server_id"][rx["msg_id"] >= 0].tolist())
+        deliver = each.columns("deliver", "server_id", "injected")
+        forwarded = Counter(deliver["server_id"][deliver["injected"] != DUPLICATE].tolist())
+        lease = each.columns("lease", "server_id", "sub_id", "topic_id", "change")
+        stands = np.isin(lease["change"], (OPENED, STANDING)) & (lease["sub_id"] >= 0)
+        held = zip(
+            *(lease[name][stands].tolist() for name in ("server_id", "sub_id", "topic_id")), strict=True
+        )
+        leases = Counter(server for server, _, _ in set(held))
+        alive = set(each.columns("server_life", "server_id")["server_id"].tolist())
+        rows = found[each.cell.number]
+        assert [row["server_id"] for row in rows] == sorted(alive | {*received, *forwarded, *leases})
+        for row in rows:
+            server = row["server_id"]
+            got = (row["received"], row["forwarded"], row["leases"])
+            assert got == (received[server], forwarded[server], leases[server]), each.cell
+        up_ns = [row["up_ns"] for row in rows]
+        assert up_ns == _up_ns(each, [row["server_id"] for row in rows])
+
+
+def _up_ns(each: Captured, servers: list[int]) -> list[int | None]:
+    window = each.columns("window", "t_from_ns", "t_to_ns")
+    if not len(window["t_from_ns"]):
+        return [None] * len(servers)
+    begin, end = int(window["t_from_ns"].min()), int(window["t_to_ns"].max())
+    outage = each.columns("outage", "server_id", "t_down_ns", "t_up_ns", "kind")
+    up = dict.fromkeys(servers, end - begin)
+    for server, down, again, kind in zip(*(outage[name].tolist() for name in outage), strict=True):
+        if server in up and kind != "stall":
+            up[server] -= max(0, min(again, end) - max(down, begin))
+    return [max(0, up[server]) for server in servers]
+
+
+def test_topics(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
+    rows = {row["cell"]: row for row in sums["topics"]}
+    for each in captured:
+        n = Counter(each.columns("publish", "topic_id")["topic_id"].tolist())
+        intent = each.columns("intent", "topic_id", "sub_id")
+        s = Counter(topic for topic, _ in set(zip(*(intent[name].tolist() for name in intent), strict=True)))
+        topics = [(n[topic], s[topic]) for topic in {*n, *s}]
+        expected = Topics.of(topics)._asdict() | {"topics": len(topics)}
+        row = rows.get(each.cell.number, dict.fromkeys(expected, 0))
+        assert {name: int(row[name]) for name in expected} == expected, each.cell
+
+
+def test_what_was_sent(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
+    totals = {row["cell"]: row for row in sums["cost"]}
+    for each in captured:
+        total = totals[each.cell.number]
+        publish = each.columns("publish", "size_bytes", "t_intended_ns")
+        window = each.columns("window", "t_from_ns", "t_to_ns")
+        assert total["messages"] == len(publish["size_bytes"])
+        assert total["message_bytes"] == int(publish["size_bytes"].sum())
+        tx, asked = each.columns("pub_tx", "injected"), each.columns("subscribe", "injected", "t_tx_ns")
+        assert total["sendings"] == int((tx["injected"] != DUPLICATE).sum())
+        end = int(max(window["t_to_ns"].max(initial=0), publish["t_intended_ns"].max(initial=0)))
+        # The tenth of a second in which the load ends counts as a whole.
+        end_tenth = -(-end // cost.TENTH_NS) * cost.TENTH_NS
+        during = (asked["t_tx_ns"] >= each.cell.t0_ns) & (asked["t_tx_ns"] < end_tenth)
+        assert total["renewals"] == int((during & (asked["injected"] != DUPLICATE)).sum())
+    assert any(total["renewals"] for total in totals.values())
+
+
+def test_slices_and_orders_of_rows_change_nothing(
+    all_sources: Sources, sums: dict[str, list[Row]], seed: int = 1
+) -> None:
+    def part(number: int) -> Sources:
+        """Some of the rows; of messages those of some, as `sent` needs a pair's message."""
+
+        def kept(frame: DataFrame) -> DataFrame:
+            by = ["msg_id"] if "msg_id" in frame.columns else frame.columns
+            some = frame.where(sf.pmod(sf.xxhash64(*by, sf.lit(seed)), 2) == number)
+            return some.repartition(2, sf.rand(seed)) if number else some
+
+        whole = shuffled(all_sources, kept)
+        # What is not of messages may come with each slice anew.
+        anew = {name: all_sources.tables[name] for name in ("window", "intent", "server_life", "lease")}
+        return whole._replace(tables={**whole.tables, **anew}, parameters=all_sources.parameters)
+
+    found = sums_of(JOBS, [part(number) for number in range(2)])
+    assert unordered(found) == unordered({name: rows for name, rows in sums.items() if name in found}), seed

@@ -1,0 +1,484 @@
+"""spark/report.py: the page says what the findings say, of any findings, and is never surer than they are."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from html.parser import HTMLParser
+from itertools import pairwise
+from math import sqrt
+
+import pytest
+
+from kcast.loadtest.results.causes import UNEXPLAINED
+from kcast.spark.findings.findings import Findings, Row
+from kcast.spark.findings.tables import DISAGREES, TABLES
+from kcast.spark.report.page import page
+from kcast.spark.report.style import STYLE
+from tests.support import report_findings
+from tests.support.report_findings import findings, row, scenarios, sixty
+
+GRID = scenarios("grid")
+VOID = {"meta", "br", "link", "img", "hr", "input"}
+CAPTURED = (
+    *("delivery", "latency", "balance", "cost", "attribution", "audience", "attack", "capacity"),
+    "reading",
+)
+
+
+class Tree(HTMLParser):
+    """Elements of a page in order, with all that is wrong with it."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.elements: list[tuple[str, dict[str, str], tuple[str, ...]]] = []
+        self.words: list[tuple[tuple[str, ...], str]] = []
+        self.feed(source)
+        self.close()
+        self.wrong += [f"{tag} is not closed" for tag in self.open]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}, tuple(self.open)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}, tuple(self.open)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open[-1] != tag:
+            self.wrong.append(f"{tag} closes {self.open[-1:]}")
+        else:
+            self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.words.append((tuple(self.open), data))
+
+    def attributes(self, name: str) -> list[str]:
+        return [attrs[name] for _, attrs, _ in self.elements if name in attrs]
+
+    def text(self, *within: str) -> str:
+        """Words, of elements inside all of these."""
+        return "".join(
+            words for path, words in self.words if set(within) <= set(path) and "style" not in path
+        )
+
+
+def part(source: str, anchor: str) -> str:
+    """A section of the page."""
+    found = re.search(rf'<section id="{anchor}".*?</section>', source, re.S)
+    assert found, anchor
+    return found[0]
+
+
+def says(source: str, anchor: str) -> str:
+    """A section's sentence with its verdict, as plain words."""
+    found = re.search(r'<p class="says">.*?</p>', part(source, anchor), re.S)
+    assert found
+    return Tree(found[0]).text().replace("\N{NO-BREAK SPACE}", " ")
+
+
+def changed(found: Findings, table: str, change: Callable[[Row], Row]) -> Findings:
+    """The same with other rows in a table."""
+    tables = {**found.tables, table: [change(dict(one)) for one in found.tables[table]]}
+    return Findings(found.about, found.problems, tables)
+
+
+MANY: dict[str, Callable[[], Findings]] = {
+    "grid": lambda: findings(GRID, simulated=True),
+    "one cell": lambda: findings(scenarios("network")),
+    "a simulation only": lambda: findings(simulated=True),
+    "views": lambda: findings(scenarios("views"), latency_invalid=[0]),
+    "kills and stalls": lambda: findings(scenarios("kills") + scenarios("stalls"), runs=("a", "b")),
+    "repeats": lambda: findings(scenarios("repeats")),
+    "all invalid": lambda: findings(GRID, invalid=range(9)),
+    "some invalid": lambda: findings(GRID, invalid=[1, 4], disagreeing=[2], problems=["zones was left out"]),
+    "S and R": lambda: findings(scenarios("smoke", scheme=("S", "R", "CH"), servers=(30,))),
+    "nothing": lambda: Findings({}),
+    "no rows": lambda: Findings({}, (), {name: [] for name in TABLES}),
+}
+
+
+@pytest.fixture(scope="module")
+def grid() -> str:
+    return page(findings(GRID, simulated=True))
+
+
+# A page of its own.
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_any_findings_make_a_page_that_stands_alone(name: str) -> None:
+    found = MANY[name]()
+    source = page(found)
+    tree = Tree(source)
+    assert tree.wrong == []
+    ids = tree.attributes("id")
+    assert len(ids) == len(set(ids))
+    tags = {tag for tag, _, _ in tree.elements}
+    assert not tags & {"script", "iframe", "object", "embed", "link", "img", "form"}
+    assert [name for _, attrs, _ in tree.elements for name in attrs if name.startswith("on")] == []
+    assert {link[1:] for link in tree.attributes("href")} <= set(ids)
+    assert all(link.startswith("#") for link in tree.attributes("href"))
+    assert re.findall(r"https?:|//\w|url\(|@import|\bsrc=", source) == []
+    assert "default-src 'none'" in tree.attributes("content")[1]
+    assert re.findall(r"\b(nan|inf|None|Traceback)\b", tree.text()) == []
+    assert "<title>" in source and tree.text("h1")
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_the_page_is_the_same_from_its_json(name: str) -> None:
+    found = MANY[name]()
+    assert page(Findings.from_json(found.to_json())) == page(found)
+
+
+def test_delivery_comes_first(grid: str) -> None:
+    anchors = re.findall(r'<section id="(\w+)"', grid)
+    assert anchors == [*CAPTURED[:-1], "note", "simulation", "reading"]
+    assert grid.index("<svg") > grid.index('id="delivery"'), "no drawing before it"
+
+
+def test_a_simulation_alone_begins_with_the_judgement() -> None:
+    anchors = re.findall(r'<section id="(\w+)"', page(findings(simulated=True)))
+    assert anchors == ["note", "simulation", "reading"]
+
+
+def test_every_part_has_a_sentence_with_figures_and_a_verdict(grid: str) -> None:
+    for anchor in (*CAPTURED[:-1], "note", "simulation"):
+        words = says(grid, anchor)
+        assert re.search(r"\d", words), words
+        assert 'class="badge' in part(grid, anchor).split("</p>")[0]
+
+
+def test_each_drawing_has_a_wide_and_a_narrow_form_and_says_what_it_shows(grid: str) -> None:
+    drawn = [attrs for tag, attrs, _ in Tree(grid).elements if tag == "svg" and "role" in attrs]
+    kinds = [attrs["class"] for attrs in drawn]
+    assert kinds.count("wide") == kinds.count("narrow") >= 12
+    assert all(len(attrs["aria-label"]) > 20 for attrs in drawn)
+    assert all(attrs["width"] == "358" for attrs in drawn if attrs["class"] == "narrow")
+
+
+def test_no_words_leave_their_drawing(grid: str) -> None:
+    for width, body in re.findall(
+        r'<svg class="(?:wide|narrow)"[^>]*?width="(\d+)".*?>(.*?)</svg>', grid, re.S
+    ):
+        for attrs, words in re.findall(r"<text([^>]*)>([^<]*)</text>", body):
+            x = float(re.findall(r' x="([-\d.]+)"', attrs)[0])
+            room = len(words) * 6.0
+            begin = x - room if '"end"' in attrs else x - room / 2 if '"middle"' in attrs else x
+            assert begin > -14 and begin + room < int(width) + 14, (words, x, width)
+
+
+def test_sixty_cells_make_a_page_of_bearable_size() -> None:
+    source = page(findings(sixty()))
+    assert len(source) < 2_000_000
+    assert Tree(source).wrong == []
+
+
+# What it says.
+
+
+def test_every_cell_is_told_with_its_figures(grid: str) -> None:
+    table = Tree(part(grid, "delivery")).text("table").replace("\N{NO-BREAK SPACE}", " ")
+    for cell, one in zip(GRID, findings(GRID, simulated=True).tables["reliability"], strict=True):
+        assert cell.name in table
+        assert f"{one['pairs']:,} pairs" in table
+
+
+def test_the_head_is_the_outcome() -> None:
+    def head(found: Findings) -> str:
+        return Tree(page(found)).text("h1").replace("\N{NO-BREAK SPACE}", " ")
+
+    assert head(findings(GRID)) == "What arrived is what theory says"
+    assert head(findings(GRID, invalid=[0])) == "What arrived is what theory says, where it can be trusted"
+    assert head(findings(GRID, disagreeing=[3, 4])) == "What arrived is not what theory says, in 2 of 9 cells"
+    assert head(findings(GRID, invalid=range(9))) == "These figures cannot be trusted"
+    assert head(findings(simulated=True)) == "Of the note’s 5 claims 1 does not hold"
+    jointly = changed(findings(GRID), "joint", lambda one: one | {"verdict": DISAGREES, "p_value": 1e-9})
+    assert head(jointly) == "Each cell agrees with theory, but not all of them together"
+
+
+def test_a_cell_that_disagrees_is_named_and_ringed() -> None:
+    source = page(findings(GRID, disagreeing=[3]))
+    assert "8 of 9 cells as measured; not rch-8-5-8" in says(source, "delivery")
+    assert says(source, "delivery").endswith("disagrees")
+    assert part(source, "delivery").count('class="off"') == 3, "the legend's, and one in each width"
+    assert part(page(findings(GRID)), "delivery").count('class="off"') == 0
+
+
+def test_what_is_not_valid_never_looks_sure() -> None:
+    source = page(findings(GRID, invalid=[2], disagreeing=[2]))
+    delivery = part(source, "delivery")
+    table = delivery[delivery.index("<table") : delivery.index("</table>")]
+    (line,) = [line for line in table.split("<tr>") if "rch-8-3-8" in line]
+    assert "not valid" in line and "agrees" not in line and "z " not in line
+    told = [words.replace("\N{NO-BREAK SPACE}", " ") for words in re.findall(r"<td>([^<]*)</td>", line)]
+    assert told == ["–", "–", "–"], "no theory beside it"
+    assert says(source, "delivery").endswith("agrees"), "the others do"
+    assert "1 cell cannot be trusted and is not judged" in says(source, "delivery")
+    for anchor in CAPTURED[:-1]:
+        drawn = re.findall(r'<g class="[^"]*invalid[^"]*">.*?</g>', part(source, anchor), re.S)
+        assert len(drawn) >= 2, anchor
+        assert not any(
+            'class="theory"' in one or 'class="band"' in one for one in drawn if anchor != "balance"
+        )
+    assert '<aside class="notice"><h2>Shares and causes cannot be trusted in rch-8-3-8</h2>' in source
+
+
+def test_where_nothing_is_valid_nothing_is_judged() -> None:
+    source = page(findings(GRID, invalid=range(9)))
+    for anchor in CAPTURED[:-1]:
+        assert says(source, anchor).endswith("not valid"), says(source, anchor)
+    assert 'class="badge good' not in source
+    assert 'class="badge bad' not in source
+
+
+def test_invalid_cells_do_not_count_in_sentences() -> None:
+    base = findings(GRID, invalid=[4])
+    broken = changed(base, "reliability", lambda one: one if one["cell"] != 4 else one | {"share": 0.0123})
+    for anchor in CAPTURED[:-1]:
+        assert "1.23 %" not in says(page(broken), anchor)
+    worse = changed(base, "balance", lambda one: one if one["cell"] != 4 else one | {"peak": 77.7, "cv": 9.0})
+    assert "77.7" not in says(page(worse), "balance")
+    dear = changed(base, "cost", lambda one: one if one["cell"] != 4 else one | {"lines_per_delivery": 555.0})
+    assert "555" not in says(page(dear), "cost")
+
+
+def test_latencies_are_judged_apart() -> None:
+    source = page(findings(GRID, latency_invalid=[0, 1]))
+    assert says(source, "latency").endswith("2 of 9 not valid")
+    assert says(source, "delivery").endswith("agrees")
+    assert "7 of 9 cells whose latencies can be trusted" in says(source, "latency")
+    every = page(findings(GRID, latency_invalid=range(9)))
+    assert says(every, "latency").endswith("not valid")
+    assert "Latencies cannot be trusted in all 9" in every.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_what_is_unexplained_raises_an_alarm() -> None:
+    label = UNEXPLAINED[-1].label
+    found = findings(GRID)
+    rows = [*found.tables["attribution"], row("attribution", 0, label, "no reason", 3, 0.001, 3)]
+    source = page(Findings(found.about, (), {**found.tables, "attribution": rows}))
+    assert says(source, "attribution").endswith("3 unexplained")
+    assert "have no cause on record" in says(source, "attribution")
+    assert 'class="bar f7"' in part(source, "attribution")
+    assert 'class="bar f7"' not in part(page(found), "attribution")
+
+
+@pytest.mark.parametrize(("deviations", "is_uneven"), [(2.0, False), (4.0, True)])
+def test_balance_that_chance_does_not_give_is_told(deviations: float, is_uneven: bool) -> None:
+    def set_cv(one: Row) -> Row:
+        predicted = 0.3
+        return one | {
+            "predicted_cv": predicted,
+            "cv": predicted * (1 + deviations / sqrt(2 * one["servers"])),
+        }
+
+    found = changed(findings(GRID), "balance", set_cv)
+    assert ("less even than chance" in says(page(found), "balance")) is is_uneven
+
+
+def test_cost_and_capacity_that_theory_does_not_have_are_told() -> None:
+    dear = changed(findings(GRID), "cost", lambda one: one | {"copies_theory": one["copies_per_pair"] * 1.2})
+    assert "off by more than 5%" in says(page(dear), "cost")
+    weak = changed(findings(GRID), "capacity", lambda one: one | {"theory": one["factor"] * 2})
+    assert "off by more than 5%" in says(page(weak), "capacity")
+    strong = changed(findings(GRID), "attack", lambda one: one | {"theory": 1.0})
+    assert "off by more than 2 points" in says(page(strong), "attack")
+
+
+def test_problems_stand_above_all_figures() -> None:
+    source = page(findings(GRID, problems=["zones of run-2 is partial: run it again"]))
+    assert source.index("zones of run-2 is partial: run it again") < source.index("<section")
+
+
+def test_conditions_are_told_apart_where_cells_differ_in_them() -> None:
+    headings = re.findall(r"<h3>(.*?)</h3>", part(page(findings(scenarios("views"))), "delivery"))
+    told = [heading.replace("\N{NO-BREAK SPACE}", " ") for heading in headings]
+    assert told == ["all servers known", "90 % of servers known", "75 % of servers known"]
+    assert "(90 % of servers known)" in says(page(findings(scenarios("views"))), "delivery")
+
+
+def test_cells_of_one_policy_stand_in_rows() -> None:
+    delivery = part(page(findings(scenarios("repeats"))), "delivery")
+    assert "<polyline" not in delivery
+    for cell in scenarios("repeats"):
+        assert f">{cell.name}</text>" in delivery
+
+
+def test_k_has_a_curve_of_its_own_where_it_varies() -> None:
+    source = page(findings(scenarios("grid", scheme=("RCH",), k=(4, 6, 8), k_prime=(3,))))
+    assert "K: servers of a topic" in part(source, "delivery")
+    assert "RCH, few publish, K′ = 3" in part(source, "delivery")
+
+
+def test_runs_that_have_the_same_scenarios_are_told_apart() -> None:
+    source = page(findings(scenarios("k-prime") * 2, runs=("run-a", "run-b")))
+    table = Tree(part(source, "delivery")).text("table")
+    assert "rch-5-1-5 (run 1)" in table and "rch-5-1-5 (run 2)" in table
+
+
+def test_the_note_is_quoted_with_what_was_measured(grid: str) -> None:
+    note = Tree(part(grid, "note")).text()
+    for claim in findings(simulated=True).tables["note"]:
+        for name in ("claim", "figure", "scenario", "measured", "because", "verdict"):
+            assert claim[name] in note
+    assert "2 hold as they stand, 2 only under conditions and 1 not" in says(grid, "note")
+
+
+def test_the_simulation_has_its_curve_and_each_condition(grid: str) -> None:
+    simulation = part(grid, "simulation")
+    assert "K′, of K = 1,000" in simulation
+    for words in ("1% of packets lost on each leg", "405 of a topic’s 1000 servers blocked"):
+        assert words in simulation
+
+
+@pytest.mark.parametrize("group", ["draws", "loss", "schemes"])
+def test_a_simulated_scene_that_disagrees_is_told(group: str) -> None:
+    def break_group(one: Row) -> Row:
+        return one | {"verdict": DISAGREES} if one["group"] == group else one
+
+    source = page(changed(findings(simulated=True), "simulation", break_group))
+    assert says(source, "simulation").endswith("disagrees")
+    rings = part(source, "simulation").count('class="off"')
+    assert rings >= 2 * sum(one["group"] == group for one in findings(simulated=True).tables["simulation"])
+
+
+def _say(column: str, words: str, one: Row) -> Row:
+    return one | {column: words}
+
+
+def test_words_of_others_are_text_and_no_markup() -> None:
+    evil = "<script>alert(1)</script>&\"'"
+    found = findings(GRID[:1], invalid=[0], problems=[evil], simulated=True)
+    for table, columns in TABLES.items():
+        for column in columns:
+            if column.type == "str" and (table, column.name) not in (
+                ("latency", "since"),
+                ("health", "what"),
+            ):
+                found = changed(found, table, partial(_say, column.name, evil))
+    found = Findings({"command": [evil], "kcast": evil, "captures": [{"path": evil}]}, [evil], found.tables)
+    source = page(found)
+    assert "<script" not in source
+    assert source.count("&lt;script&gt;") > 5
+    assert Tree(source).wrong == []
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        (table, column.name)
+        for table, columns in TABLES.items()
+        for column in columns
+        if column.type == "float" or column.name.startswith("deaf")
+    ],
+)
+def test_what_is_not_known_is_left_out(table: str, column: str) -> None:
+    found = changed(NULLABLE, table, lambda one: one | {column: None})
+    tree = Tree(page(found))
+    assert tree.wrong == []
+    assert "None" not in tree.text()
+
+
+NULLABLE = findings(scenarios("k-prime"), simulated=True)
+
+
+def test_a_table_that_is_missing_takes_its_part_with_it() -> None:
+    whole = findings(GRID)
+    for name in whole.tables:
+        if name == "cells":
+            continue
+        rest = {other: rows for other, rows in whole.tables.items() if other != name}
+        assert Tree(page(Findings(whole.about, (), rest))).wrong == [], name
+
+
+# Where things are drawn.
+
+
+def dots(source: str, anchor: str) -> list[tuple[float, float]]:
+    """Middles of the round marks of the wide drawings of a section."""
+    drawn = re.findall(r'<svg class="wide".*?</svg>', part(source, anchor), re.S)
+    found = re.findall(r'<path class="dot" d="M([\d.-]+) ([\d.-]+)a5 ', "".join(drawn))
+    return [(float(x) + 5, float(y)) for x, y in found]
+
+
+def test_points_rise_as_delivery_does() -> None:
+    shares = [0.9, 0.99, 0.999, 1.0]
+    found = findings(scenarios("k-prime"))
+
+    def set_share(one: Row) -> Row:
+        share = shares[one["cell"]]
+        return one | {"share": share, "low": share - 1e-4, "high": min(1.0, share + 1e-4)}
+
+    found = changed(found, "reliability", set_share)
+    found = changed(found, "cells", lambda one: one | {"scheme": "RCH", "side": "publish"})
+    places = dots(page(found), "delivery")
+    assert [x for x, _ in places] == sorted(x for x, _ in places)
+    heights = [-y for _, y in places]
+    assert heights == sorted(heights) and len(set(heights)) == 4
+    steps = [after - before for before, after in pairwise(heights)]
+    assert abs(steps[0] - steps[1]) < 0.3, "each nine is as high as the other"
+
+
+def test_a_share_of_one_stands_at_the_top() -> None:
+    found = changed(
+        findings(GRID),
+        "reliability",
+        lambda one: one | {"share": 1.0, "high": 1.0} if one["cell"] == 8 else one,
+    )
+    delivery = part(page(found), "delivery")
+    drawing = delivery[delivery.index("<svg class") : delivery.index("</figure>")]
+    top = min(float(y) for y in re.findall(r'<line class="grid" [^>]*y1="([\d.]+)"', drawing))
+    label = re.findall(r'y="([\d.]+)">100 %</text>', drawing)
+    assert float(label[0]) == pytest.approx(top + 4.5)
+
+
+# Looks.
+
+
+def colours(scheme: str) -> dict[str, str]:
+    """The style sheet's colours by name."""
+    blocks = re.findall(r":root\{([^}]*)\}", STYLE)
+    return dict(re.findall(r"--([\w-]+):(#[0-9a-f]{6})", blocks[{"light": 0, "dark": 1}[scheme]]))
+
+
+def luminance(colour: str) -> float:
+    channels = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.2's ratio."""
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_and_marks_stand_out(scheme: str) -> None:
+    found = colours(scheme)
+    paper = found["paper"]
+    for name in ("ink", "soft", "good", "bad", "warn"):
+        assert contrast(found[name], paper) >= 4.5, name
+    for name in ("good", "bad", "warn"):
+        assert contrast(found[name], found[f"{name}-back"]) >= 4.5, name
+    assert contrast(found["ink"], found["warn-back"]) >= 4.5
+    assert contrast(found["soft"], found["warn-back"]) >= 4.5
+    for number in range(6):
+        assert contrast(found[f"c{number}"], paper) >= 3, number
+
+
+def test_every_class_that_is_drawn_has_looks(grid: str) -> None:
+    source = grid + page(findings(GRID, invalid=[1], disagreeing=[2], problems=["x"]))
+    used = {name for names in Tree(source).attributes("class") for name in names.split()}
+    styled = set(re.findall(r"\.([a-z][\w-]*)", STYLE))
+    plain = {"label", "point", "plain", "sign"}  # which are as others are
+    assert used - styled - plain == set()
+
+
+def test_the_sample_is_what_an_analysis_gives() -> None:
+    found = findings(GRID, simulated=True)
+    assert set(found.tables) == set(TABLES)
+    assert report_findings.findings(GRID, seed=3).to_json() == findings(GRID, seed=3).to_json()

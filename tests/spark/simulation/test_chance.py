@@ -1,0 +1,69 @@
+"""Random numbers of blocks, and draws without repetition."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from kcast.hashring.intervals import clopper_pearson
+from kcast.spark.simulation.chance import chance_of, distinct, flags
+
+
+def first_words(seed: int, scene: str, block: int) -> list[int]:
+    words: list[int] = chance_of(seed, scene, block).integers(1 << 62, size=64).tolist()
+    return words
+
+
+def test_numbers_depend_on_seed_scene_and_block_alone() -> None:
+    assert first_words(1, "a", 0) == first_words(1, "a", 0)
+    others = [first_words(2, "a", 0), first_words(1, "b", 0), first_words(1, "a", 1)]
+    seen = {word for words in (first_words(1, "a", 0), *others) for word in words}
+    assert len(seen) == 4 * 64  # streams that overlap would share numbers
+
+
+def test_seeds_may_be_as_large_as_a_word() -> None:
+    assert first_words((1 << 64) - 1, "a", (1 << 63) - 1) != first_words(0, "a", 0)
+
+
+def test_blocks_do_not_run_into_one_another() -> None:
+    long = set(chance_of(1, "a", 0).integers(1 << 62, size=200_000).tolist())
+    assert long.isdisjoint(first_words(1, "a", 1))
+
+
+# Small populations that are ordered at random, free draws with repetitions drawn again (both ways to look for
+# them), and one row at a time.
+@pytest.mark.parametrize(
+    ("population", "count"), [(5, 5), (10, 4), (1000, 3), (10_000, 12), (100, 60), (7, 0), (1, 1)]
+)
+def test_drawn_are_different_and_all_there_are(population: int, count: int) -> None:
+    rows = distinct(chance_of(3, "distinct", count), population, count, 500)
+    assert rows.shape == (500, count)
+    assert rows.size == 0 or (rows.min() >= 0 and rows.max() < population)
+    assert all(len(set(row)) == count for row in rows.tolist())
+
+
+@pytest.mark.parametrize(("population", "count"), [(4, 2), (6, 2), (70, 9)])
+def test_every_order_of_draws_is_equally_likely(population: int, count: int) -> None:
+    trials, seed = 24_000, 11
+    rows = distinct(chance_of(seed, "uniform", population), population, count, trials)
+    pairs, counts = np.unique(rows[:, [0, count - 1]], axis=0, return_counts=True)
+    expected = trials / (population * (population - 1))
+    if population < 10:
+        assert len(pairs) == len(list(permutations(range(population), 2)))
+    # The sum of squares has this mean and nearly this variance if all pairs are equally likely.
+    degrees = population * (population - 1) - 1
+    missing = population * (population - 1) - len(pairs)
+    statistic = float(((counts - expected) ** 2 / expected).sum()) + missing * expected
+    assert abs(statistic - degrees) < 4.5 * (2 * degrees) ** 0.5, f"seed {seed}"
+
+
+def test_too_many_cannot_be_drawn() -> None:
+    with pytest.raises(ValueError, match="cannot draw 4 different of 3"):
+        distinct(chance_of(1, "a", 0), 3, 4, 1)
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.01, 0.9, 1.0])
+def test_flags_are_as_likely_as_asked(probability: float) -> None:
+    found = int(flags(chance_of(5, "flags", 0), (1000, 100), probability).sum())
+    low, high = clopper_pearson(found, 100_000, 0.99999)
+    assert low <= probability <= high

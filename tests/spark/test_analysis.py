@@ -1,0 +1,183 @@
+"""`kcast analyse` from end to end: the figures of load tests themselves, and the command as it is typed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kcast.loadtest.capture.folder import open_run
+from kcast.loadtest.results.summary import Summary, summarise
+from kcast.spark.findings.findings import Findings, Row
+from kcast.spark.findings.tables import TABLES
+from tests.support.big_capture import big_scenario, write_run
+
+pytestmark = pytest.mark.spark
+
+TIMEOUT_S = 300
+QUICK = "-XX:TieredStopAtLevel=1"  # to compile costs more than to run what is so small
+SMALL: dict[str, Any] = {"servers": 12, "rate": 25.0, "epoch_s": 0.5, "topics": 8, "topics_per_subscriber": 4}
+DEMO = (
+    *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4", "--seed", "3"),
+    *("--subscribers", "4", "--publishers", "2", "--rate", "1000"),
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of few publish, few subscribe with views that differ, and CH."""
+    path = tmp_path_factory.mktemp("run") / "run"
+    scenarios = [
+        big_scenario(6_000, name="few-publish", k_prime=2, **SMALL),
+        big_scenario(6_000, name="views", known=0.9, k=4, side="subscribe", **SMALL),
+        big_scenario(6_000, name="ch", scheme="CH", k=2, **SMALL),
+    ]
+    write_run(path, scenarios)
+    return path
+
+
+class Done(NamedTuple):
+    """What the command has said, and left behind."""
+
+    process: subprocess.CompletedProcess[str]
+    out: Path
+    temp: Path
+
+
+@pytest.fixture(scope="module")
+def done(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("done")
+    out, temp = folder / "deep" / "out", folder / "temp"
+    process = kcast("analyse", run, "--out", out, "--master", "local[2]", "--memory", "1g", temp=temp)
+    return Done(process, out, temp)
+
+
+@pytest.fixture(scope="module")
+def found(done: Done) -> Findings:
+    return Findings.from_json((done.out / "report.json").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def summaries(run: Path) -> list[Summary]:
+    """What numpy finds in the same capture."""
+    return [summarise(folder) for folder in open_run(run).scenarios]
+
+
+def of_cell(found: Findings, table: str, cell: int) -> list[Row]:
+    return [row for row in found.table(table) if row["cell"] == cell]
+
+
+# --- The tables --------------------------------------------------------------------------------------
+
+
+def test_all_tables_of_captures_are_there_in_order(found: Findings) -> None:
+    expected = [name for name in TABLES if name not in ("simulation", "note")]
+    assert list(found.tables) == expected
+    assert found.problems == ()
+    assert [row["scenario"] for row in found.table("cells")] == ["few-publish", "views", "ch"]
+
+
+def test_shares_and_intervals_are_those_of_load_tests(found: Findings, summaries: list[Summary]) -> None:
+    for cell, summary in enumerate(summaries):
+        (row,) = of_cell(found, "reliability", cell)
+        assert (row["pairs"], row["delivered"]) == (summary.pairs, summary.delivered)
+        assert row["finite"] == summary.predicted
+        assert row["low"] <= row["share"] <= row["high"]
+        # Losses are looked for in more kinds of clusters than load tests do.
+        assert row["trials"] <= summary.trials * (1 + 1e-9)
+        (told,) = of_cell(found, "cells", cell)
+        assert told["messages"] == summary.messages
+        assert told["delivery_valid"] == summary.delivery_verdict.valid
+        assert told["latency_valid"] == summary.latency_verdict.valid
+
+
+def test_causes_are_those_of_load_tests(found: Findings, summaries: list[Summary]) -> None:
+    for cell, summary in enumerate(summaries):
+        rows = of_cell(found, "attribution", cell)
+        assert {row["cause"]: row["misses"] for row in rows if row["misses"]} == summary.causes
+        paths = {row["cause"]: row["paths"] for row in rows if row["paths"]}
+        assert paths == {cause: count for cause, count in summary.paths.items() if cause in paths}
+        assert summary.causes
+
+
+def test_latencies_and_copies_are_those_of_load_tests(found: Findings, summaries: list[Summary]) -> None:
+    for cell, summary in enumerate(summaries):
+        rows = {row["since"]: row for row in of_cell(found, "latency", cell)}
+        times = rows["intended"]
+        assert times["count"] == summary.latency.count == summary.delivered
+        assert (times["p50_ms"], times["p99_ms"]) == (summary.latency.p50_ms, summary.latency.p99_ms)
+        (cost,) = of_cell(found, "cost", cell)
+        assert (cost["copies"], cost["duplicates"]) == (summary.copies, summary.duplicates)
+
+
+def test_a_sound_run_is_what_theory_says(found: Findings) -> None:
+    joint = {row["theory"]: row for row in found.table("joint")}
+    assert joint["conditional"]["cells"] == 3
+    assert joint["conditional"]["verdict"] == "agrees"
+    assert [row["verdict"] for row in found.table("reliability")] == ["agrees"] * 3
+    assert found.table("health") == []
+
+
+# --- The command -------------------------------------------------------------------------------------
+
+
+def kcast(*arguments: str | Path, temp: Path) -> subprocess.CompletedProcess[str]:
+    temp.mkdir()
+    return subprocess.run(
+        (sys.executable, "-m", "kcast.client.cli", *map(str, arguments)),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temp), "JDK_JAVA_OPTIONS": QUICK},
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def test_the_command_says_what_it_does_and_leaves_a_report_alone(done: Done, found: Findings) -> None:
+    process, out, temp = done
+    assert process.returncode == 0, process.stderr
+    for line in process.stderr.splitlines():
+        assert re.fullmatch(r" *\d+\.\d s  .+", line), line
+    lines = process.stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["few-publish", "views", "ch"]
+    assert any(line.startswith("conditional theory: agrees in 3") for line in lines)
+    assert lines[-1] == f"report: {out / 'report.html'}"
+    assert list(temp.iterdir()) == []
+    assert found.about["command"].startswith("kcast analyse ")
+    assert "</html>" in (out / "report.html").read_text()
+    for name in found.tables:
+        assert {f"{name}.csv", f"{name}.parquet"} <= {path.name for path in (out / "tables").iterdir()}
+
+
+def test_what_cannot_be_analysed_is_one_line_and_no_report(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = kcast("analyse", tmp_path / "empty", "--out", tmp_path / "out", temp=tmp_path / "temp")
+    assert (done.returncode, done.stdout) == (1, "")
+    last = done.stderr.splitlines()[-1]
+    assert last == f"kcast analyse: {tmp_path / 'empty'}: no capture, there is no run.json"
+    assert not (tmp_path / "out").exists()
+    assert list((tmp_path / "temp").iterdir()) == []
+
+
+def test_a_demo_ends_with_a_report_of_what_it_says(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_bytes(b"\n".join(b"line %d" % number for number in range(60)))
+    out = tmp_path / "out"
+    done = kcast("demo", *DEMO, "--out", out, text, temp=tmp_path / "temp")
+    assert done.stdout.splitlines()[-1] == f"report:  {out / 'report' / 'report.html'}", done.stderr
+    told = Findings.from_json((out / "report" / "report.json").read_bytes())
+    cells = {cell["scenario"]: cell["cell"] for cell in told.table("cells")}
+    demo = json.loads((out / "results.json").read_text())["cells"]
+    judged = [cell for cell in demo if cell["phase"] != "recovering"]
+    assert len(judged) == len(cells) == 9
+    for cell in judged:
+        number = cells[f"{cell['phase']}-5-{cell['k_prime']}-5"]
+        (row,) = of_cell(told, "reliability", number)
+        assert (row["pairs"], row["delivered"]) == (cell["pairs"], cell["delivered"])
+        causes = {each["cause"] for each in of_cell(told, "attribution", number) if each["misses"]}
+        assert causes <= {"down"}
+    assert told.problems == ()

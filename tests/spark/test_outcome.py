@@ -1,0 +1,139 @@
+"""spark/outcome.py: what is said on the screen at the end of an analysis, and its exit code."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from kcast.client.cli.common import to_json
+from kcast.spark import outcome
+from kcast.spark.findings.findings import Findings, Row
+from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, NO_THEORY
+from tests.support.report_findings import findings, scenarios
+
+GRID = scenarios("k-prime")
+
+
+def with_rows(found: Findings, table: str, rows: list[Row]) -> Findings:
+    return replace(found, tables={**found.tables, table: rows})
+
+
+def sound() -> Findings:
+    """Findings in which all is valid and agrees."""
+    found = findings(GRID, simulated=True)
+    for table in ("reliability", "joint", "simulation"):
+        found = with_rows(found, table, [{**row, "verdict": AGREES} for row in found.table(table)])
+    assert found.table("health") == []
+    return found
+
+
+# --- Exit codes --------------------------------------------------------------------------------------
+
+
+def test_all_well_is_0() -> None:
+    assert outcome.exit_code(sound()) == 0
+
+
+def test_no_theory_and_a_claim_of_the_note_that_fails_are_no_failures_of_the_run() -> None:
+    found = sound()
+    for table in ("reliability", "joint", "simulation"):
+        found = with_rows(found, table, [{**row, "verdict": NO_THEORY} for row in found.table(table)])
+    claims = [{**row, "verdict": FAILS} for row in found.table("note")]
+    assert claims
+    assert outcome.exit_code(with_rows(found, "note", claims)) == 0
+
+
+@pytest.mark.parametrize("table", ["reliability", "joint", "simulation"])
+def test_what_disagrees_with_theory_is_5(table: str) -> None:
+    rows = [dict(row) for row in sound().table(table)]
+    rows[0]["verdict"] = DISAGREES
+    assert table != "joint" or rows[0]["theory"] == "conditional"
+    assert outcome.exit_code(with_rows(sound(), table, rows)) == 5
+
+
+@pytest.mark.parametrize("theory", ["finite", "unconditional"])
+def test_theories_that_know_no_outages_decide_nothing(theory: str) -> None:
+    found = sound()
+    rows = [
+        {**row, "verdict": DISAGREES if row["theory"] == theory else AGREES} for row in found.table("joint")
+    ]
+    assert outcome.exit_code(with_rows(found, "joint", rows)) == 0
+
+
+def test_the_gravest_decides() -> None:
+    latency = findings(GRID, latency_invalid=[1])
+    disagreeing = findings(GRID, latency_invalid=[1], disagreeing=[0])
+    assert outcome.exit_code(latency) == 3
+    assert outcome.exit_code(disagreeing) == 5
+    assert outcome.exit_code(replace(disagreeing, problems=["x: scenario y is left out"])) == 4
+    assert outcome.exit_code(findings(GRID, invalid=[2], disagreeing=[0])) == 4
+
+
+# --- What is said ------------------------------------------------------------------------------------
+
+
+def test_each_cell_is_a_line_with_theory_beside() -> None:
+    found = sound()
+    lines = outcome.lines(found)
+    assert lines[0].split() == [
+        *("scenario", "pairs", "delivered", "interval", "unconditional", "finite", "conditional"),
+        *("p50", "ms", "p99", "ms", "theory", "valid"),
+    ]
+    for line, cell, share in zip(lines[1:], found.table("cells"), found.table("reliability"), strict=False):
+        assert line.split()[:2] == [cell["scenario"], f"{share['pairs']:,}"]
+        assert line.split()[2] == f"{share['share'] * 100:.2f}" or share["share"] > 0.999
+        assert line.endswith("yes")
+    assert lines[1 + len(GRID)] == ""
+    joint = [line for line in lines if line.startswith("conditional theory: agrees in ")]
+    assert len(joint) == 1
+
+
+def test_a_joint_test_with_nothing_left_to_luck_says_so() -> None:
+    rows = [{**row, "degrees": 0, "statistic": 0.0, "p_value": 1.0} for row in sound().table("joint")]
+    told = [line for line in outcome.lines(with_rows(sound(), "joint", rows)) if "theory: agrees" in line]
+    assert told and all(line.endswith("together (which leaves nothing to luck)") for line in told)
+
+
+def test_cells_of_several_runs_have_the_runs_name() -> None:
+    found = findings(GRID, runs=["run-a", "run-b"])
+    assert outcome.names(found)[0] == f"run-a/{GRID[0].name}"
+    assert outcome.lines(found)[-1].startswith("run-b/") or "run-b/" in "\n".join(outcome.lines(found))
+    assert outcome.names(findings(GRID))[0] == GRID[0].name
+
+
+def test_what_cannot_be_trusted_has_no_verdict_and_its_reasons() -> None:
+    found = replace(findings(GRID, invalid=[1], latency_invalid=[2]), problems=["x: left out: why"])
+    lines = outcome.lines(found)
+    assert lines[2].split()[-2:] == ["-", "NO"]
+    assert lines[3].endswith("but latency")
+    for row in found.table("health"):
+        name = GRID[row["cell"]].name
+        assert f"NOT VALID: {row['what']} of {name}: {row['reason']}" in lines
+    assert lines[-1] == "LEFT OUT: x: left out: why"
+
+
+def test_the_simulation_and_what_it_says_of_the_note() -> None:
+    found = findings(simulated=True)
+    lines = outcome.lines(found)
+    assert lines[0].startswith("scene ")
+    for row in found.table("simulation"):
+        assert any(line.startswith(row["scene"]) and line.endswith(row["verdict"]) for line in lines)
+    for row in found.table("note"):
+        assert any(row["figure"] in line and line.endswith(row["verdict"]) for line in lines)
+
+
+def test_objects_tell_the_same_and_are_json() -> None:
+    found = replace(findings(GRID, invalid=[1], simulated=True), problems=["x"])
+    objects = [json.loads(to_json(each)) for each in outcome.objects(found)]
+    cells = [each for each in objects if each["type"] == "cell"]
+    assert [cell["scenario"] for cell in cells] == [scenario.name for scenario in GRID]
+    assert [cell["share"] for cell in cells] == [row["share"] for row in found.table("reliability")]
+    for table in ("joint", "simulation", "note", "health"):
+        rows = [each for each in objects if each["type"] == table]
+        assert rows == [{"type": table, **row} for row in found.table(table)]
+    assert objects[-1] == {"type": "problem", "text": "x"}
+
+
+def test_nothing_is_said_of_nothing() -> None:
+    assert outcome.lines(Findings({})) == []
+    assert outcome.exit_code(Findings({})) == 0

@@ -1,0 +1,525 @@
+"""What every driver must do, written once: scenarios over real servers.
+
+`tests.client.test_drivers` runs them with the adapters of `tests.support.drivers`, and
+`tests.support.driver_suite_gevent` does after gevent's patches, in a process of its own.
+"""
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from unittest import mock
+
+from kcast.client import aio
+from kcast.client.cluster import Cluster, ServerEntry, lab
+from kcast.client.core import Backlog, MessageTooLarge
+from kcast.client.engine import ClientClosed
+from kcast.client.events import (
+    Delivery,
+    Drop,
+    Event,
+    FamilyMissing,
+    LeasesChanged,
+    Outcome,
+    Published,
+    ServerLost,
+    ServerReturned,
+)
+from kcast.hashring.policy import Policy
+from kcast.loadtest.clusters.processes import ProcessCluster
+from kcast.pubsub.endpoint import Address, Endpoint, datagrams
+from kcast.pubsub.wire import TopicError
+from tests.support.client_paths import Rough, Through
+from tests.support.drivers import WAIT_S, Coro, Driver
+
+TTL_S = 2
+ALL = Policy(3, 3, 3)
+ONE = Policy(1, 1, 1)
+
+# --- Servers ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Servers:
+    """Real servers for all scenarios of a driver, one scenario at a time."""
+
+    processes: ProcessCluster
+    with_work: ProcessCluster
+    with_ipv6: ProcessCluster | None
+
+    @property
+    def cluster(self) -> Cluster:
+        """Three servers; every message goes to all of them."""
+        return self.processes.cluster(ALL)
+
+
+@contextmanager
+def serving() -> Iterator[Servers]:
+    """Starts them, and ends them."""
+    with ExitStack() as stack:
+        yield Servers(
+            stack.enter_context(ProcessCluster(3, ttl_s=TTL_S)),
+            stack.enter_context(ProcessCluster(1, ttl_s=60, options=("--work-bits", "12"))),
+            stack.enter_context(ProcessCluster(1, ttl_s=60, options=("--host", "::1")))
+            if has_ipv6()
+            else None,
+        )
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has an IPv6 loopback."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def mute_cluster() -> Iterator[Cluster]:
+    """A server that never answers."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mute:
+        mute.bind(("127.0.0.1", 0))
+        yield lab([mute.getsockname()], ONE)
+
+
+# --- Scenarios ----------------------------------------------------------------------------------------
+
+Scenario = Callable[[Driver, Servers], Coro]
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(function: Scenario) -> Scenario:
+    """Registers it by its name."""
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+@scenario
+async def message_is_delivered_once_and_its_outcome_is_told_for_each_server(
+    driver: Driver, servers: Servers
+) -> None:
+    async with driver.client(servers.cluster) as publisher, driver.client(servers.cluster) as subscriber:
+        subscription = subscriber.subscribe("Tromsø")
+        assert subscription.leases == (0, 3)
+        assert await subscription.ready(WAIT_S) == subscription.leases == (3, 3)
+        outcome = await publisher.publish("Tromsø", "snø\n-3.5")
+        assert outcome.servers == dict.fromkeys(servers.processes.names, Outcome.RECEIPT)
+        assert (outcome.topic, outcome.seq, outcome.receipts) == ("Tromsø".encode(), 1, 3)
+        outcome = await publisher.publish("Tromsø".encode(), b"again", repeat=2, repeat_interval_s=0.01)
+        assert (outcome.seq, outcome.receipts) == (2, 3)
+        outcome = await publisher.publish("Tromsø", b"", raw=True)
+        assert (outcome.seq, outcome.receipts) == (None, 3)
+        outcome = await publisher.publish("Tromsø", "bare", confirm=False)
+        assert (outcome.seq, outcome.sent) == (3, 3)
+        got = [await subscription.get(WAIT_S) for _ in range(4)]
+        assert [(one.payload, one.seq) for one in got if one] == [
+            ("snø\n-3.5".encode(), 1),
+            (b"again", 2),
+            (b"", None),
+            (b"bare", 3),
+        ]
+        assert {one.topic for one in got if one} == {"Tromsø".encode()}
+        assert set(subscriber.drops) <= {Drop.DUPLICATE}
+        assert (subscriber.kernel_drops, publisher.kernel_drops) == (0, 0)
+
+
+@scenario
+async def many_are_published_without_waiting_for_each(driver: Driver, servers: Servers) -> None:
+    async with driver.client(servers.cluster) as publisher, driver.client(servers.cluster) as subscriber:
+        subscription = subscriber.subscribe("many")
+        await subscription.ready(WAIT_S)
+        waiting = [publisher.publish_nowait("many", str(number)) for number in range(500)]
+        outcomes: list[Published] = [await one for one in waiting]
+        assert {outcome.receipts for outcome in outcomes} == {3}
+        assert [outcome.seq for outcome in outcomes] == list(range(1, 501))
+        got: list[Delivery] = []
+        async for delivery in subscription:
+            got.append(delivery)
+            if len(got) == 500:
+                break
+        assert {delivery.payload for delivery in got} == {str(number).encode() for number in range(500)}
+
+
+@scenario
+async def what_callers_get_wrong_is_told_at_once(driver: Driver, servers: Servers) -> None:
+    with mute_cluster() as cluster:
+        async with driver.client(cluster) as client:
+            with raising(MessageTooLarge, "2000 bytes of payload"):
+                await client.publish("t", "x" * 2000)
+            with raising(MessageTooLarge, "2000 bytes of payload"):
+                client.publish_nowait("t", "x" * 2000)
+            with raising(TopicError, "must not be empty"):
+                await client.publish("", "x")
+            with raising(TopicError, "topic too long"):
+                client.subscribe("t" * 256)
+            with raising(ValueError, "at least once"):
+                await client.publish("t", "x", repeat=0)
+            with mock.patch("kcast.client.core.UNSETTLED_MAX", 2):
+                for _ in range(2):
+                    client.publish_nowait("t", "x")
+                with raising(Backlog, "2 publishes await their outcome"):
+                    await client.publish("t", "x")
+
+
+@scenario
+async def waiting_ends_with_its_time(driver: Driver, servers: Servers) -> None:
+    with mute_cluster() as cluster:
+        async with driver.client(cluster) as client:
+            subscription = client.subscribe("t")
+            assert await subscription.ready(0.0) == await subscription.ready(0.01) == (0, 1)
+            assert await subscription.get(0.0) is await subscription.get(0.01) is None
+            assert await client.events().get(0.01) is None
+
+
+@scenario
+async def waiting_ends_with_the_client(driver: Driver, servers: Servers) -> None:
+    with mute_cluster() as cluster:
+        client = driver.client(cluster)
+        async with client:
+            subscription, events = client.subscribe("t"), client.events()
+            waiting = {
+                "publish": driver.start(client.publish("t", "x")),
+                "ready": driver.start(subscription.ready()),
+                "get": driver.start(subscription.get()),
+                "iterate": driver.start(all_of(subscription)),
+                "events": driver.start(all_of(events)),
+            }
+            await driver.sleep(0.05)
+        assert await waiting["ready"] == subscription.leases == (0, 0)
+        assert await waiting["get"] is None
+        assert await waiting["iterate"] == await waiting["events"] == []
+        with raising(ClientClosed, "was closed before the outcome was known"):
+            await waiting["publish"]
+        await client.__aexit__(None, None, None)
+
+
+@scenario
+async def waiting_ends_with_the_subscription(driver: Driver, servers: Servers) -> None:
+    with mute_cluster() as cluster:
+        async with driver.client(cluster) as client:
+            subscription, events = client.subscribe("t"), client.events()
+            ready, taking = driver.start(subscription.ready()), driver.start(subscription.get())
+            listening = driver.start(events.get())
+            await driver.sleep(0.05)
+            for closing in (subscription, events):
+                closing.close()
+                closing.close()
+            assert await ready == subscription.leases == (0, 0)
+            assert await taking is await listening is None
+            assert client.subscribe("t").leases == (0, 1)
+
+
+@scenario
+async def what_has_happened_can_be_taken_after_closing(driver: Driver, servers: Servers) -> None:
+    async with driver.client(servers.cluster) as client:
+        events, subscription = client.events(), client.subscribe("t")
+        assert await subscription.ready(WAIT_S) == (3, 3)
+        await client.publish("t", "x", repeat=2, repeat_interval_s=0.01)
+    assert await all_of(events) == [LeasesChanged(b"t", leased, 3) for leased in (1, 2, 3)]
+    assert [one.payload for one in await all_of(subscription)] == [b"x"]
+
+
+@scenario
+async def client_that_is_not_open_says_so(driver: Driver, servers: Servers) -> None:
+    with mute_cluster() as cluster:
+        before, after = driver.client(cluster), driver.client(cluster)
+        async with after:
+            pass
+        for client in (before, after):
+            with raising(ClientClosed, "Client(...) as client:'"):
+                await client.publish("t", "x")
+            with raising(ClientClosed, "Client(...) as client:'"):
+                client.subscribe("t")
+            with raising(ClientClosed, "Client(...) as client:'"):
+                client.events()
+            assert client.kernel_drops == 0
+        with raising(ClientClosed, "has been open before"):
+            await after.__aenter__()
+
+
+@scenario
+async def closed_subscription_gives_what_had_come_and_the_other_one_goes_on(
+    driver: Driver, servers: Servers
+) -> None:
+    async with driver.client(servers.cluster) as publisher, driver.client(servers.cluster) as subscriber:
+        closed, other = subscriber.subscribe("closing"), subscriber.subscribe("closing")
+        await other.ready(WAIT_S)
+        for payload in ("a", "b"):
+            await publisher.publish("closing", payload)
+        assert [one.payload for _ in "ab" if (one := await other.get(WAIT_S))] == [b"a", b"b"]
+        waiting = driver.start(all_of(closed))
+        closed.close()
+        closed.close()
+        assert [one.payload for one in await waiting] == [b"a", b"b"]
+        assert await closed.ready() == closed.leases == (0, 0)
+        await publisher.publish("closing", "c")
+        last = await other.get(WAIT_S)
+        assert last and last.payload == b"c"
+
+
+@scenario
+async def what_was_published_leaves_before_the_socket_closes(driver: Driver, servers: Servers) -> None:
+    async with driver.client(servers.cluster) as subscriber:
+        subscription = subscriber.subscribe("last")
+        await subscription.ready(WAIT_S)
+        async with driver.client(servers.cluster) as publisher:
+            await publisher.publish("last", "first")
+            publisher.publish_nowait("last", "last")
+        got = [await subscription.get(WAIT_S) for _ in range(2)]
+        assert [one.payload for one in got if one] == [b"first", b"last"]
+
+
+@scenario
+async def slow_consumer_keeps_the_newest_and_the_rest_is_counted(driver: Driver, servers: Servers) -> None:
+    async with driver.client(servers.cluster) as publisher, driver.client(servers.cluster) as subscriber:
+        slow, fast = subscriber.subscribe("slow", queue_max=2), subscriber.subscribe("slow")
+        await fast.ready(WAIT_S)
+        for number in range(5):
+            await publisher.publish("slow", str(number))
+            assert await fast.get(WAIT_S)
+        assert subscriber.drops[Drop.SLOW_CONSUMER] == 3
+        slow.close()
+        assert [one.payload for one in await all_of(slow)] == [b"3", b"4"]
+
+
+@scenario
+async def killed_server_is_told_and_so_is_its_return(driver: Driver, servers: Servers) -> None:
+    async with driver.client(servers.cluster) as client:
+        events = client.events()
+        subscription = client.subscribe("t")
+        for leased in (1, 2, 3):
+            assert await events.get(WAIT_S) == LeasesChanged(b"t", leased, 3)
+        name = servers.processes.names[0]
+        servers.processes.kill(0)
+        try:
+            outcome = await client.publish("t", "x")
+            assert outcome.servers[name] is not Outcome.RECEIPT
+            assert outcome.receipts == 2
+            seen = await events_until(events, ServerLost)
+            assert getattr(seen[-1], "server", "") == name
+        finally:
+            servers.processes.restart(0)
+        seen = await events_until(events, ServerReturned)
+        assert seen[-1] == ServerReturned(name)
+        assert await subscription.ready(WAIT_S) == (3, 3)
+        assert (await client.publish("t", "x")).receipts == 3
+
+
+@scenario
+async def leases_are_renewed_while_the_user_sleeps_and_it_costs_next_to_nothing(
+    driver: Driver, servers: Servers
+) -> None:
+    async with driver.client(servers.cluster) as client:
+        subscription = client.subscribe("renewed")
+        await subscription.ready(WAIT_S)
+        events = client.events()
+        cpu_s = time.process_time()
+        await driver.sleep(TTL_S * 1.3)
+        cpu_s = time.process_time() - cpu_s
+        assert await events.get(0.0) is None, "no lease has lapsed"
+        assert (await client.publish("renewed", "x")).receipts == 3
+        assert await subscription.get(WAIT_S)
+        assert cpu_s < 0.1 * TTL_S, f"{cpu_s:.3f} s of computing while nothing was to do"
+
+
+@scenario
+async def forked_process_is_told_to_open_its_own_and_the_parent_goes_on(
+    driver: Driver, servers: Servers
+) -> None:
+    async with driver.client(servers.cluster) as client:
+        subscription, events = client.subscribe("forked"), client.events()
+        await subscription.ready(WAIT_S)
+        publisher = (await client.publish("forked", "before")).servers
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            signal.alarm(int(WAIT_S))  # it might hang
+            os.write(writer, "\n".join(not_refused(client, subscription, events)).encode() or b"all refused")
+            os._exit(0)
+        os.close(writer)
+        _, status = os.waitpid(child, 0)
+        told = os.read(reader, 4096)
+        os.close(reader)
+        assert (told, status) == (b"all refused", 0)
+        assert (await client.publish("forked", "after")).servers == publisher
+        got = [await subscription.get(WAIT_S) for _ in range(2)]
+        assert [one.payload for one in got if one] == [b"before", b"after"]
+        assert subscription.leases == (3, 3)
+
+
+def not_refused(client: aio.Client, subscription: aio.Subscription, events: aio.Events) -> list[str]:
+    """What in a forked process does anything else than raising ClientClosed at once."""
+    calls: dict[str, Callable[[], Any]] = {
+        "publish": lambda: client.publish("forked", "child").send(None),
+        "publish_nowait": lambda: client.publish_nowait("forked", "child"),
+        "subscribe": lambda: client.subscribe("other"),
+        "events": client.events,
+        "get": lambda: subscription.get().send(None),
+        "ready": lambda: subscription.ready().send(None),
+        "get an event": lambda: events.get().send(None),
+        "leave": lambda: client.__aexit__(None, None, None).send(None),
+    }
+    wrong = []
+    for name, call in calls.items():
+        try:
+            call()
+        except ClientClosed as error:
+            if "forked" not in str(error):
+                wrong.append(f"{name}: {error}")
+        except BaseException as error:
+            if name != "leave" or not isinstance(error, StopIteration):
+                wrong.append(f"{name}: {error!r}")
+        else:
+            wrong.append(f"{name} was not refused")
+    return wrong
+
+
+@scenario
+async def lease_that_costs_work_is_paid_for(driver: Driver, servers: Servers) -> None:
+    async with driver.client(servers.with_work.cluster(ONE)) as client:
+        first, second = client.subscribe("first"), client.subscribe("second")
+        assert await first.ready(WAIT_S) == await second.ready(WAIT_S) == (1, 1)
+        assert (await client.publish("second", "x")).receipts == 1
+        assert await second.get(WAIT_S)
+
+
+@scenario
+async def path_sees_all_that_comes_and_goes_and_when_the_kernel_took_it(
+    driver: Driver, servers: Servers
+) -> None:
+    paths: list[Through] = []
+
+    def through(core: Endpoint) -> Through:
+        paths.append(Through(core))
+        return paths[-1]
+
+    began_ns = time.time_ns()
+    async with driver.client(servers.cluster, path=through, kernel_times=True) as client:
+        subscription = client.subscribe("seen")
+        await subscription.ready(WAIT_S)
+        for number in range(20):
+            await client.publish("seen", str(number))
+            await subscription.get(WAIT_S)
+        port = client.local_port
+        assert port > 0
+    (path,) = paths
+    came = [one for burst in path.received for one in datagrams(burst.data, burst.segment_bytes)]
+    gone = b"".join([transmit.data for transmit in path.sent])
+    assert len(came) == client.counts["datagrams_received"]
+    assert sum(one.count(b"seen ") for one in came) == client.counts["copies_received"] <= 60
+    assert client.counts["deliveries"] == 20
+    assert gone.count(b"seen %@") >= 60
+    assert {burst.source for burst in path.received} == set(servers.processes.addresses)
+    if sys.platform == "linux":
+        times_ns = [burst.kernel_ns for burst in path.received]
+        assert began_ns <= min(times_ns) <= max(times_ns) <= time.time_ns()
+    assert (client.local_port, client.send_errors) == (port, {})
+
+
+@scenario
+async def path_that_delays_and_doubles_makes_a_client_late_and_nothing_else(
+    driver: Driver, servers: Servers
+) -> None:
+    rng = Random(1)
+
+    def rough(core: Endpoint) -> Rough:
+        return Rough(core, rng, delay_s=0.02, duplicate=0.3)
+
+    async with driver.client(servers.cluster, path=rough, renewals_per_ttl=6) as client:
+        subscription = client.subscribe("rough")
+        assert await subscription.ready(WAIT_S) == (3, 3)
+        for number in range(20):
+            began_at = time.monotonic()
+            assert (await client.publish("rough", str(number))).receipts == 3
+            assert time.monotonic() - began_at >= 0.04, "there and back"
+            got = await subscription.get(WAIT_S)
+            assert got and got.payload == str(number).encode()
+        # Of the last message a copy may still be held.
+        assert client.drops[Drop.DUPLICATE] > 40 and client.drops[Drop.UNASKED_REPLY] > 0
+        assert await subscription.get(0.1) is None
+        assert client.counts["deliveries"] == 20
+
+
+@scenario
+async def ipv6_serves_as_well(driver: Driver, servers: Servers) -> None:
+    assert servers.with_ipv6 is not None
+    port = servers.with_ipv6.addresses[0][1]
+    async with driver.client(lab([("::1", port)], ONE)) as client:
+        subscription = client.subscribe("t")
+        assert await subscription.ready(WAIT_S) == (1, 1)
+        outcome = await client.publish("t", "x")
+        assert outcome.servers == {f"[::1]:{port}": Outcome.RECEIPT}
+        assert await subscription.get(WAIT_S)
+
+
+@scenario
+async def system_without_ipv6_uses_ipv4_and_tells_what_it_cannot_reach(
+    driver: Driver, servers: Servers
+) -> None:
+    (address, *_) = servers.processes.addresses
+    both: tuple[Address, ...] = (("::1", address[1]), address)
+    cluster = Cluster(
+        (ServerEntry(both, "both"), ServerEntry((("::1", 9),), "six")), Policy(2, 2, 2), is_lab=True
+    )
+    with without_ipv6():
+        async with driver.client(cluster) as client:
+            events, subscription = client.events(), client.subscribe("t")
+            (missing,) = [
+                one for one in await events_until(events, FamilyMissing) if isinstance(one, FamilyMissing)
+            ]
+            assert missing == FamilyMissing("[::1]:9", 6)
+            while subscription.leases[0] < 1:
+                assert await events.get(WAIT_S)
+            outcome = await client.publish("t", "x")
+            assert (outcome.receipts, outcome.servers[cluster.servers[0].name]) == (1, Outcome.RECEIPT)
+
+
+# --- What scenarios use -------------------------------------------------------------------------------
+
+
+@contextmanager
+def raising(kind: type[BaseException], part: str) -> Iterator[None]:
+    """As pytest.raises, which does not exist where this may run."""
+    try:
+        yield
+    except kind as error:
+        assert part in str(error), f"{part!r} is not in {str(error)!r}"
+    else:
+        raise AssertionError(f"{kind.__name__} was not raised")
+
+
+@contextmanager
+def without_ipv6() -> Iterator[None]:
+    """As on a system whose kernel has no IPv6."""
+
+    class Socket(socket.socket):
+        def __init__(self, family: int = -1, *args: Any, **options: Any) -> None:
+            if family == socket.AF_INET6:
+                raise OSError(97, "Address family not supported by protocol")
+            super().__init__(family, *args, **options)
+
+    with mock.patch("socket.socket", Socket):
+        yield
+
+
+async def all_of(stream: Any) -> list[Any]:
+    return [item async for item in stream]
+
+
+async def events_until(events: aio.Events, kind: type[Event]) -> list[Event]:
+    """All events up to the first of this kind."""
+    seen: list[Event] = []
+    while not seen or not isinstance(seen[-1], kind):
+        event = await events.get(WAIT_S)
+        assert event is not None, f"no {kind.__name__} came, but {seen}"
+        seen.append(event)
+    return seen

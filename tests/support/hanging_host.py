@@ -1,0 +1,24 @@
+"""The host of a cluster of processes whose servers never get ready; they leave their numbers in `pids`."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from kcast.loadtest.clusters import process_host
+from kcast.pubsub.process import Settings
+
+
+def hang(settings: Settings, *_: object, **__: object) -> int:
+    """In place of a server."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert settings.tap is not None
+    with (Path(settings.tap).parent / "pids").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    while True:
+        time.sleep(60)
+
+
+if __name__ == "__main__":
+    process_host.__dict__["serve"] = hang
+    process_host.main()

@@ -1,0 +1,112 @@
+"""Runs `kcast load` as a user does, for the checks that `make test-load` runs."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kcast.loadtest.load.report import EXIT_LATENCY_NOT_VALID
+
+# A machine that is busy with other tests is late with some messages, and rightly says so.
+FINE = (0, EXIT_LATENCY_NOT_VALID)
+WAIT_S = 120.0
+
+
+class Load:
+    """`kcast load` with these arguments, and what it starts; use it with `with`, then `end` it."""
+
+    def __init__(self, *arguments: str | Path) -> None:
+        self._arguments = tuple(map(str, arguments))
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(
+            (sys.executable, "-m", "kcast.client.cli", "load", *self._arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+    def await_line(self, text: str) -> None:
+        """Returns when it has printed a line with this in it."""
+        assert self.process.stdout is not None
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if text in line:
+                return
+        raise AssertionError(f"{text!r} was not said: {said}")
+
+    def offspring(self) -> set[int]:
+        """All processes that it has started, and these in turn."""
+        found: set[int] = set()
+        parents = {self.process.pid}
+        while parents:
+            children = {pid for parent in parents for pid in _children(parent)}
+            parents = children - found
+            found |= children
+        return found
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> tuple[int, str, str]:
+        """Waits for its end: exit code, output, errors."""
+        output, errors = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, output, errors
+
+
+def run_load(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]], str]:
+    """Runs it to its end with --json: exit code, results by scenario, errors."""
+    with Load(*arguments, "--json") as load:
+        code, output, errors = load.end()
+    objects = [json.loads(line) for line in output.splitlines()]
+    return code, {each["name"]: each for each in objects if each["type"] == "scenario"}, errors
+
+
+def wait_for(what: str, holds: Callable[[], bool]) -> None:
+    """Returns when it holds."""
+    until = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < until, f"waited in vain for {what}"
+        time.sleep(0.05)
+
+
+def living(pids: set[int]) -> set[int]:
+    """Those of the processes that are still there."""
+    return {pid for pid in pids if _is_alive(pid)}
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def _children(pid: int) -> set[int]:
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found |= set(map(int, task.read_text().split()))
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,170 @@
+"""Real runs of locust on real servers, for tests: started in processes of their own, followed, and ended."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kcast.client.cluster import Cluster, format_cluster
+from kcast.loadtest.capture.folder import ScenarioFolder, open_run
+from kcast.loadtest.capture.schema import DUPLICATE, PASSED
+from kcast.loadtest.scenario import Scenario
+from tests.support.checkout import ROOT
+
+LOCUSTFILE = ROOT / "loadtest" / "locustfile.py"
+WAIT_S = 60.0
+
+
+class Locust:
+    """Locust processes on one cluster; use it with `with`: its end ends all, and what they started."""
+
+    def __init__(self, folder: Path, cluster: Cluster | None, locustfile: Path | str = LOCUSTFILE) -> None:
+        self.folder = folder
+        self.progress: list[dict[str, Any]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._locustfile = str(locustfile)
+        self._stack = ExitStack()
+        self._cluster_file = folder / "locust.cluster"
+        if cluster is not None:
+            self._cluster_file.write_text(format_cluster(cluster))
+        self._told: int | None = None
+        self._rest = b""
+
+    def __enter__(self) -> "Locust":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(WAIT_S)
+        self._stack.close()
+
+    @property
+    def log(self) -> str:
+        """What all of them have said."""
+        return "".join(path.read_text() for path in sorted(self.folder.glob("locust-*.log")))
+
+    def start(
+        self,
+        *options: str,
+        environ: dict[str, str] | None = None,
+        descriptor: int = -1,
+        cwd: Path | None = None,
+    ) -> int:
+        """Starts one; returns which it is."""
+        number = len(self.processes)
+        with (self.folder / f"locust-{number}.log").open("wb") as log:
+            process = subprocess.Popen(
+                (sys.executable, "-m", "locust", "-f", self._locustfile, *options),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=cwd or self.folder,
+                env={**os.environ, "KCAST_CLUSTER": str(self._cluster_file), **(environ or {})},
+                pass_fds=() if descriptor < 0 else (descriptor,),
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return number
+
+    def start_fixed(self, scenario: Scenario, *options: str, workers: int = 1, port: int = 0) -> None:
+        """Starts a scenario's test, whose progress can be followed."""
+        file = self.folder / "scenario.json"
+        file.write_text(json.dumps(scenario.as_json()))
+        self._told, telling = os.pipe()
+        self._stack.callback(self.let_go)
+        common = ("--headless", "--scenario", str(file), "--progress-fd", str(telling), *options)
+        if workers == 1:
+            self.start(*common, descriptor=telling)
+        else:
+            leads = ("--master", "--master-bind-port", str(port), "--expect-workers", str(workers))
+            self.start(*common, *leads, descriptor=telling)
+            for _ in range(workers):
+                self.start(*common, "--worker", "--master-port", str(port), descriptor=telling)
+        os.close(telling)
+
+    def let_go(self) -> None:
+        """Nobody follows the progress any more."""
+        if self._told is not None:
+            os.close(self._told)
+            self._told = None
+
+    def follow(self, phase: str = "") -> dict[str, Any]:
+        """Until a phase is told, or else to the end; returns what was told last."""
+        assert self._told is not None
+        deadline = time.monotonic() + WAIT_S
+        while not (phase and self.progress and self.progress[-1]["phase"] == phase):
+            ready, _, _ = select.select([self._told], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"neither {phase or 'the end'} nor anything else: {self.progress[-1:]} {self.log}"
+            data = os.read(self._told, 65_536)
+            if not data:
+                assert not phase, f"ended before {phase}: {self.log}"
+                break
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self.progress += map(json.loads, lines)
+        return self.progress[-1]
+
+    def end(self, number: int = 0, within_s: float = WAIT_S) -> int:
+        """Waits for its end; the exit code."""
+        try:
+            return self.processes[number].wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"does not end: {self.log}") from None
+
+
+class Pairs(NamedTuple):
+    """What a capture says: pairs of message and subscriber, those of them delivered, and latencies."""
+
+    expected: set[tuple[int, int]]
+    delivered: set[tuple[int, int]]
+    latencies_ms: list[float]
+
+
+def captured(path: Path) -> ScenarioFolder:
+    """The only scenario of the run there."""
+    (scenario,) = open_run(path).scenarios
+    return scenario
+
+
+def pairs(scenario: ScenarioFolder) -> Pairs:
+    """By the definition: each message, each subscriber that wanted its topic then, first copy in time."""
+    intents = defaultdict(list)
+    for row in scenario.read("intent").to_pylist():
+        intents[row["topic_id"]].append(row)
+    first: dict[tuple[int, int], int] = {}
+    for row in scenario.read("deliver").to_pylist():
+        if row["injected"] in (PASSED, DUPLICATE):
+            pair = row["msg_id"], row["sub_id"]
+            first[pair] = min(first.get(pair, row["t_user_ns"]), row["t_user_ns"])
+    found = Pairs(set(), set(), [])
+    for row in scenario.read("publish").to_pylist():
+        for intent in intents[row["topic_id"]]:
+            if intent["t_from_ns"] <= row["t_intended_ns"] < intent["t_to_ns"]:
+                pair = row["msg_id"], intent["sub_id"]
+                found.expected.add(pair)
+                latency_ns = first.get(pair, 1 << 62) - row["t_intended_ns"]
+                if latency_ns <= scenario.scenario.deadline_s * 1e9:
+                    found.delivered.add(pair)
+                    found.latencies_ms.append(latency_ns / 1e6)
+    return found
+
+
+def fitting(scenario: Scenario, cluster: Cluster) -> tuple[Scenario, Cluster]:
+    """A scenario for as many servers as the cluster has, and the cluster with its policy."""
+    scenario = scenario.with_(servers=len(cluster.servers), backend="file")
+    return scenario, replace(cluster, policy=scenario.policy)
+
+
+def living(pids: Iterable[int]) -> list[int]:
+    """Those of the processes that are there."""
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
