@@ -11,6 +11,7 @@ from typing import cast
 
 from kcast.hashring.policy import Policy, Side
 from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.errors import KcastError
 
 HEADER = "kcast-cluster 1"
 FILE_BYTES_MAX = 64 * 1024 * 1024
@@ -18,7 +19,7 @@ _NUMBER_DIGITS_MAX = 18
 _SIGNATURE_MARK = "\N{EM DASH}"
 
 
-class ClusterError(ValueError):
+class ClusterError(KcastError, ValueError):
     """A cluster file that cannot be used; the message names the line and says what was expected."""
 
 

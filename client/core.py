@@ -40,17 +40,18 @@ from kcast.client.view import View
 from kcast.hashring.policy import draw
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
 
 REPEAT_INTERVAL_S = 0.2
 UNSETTLED_MAX = 65_536
 
 
-class MessageTooLarge(ValueError):
+class MessageTooLarge(KcastError, ValueError):
     """A message that does not fit in a datagram; the message tells both sizes."""
 
 
-class Backlog(RuntimeError):
+class Backlog(KcastError, RuntimeError):
     """Too many publishes still await their outcome."""
 
 

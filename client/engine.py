@@ -29,6 +29,7 @@ from kcast.client.cluster import Cluster
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, Drop, Event, LeasesChanged, Published
 from kcast.pubsub.endpoint import Address, Endpoint
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
 
@@ -45,7 +46,7 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _ANY_HOSTS = {4: "0.0.0.0", 6: "::"}
 
 
-class ClientClosed(RuntimeError):
+class ClientClosed(KcastError, RuntimeError):
     """The client is not open: not yet, no more, or not in this process. The message says which."""
 
 

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, Self, get_args
 
 from kcast.hashring.policy import Policy
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, TTL_S_MAX
 
 Backend = Literal["processes", "lab", "containers", "file"]
@@ -23,7 +24,7 @@ PAYLOAD_BYTES_MAX = DATAGRAM_BYTES_MAX - 400  # room for the longest first line,
 TOPICS_MAX = 1_000_000  # their names have six digits
 
 
-class ScenarioError(ValueError):
+class ScenarioError(KcastError, ValueError):
     """A scenario that cannot be run; the message says what to change."""
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.udp import UdpPort, open_socket
 
 _FREE_PORT_TRIES = 10
@@ -22,7 +23,7 @@ _LOCAL_NETWORKS = tuple(
 )
 
 
-class ListenError(Exception):
+class ListenError(KcastError):
     """An address that cannot be served on; the message says what to do."""
 
 

@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 from xxhash import xxh3_64_digest
 
 from kcast.pubsub.endpoint import Address, LeaseChange
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 MAGIC = b"\x89kcast\r\n"  # not text, and no longer itself once something has treated it as text
@@ -33,7 +34,7 @@ CLOSING_ROOM_BYTES = 256  # for what `lost`, `clock` and one of `end` and `conti
 _HOST_BYTES_MAX = 255
 
 
-class TapError(ValueError):
+class TapError(KcastError, ValueError):
     """A file that is no tap file, or none of a version that is known here."""
 
 

@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEAD_CHARS_MAX, REQUEST_BYTES_MIN, TOPIC_BYTES_MAX
 
 HEALTH_TOPIC = b"%00health"
 """The topic of health checks, whose leases keep no draining server waiting (§3.4, §7.6)."""
 
 
-class TopicError(ValueError):
+class TopicError(KcastError, ValueError):
     """A topic that cannot be put on the wire; the message says why."""
 
 

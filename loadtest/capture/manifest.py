@@ -13,6 +13,7 @@ from urllib.parse import quote
 from kcast.loadtest.capture import host
 from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
 from kcast.loadtest.scenario import Scenario, ScenarioError
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.tap import read_clock_id
 
 Status = Literal["running", "complete", "partial", "failed"]
@@ -20,7 +21,7 @@ Status = Literal["running", "complete", "partial", "failed"]
 RUN_FILE, SCENARIO_FILE = "run.json", "scenario.json"
 
 
-class CaptureError(ValueError):
+class CaptureError(KcastError, ValueError):
     """What cannot be used as a capture, or as part of one; the message is one line that says why."""
 
 

@@ -19,15 +19,16 @@ from typing import Protocol, Self
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address
+from kcast.pubsub.errors import KcastError
 
 IMAGE = "kcast"
 
 
-class ServerFailed(RuntimeError):
+class ServerFailed(KcastError, RuntimeError):
     """Servers that did not start; the message says why, and holds the end of what one said."""
 
 
-class EngineMissing(RuntimeError):
+class EngineMissing(KcastError, RuntimeError):
     """No container engine can be used; the message says what to do."""
 
 

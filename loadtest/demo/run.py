@@ -22,6 +22,7 @@ from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.demo.plan import K_PRIMES, K, Plan, Result, Watcher
 from kcast.loadtest.demo.tally import Phase, Tally, Topic
+from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:  # what it needs comes with an extra
     from kcast.loadtest.demo.capture import DemoRecorder
@@ -38,7 +39,7 @@ PROGRESS_INTERVAL_S = 0.1
 PACE_SLACK_S = 0.02  # a loop's timers are no more exact than some milliseconds
 
 
-class DemoFailed(RuntimeError):
+class DemoFailed(KcastError, RuntimeError):
     """The demo could not be run to its end; the message says why."""
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from kcast.pubsub.errors import KcastError
+
 if TYPE_CHECKING:
     from kcast.loadtest.users.progress import Progress
 
@@ -30,7 +32,7 @@ _READ_BYTES = 65_536
 _LOG_LINES = 8
 
 
-class LocustFailed(RuntimeError):
+class LocustFailed(KcastError, RuntimeError):
     """Users could not be started, or ended before their time; the message says what locust said."""
 
 

@@ -27,6 +27,7 @@ from kcast.loadtest.load.server_watch import Tending
 from kcast.loadtest.load.view import Watcher
 from kcast.loadtest.results.summary import Summary, summarise
 from kcast.loadtest.scenario import Scenario
+from kcast.pubsub.errors import KcastError
 
 # Whatever a load test does, it is not refused.
 SERVER_OPTIONS = (
@@ -38,7 +39,7 @@ SERVER_OPTIONS = (
 _TAP_MARGIN_NS = 10_000_000_000  # before the load begins, and after it has ended
 
 
-class LoadFailed(RuntimeError):
+class LoadFailed(KcastError, RuntimeError):
     """A scenario could not be run to its end; the message says why."""
 
 

@@ -18,9 +18,10 @@ from kcast.loadtest.results.prediction import predict
 from kcast.loadtest.results.tables import Capture, columns
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from kcast.loadtest.scenario import Scenario
+from kcast.pubsub.errors import KcastError
 
 
-class ResultsError(ValueError):
+class ResultsError(KcastError, ValueError):
     """What is no summary of this version; the message says so."""
 
 

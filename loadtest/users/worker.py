@@ -28,6 +28,7 @@ from kcast.loadtest.users.process_stats import Vitals
 from kcast.loadtest.users.roster import OPEN, Kind, Place
 from kcast.loadtest.users.schedule import Schedule
 from kcast.loadtest.users.user_client import Contact
+from kcast.pubsub.errors import KcastError
 
 LEADER_TIMEOUT_S = 30.0
 GRACE_NS = 100_000_000  # after a deadline, for what has arrived and was not taken yet
@@ -45,7 +46,7 @@ class Missed(Exception):
     """A message that a subscriber should have received, and has not in time."""
 
 
-class LeaderSilent(RuntimeError):
+class LeaderSilent(KcastError, RuntimeError):
     """The leading process does not answer."""
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from kcast.pubsub.errors import KcastError
 from kcast.spark.findings.tables import FINDINGS_VERSION, TABLES
 
 Row = dict[str, Any]
@@ -17,7 +18,7 @@ _PYTHON: Mapping[str, tuple[type, ...]] = {
 }
 
 
-class FindingsError(ValueError):
+class FindingsError(KcastError, ValueError):
     """What is no report.json of this version; the message says so."""
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 
+from kcast.pubsub.errors import KcastError
+
 _TELLING = re.compile(r"error|exception|invalid|fatal|could not|cannot|no space|killed", re.IGNORECASE)
 _PREFIX = 'Exception in thread "main" '
 _LINES = 3
@@ -12,7 +14,7 @@ _TAIL_BYTES = 64 * 1024
 _CHARS = 300
 
 
-class SparkFailed(RuntimeError):
+class SparkFailed(KcastError, RuntimeError):
     """Spark could not do what it was asked to; the message is one line that says why."""
 
 

@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from kcast.pubsub.errors import KcastError
+
 OLDEST = 17  # Spark 4 needs it
 
 # Spark starts Java with this module to be faster in MLlib, which is not used here. Runtimes that were cut
@@ -28,7 +30,7 @@ exec {java} "$@"
 """
 
 
-class JavaMissing(RuntimeError):
+class JavaMissing(KcastError, RuntimeError):
     """There is no Java that Spark runs on; the message says what to do."""
 
 
