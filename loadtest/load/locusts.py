@@ -89,7 +89,7 @@ class Locusts:
 
         Raises LocustFailed where one ends otherwise, or nothing is told for a minute.
         """
-        leader = self._processes[0]
+        coordinator = self._processes[0]
         heard_at = time.monotonic()
         with selectors.DefaultSelector() as selector:
             for process in self._processes:
@@ -104,11 +104,13 @@ class Locusts:
                     if records is None:
                         selector.unregister(process.told)
                         self._await_end(process)
-                    elif process is leader:
+                    elif process is coordinator:
                         heard_at = time.monotonic()
                         yield from records
                 if time.monotonic() - heard_at > SILENCE_S_MAX:
-                    raise LocustFailed(self._failure(leader, f"has told nothing for {SILENCE_S_MAX:g} s"))
+                    raise LocustFailed(
+                        self._failure(coordinator, f"has told nothing for {SILENCE_S_MAX:g} s")
+                    )
 
     def stop(self) -> None:
         """Ends what still runs, and waits until it has ended."""

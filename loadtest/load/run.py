@@ -17,13 +17,13 @@ from tempfile import TemporaryDirectory
 from kcast.client.cli.common import count_of
 from kcast.client.cluster import format_cluster
 from kcast.loadtest.capture.folder import RunFolder, ScenarioFolder, Status
-from kcast.loadtest.capture.taps import convert, members_by_port, msg_ids_by_digest
+from kcast.loadtest.capture.taps import convert, msg_ids_by_digest, owners_by_port
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.backends import open_servers
 from kcast.loadtest.clusters.servers import Servers
 from kcast.loadtest.load.locusts import Locusts
 from kcast.loadtest.load.report import headline
-from kcast.loadtest.load.server_watch import Tending
+from kcast.loadtest.load.server_watch import ServerWatch
 from kcast.loadtest.load.view import Watcher
 from kcast.loadtest.results.summary import Summary, summarise
 from kcast.loadtest.scenario import Scenario
@@ -44,7 +44,7 @@ class LoadFailed(KcastError, RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RunSettings:
     """How scenarios are run, whatever they are."""
 
     workers: int = 1
@@ -55,7 +55,7 @@ class Settings:
 def run_all(
     run: RunFolder,
     scenarios: Sequence[Scenario],
-    settings: Settings,
+    settings: RunSettings,
     watcher: Watcher,
     results: dict[str, Summary],
 ) -> None:
@@ -76,7 +76,7 @@ def run_all(
     run.finish("complete")
 
 
-def run_one(place: ScenarioFolder, settings: Settings, watcher: Watcher) -> Summary:
+def run_one(place: ScenarioFolder, settings: RunSettings, watcher: Watcher) -> Summary:
     """Runs a scenario into its folder. Raises as `run_all` does."""
     try:
         _measure(place, settings, watcher)
@@ -90,7 +90,7 @@ def run_one(place: ScenarioFolder, settings: Settings, watcher: Watcher) -> Summ
     return summary
 
 
-def _measure(place: ScenarioFolder, settings: Settings, watcher: Watcher) -> None:
+def _measure(place: ScenarioFolder, settings: RunSettings, watcher: Watcher) -> None:
     """Servers up, users on them until they end, and all that was recorded."""
     scenario = place.scenario
     with ExitStack() as stack:
@@ -109,9 +109,9 @@ def _measure(place: ScenarioFolder, settings: Settings, watcher: Watcher) -> Non
         stack.enter_context(servers)
         place.update(servers=list(servers.names), server_keys=list(servers.keys))
         watcher.phase("starting users")
-        with Tending(servers, scenario, writer) as tending:
-            t0_ns = _follow_users(place, servers, tending, settings, watcher)
-        if shortfall := tending.shortfall():
+        with ServerWatch(servers, scenario, writer) as watch:
+            t0_ns = _follow_users(place, servers, watch, settings, watcher)
+        if shortfall := watch.shortfall():
             watcher.say(shortfall)
         watcher.phase("ending servers")
         servers.stop()
@@ -131,7 +131,7 @@ def _keep_logs(place: ScenarioFolder, servers: Servers) -> None:
 
 
 def _follow_users(
-    place: ScenarioFolder, servers: Servers, tending: Tending, settings: Settings, watcher: Watcher
+    place: ScenarioFolder, servers: Servers, watch: ServerWatch, settings: RunSettings, watcher: Watcher
 ) -> int:
     """Runs users until they end; when the load began."""
     scenario_file, cluster_file = place.path / "_scenario.json", place.path / "_servers.cluster"
@@ -145,7 +145,7 @@ def _follow_users(
         master_port=settings.master_port,
     ) as users:
         for progress in users.records():
-            tending.check()
+            watch.check()
             if progress is None:
                 continue
             if progress["error"]:
@@ -154,14 +154,14 @@ def _follow_users(
             if not t0_ns and progress["t0_ns"]:
                 t0_ns = progress["t0_ns"]
                 place.update(t0_ns=t0_ns)  # for who follows
-                tending.load_begins(t0_ns)
+                watch.load_begins(t0_ns)
     if not t0_ns:
         raise LoadFailed("users ended before the load began")
     return t0_ns
 
 
 def _convert_taps(place: ScenarioFolder, servers: Servers, writer: CaptureWriter, t0_ns: int) -> None:
-    members = members_by_port(place.read("member"))
+    members = owners_by_port(place.read("member"))
     msg_ids = msg_ids_by_digest(place.read("publish", ["msg_id", "digest"]))
     for server_id, paths in enumerate(servers.taps):
         convert(

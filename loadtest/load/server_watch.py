@@ -18,7 +18,7 @@ from kcast.loadtest.scenario import Scenario
 EVERY_S = 1.0
 
 
-class Tending:
+class ServerWatch:
     """Looks after servers, and breaks them from `load_begins` on; use it with `with`.
 
     All servers run again at the end of the `with`, unless that is an exception.

@@ -21,7 +21,7 @@ from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
 from kcast.loadtest.load.estimate import estimate, total
 from kcast.loadtest.load.locusts import LocustFailed
 from kcast.loadtest.load.report import exit_code, tell
-from kcast.loadtest.load.run import LoadFailed, Settings, run_all
+from kcast.loadtest.load.run import LoadFailed, RunSettings, run_all
 from kcast.loadtest.load.units import size_text
 from kcast.loadtest.load.view import LiveWatcher, PlainWatcher
 from kcast.loadtest.results.compare import compare as compare_runs
@@ -55,7 +55,7 @@ def run(
         with LiveWatcher(stream) if stream.isatty() else PlainWatcher(stream) as watcher:
             watcher.say(f"capture: {out}")
             if scenarios:
-                run_all(folder, scenarios, Settings(**settings, master_port=master_port), watcher, results)
+                run_all(folder, scenarios, RunSettings(**settings, master_port=master_port), watcher, results)
     except KeyboardInterrupt:
         _complain(f"stopped{_rest(out, len(results), wanted, is_begun=out.exists())}")
         code = EXIT_INTERRUPTED

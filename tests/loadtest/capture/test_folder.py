@@ -249,12 +249,12 @@ def remove(run: RunFolder) -> None:
     [
         (spoil_version, f"schema version 99, and this kcast reads {SCHEMA_VERSION}: use kcast [0-9.]+"),
         (spoil_json, r"run\.json: cannot be read"),
-        (spoil_kind, r"run\.json: not of a capture"),
+        (spoil_kind, r"run\.json: not a capture"),
         (spoil_status, r"run\.json: its status is 'fine'"),
-        (spoil_scenarios, r"run\.json: its scenarios cannot be read, a scenario has no colour"),
-        (mix_runs, "run=load-another: not of this run"),
-        (mix_scenarios, "scenario=stranger: not of this run"),
-        (remove, "no capture, there is no run.json"),
+        (spoil_scenarios, r"run\.json: its scenarios cannot be read: a scenario has no colour"),
+        (mix_runs, "run=load-another: not part of run"),
+        (mix_scenarios, "scenario=stranger: not part of run"),
+        (remove, "not a capture: it has no run.json"),
     ],
 )
 def test_what_is_no_capture_of_ours_is_told_in_one_line(tmp_path: Path, spoil: Any, complaint: str) -> None:

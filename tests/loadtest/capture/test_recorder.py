@@ -201,7 +201,7 @@ def test_much_at_once_is_looked_through_in_portions(
         client.received(1.0, number, b"".join(map(line, range(count))) or b"\n", 60, 0, PASSED)
         expected += [(number, msg_id) for msg_id in range(count)]
     assert [(row[2], row[1]) for row in recording.rows("deliver")] == expected, f"seed {SEED}"
-    assert recording.writer.room.used_bytes < 64 * 1024
+    assert recording.writer.budget.used_bytes < 64 * 1024
 
 
 # --- Bounds ------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_what_there_is_no_room_for_is_lost_and_counted(tmp_path: Path) -> None:
     kept_bytes = sum(len(data) for log in logs for data in log.datas)
     assert 50_000 < kept_bytes + 200 * recording.recorder.waiting <= 100_000
     lost = recording.writer.rows_lost
-    recording.writer.room._bytes_max = 1 << 30
+    recording.writer.budget._bytes_max = 1 << 30
     client.received(1.0, 1, line(5000), 60, 0, PASSED)  # there is room again
     counts = {table: len(recording.rows(table)) for table in ("publish", "pub_tx", "subscribe", "deliver")}
     assert counts["deliver"] > 10
@@ -243,9 +243,9 @@ def test_room_is_given_back(recording: Recording) -> None:
             client.received(1.0, 1, line(number) * 5, 60, 0, PASSED)
         recording.look()
     in_rows = recording.writer._pending_rows * 40
-    assert recording.writer.room.used_bytes < in_rows + 2 * recorders._CREDIT_BYTES
+    assert recording.writer.budget.used_bytes < in_rows + 2 * recorders._CREDIT_BYTES
     assert len(recording.rows("deliver")) == 20_000
-    assert recording.writer.room.used_bytes <= 2 * recorders._CREDIT_BYTES
+    assert recording.writer.budget.used_bytes <= 2 * recorders._CREDIT_BYTES
 
 
 def test_a_client_that_is_closed_keeps_no_room(recording: Recording) -> None:
@@ -254,9 +254,9 @@ def test_a_client_that_is_closed_keeps_no_room(recording: Recording) -> None:
         client.received(1.0, 1, line(number), 60, 0, PASSED)
         client.close()
         client.close()
-    assert recording.writer.room.used_bytes < 100 * 500
+    assert recording.writer.budget.used_bytes < 100 * 500
     assert len(recording.rows("deliver")) == 100
-    assert recording.writer.room.used_bytes == 0
+    assert recording.writer.budget.used_bytes == 0
 
 
 def test_what_comes_after_the_end_is_counted(recording: Recording) -> None:
@@ -292,7 +292,7 @@ def test_a_mistake_of_ours_is_told_and_its_rows_are_counted(
     assert recording.rows("deliver") == []
     assert recording.writer.failure == "the recorder failed: KeyError('surprise')"
     assert recording.writer.lost == {"failure": 4}
-    assert recording.writer.room.used_bytes < recorders._CREDIT_BYTES
+    assert recording.writer.budget.used_bytes < recorders._CREDIT_BYTES
 
 
 def test_a_call_that_cannot_be_kept_spoils_no_other(recording: Recording) -> None:

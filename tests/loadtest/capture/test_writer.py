@@ -70,7 +70,7 @@ def test_rows_of_all_tables_come_back_in_order(place: ScenarioFolder) -> None:
         (part,) = place.parts(table)
         assert part.name.startswith("worker-1-")
     assert (writer.rows_written, writer.rows_waiting, writer.rows_lost, writer.failure) == (36, 0, 0, None)
-    assert writer.room.used_bytes == 0
+    assert writer.budget.used_bytes == 0
 
 
 def test_parts_are_short_enough_and_none_is_missed(place: ScenarioFolder) -> None:
@@ -85,7 +85,7 @@ def test_parts_are_short_enough_and_none_is_missed(place: ScenarioFolder) -> Non
     sizes = [pa.parquet.read_metadata(part).num_rows for part in place.parts("client_stat")]
     assert (max(sizes), sum(sizes)) == (65_536, total)
     assert sizes.count(65_536) == total // 65_536
-    assert writer.room.used_bytes == 0
+    assert writer.budget.used_bytes == 0
 
 
 def test_rows_appear_without_waiting_for_the_end(
@@ -166,7 +166,7 @@ def test_memory_is_bounded_while_a_disk_is_slow_and_what_is_lost_is_counted(
         writer.append("client_stat", rows("client_stat", 10, start))
     assert (writer.rows_lost, writer.lost) == (400, {"slow": 400})
     assert writer.rows_waiting == 100
-    assert writer.room.used_bytes <= 100 * CLOCK_ROW_BYTES
+    assert writer.budget.used_bytes <= 100 * CLOCK_ROW_BYTES
     gate.open()
     writer.close()
     assert place.read("client_stat").to_pydict() == rows("client_stat", 100)

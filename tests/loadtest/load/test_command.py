@@ -151,7 +151,7 @@ def test_a_missing_extra_is_told_with_how_to_get_it(
 def test_what_is_no_capture_is_told(option: str, asked: list[dict[str, Any]], tmp_path: Path) -> None:
     result = call(option, tmp_path)
     assert (result.exit_code, asked) == (1, [])
-    assert result.stderr == f"kcast load: {tmp_path}: no capture, there is no run.json\n"
+    assert result.stderr == f"kcast load: {tmp_path}: not a capture: it has no run.json\n"
 
 
 def test_a_capture_of_another_schema_version_is_told(asked: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_capture_of_another_schema_version_is_told(asked: list[dict[str, Any]]
     ):
         result = call(*arguments)
         assert (result.exit_code, asked) == (1, [])
-        assert "run.json: a capture of schema version 99, and this kcast reads 1" in result.stderr
+        assert "run.json: its schema version is 99, and this kcast reads 1" in result.stderr
         assert result.stderr.count("\n") == 1
 
 

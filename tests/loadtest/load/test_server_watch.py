@@ -11,7 +11,7 @@ from kcast.loadtest.capture.schema import TABLES
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.servers import ServerFailed, Servers, ServerStat
 from kcast.loadtest.load import server_watch
-from kcast.loadtest.load.server_watch import Tending
+from kcast.loadtest.load.server_watch import ServerWatch
 from kcast.loadtest.scenario import Scenario
 
 WAIT_S = 10.0
@@ -76,8 +76,8 @@ def writer() -> FakeWriter:
     return FakeWriter()
 
 
-def tend(servers: FakeServers, scenario: Scenario, writer: FakeWriter) -> Tending:
-    return Tending(cast(Servers, servers), scenario, cast(CaptureWriter, writer))
+def tend(servers: FakeServers, scenario: Scenario, writer: FakeWriter) -> ServerWatch:
+    return ServerWatch(cast(Servers, servers), scenario, cast(CaptureWriter, writer))
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""loadtest/users/alarm.py: greenlets wake up when they should, and never before. Nothing is patched here."""
+"""loadtest/users/timer.py: greenlets wake up when they should, and never before. Nothing is patched here."""
 
 from collections.abc import Iterator
 from random import Random
@@ -7,28 +7,28 @@ from time import monotonic_ns
 import gevent
 import pytest
 
-from kcast.loadtest.users.alarm import Alarm
+from kcast.loadtest.users.timer import Timer
 
 MS = 1_000_000
 
 
 @pytest.fixture(params=["timerfd", "gevent"])
-def alarm(request: pytest.FixtureRequest) -> Iterator[Alarm]:
-    alarm = Alarm()
+def timer(request: pytest.FixtureRequest) -> Iterator[Timer]:
+    timer = Timer()
     if request.param == "gevent":
-        alarm.close()  # as on systems without a timerfd
-    yield alarm
-    alarm.close()
+        timer.close()  # as on systems without a timerfd
+    yield timer
+    timer.close()
 
 
-def test_all_wake_up_in_order_and_none_too_early(alarm: Alarm) -> None:
+def test_all_wake_up_in_order_and_none_too_early(timer: Timer) -> None:
     rng = Random(1)
     start_ns = monotonic_ns()
     dues = [start_ns + rng.randrange(100) * MS for _ in range(200)]
     woken: list[tuple[int, int]] = []
 
     def wait(due_ns: int) -> None:
-        alarm.wait_until(due_ns)
+        timer.wait_until(due_ns)
         woken.append((due_ns, monotonic_ns()))
 
     gevent.joinall([gevent.spawn(wait, due_ns) for due_ns in dues], timeout=20)
@@ -38,25 +38,25 @@ def test_all_wake_up_in_order_and_none_too_early(alarm: Alarm) -> None:
     assert lateness[len(lateness) // 2] < 50 * MS
 
 
-def test_what_is_over_is_not_waited_for(alarm: Alarm) -> None:
-    assert not alarm.wait_until(monotonic_ns() - 1)
-    assert alarm.wait_until(monotonic_ns() + MS)
+def test_a_time_that_has_passed_is_not_waited_for(timer: Timer) -> None:
+    assert not timer.wait_until(monotonic_ns() - 1)
+    assert timer.wait_until(monotonic_ns() + MS)
 
 
-def test_one_that_is_killed_keeps_nobody_waiting(alarm: Alarm) -> None:
+def test_a_killed_greenlet_keeps_no_other_waiting(timer: Timer) -> None:
     start_ns = monotonic_ns()
-    first = gevent.spawn(alarm.wait_until, start_ns + 10 * MS)
-    second = gevent.spawn(alarm.wait_until, start_ns + 20 * MS)
+    first = gevent.spawn(timer.wait_until, start_ns + 10 * MS)
+    second = gevent.spawn(timer.wait_until, start_ns + 20 * MS)
     gevent.sleep(0)
     first.kill()
     assert second.get(timeout=20)
     assert monotonic_ns() >= start_ns + 20 * MS
 
 
-def test_an_earlier_time_comes_first(alarm: Alarm) -> None:
+def test_an_earlier_time_comes_first(timer: Timer) -> None:
     start_ns = monotonic_ns()
-    late = gevent.spawn(alarm.wait_until, start_ns + 3_600_000 * MS)
+    late = gevent.spawn(timer.wait_until, start_ns + 3_600_000 * MS)
     gevent.sleep(0)
-    assert gevent.spawn(alarm.wait_until, start_ns + 5 * MS).get(timeout=20)
+    assert gevent.spawn(timer.wait_until, start_ns + 5 * MS).get(timeout=20)
     assert not late.ready()
     late.kill()
