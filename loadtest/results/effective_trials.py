@@ -9,7 +9,7 @@ cover the true share.
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from kcast.hashring.clusters import Clusters, Effective, effective
+from kcast.hashring.effective_size import ClusterSums, EffectiveSize, effective_size
 from kcast.loadtest.results.planned_variance import (
     EPOCH,
     HOLDER,
@@ -33,28 +33,28 @@ def clusterings(scenario: Scenario) -> tuple[str, ...]:
     return (*names, TOPIC, SUBSCRIBER, PUBLISHER) if scenario.known < 1 else names
 
 
-def of_pairs(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
+def of_pairs(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
     """What pairs are worth, of which these are the sums over clusters by each of `clusterings`."""
     planned = variance(scenario, sums)
     if planned is None:
         return measured(scenario, sums)
     parts = {**planned.outages, **planned.rest}
-    return Effective(planned.trials, inf, max(parts, key=parts.__getitem__))
+    return EffectiveSize(planned.trials, inf, max(parts, key=parts.__getitem__))
 
 
-def given_outages(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
+def given_outages(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
     """The same among runs with the same outages, if theory tells; else as `of_pairs`."""
     planned = variance(scenario, sums)
     if planned is None:
         return measured(scenario, sums)
     # No more than there are: what is without luck is no better known than that.
     trials = min(planned.trials_given_outages, sums[EPOCH].trials)
-    return Effective(trials, inf, max(planned.rest, key=planned.rest.__getitem__))
+    return EffectiveSize(trials, inf, max(planned.rest, key=planned.rest.__getitem__))
 
 
 def of_messages(
-    scenario: Scenario, sums: Mapping[str, Clusters], missed: Sequence[float] | None
-) -> Effective:
+    scenario: Scenario, sums: Mapping[str, ClusterSums], missed: Sequence[float] | None
+) -> EffectiveSize:
     """The same of messages that reached all their subscribers; `sums` are by `clusterings` but HOLDER.
 
     `missed` are the chances not to when 0 .. k of a topic's servers are down, None if they are not known.
@@ -63,21 +63,23 @@ def of_messages(
         return measured(scenario, sums)
     # Who drew servers for an epoch makes all of a topic's messages alike.
     names = (MESSAGE, TOPIC_EPOCH) if scenario.policy.subscribe < hosts(scenario) else (MESSAGE,)
-    rest = effective({name: sums[name] for name in names}, sums[names[-1]].clusters)
+    rest = effective_size({name: sums[name] for name in names}, sums[names[-1]].clusters)
     miss, by_outages = outage_variance(scenario, missed, sums[TOPIC_EPOCH], sums[EPOCH])
-    if not 0 < miss < 1 or not rest.worth() or rest.single:
+    if not 0 < miss < 1 or not rest.interval_trials() or rest.single:
         return measured(scenario, sums)
-    return Effective(1 / (by_outages / (miss * (1 - miss)) + 1 / rest.worth()), inf, TOPIC_EPOCH)
+    return EffectiveSize(
+        1 / (by_outages / (miss * (1 - miss)) + 1 / rest.interval_trials()), inf, TOPIC_EPOCH
+    )
 
 
-def measured(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
+def measured(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
     """What outcomes of either kind are worth, all luck being measured. Clusterings may be missing."""
     of_outages = (HOLDER, TOPIC_EPOCH, EPOCH) if scenario.outages == "none" else ()
     found = {name: sums[name] for name in clusterings(scenario) if name in sums and name not in of_outages}
-    return effective(found, _apart(scenario, sums))
+    return effective_size(found, _apart(scenario, sums))
 
 
-def not_told(of: Effective) -> str:
+def not_told(of: EffectiveSize) -> str:
     """What an interval knows nothing of, in words; empty if there is nothing."""
     names = [_SINGLE[name] for name in of.single if name in _SINGLE]
     if not names:
@@ -95,7 +97,7 @@ _SINGLE = {
 }
 
 
-def _apart(scenario: Scenario, sums: Mapping[str, Clusters]) -> int:
+def _apart(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> int:
     """How many clusters there are of which one tells nothing of the others."""
     if scenario.outages == "none":
         return sums[MESSAGE].clusters if MESSAGE in sums else 0

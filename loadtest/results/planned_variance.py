@@ -13,7 +13,7 @@ from functools import cache
 from math import fsum
 from typing import NamedTuple
 
-from kcast.hashring.clusters import Clusters
+from kcast.hashring.effective_size import ClusterSums
 from kcast.hashring.model import hyp_miss
 from kcast.loadtest.results.prediction import (
     binomial_pmf,
@@ -58,7 +58,7 @@ class Variance(NamedTuple):
         return self.miss * (1 - self.miss) / rest if rest else float("inf")
 
 
-def variance(scenario: Scenario, sums: Mapping[str, Clusters]) -> Variance | None:
+def variance(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Variance | None:
     """Of the share of pairs that have these sums over clusters: by MESSAGE, HOLDER, TOPIC_EPOCH and EPOCH.
 
     None where theory does not tell exactly what comes of the plan: for views that differ, outages that leases
@@ -88,7 +88,7 @@ def variance(scenario: Scenario, sums: Mapping[str, Clusters]) -> Variance | Non
 
 
 def outage_variance(
-    scenario: Scenario, missed: Sequence[float], topic_epochs: Clusters, epochs: Clusters
+    scenario: Scenario, missed: Sequence[float], topic_epochs: ClusterSums, epochs: ClusterSums
 ) -> tuple[float, float]:
     """Of outcomes of any kind: how likely one is a miss, and the variance of their share with the outages.
 

@@ -11,7 +11,7 @@ from math import fsum
 from statistics import NormalDist
 from typing import Any
 
-from kcast.hashring.clusters import CONFIDENCE, Clusters, Effective
+from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
 from kcast.hashring.intervals import binomial_tail, chi_squared_tail
 from kcast.loadtest.results.effective_trials import not_told, of_pairs
 from kcast.loadtest.results.prediction import Prediction
@@ -82,14 +82,14 @@ def _chances(row: Row) -> Chances:
 
 
 def _measure(
-    cell: Cell, sums: Mapping[str, Clusters], classes: Sequence[Chances], bunching: float, *, valid: bool
+    cell: Cell, sums: Mapping[str, ClusterSums], classes: Sequence[Chances], bunching: float, *, valid: bool
 ) -> _Measured:
     scenario = cell.scenario
     pairs = sum(each.pairs for each in classes)
     delivered = sum(each.delivered for each in classes)
     share = delivered / pairs if pairs else None
     trials = of_pairs(scenario, sums)
-    worth = trials.worth()
+    worth = trials.interval_trials()
     low, high = trials.interval(share or 0.0)
     planned, noted = finite(scenario), unconditional(scenario)
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
@@ -194,13 +194,13 @@ def _contradiction(misses: Misses | None, classes: Sequence[Chances], excused: i
     return ""
 
 
-def _planned_z(share: float, of: Effective, theory: float | None) -> float | None:
+def _planned_z(share: float, of: EffectiveSize, theory: float | None) -> float | None:
     """How far the share is off a theory that knows no outages, as a standard normal; None without one.
 
     By the binomial distribution of as many trials as it is worth: where these are few, or misses come in
     rare bunches, the normal one would raise alarms. What is more likely than not to be so far off is 0.
     """
-    trials = of.worth(1 - LEVEL)
+    trials = of.interval_trials(1 - LEVEL)
     if theory is None or not 0 < theory < 1 or not trials:
         return None
     if share < theory:
