@@ -10,7 +10,7 @@ from math import fsum
 from typing import Any
 
 from kcast.hashring.model import delivery_given_down, hypergeometric
-from kcast.loadtest.results.prediction import hosts
+from kcast.loadtest.results.prediction import servers_per_topic
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cell import Cell
 from kcast.spark.findings.theory_beforehand import draws, independent_path
@@ -28,7 +28,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
         pairs[row["cell"]][row["heard"]] = row["pairs"]
     rows = []
     for cell in cells:
-        heard, k = pairs[cell.number], hosts(cell.scenario)
+        heard, k = pairs[cell.number], servers_per_topic(cell.scenario)
         if not heard:
             continue
         for blocked in _steps(k):
@@ -59,7 +59,7 @@ def theory(scenario: Scenario, blocked: int) -> float | None:
     path = independent_path(scenario)
     if path is None:
         return None
-    k, (publish, subscribe) = hosts(scenario), draws(scenario)
+    k, (publish, subscribe) = servers_per_topic(scenario), draws(scenario)
     return delivery_given_down(k, publish, subscribe, blocked, path)
 
 

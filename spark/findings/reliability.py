@@ -13,7 +13,7 @@ from typing import Any
 
 from kcast.hashring.clusters import CONFIDENCE, Clusters, Effective
 from kcast.hashring.intervals import binomial_tail, chi_squared_tail
-from kcast.loadtest.results.effective_trials import not_told, of_pairs
+from kcast.loadtest.results.effective_trials import interval_note, pair_trials
 from kcast.loadtest.results.prediction import Prediction
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cell import Cell
@@ -88,13 +88,13 @@ def _measure(
     pairs = sum(each.pairs for each in classes)
     delivered = sum(each.delivered for each in classes)
     share = delivered / pairs if pairs else None
-    trials = of_pairs(scenario, sums)
+    trials = pair_trials(scenario, sums)
     worth = trials.worth()
     low, high = trials.interval(share or 0.0)
     planned, noted = finite(scenario), unconditional(scenario)
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
-    if not_told(trials):
-        notes.append(not_told(trials))
+    if interval_note(trials):
+        notes.append(interval_note(trials))
     misses = None
     if pairs and not (why := why_none(scenario)):
         misses = expected_misses(scenario, classes, bunching)
@@ -136,7 +136,7 @@ def _measure(
     z: dict[str, float | None] = dict.fromkeys(("conditional", "finite", "unconditional"))
     if valid and share is not None:
         z["conditional"] = _conditional_z(misses, pairs - delivered, excused)
-    if valid and share is not None and not not_told(trials):
+    if valid and share is not None and not interval_note(trials):
         beforehand = {"finite": None if _is_rough(planned) else planned.share, "unconditional": noted}
         for name, theory in beforehand.items():
             z[name] = _planned_z(share, trials, theory)
