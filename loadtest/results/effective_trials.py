@@ -2,15 +2,15 @@
 
 Outcomes come in clusters (sets of correlated outcomes): those of one message, one topic and epoch, and so on.
 Where theory is exact, the variance of the share follows from the plan (`planned_variance`). Elsewhere it is
-estimated from the differences between clusters (`kcast.hashring.clusters`); where clients know different
-servers, also by topic, publisher and subscriber. `python -m tests.benchmarks.intervals` measures how often
-the intervals cover the true share.
+estimated from the differences between clusters (`kcast.hashring.effective_size`); where clients know
+different servers, also by topic, publisher and subscriber. `python -m tests.benchmarks.intervals` measures
+how often the intervals cover the true share.
 """
 
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from kcast.hashring.clusters import Clusters, Effective, effective
+from kcast.hashring.effective_size import ClusterSums, EffectiveSize, effective_size
 from kcast.loadtest.results.planned_variance import (
     EPOCH,
     HOLDER,
@@ -34,28 +34,28 @@ def clusterings(scenario: Scenario) -> tuple[str, ...]:
     return (*names, TOPIC, SUBSCRIBER, PUBLISHER) if scenario.known < 1 else names
 
 
-def pair_trials(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
+def pair_trials(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
     """Returns the effective sample size of pairs, from their sums over clusters by each of `clusterings`."""
     planned = planned_variance(scenario, sums)
     if planned is None:
         return trials_from_clusters(scenario, sums)
     parts = {**planned.outages, **planned.rest}
-    return Effective(planned.trials, inf, max(parts, key=parts.__getitem__))
+    return EffectiveSize(planned.trials, inf, max(parts, key=parts.__getitem__))
 
 
-def pair_trials_given_outages(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
+def pair_trials_given_outages(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
     """Returns that among runs with the same outages, if theory is exact; else what `pair_trials` returns."""
     planned = planned_variance(scenario, sums)
     if planned is None:
         return trials_from_clusters(scenario, sums)
     # No more than there are pairs: what does not vary at all is no better known than that.
     trials = min(planned.trials_given_outages, sums[EPOCH].trials)
-    return Effective(trials, inf, max(planned.rest, key=planned.rest.__getitem__))
+    return EffectiveSize(trials, inf, max(planned.rest, key=planned.rest.__getitem__))
 
 
 def message_trials(
-    scenario: Scenario, sums: Mapping[str, Clusters], missed: Sequence[float] | None
-) -> Effective:
+    scenario: Scenario, sums: Mapping[str, ClusterSums], missed: Sequence[float] | None
+) -> EffectiveSize:
     """Returns the effective sample size of messages; a success is one that reached all its subscribers.
 
     `sums` are over messages, by `clusterings` without HOLDER. `missed` are the probabilities of a failure
@@ -65,21 +65,23 @@ def message_trials(
         return trials_from_clusters(scenario, sums)
     # A subscriber that draws its servers keeps them for an epoch: so all messages of a topic are correlated.
     names = (MESSAGE, TOPIC_EPOCH) if scenario.policy.subscribe < servers_per_topic(scenario) else (MESSAGE,)
-    rest = effective({name: sums[name] for name in names}, sums[names[-1]].clusters)
+    rest = effective_size({name: sums[name] for name in names}, sums[names[-1]].clusters)
     miss, by_outages = outage_variance(scenario, missed, sums[TOPIC_EPOCH], sums[EPOCH])
-    if not 0 < miss < 1 or not rest.worth() or rest.single:
+    if not 0 < miss < 1 or not rest.interval_trials() or rest.single:
         return trials_from_clusters(scenario, sums)
-    return Effective(1 / (by_outages / (miss * (1 - miss)) + 1 / rest.worth()), inf, TOPIC_EPOCH)
+    return EffectiveSize(
+        1 / (by_outages / (miss * (1 - miss)) + 1 / rest.interval_trials()), inf, TOPIC_EPOCH
+    )
 
 
-def trials_from_clusters(scenario: Scenario, sums: Mapping[str, Clusters]) -> Effective:
+def trials_from_clusters(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
     """Returns the effective sample size by the spread between clusters. Clusterings may be missing."""
     of_outages = (HOLDER, TOPIC_EPOCH, EPOCH) if scenario.outages == "none" else ()
     found = {name: sums[name] for name in clusterings(scenario) if name in sums and name not in of_outages}
-    return effective(found, _independent_clusters(scenario, sums))
+    return effective_size(found, _independent_clusters(scenario, sums))
 
 
-def interval_note(of: Effective) -> str:
+def interval_note(of: EffectiveSize) -> str:
     """Returns which source of variation an interval leaves out, in words; empty if there is none."""
     names = [_SINGLE[name] for name in of.single if name in _SINGLE]
     if not names:
@@ -97,7 +99,7 @@ _SINGLE = {
 }
 
 
-def _independent_clusters(scenario: Scenario, sums: Mapping[str, Clusters]) -> int:
+def _independent_clusters(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> int:
     """The number of clusters that are independent of each other."""
     if scenario.outages == "none":
         return sums[MESSAGE].clusters if MESSAGE in sums else 0

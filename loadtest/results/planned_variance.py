@@ -19,7 +19,7 @@ from functools import cache
 from math import fsum
 from typing import NamedTuple
 
-from kcast.hashring.clusters import Clusters
+from kcast.hashring.effective_size import ClusterSums
 from kcast.hashring.model import hyp_miss
 from kcast.loadtest.results.prediction import (
     binomial_pmf,
@@ -57,17 +57,17 @@ class Variance(NamedTuple):
 
     @property
     def trials(self) -> float:
-        """Effective sample size: the number of independent pairs whose share has the same variance."""
+        """EffectiveSize sample size: the number of independent pairs whose share has the same variance."""
         return self.miss * (1 - self.miss) / fsum((*self.outages.values(), *self.rest.values()))
 
     @property
     def trials_given_outages(self) -> float:
-        """Effective sample size among runs with the same outages; inf if nothing else is random."""
+        """EffectiveSize sample size among runs with the same outages; inf if nothing else is random."""
         rest = fsum(self.rest.values())
         return self.miss * (1 - self.miss) / rest if rest else float("inf")
 
 
-def planned_variance(scenario: Scenario, sums: Mapping[str, Clusters]) -> Variance | None:
+def planned_variance(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Variance | None:
     """Returns the variance of the delivered share of pairs that have these `sums` over clusters.
 
     `sums` are by MESSAGE, HOLDER, TOPIC_EPOCH and EPOCH. Returns None where there are no pairs, where all or
@@ -98,12 +98,12 @@ def planned_variance(scenario: Scenario, sums: Mapping[str, Clusters]) -> Varian
 
 
 def outage_variance(
-    scenario: Scenario, missed: Sequence[float], topic_epochs: Clusters, epochs: Clusters
+    scenario: Scenario, missed: Sequence[float], topic_epochs: ClusterSums, epochs: ClusterSums
 ) -> tuple[float, float]:
     """Returns the probability of a miss, and the variance of the share that outages cause.
 
     It serves outcomes of any kind. `missed` are the probabilities of a miss when 0 .. k of a topic's servers
-    are down; the two `Clusters` are of these outcomes.
+    are down; the two `ClusterSums` are of these outcomes.
     """
     miss, of_topic, of_epoch = _outage_covariances(scenario, missed)
     own, epoch = topic_epochs.squares * (of_topic - of_epoch), epochs.squares * of_epoch

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any
 
-from kcast.hashring.clusters import Clusters
+from kcast.hashring.effective_size import ClusterSums
 from kcast.hashring.model import audience, audience_given_down
 from kcast.loadtest.results.effective_trials import interval_note, message_trials
 from kcast.loadtest.results.planned_variance import MESSAGE
@@ -43,12 +43,12 @@ def _by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
     return found
 
 
-def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, Clusters], deaf: Row | None) -> Row:
+def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], deaf: Row | None) -> Row:
     messages = sum(row["messages"] for row in sizes)
     reached = sum(row["all_reached"] for row in sizes)
     of_cell = {
         # A message is a trial of its own.
-        MESSAGE: Clusters(messages, messages, reached, messages, reached, reached),
+        MESSAGE: ClusterSums(messages, messages, reached, messages, reached, reached),
         **clusters,
     }
     by_size = {row["subscribers"]: row["messages"] for row in sizes}

@@ -16,7 +16,7 @@ def tables(
     """`cells`. `health` is the table of that name: what has no reason in it is valid."""
     messages = {row["cell"]: row["messages"] for row in sums["cost"]}
     reasons = {(row["cell"], row["what"]) for row in health}
-    return {"cells": [_row(cell, messages.get(cell.number, 0), reasons) for cell in cells]}
+    return {"scenarios": [_row(cell, messages.get(cell.number, 0), reasons) for cell in cells]}
 
 
 def _row(cell: Cell, messages: int, reasons: set[tuple[int, str]]) -> Row:

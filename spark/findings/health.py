@@ -7,7 +7,7 @@ cause, and how narrow the interval is that they must not spoil.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kcast.hashring.clusters import Clusters
+from kcast.hashring.effective_size import ClusterSums
 from kcast.loadtest.results.effective_trials import pair_trials_given_outages
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from kcast.spark.findings.cell import Cell
@@ -75,7 +75,7 @@ def _health(row: Row, servers_lost: Sequence[int]) -> Health:
     )
 
 
-def _half_width(cell: Cell, found: Fates, clusters: Mapping[str, Clusters]) -> float:
+def _half_width(cell: Cell, found: Fates, clusters: Mapping[str, ClusterSums]) -> float:
     """Of the 95 % interval of the share delivered, among runs with the same outages."""
     share = found.delivered / found.pair_count if found.pair_count else 0.0
     return pair_trials_given_outages(cell.scenario, clusters).half_width(share)

@@ -1,7 +1,7 @@
 """The share of pairs that theory says is delivered, before it is known which servers are down when.
 
-Two of three theories: the unconditional one is the 2004 note's, the finite one that of the scenario as it was
-planned. The third, which knows the outages, is `kcast.spark.findings.theory_given_events`.
+Two of the three theories: `beforehand` makes the assumptions of the note of 2004, `for_servers` takes the
+scenario as it was planned. The third, which knows the outages, is `kcast.spark.findings.theory_given_events`.
 """
 
 from kcast.hashring.model import path
@@ -12,7 +12,7 @@ CLOSE_VIEWS = 1.0
 """The share `known` from which on all clients know the same servers."""
 
 
-def unconditional(scenario: Scenario) -> float | None:
+def beforehand(scenario: Scenario) -> float | None:
     """By the note's assumptions: independent outages, endlessly many servers, all know the same ones.
 
     None where clients leave dead servers alone, or servers are halted: the note's model has neither.
@@ -20,7 +20,7 @@ def unconditional(scenario: Scenario) -> float | None:
     return predict(noted(scenario)).share
 
 
-def finite(scenario: Scenario) -> Prediction:
+def for_servers(scenario: Scenario) -> Prediction:
     """For this many servers, outages and views as planned."""
     return predict(scenario)
 

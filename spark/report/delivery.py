@@ -39,7 +39,7 @@ def outcome(findings: Findings, cells: Cells) -> Outcome:
     """From the tables `reliability` and `joint`."""
     found = cells.rows(findings, "reliability")
     valid = [(cell, row) for cell, row in found if cell.is_valid]
-    joint = next((row for row in findings.table("joint") if row["theory"] == "conditional"), None)
+    joint = next((row for row in findings.table("joint") if row["theory"] == "given_events"), None)
     return Outcome(
         cells=len(found),
         invalid=[cell.name for cell, _ in found if not cell.is_valid],

@@ -13,7 +13,7 @@ from kcast.spark.report.section import figure
 from kcast.spark.report.svg import INVALID, RING, swatch
 from kcast.spark.report.words import interval, percent
 
-_THEORIES = ("finite", "unconditional")
+_THEORIES = ("for_servers", "beforehand")
 _CLOSE = 0.02
 """Of what is missed: theories that differ by less than this share of it are one line."""
 
@@ -42,13 +42,10 @@ def drawn_curves(found: Sequence[CellRow], cells: Cells) -> list[str]:
         series = [_series(line, styles[line.name]) for line in panel.lines]
         legend = [(swatch(styles[line.name], f"dot s{styles[line.name]}"), line.name) for line in panel.lines]
         has = {name for one in series for drawn_line in one.lines for name in [drawn_line.name]}
-        if "finite" in has:
-            words = (
-                "theory of this many servers" if "unconditional" in has else "theory, outages not yet known"
-            )
-            legend.append((swatch(0, "", "finite s5"), words))
-        if "unconditional" in has:
-            legend.append((swatch(0, "", "unconditional s5"), "theory of endlessly many servers"))
+        if "for_servers" in has:
+            legend.append((swatch(0, "", "for_servers s5"), "theory for this many servers"))
+        if "beforehand" in has:
+            legend.append((swatch(0, "", "beforehand s5"), "theory beforehand"))
         if any(cell.is_valid and row["verdict"] == DISAGREES for cell, row in every):
             legend.append((RING, DISAGREES))
         if any(not cell.is_valid for cell, _ in every):
@@ -78,9 +75,9 @@ def _series(line: Line, style: int) -> curves.Series:
             row["share"],
             row["low"],
             row["high"],
-            row["conditional"] if cell.is_valid else None,
-            row["conditional_low"] if cell.is_valid else None,
-            row["conditional_high"] if cell.is_valid else None,
+            row["given_events"] if cell.is_valid else None,
+            row["given_events_low"] if cell.is_valid else None,
+            row["given_events_high"] if cell.is_valid else None,
             _title(cell, row),
             cell.is_valid,
             cell.is_valid and row["verdict"] == DISAGREES,
@@ -105,7 +102,7 @@ def _theory_lines(line: Line) -> list[curves.Line]:
 
 
 def _values(row: Row) -> list[float]:
-    names = ("share", "low", "high", "finite", "unconditional", "conditional_low", "conditional_high")
+    names = ("share", "low", "high", "for_servers", "beforehand", "given_events_low", "given_events_high")
     return [row[name] for name in names if row[name] is not None]
 
 
@@ -118,8 +115,8 @@ def _title(cell: Cell, row: Row) -> str:
     words = f"{cell.name}: {percent(row['share'])}, {interval(row['low'], row['high'])}"
     if not cell.is_valid:
         return f"{words}; {NOT_VALID}"
-    if row["conditional"] is not None:
-        words += f"; theory {percent(row['conditional'])}"
+    if row["given_events"] is not None:
+        words += f"; theory {percent(row['given_events'])}"
     return words
 
 
@@ -152,10 +149,10 @@ def drawn_alone(found: Sequence[CellRow], cells: Cells) -> list[str]:
 
 def _marks(cell: Cell, row: Row) -> list[rows.Mark]:
     marks: list[rows.Mark] = []
-    if cell.is_valid and row["conditional_low"] is not None and row["conditional_high"] is not None:
-        marks.append(rows.Band(row["conditional_low"], row["conditional_high"]))
-    if cell.is_valid and row["conditional"] is not None:
-        marks.append(rows.Tick(row["conditional"]))
+    if cell.is_valid and row["given_events_low"] is not None and row["given_events_high"] is not None:
+        marks.append(rows.Band(row["given_events_low"], row["given_events_high"]))
+    if cell.is_valid and row["given_events"] is not None:
+        marks.append(rows.Tick(row["given_events"]))
     if row["low"] is not None and row["high"] is not None:
         marks.append(rows.Whisker(min(row["low"], row["share"]), max(row["high"], row["share"])))
     if cell.is_valid and row["verdict"] == DISAGREES:

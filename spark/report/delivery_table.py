@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from kcast.spark.findings.findings import Findings, Row
+from kcast.spark.findings.tables import THEORIES
 from kcast.spark.report.markup import NOT_VALID, Head, Verdict, badge, name_cell, table, text
 from kcast.spark.report.panels import CellRow
 from kcast.spark.report.words import NOTHING, count, interval, listed, p_equals, percent, signed
@@ -15,9 +16,11 @@ def cells_table(found: Sequence[CellRow], findings: Findings) -> str:
         Head("scenario", "and its pairs: messages times subscribers that should have received them"),
         Head("delivered", "in time, with its 95 % interval on the effective sample size"),
         Head("verdict", "on theory given what happened; z: standard deviations between the two"),
-        Head("given what happened", "theory: outages, views, draws, leases as captured; 95 % of such runs"),
-        Head("this many servers", "theory: outages and views as planned"),
-        Head("endlessly many", "theory: independent outages, endlessly many servers, equal views"),
+        Head(
+            THEORIES["given_events"], "theory: outages, views, draws, leases as captured; 95 % of such runs"
+        ),
+        Head(THEORIES["for_servers"], "theory: outages and views as planned"),
+        Head(THEORIES["beforehand"], "theory: independent outages, any number of servers, equal views"),
     ]
     body = [
         [
@@ -36,10 +39,10 @@ def _theories(row: Row, *, is_valid: bool) -> list[str]:
     if not is_valid:
         return [NOTHING] * 3
     given = NOTHING
-    if row["conditional"] is not None:
-        given = percent(row["conditional"])
-        given += f"<span class='sub'>{interval(row['conditional_low'], row['conditional_high'])}</span>"
-    return [given, percent(row["finite"]), percent(row["unconditional"])]
+    if row["given_events"] is not None:
+        given = percent(row["given_events"])
+        given += f"<span class='sub'>{interval(row['given_events_low'], row['given_events_high'])}</span>"
+    return [given, percent(row["for_servers"]), percent(row["beforehand"])]
 
 
 def _judged(row: Row, *, is_valid: bool) -> str:
@@ -57,15 +60,10 @@ def _notes(found: Sequence[CellRow], findings: Findings) -> str:
     told = [
         f"{'' if len(names) == len(found) else listed(names) + ': '}{note}." for note, names in notes.items()
     ]
-    names = {
-        "conditional": "given what happened",
-        "finite": "this many servers",
-        "unconditional": "endlessly many",
-    }
     joint = [
-        f"{names[row['theory']]}: p {p_equals(row['p_value'])} ({row['verdict']})"
+        f"{THEORIES[row['theory']]}: p {p_equals(row['p_value'])} ({row['verdict']})"
         for row in findings.table("joint")
-        if row["p_value"] is not None and row["theory"] in names
+        if row["p_value"] is not None
     ]
     if joint:
         told.append(

@@ -92,7 +92,7 @@ def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
             told.append(
                 (
                     f"p {_equals(came.joint['p_value'])}",
-                    f"joint test of {count(came.joint['cells'], 'cell')} against theory",
+                    f"joint test of {count(came.joint['scenarios'], 'scenario')} against theory",
                 )
             )
         enough = _enough(valid)

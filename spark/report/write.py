@@ -10,6 +10,9 @@ from kcast.spark.report.page import page
 
 PAGE, JSON, TABLES_FOLDER = "report.html", "report.json", "tables"
 
+_SCENARIOS_BEFORE = "cells"
+"""The name of the table `scenarios` in findings of version 1."""
+
 
 def write(findings: Findings, out: Path) -> None:
     """Puts all files into `out`, which is made if it is not there.
@@ -25,8 +28,8 @@ def write(findings: Findings, out: Path) -> None:
             _put(folder / f"{name}{CSV}", csv_bytes(name, rows))
             _put(folder / f"{name}{PARQUET}", parquet_bytes(name, rows))
         else:
-            for suffix in (CSV, PARQUET):
-                (folder / f"{name}{suffix}").unlink(missing_ok=True)
+            _remove(folder, name)
+    _remove(folder, _SCENARIOS_BEFORE)
     _put(out / JSON, findings.to_json().encode())
     _put(out / PAGE, page(findings).encode())
 
@@ -43,6 +46,11 @@ def render(source: Path, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     _put(out / PAGE, page(findings).encode())
     return out / PAGE
+
+
+def _remove(folder: Path, table: str) -> None:
+    for suffix in (CSV, PARQUET):
+        (folder / f"{table}{suffix}").unlink(missing_ok=True)
 
 
 def _put(path: Path, content: bytes) -> None:

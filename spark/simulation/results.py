@@ -6,7 +6,7 @@ with a chance of at least `1 - FALSE_ALARMS` (Bonferroni).
 
 from collections.abc import Mapping, Sequence
 
-from kcast.hashring.clusters import Effective
+from kcast.hashring.effective_size import EffectiveSize
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from kcast.spark.simulation.counts import Counts, effective_trials
@@ -41,7 +41,7 @@ def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: floa
         "loss": scene.loss,
         "condition": scene.condition,
         "outcomes": counts["outcomes"],
-        "trials": trials.worth(),
+        "trials": trials.interval_trials(),
         "share": share,
         "low": low,
         "high": high,
@@ -51,7 +51,7 @@ def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: floa
     }
 
 
-def _verdict(share: float, trials: Effective, predicted: float | None, confidence: float) -> str:
+def _verdict(share: float, trials: EffectiveSize, predicted: float | None, confidence: float) -> str:
     """By the score test: whether theory is within Wilson's interval of this confidence."""
     if predicted is None:
         return NO_THEORY

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kcast.hashring.clusters import Clusters, Effective, clusters_of
+from kcast.hashring.effective_size import ClusterSums, EffectiveSize, cluster_sums
 from kcast.loadtest.results.effective_trials import (
     clusterings,
     interval_note,
@@ -38,10 +38,10 @@ PLANS: tuple[dict[str, Any], ...] = (
 )
 
 
-def sums_of(pairs: Columns) -> dict[str, Clusters]:
+def sums_of(pairs: Columns) -> dict[str, ClusterSums]:
     names = ("clusters", "pairs", "delivered", "squares", "products", "hits")
     return {
-        row["clustering"]: Clusters(*(row[name] for name in names))
+        row["clustering"]: ClusterSums(*(row[name] for name in names))
         for row in reliability_sums(pairs)["clusterings"]
     }
 
@@ -146,7 +146,7 @@ def test_given_the_outages_what_is_without_luck_is_as_sure_as_so_many_pairs() ->
 
 
 def test_without_pairs_they_are_worth_nothing() -> None:
-    nothing = Clusters(0, 0, 0, 0, 0, 0)
+    nothing = ClusterSums(0, 0, 0, 0, 0, 0)
     for scenario in (Scenario(**DOWN), Scenario(), Scenario(known=0.5)):
         for sums in ({}, dict.fromkeys(clusterings(scenario), nothing)):
             assert pair_trials(scenario, sums).interval(0.0) == (0, 1)
@@ -156,20 +156,20 @@ def test_without_pairs_they_are_worth_nothing() -> None:
 def test_what_was_all_delivered_is_worth_the_sets_of_servers_that_have_none_in_common() -> None:
     scenario = Scenario(**DOWN, by="kill", servers=12, k=4)
     sums = {
-        name: clusters_of([(each, each)] * (1200 // each))
+        name: cluster_sums([(each, each)] * (1200 // each))
         for name, each in ((MESSAGE, 2), (HOLDER, 4), (TOPIC_EPOCH, 60), (EPOCH, 300))
     }
-    assert trials_from_clusters(scenario, sums).worth() == 4 * 3  # of 20 topics and epochs
-    assert trials_from_clusters(scenario.with_(k=12), sums).worth() == 4
-    assert trials_from_clusters(scenario.with_(outages="zones"), sums).worth() == 4
-    assert trials_from_clusters(scenario.with_(outages="none"), sums).worth() == 600
-    few = sums | {TOPIC_EPOCH: clusters_of([(200, 200)] * 6)}
-    assert trials_from_clusters(scenario, few).worth() == 6
+    assert trials_from_clusters(scenario, sums).interval_trials() == 4 * 3  # of 20 topics and epochs
+    assert trials_from_clusters(scenario.with_(k=12), sums).interval_trials() == 4
+    assert trials_from_clusters(scenario.with_(outages="zones"), sums).interval_trials() == 4
+    assert trials_from_clusters(scenario.with_(outages="none"), sums).interval_trials() == 600
+    few = sums | {TOPIC_EPOCH: cluster_sums([(200, 200)] * 6)}
+    assert trials_from_clusters(scenario, few).interval_trials() == 6
 
 
 def test_clusters_of_which_there_is_one_are_named() -> None:
-    assert interval_note(Effective(5, 4, MESSAGE)) == ""
-    told = interval_note(Effective(5, 4, MESSAGE, (EPOCH, HOLDER, "topic", "publisher")))
+    assert interval_note(EffectiveSize(5, 4, MESSAGE)) == ""
+    told = interval_note(EffectiveSize(5, 4, MESSAGE, (EPOCH, HOLDER, "topic", "publisher")))
     assert told.startswith("there was one epoch of outages, topic and publisher only")
 
 
@@ -177,10 +177,10 @@ def test_what_no_run_has_seen_yet_has_a_wide_interval() -> None:
     # All twelve servers down at once: 1e-12 of epochs. Ten of them that went well do not show it.
     scenario = Scenario(**DOWN, scheme="CH", k=12, servers=12)
     sums = {
-        name: clusters_of([(each, each)] * (2000 // each))
+        name: cluster_sums([(each, each)] * (2000 // each))
         for name, each in ((MESSAGE, 2), (HOLDER, 4), (TOPIC_EPOCH, 10), (EPOCH, 200))
     }
-    assert pair_trials(scenario, sums).worth() == pytest.approx(10, rel=1e-3)
+    assert pair_trials(scenario, sums).interval_trials() == pytest.approx(10, rel=1e-3)
 
 
 @pytest.mark.parametrize("epochs", [1, 3, 10])
