@@ -5,9 +5,9 @@ from math import fsum
 
 from kcast.hashring.effective_size import ClusterSums
 from kcast.hashring.model import audience, audience_given_down
-from kcast.loadtest.results.effective_trials import not_told, of_messages
+from kcast.loadtest.results.effective_trials import interval_note, message_trials
 from kcast.loadtest.results.planned_variance import MESSAGE
-from kcast.loadtest.results.prediction import hosts, share_down
+from kcast.loadtest.results.prediction import servers_per_topic, share_down
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
 from kcast.spark.findings.findings import Row
@@ -42,8 +42,8 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], 
     }
     by_size = {row["subscribers"]: row["messages"] for row in sizes}
     share = reached / messages
-    trials = of_messages(cell.scenario, of_cell, _missed_by_down(cell.scenario, by_size))
-    low, high = (None, None) if not_told(trials) else trials.interval(share)
+    trials = message_trials(cell.scenario, of_cell, _missed_by_down(cell.scenario, by_size))
+    low, high = (None, None) if interval_note(trials) else trials.interval(share)
     return {
         "cell": cell.number,
         "messages": messages,
@@ -83,11 +83,11 @@ def _missed_by_down(scenario: Scenario, messages_by_size: Mapping[int, int]) -> 
             messages_by_size, lambda size: audience_given_down(*_policy(scenario), size, down, *losses)
         )
 
-    return [1 - reached(down) for down in range(hosts(scenario) + 1)]
+    return [1 - reached(down) for down in range(servers_per_topic(scenario) + 1)]
 
 
 def _policy(scenario: Scenario) -> tuple[int, int, int]:
-    return hosts(scenario), *draws(scenario)
+    return servers_per_topic(scenario), *draws(scenario)
 
 
 def _mean(messages_by_size: Mapping[int, int], chance: Callable[[int], float]) -> float:

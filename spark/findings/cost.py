@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from kcast.hashring.model import capacity, copies, few_publish_is_cheaper
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.prediction import K_MAX, hosts, overlap_pmf, renewal_interval_s, share_down
+from kcast.loadtest.results.prediction import (
+    K_MAX,
+    overlap_pmf,
+    renewal_interval_s,
+    servers_per_topic,
+    share_down,
+)
 from kcast.loadtest.scenario import Scenario, topic_name
 from kcast.spark.findings.balance import servers_of
 from kcast.spark.findings.cells import Cell
@@ -111,7 +117,7 @@ def copies_theory(scenario: Scenario) -> float | None:
     That is where clients avoid dead servers, where servers are halted, or killed and without leases for a
     while, and for views that differ too much. It needs no independence of servers: averages add up.
     """
-    policy, k = scenario.policy, hosts(scenario)
+    policy, k = scenario.policy, servers_per_topic(scenario)
     if scenario.outages != "none" and (scenario.avoid_dead or scenario.by != "isolation"):
         return None
     publish, subscribe = draws(scenario)
@@ -182,5 +188,5 @@ def _capacity(cell: Cell, total: Row, found: Fates, servers: Sequence[Row]) -> R
             row["factor"] = scenario.servers * alone / (received + forwarded)
             row["hottest"] = alone / busiest
     if scenario.known == 1:
-        row["theory"] = capacity(scenario.servers, hosts(scenario), *draws(scenario), audience)
+        row["theory"] = capacity(scenario.servers, servers_per_topic(scenario), *draws(scenario), audience)
     return row

@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
 from kcast.hashring.intervals import binomial_tail, chi_squared_tail
-from kcast.loadtest.results.effective_trials import not_told, of_pairs
+from kcast.loadtest.results.effective_trials import interval_note, pair_trials
 from kcast.loadtest.results.prediction import Prediction
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
@@ -78,13 +78,13 @@ def _measure(
     pairs = sum(each.pairs for each in classes)
     delivered = sum(each.delivered for each in classes)
     share = delivered / pairs if pairs else None
-    trials = of_pairs(scenario, sums)
+    trials = pair_trials(scenario, sums)
     worth = trials.interval_trials()
     low, high = trials.interval(share or 0.0)
     planned, noted = for_servers(scenario), beforehand(scenario)
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
-    if not_told(trials):
-        notes.append(not_told(trials))
+    if interval_note(trials):
+        notes.append(interval_note(trials))
     misses = None
     if pairs and not (why := why_none(scenario)):
         misses = expected_misses(scenario, classes, bunching)
@@ -127,7 +127,7 @@ def _measure(
     z: dict[str, float | None] = dict.fromkeys(THEORIES)
     if valid and share is not None:
         z["given_events"] = _given_events_z(misses, pairs - delivered, excused)
-    if valid and share is not None and not not_told(trials):
+    if valid and share is not None and not interval_note(trials):
         z["for_servers"] = _planned_z(share, trials, None if _is_rough(planned) else planned.share)
         z["beforehand"] = _planned_z(share, trials, noted)
     if z["given_events"] is not None or (valid and misses is not None and not contradiction):

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from kcast.loadtest.capture.schema import CUT_OFF, LOST, PASSED
 from kcast.loadtest.results.attribution import Attribution
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.precision import pair_clusters
+from kcast.loadtest.results.pair_clusters import pair_clusters
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.capture.schemas import PAIRS, PATHS, table_schema
 from kcast.spark.findings import attack as attack_findings
