@@ -5,7 +5,7 @@ scenario as it was planned. The third, which knows the outages, is `kcast.spark.
 """
 
 from kcast.hashring.model import path
-from kcast.loadtest.results.prediction import Prediction, hosts, predict, share_down
+from kcast.loadtest.results.prediction import Prediction, predict, servers_per_topic, share_down
 from kcast.loadtest.scenario import Scenario
 
 CLOSE_VIEWS = 1.0
@@ -38,7 +38,7 @@ def noted(scenario: Scenario) -> Scenario:
 
 def draws(scenario: Scenario) -> tuple[int, int]:
     """To how many of a topic's servers a message goes each time, and at how many a subscriber is."""
-    policy, k = scenario.policy, hosts(scenario)
+    policy, k = scenario.policy, servers_per_topic(scenario)
     return min(policy.publish, k), min(policy.subscribe, k)
 
 

@@ -10,8 +10,8 @@ from kcast.hashring.intervals import wilson
 from kcast.loadtest.capture.folder import CaptureError
 from kcast.loadtest.results.attribution import Attribution, attribute
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.effective_trials import of_pairs
-from kcast.loadtest.results.precision import pair_clusters
+from kcast.loadtest.results.effective_trials import pair_trials
+from kcast.loadtest.results.pair_clusters import pair_clusters
 from kcast.loadtest.results.summary import ResultsError, Summary, summarise
 from kcast.loadtest.results.verdicts import Verdict, judge_delivery
 from kcast.loadtest.scenario import Scenario
@@ -85,7 +85,7 @@ def test_a_damaged_capture_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def independent_trials(scenario: Scenario, attribution: Attribution, t0_ns: int) -> EffectiveSize:
-    return of_pairs(scenario, pair_clusters(scenario, attribution, t0_ns))
+    return pair_trials(scenario, pair_clusters(scenario, attribution, t0_ns))
 
 
 def test_who_shares_luck_counts_together(tmp_path: Path) -> None:

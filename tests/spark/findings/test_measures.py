@@ -9,10 +9,10 @@ import pytest
 
 from kcast.hashring.model import copies as model_copies
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.percentiles import Times, rounded
+from kcast.loadtest.results.percentiles import TimeDistribution, rounded
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings import balance, cells, cost, health, latency
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.latency import Percentiles, percentiles
 from kcast.spark.findings.placement import Topics
@@ -98,7 +98,7 @@ def test_tables_have_their_columns() -> None:
 def test_percentiles_are_those_of_load_tests(count: int) -> None:
     times_ns = np.exp(np.random.default_rng(count).uniform(3, 24, count)).astype(np.int64)
     found = percentiles((row["value_ns"], row["count"], row["total_ns"]) for row in buckets("sent", times_ns))
-    expected = Times.of(times_ns)
+    expected = TimeDistribution.of(times_ns)
     assert asdict(found) == {name: getattr(expected, name) for name in asdict(found)}
 
 

@@ -7,7 +7,7 @@ import pytest
 from kcast.hashring.intervals import chi_squared_tail, wilson
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import By, Scenario
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.reliability import LEVEL, tables
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
@@ -79,7 +79,7 @@ def test_sound_runs_agree_and_the_joint_test_raises_no_more_alarms_than_it_may()
             inside += row["given_events_low"] <= row["share"] <= row["given_events_high"]
     assert disagree <= 3  # of 60, at 1 %
     assert 0.91 * cells < inside
-    assert 0.80 * cells < covered  # 15 epochs only: see kcast.loadtest.results.precision
+    assert 0.80 * cells < covered  # 15 epochs only: see kcast.loadtest.results.pair_clusters
     for theory, values in p_values.items():
         assert sum(p < LEVEL for p in values) <= 3, theory
         assert sum(p < 0.1 for p in values) <= 14, theory

@@ -1,4 +1,4 @@
-"""Sums over clusters of the pairs of a run, for the effective sample size."""
+"""A run's pairs summed over clusters, from which `effective_trials` computes the effective sample size."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from kcast.loadtest.scenario import Scenario
 
 
 def pair_clusters(scenario: Scenario, attribution: Attribution, t0_ns: int) -> dict[str, ClusterSums]:
-    """The sums over pairs by each of `clusterings`. Epochs count from `t0_ns`."""
+    """Returns the sums over clusters of pairs, by each of `clusterings`. Epochs count from `t0_ns`."""
     epochs = (attribution.t_intended_ns - t0_ns) // max(1, round(scenario.epoch_s * 1e9))
     keys = {
         MESSAGE: (attribution.msg_ids,),
@@ -26,7 +26,7 @@ def pair_clusters(scenario: Scenario, attribution: Attribution, t0_ns: int) -> d
 
 
 def _clusters(keys: tuple[Array, ...], delivered: Array) -> ClusterSums:
-    """Sums over clusters of pairs, and those delivered, which are alike in all of these keys."""
+    """The sums over clusters; a cluster is the pairs that are equal in all of these keys."""
     numbers = np.zeros(len(delivered), dtype=np.int64)
     for key in keys:
         _, own = np.unique(key, return_inverse=True)
