@@ -7,18 +7,16 @@ from the copies captured: sound whatever else happened in the run.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Any
 
 from kcast.hashring.model import delivery_given_down, hypergeometric
 from kcast.loadtest.results.prediction import servers_per_topic
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
+from kcast.spark.findings.findings import Row
 from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 POINTS_MAX = 64
 """With more servers of a topic than this, so many steps from none to all are told."""
-
-Row = dict[str, Any]
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:

@@ -1,9 +1,7 @@
 """How many messages reached all their subscribers, and the longest run that one subscriber missed."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import fsum
-from typing import Any
 
 from kcast.hashring.effective_size import ClusterSums
 from kcast.hashring.model import audience, audience_given_down
@@ -11,13 +9,11 @@ from kcast.loadtest.results.effective_trials import interval_note, message_trial
 from kcast.loadtest.results.planned_variance import MESSAGE
 from kcast.loadtest.results.prediction import servers_per_topic, share_down
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.cell import Cell
-from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
+from kcast.spark.findings.findings import Row
 from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 NS_PER_S = 1_000_000_000
-
-Row = dict[str, Any]
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
@@ -25,7 +21,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
 
     Cells without pairs are left out.
     """
-    sizes = _by_cell(sums["audience_sizes"])
+    sizes = by_cell(sums["audience_sizes"])
     clusters = clusters_by_cell(sums["audience_clusterings"], "messages", "all_reached")
     deaf = {row["cell"]: row for row in sums["deaf"]}
     rows = [
@@ -34,13 +30,6 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
         if sizes[cell.number]
     ]
     return {"audience": rows}
-
-
-def _by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
-    found: defaultdict[int, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["cell"]].append(row)
-    return found
 
 
 def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], deaf: Row | None) -> Row:

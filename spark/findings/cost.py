@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kcast.hashring.model import capacity, copies, few_publish_is_cheaper
 from kcast.loadtest.results.causes import Cause
@@ -15,10 +14,9 @@ from kcast.loadtest.results.prediction import (
 )
 from kcast.loadtest.scenario import Scenario, topic_name
 from kcast.spark.findings.balance import servers_of
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
+from kcast.spark.findings.findings import Row
 from kcast.spark.findings.theory_beforehand import draws
-
-Row = dict[str, Any]
 
 RENEWAL_BYTES = len(topic_name(0)) + 1  # the topic and LF
 NS_PER_S = 1_000_000_000

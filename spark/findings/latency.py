@@ -3,12 +3,10 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from kcast.loadtest.results.percentiles import Percentiles
-from kcast.spark.findings.cell import Cell
-
-Row = dict[str, Any]
+from kcast.spark.findings.cells import Cell
+from kcast.spark.findings.findings import Row
 
 SINCE = ("intended", "sent")
 """Of what there are tables; "delay" is how late messages left."""

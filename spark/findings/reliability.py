@@ -5,19 +5,18 @@ Verdicts are at 1 %: of a hundred sound analyses one has a cell that disagrees, 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 from statistics import NormalDist
-from typing import Any
 
 from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
 from kcast.hashring.intervals import binomial_tail, chi_squared_tail
 from kcast.loadtest.results.effective_trials import interval_note, pair_trials
 from kcast.loadtest.results.prediction import Prediction
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.cell import Cell
-from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
+from kcast.spark.findings.findings import Row
 from kcast.spark.findings.pearson3 import TAIL_MIN
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, THEORIES
 from kcast.spark.findings.theory_beforehand import beforehand, for_servers
@@ -25,8 +24,6 @@ from kcast.spark.findings.theory_given_events import Chances, Misses, expected_m
 
 LEVEL = 0.01
 """How often sound runs may disagree: any cell of an analysis, and each joint test."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ def tables(
     `invalid` are the numbers of cells of which the delivery cannot be trusted: these get no verdict, and the
     joint tests leave them out.
     """
-    chances, lost = (_by_cell(sums[name]) for name in ("chances", "lost"))
+    chances, lost = (by_cell(sums[name]) for name in ("chances", "lost"))
     clusters = clusters_by_cell(sums["clusterings"], "pairs", "delivered")
     measured = [
         _measure(
@@ -64,13 +61,6 @@ def tables(
         _judge(each, tested)
     joints = [_joint(theory, measured) for theory in THEORIES]
     return {"reliability": [each.row for each in measured], "joint": joints}
-
-
-def _by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
-    found: defaultdict[int, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["cell"]].append(row)
-    return found
 
 
 def _chances(row: Row) -> Chances:

@@ -7,10 +7,9 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import curves
 from kcast.spark.report.cells import Cell, Cells, groups
-from kcast.spark.report.markup import NOT_VALID, Verdict
+from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
 from kcast.spark.report.numbers import folded
 from kcast.spark.report.scales import percents
-from kcast.spark.report.section import Section, figure
 from kcast.spark.report.svg import SHAPES, swatch
 from kcast.spark.report.words import percent
 

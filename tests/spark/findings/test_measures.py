@@ -12,7 +12,7 @@ from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.results.percentiles import TimeDistribution, rounded
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings import balance, cells, cost, health, latency
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.placement import Topics
 

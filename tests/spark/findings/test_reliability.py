@@ -7,7 +7,7 @@ import pytest
 from kcast.hashring.intervals import chi_squared_tail, wilson
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import By, Scenario
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.reliability import LEVEL, tables
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY

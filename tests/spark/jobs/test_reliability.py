@@ -20,7 +20,7 @@ from kcast.spark.capture.schemas import PAIRS, PATHS, table_schema
 from kcast.spark.findings import attack as attack_findings
 from kcast.spark.findings import audience as audience_findings
 from kcast.spark.findings import reliability
-from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.cells import clusters_by_cell
 from kcast.spark.jobs import attack, audience
 from kcast.spark.jobs import reliability as reliability_job
 from kcast.spark.jobs.job import Job, Sources
