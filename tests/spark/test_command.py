@@ -145,7 +145,10 @@ main(sys.argv[1:])
         (None, "No such file or directory"),
         ("{}", "no findings of kcast: it has no findings_version"),
         ("<", "not JSON"),
-        ('{"findings_version": 99}', f"findings of version 99, and this kcast reads version {FINDINGS_VERSION}"),
+        (
+            '{"findings_version": 99}',
+            f"findings of version 99, and this kcast reads version {FINDINGS_VERSION}",
+        ),
         (f'{{"findings_version": {FINDINGS_VERSION}}}', "findings that are damaged"),
     ],
 )
