@@ -14,7 +14,7 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse test test-compose test-load test-spark lint format bench constraints dist clean
+.PHONY: help demo load analyse docs test test-compose test-load test-spark lint format bench constraints dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -77,10 +77,14 @@ bench:  ## the benchmarks of tests/benchmarks, one after the other
 constraints:  ## bring constraints.txt up to date (needs python3.11 and a network)
 	@rm -rf build/constraints && mkdir -p build
 	$(OLDEST) -m venv build/constraints
-	build/constraints/bin/pip install --quiet -e '.[dev,load,spark,trust]'
+	build/constraints/bin/pip install --quiet -e '.[dev,docs,list-log,load,spark,trust]'
 	@{ sed '/^#/!d' constraints.txt && build/constraints/bin/pip freeze --exclude kcast; } >build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/constraints
 	-git --no-pager diff --stat constraints.txt
+
+docs:  ## the documentation as a static site, into build/site; links are checked
+	@$(SETUP) docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 dist:  ## build the wheel and the source distribution into dist/
 	@$(SETUP) dev load spark
