@@ -2,7 +2,7 @@
 
 Messages are not independent trials for each of their subscribers: with few publish, one that misses all
 live hosts is lost for the whole audience. `delivered_pairs` counts that clustering exactly;
-`kcast.hashring.clusters` estimates it from what was seen.
+`kcast.hashring.effective_size` estimates it from what was seen.
 """
 
 from collections import defaultdict

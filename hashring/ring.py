@@ -43,7 +43,7 @@ from kcast.hashring.mixing import LAST_STEP_BITS, Words, finish_mix_in_place, mi
 __all__ = [
     "Explanation",
     "HashRing",
-    "Place",
+    "RankedHost",
     "hashed_bytes",
     "rendezvous",
     "topic_hash",
@@ -63,7 +63,7 @@ Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankedHost:
     """One host of a topic: its `rank` from 0, and its nearest `point`, `distance` before the topic.
 
     Points and distances are in units of 2**-64 of the ring.
@@ -82,7 +82,7 @@ class Explanation:
 
     hashed: bytes
     topic_hash: int
-    places: tuple[Place, ...]
+    hosts: tuple[RankedHost, ...]
 
 
 class HashRing:
@@ -205,7 +205,7 @@ class HashRing:
             if here > position:
                 arc = (arc - 1) % ARCS
                 here = point(int(self._bases[index]), arc)
-            places.append(Place(rank, self._keys[index], arc, here, (position - here) & U64_MAX))
+            places.append(RankedHost(rank, self._keys[index], arc, here, (position - here) & U64_MAX))
         return Explanation(hashed, position, tuple(places))
 
     def with_keys(self, keys: Iterable[bytes | str]) -> Self:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kcast.hashring.clusters import clusters_of, effective
+from kcast.hashring.effective_size import cluster_sums, effective_size
 from kcast.hashring.model import delivered_pairs, delivery_given_down, miss_exactly_down
 
 CONFIDENCE = 0.9999
@@ -193,9 +193,9 @@ class Tally:
 
 
 def _measured_interval(messages: Iterable[_Message]) -> tuple[float, float]:
-    clusters = clusters_of((len(m.topic.audience), len(m.delivered)) for m in messages)
+    clusters = cluster_sums((len(m.topic.audience), len(m.delivered)) for m in messages)
     share = clusters.successes / clusters.trials if clusters.trials else 0.0
-    return effective({"message": clusters}, clusters.clusters).interval(share, CONFIDENCE)
+    return effective_size({"message": clusters}, clusters.clusters).interval(share, CONFIDENCE)
 
 
 def unconditional(servers: int, down: int, k_prime: int) -> float:

@@ -16,7 +16,7 @@ NS_PER_MS = 1_000_000
 _UNITS_NS = 10 ** np.arange(16, dtype=np.int64)  # what the last of three figures may count
 
 
-class Line(NamedTuple):
+class SpectrumLine(NamedTuple):
     """One line of a spectrum: `total` of all, at least `share` of them (0 .. 1), took `value_ms` or less."""
 
     value_ms: float
@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class TimeDistribution:
     """Percentiles of some times, in milliseconds; all 0 of none."""
 
     count: int = 0
@@ -40,7 +40,7 @@ class Times:
     p99_ms: float = 0.0
     p999_ms: float = 0.0
     max_ms: float = 0.0
-    spectrum: tuple[Line, ...] = ()
+    spectrum: tuple[SpectrumLine, ...] = ()
 
     @classmethod
     def of(cls, times_ns: NDArray[np.int64]) -> Self:
@@ -70,7 +70,7 @@ class Times:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
         """What `as_json` told."""
-        return cls(**values | {"spectrum": tuple(Line(*line) for line in values["spectrum"])})
+        return cls(**values | {"spectrum": tuple(SpectrumLine(*line) for line in values["spectrum"])})
 
 
 def rounded(times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -95,9 +95,9 @@ def shares(count: int) -> list[float]:
     return [*result, 1.0]
 
 
-def _line(values: NDArray[np.float64], below: NDArray[np.int64], share: float) -> Line:
+def _line(values: NDArray[np.float64], below: NDArray[np.int64], share: float) -> SpectrumLine:
     total = int(below[-1])
     # Without the margin, 0.7 of 10 would be more than 7.
     rank = max(1, int(np.ceil(share * total - 1e-9 * total)))
     index = int(np.searchsorted(below, rank))
-    return Line(float(values[index]), share, int(below[index]))
+    return SpectrumLine(float(values[index]), share, int(below[index]))

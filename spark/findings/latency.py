@@ -4,11 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
-from typing import Any
 
-from kcast.spark.findings.cell import Cell
-
-Row = dict[str, Any]
+from kcast.spark.findings.cells import Cell
+from kcast.spark.findings.findings import Row
 
 NS_PER_MS = 1_000_000
 SINCE = ("intended", "sent")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from kcast.spark.capture.schemas import PARAMETERS
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 
 _S = 1_000_000_000
 

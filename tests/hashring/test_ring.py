@@ -145,13 +145,13 @@ class TestAgainstTheBuiltRing:
             why = ring.explain(topic, 20)
             assert why.hashed == hashed_bytes(topic)
             assert why.topic_hash == topic_hash(topic)
-            assert tuple(place.key for place in why.places) == ring.nodes(topic, 12)
-            assert [place.rank for place in why.places] == list(range(12))
-            for place in why.places:
+            assert tuple(place.key for place in why.hosts) == ring.nodes(topic, 12)
+            assert [place.rank for place in why.hosts] == list(range(12))
+            for place in why.hosts:
                 assert owners[place.point] == place.key
                 assert place.arc == place.point >> 54
                 assert place.distance == (why.topic_hash - place.point) % 2**64
-            assert all(a.distance < b.distance for a, b in pairwise(why.places))
+            assert all(a.distance < b.distance for a, b in pairwise(why.hosts))
 
 
 def edges(built: BuiltRing, rng: random.Random) -> list[int]:
@@ -358,7 +358,7 @@ class TestErrors:
         ring = HashRing([])
         assert len(ring) == 0
         assert ring.keys == ring.nodes("a", 3) == ()
-        assert ring.explain("a", 3).places == ()
+        assert ring.explain("a", 3).hosts == ()
         assert ring.nodes_many(["a", "b"], 3).shape == (2, 0)
         with pytest.raises(LookupError, match="server list"):
             ring.node("a")

@@ -16,7 +16,7 @@ from kcast.loadtest.capture.schema import DUPLICATE, PASSED, TABLES
 from kcast.loadtest.results.attribution import Attribution, attribute
 from kcast.loadtest.results.tables import columns
 from kcast.spark.capture.schemas import PAIRS, PATHS, table_schema
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.jobs.job import Job, Sources
 from kcast.spark.jobs.merging import merge_all
 from kcast.spark.jobs.parameters import parameters

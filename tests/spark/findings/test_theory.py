@@ -8,7 +8,7 @@ import pytest
 from kcast.hashring import intervals, model
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.pearson3 import Skewed
-from kcast.spark.findings.theory_beforehand import finite, independent_path, unconditional
+from kcast.spark.findings.theory_beforehand import beforehand, for_servers, independent_path
 from kcast.spark.findings.theory_given_events import Chances, Misses, expected_misses, lines, why_none
 from tests.support.handmade_pairs import reliability_sums, simulate_pairs
 
@@ -90,18 +90,18 @@ class TestShares:
         path = model.path(0.1, 0.02, 0.03)
         for side in ("publish", "subscribe"):
             scenario = Scenario(servers=12, k=8, k_prime=3, side=side, **OUTAGES)
-            assert unconditional(scenario) == pytest.approx(model.delivery(8, 3, 8, path))
-        assert unconditional(Scenario(scheme="S", **OUTAGES)) == pytest.approx(path)
+            assert beforehand(scenario) == pytest.approx(model.delivery(8, 3, 8, path))
+        assert beforehand(Scenario(scheme="S", **OUTAGES)) == pytest.approx(path)
         exact: dict[str, Any] = {**OUTAGES, "outages": "exact", "down": 2, "by": "kill", "known": 0.9}
         scenario = Scenario(servers=20, scheme="CH", k=4, **exact)
-        assert unconditional(scenario) == pytest.approx(model.delivery(4, 4, 4, path))
-        assert finite(scenario).share != pytest.approx(unconditional(scenario))
-        assert unconditional(Scenario(loss_in=0.02, known=0.8)) == pytest.approx(1 - 0.02**3)
+        assert beforehand(scenario) == pytest.approx(model.delivery(4, 4, 4, path))
+        assert for_servers(scenario).share != pytest.approx(beforehand(scenario))
+        assert beforehand(Scenario(loss_in=0.02, known=0.8)) == pytest.approx(1 - 0.02**3)
 
     def test_where_the_note_has_no_model_there_is_none(self) -> None:
         for fields in ({"avoid_dead": True}, {"by": "stall"}):
-            assert unconditional(Scenario(**OUTAGES, **fields)) is None
-            assert unconditional(Scenario(loss_in=0.1, **fields)) is not None
+            assert beforehand(Scenario(**OUTAGES, **fields)) is None
+            assert beforehand(Scenario(loss_in=0.1, **fields)) is not None
 
     def test_where_the_models_of_audience_and_attack_fit(self) -> None:
         assert independent_path(Scenario(**OUTAGES)) == pytest.approx(model.path(0.1, 0.02, 0.03))
