@@ -56,7 +56,7 @@ class EffectiveSize:
 
         >>> low, high = EffectiveSize(trials=400, degrees=9, name="epoch").interval(0.9)
         >>> f"{low:.3f} to {high:.3f}"
-        '0.860 to 0.929'
+        '0.861 to 0.929'
         """
         trials = self.interval_trials(confidence)
         low, high = wilson(share * trials, trials, confidence)

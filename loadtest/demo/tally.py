@@ -2,7 +2,7 @@
 
 A message is published to a topic and expected by its audience: each (message, subscriber) is a *pair*. With
 few publish a message that goes to dead servers only is lost for its whole audience at once, so messages,
-not pairs, are the independent trials; `kcast.hashring.model.delivered_pairs` counts that exactly.
+not pairs, are the independent trials; `kcast.hashring.intervals.delivered_pairs` counts that exactly.
 """
 
 from collections import Counter
@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kcast.hashring.effective_size import cluster_sums, effective_size
-from kcast.hashring.model import delivered_pairs, delivery_given_down, miss_exactly_down
+from kcast.hashring.intervals import delivered_pairs
+from kcast.hashring.model import delivery_given_down, miss_exactly_down
 
 CONFIDENCE = 0.9999
 """That a right system's run is not rejected: all its cells together."""

@@ -27,6 +27,8 @@ from tests.client.test_core import ALL, FEW_PUBLISH, PUB, SUB, Lab, of_kind
 from tests.client.test_session import Line, vouched_at_last
 from tests.pubsub.test_server import sent
 
+pytestmark = pytest.mark.world
+
 
 def cookie_of(server: Server, source: Address, now: float) -> bytes:
     ask = wire.request_datagram(wire.Ask(b"n"))

@@ -10,7 +10,7 @@ from kcast.hashring.effective_size import (
     effective_size,
     independent_trials,
 )
-from kcast.hashring.intervals import icc, student_quantile, student_tail, wilson
+from kcast.hashring.intervals import student_quantile, student_tail, wilson
 
 NOTHING = ClusterSums(0, 0, 0, 0, 0, 0)
 
@@ -64,7 +64,9 @@ class TestIndependent:
         up = (rng.random((clusters, 2)) < 0.7).sum(axis=1)
         missed = rng.binomial(each, loss**up)
         trials = independent_trials(cluster_sums((each, each - int(x)) for x in missed))
-        assert clusters * each / trials == pytest.approx(1 + (each - 1) * icc(0.3, loss, 2), rel=0.1)
+        once, twice = (0.3 + 0.7 * loss) ** 2, (0.3 + 0.7 * loss * loss) ** 2
+        correlation = (twice - once * once) / (once * (1 - once))
+        assert clusters * each / trials == pytest.approx(1 + (each - 1) * correlation, rel=0.1)
 
 
 class TestEffective:

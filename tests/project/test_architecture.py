@@ -42,7 +42,7 @@ ARROWS = {
         *("kcast.loadtest.scenario", "kcast.loadtest.capture.schema", "kcast.loadtest.capture.manifest"),
         *("kcast.loadtest.results.causes", "kcast.loadtest.results.verdicts"),
         *("kcast.loadtest.results.prediction", "kcast.loadtest.results.effective_trials"),
-        "kcast.loadtest.results.planned_variance",
+        *("kcast.loadtest.results.planned_variance", "kcast.loadtest.results.percentiles"),
     ),
 }
 
