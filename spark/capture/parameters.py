@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, IntegerType, LongType
 
 from kcast.spark.capture.schemas import struct
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 
 # One row for each cell.
 PARAMETERS = struct(

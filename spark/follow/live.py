@@ -23,7 +23,7 @@ from kcast.spark.capture.schemas import stored_schema, table_schema
 from kcast.spark.findings import attribution as attribution_findings
 from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings import reliability as reliability_findings
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.follow.running_counts import RunningCounts
 from kcast.spark.jobs import attribution, latency, reliability

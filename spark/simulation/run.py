@@ -12,11 +12,10 @@ from kcast.hashring.ring import HashRing
 from kcast.spark.findings.findings import Row
 from kcast.spark.jobs.job import counts as counted
 from kcast.spark.jobs.job import keys, merge
-from kcast.spark.simulation.block import simulate_block
 from kcast.spark.simulation.counts import COLUMNS, Counts
-from kcast.spark.simulation.judgement import judge
+from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
-from kcast.spark.simulation.results import rows
+from kcast.spark.simulation.results import judge, rows
 from kcast.spark.simulation.scene import Scene
 from kcast.spark.simulation.scenes import Settings, scenes
 

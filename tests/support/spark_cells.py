@@ -17,7 +17,7 @@ from kcast.loadtest.results.attribution import Attribution, attribute
 from kcast.loadtest.results.tables import columns
 from kcast.spark.capture.parameters import parameters
 from kcast.spark.capture.schemas import table_schema
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.jobs.job import Job, Sources, merge
 from kcast.spark.walk.pairs import PAIRS, PATHS
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 from kcast.loadtest.capture.schema import DUPLICATE, OPENED, STANDING
 from kcast.loadtest.results.effective_trials import clusterings
 from kcast.loadtest.results.health import examine
-from kcast.loadtest.results.percentiles import Times, rounded
+from kcast.loadtest.results.percentiles import Percentiles, TimeDistribution, rounded
 from kcast.loadtest.results.summary import summarise
 from kcast.loadtest.results.verdicts import Health
 from kcast.loadtest.scenario import Scenario
@@ -152,8 +152,8 @@ def test_times_are_those_of_load_tests(captured: list[Captured], sums: dict[str,
             "delay": publish["t_send_ns"] - publish["t_intended_ns"],
         }
         for since, times_ns in expected.items():
-            got = found.get((each.cell.number, since), latency_findings.Percentiles())
-            want = Times.of(times_ns)
+            got = found.get((each.cell.number, since), Percentiles())
+            want = TimeDistribution.of(times_ns)
             assert asdict(got) == {name: getattr(want, name) for name in asdict(got)}, (each.cell, since)
 
 

@@ -14,14 +14,14 @@ from pyspark.sql import functions as sf
 from kcast.loadtest.capture.schema import CUT_OFF, LOST, PASSED
 from kcast.loadtest.results.attribution import Attribution
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.precision import pair_clusters
+from kcast.loadtest.results.pair_clusters import pair_clusters
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.capture.parameters import parameters
 from kcast.spark.capture.schemas import table_schema
 from kcast.spark.findings import attack as attack_findings
 from kcast.spark.findings import audience as audience_findings
 from kcast.spark.findings import reliability
-from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.cells import clusters_by_cell
 from kcast.spark.jobs import attribution, audience
 from kcast.spark.jobs import reliability as reliability_job
 from kcast.spark.jobs.job import Job, Sources, merge
