@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from kcast.loadtest.results.attribution import Attribution, attribute
 from kcast.loadtest.results.causes import UNEXPLAINED, Cause
-from kcast.loadtest.results.effective_trials import given_outages, not_told, of_pairs
+from kcast.loadtest.results.effective_trials import interval_note, pair_trials, pair_trials_given_outages
 from kcast.loadtest.results.expectation import expect
 from kcast.loadtest.results.health import examine
-from kcast.loadtest.results.percentiles import Times
-from kcast.loadtest.results.precision import pair_clusters
+from kcast.loadtest.results.pair_clusters import pair_clusters
+from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.prediction import predict
 from kcast.loadtest.results.tables import Capture, columns
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
@@ -60,8 +60,8 @@ class Summary:
     paths: Mapping[str, int]
     copies: int
     duplicates: int
-    latency: Times
-    publish_delay: Times
+    latency: TimeDistribution
+    publish_delay: TimeDistribution
     health: Health
     delivery_verdict: Verdict
     latency_verdict: Verdict
@@ -139,8 +139,8 @@ class Summary:
                 **kept
                 | {
                     "scenario": Scenario.from_json(values["scenario"]),
-                    "latency": Times.from_json(values["latency"]),
-                    "publish_delay": Times.from_json(values["publish_delay"]),
+                    "latency": TimeDistribution.from_json(values["latency"]),
+                    "publish_delay": TimeDistribution.from_json(values["publish_delay"]),
                     "health": Health.from_json(values["health"]),
                     "delivery_verdict": Verdict.from_json(values["delivery_verdict"]),
                     "latency_verdict": Verdict.from_json(values["latency_verdict"]),
@@ -163,11 +163,11 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     pairs, delivered = len(attribution), int(attribution.delivered.sum())
     share = delivered / pairs if pairs else 0.0
     clusters = pair_clusters(scenario, attribution, _t0_ns(capture, attribution))
-    trials, given = of_pairs(scenario, clusters), given_outages(scenario, clusters)
+    trials, given = pair_trials(scenario, clusters), pair_trials_given_outages(scenario, clusters)
     low, high = trials.interval(share)
     too_late = sum(attribution.misses.get(cause, 0) for cause in (Cause.LATE, Cause.HALTED))
-    latency = Times.of(attribution.latencies_ns[attribution.delivered])
-    publish_delay = Times.of(publish["t_send_ns"] - publish["t_intended_ns"])
+    latency = TimeDistribution.of(attribution.latencies_ns[attribution.delivered])
+    publish_delay = TimeDistribution.of(publish["t_send_ns"] - publish["t_intended_ns"])
     prediction, expectation = predict(scenario), expect(capture, attribution)
     return Summary(
         scenario=scenario,
@@ -178,11 +178,11 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         share=share,
         low=low,
         high=high,
-        trials=trials.worth(),
-        trials_given_outages=given.worth(),
+        trials=trials.interval_trials(),
+        trials_given_outages=given.interval_trials(),
         predicted=prediction.share,
         prediction_note=prediction.note,
-        interval_note=not_told(trials),
+        interval_note=interval_note(trials),
         expected=None if expectation is None else expectation.share,
         expected_low=None if expectation is None else expectation.low,
         expected_high=None if expectation is None else expectation.high,

@@ -8,10 +8,9 @@ from math import log10
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID, Verdict
+from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
 from kcast.spark.report.numbers import folded
 from kcast.spark.report.scales import Log, decades
-from kcast.spark.report.section import Section, figure
 from kcast.spark.report.svg import INVALID, swatch
 from kcast.spark.report.words import brief_milliseconds, milliseconds, span
 

@@ -67,8 +67,8 @@ svg .value{font-weight:600}
 .theory{stroke:var(--ink);stroke-width:1.75}
 .off{fill:none;stroke:var(--bad);stroke-width:2}
 .limit{stroke:var(--c);stroke-width:1.75;stroke-dasharray:2 2}
-.finite{fill:none;stroke:var(--c);stroke-width:1.6;opacity:.8}
-.unconditional{fill:none;stroke:var(--c);stroke-width:1.6;stroke-dasharray:2 4;stroke-linecap:round}
+.for_servers{fill:none;stroke:var(--c);stroke-width:1.6;opacity:.8}
+.beforehand{fill:none;stroke:var(--c);stroke-width:1.6;stroke-dasharray:2 4;stroke-linecap:round}
 .ridge{fill:var(--c);fill-opacity:.3;stroke:var(--c);stroke-width:1.2;stroke-linejoin:round}
 .specks{fill:none;stroke:var(--c);stroke-width:4;stroke-linecap:round;stroke-opacity:.55}
 .bar{stroke:var(--paper);stroke-width:1}
