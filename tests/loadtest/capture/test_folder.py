@@ -123,7 +123,7 @@ def test_what_runs_in_a_process_that_is_no_more_is_partial(tmp_path: Path) -> No
             assert child.stdout is not None
             assert child.stdout.readline() == "begun\n"
             assert open_run(tmp_path / "run").status == "running"
-            with pytest.raises(CaptureError, match=f"process {child.pid} is running it"):
+            with pytest.raises(CaptureError, match=f"process {child.pid} is still running it"):
                 resume_run(tmp_path / "run")
         finally:
             child.send_signal(signal.SIGKILL)

@@ -374,7 +374,7 @@ import gevent
 from gevent.hub import get_hub
 from kcast.loadtest.capture import parts, system_threads, writer as writers
 from kcast.loadtest.capture.recorder import Recorder
-from tests.support.capture_rows import new_scenario, rows
+from tests.support.capture_rows import new_scenario, rows, written
 
 writers.FLUSH_S = 0.0
 me = gevent.monkey.get_original("_thread", "get_ident")()
@@ -394,9 +394,9 @@ for number in range(100):
     client.received(1.0, 1, b"load/000001 %016x\\n" % number, 29, 0, 0)
 # The whole loop stands still, and yet rows are written.
 give_up_at = time.monotonic() + 20
-while writer.rows_written < 100 and time.monotonic() < give_up_at:
+while written(place.path) < 100 and time.monotonic() < give_up_at:
     system_threads.sleep(0.01)
-print("while blocked", writer.rows_written)
+print("while blocked", written(place.path))
 # And while rows are written, the loop goes on.
 gaps = [0.0]
 def tick():
@@ -414,7 +414,7 @@ writer.append("clock", rows("clock", 5))
 started = time.monotonic()
 writer.close()
 gevent.sleep(0.01)  # the ticker tells how long it was kept waiting
-print("closed", writer.rows_written, writer.rows_lost, writer.failure, time.monotonic() - started >= 0.5)
+print("closed", written(place.path), writer.rows_lost, writer.failure, time.monotonic() - started >= 0.5)
 print("longest gap", gaps[0])
 print("in threads of their own", me not in wrote_in and len(wrote_in) == 1)
 print("patched", threading.Thread is not gevent.monkey.get_original("threading", "Thread")
