@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from kcast.hashring.effective_size import ClusterSums
 from kcast.loadtest.results.effective_trials import pair_trials_given_outages
+from kcast.loadtest.results.percentiles import NS_PER_MS, Percentiles
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from kcast.spark.findings.cells import DELIVERY, LATENCY, Cell, clusters_by_cell
 from kcast.spark.findings.cost import Fates, fates
 from kcast.spark.findings.findings import Row
-from kcast.spark.findings.latency import NS_PER_MS, Percentiles, times
+from kcast.spark.findings.latency import times
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:

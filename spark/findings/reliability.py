@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import NormalDist
 
+from scipy.special import betainc, chdtrc
+
 from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
-from kcast.hashring.intervals import binomial_tail, chi_squared_tail
 from kcast.loadtest.results.effective_trials import interval_note, pair_trials
 from kcast.loadtest.results.prediction import Prediction
 from kcast.loadtest.scenario import Scenario
@@ -193,10 +194,9 @@ def _planned_z(share: float, of: EffectiveSize, theory: float | None) -> float |
     trials = of.interval_trials(1 - LEVEL)
     if theory is None or not 0 < theory < 1 or not trials:
         return None
-    if share < theory:
-        tail = binomial_tail(trials * share, trials, theory)
-    else:
-        tail = binomial_tail(trials * (1 - share), trials, 1 - theory)
+    found, chance = (share, theory) if share < theory else (1 - share, 1 - theory)
+    # P(X <= x) of n trials, whole numbers or not, is I(1 - p; n - x, x + 1) (DLMF 8.17.5).
+    tail = float(betainc(trials * (1 - found), trials * found + 1, 1 - chance))
     z = -NormalDist().inv_cdf(min(max(tail, TAIL_MIN), 0.5))
     return -z if share < theory else z
 
@@ -231,7 +231,7 @@ def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
         if z is not None:
             groups[each.cell.number if theory == "given_events" else _luck(each.cell)].append(z * z)
     statistic = fsum(fsum(squares) / len(squares) for squares in groups.values())
-    p_value: float | None = chi_squared_tail(statistic, len(groups)) if groups else None
+    p_value = float(chdtrc(len(groups), statistic)) if groups else None
     exact = [each for each in measured if _is_exact(each)] if theory == "given_events" else []
     if any(each.contradiction for each in measured) and theory == "given_events":
         p_value = 0.0

@@ -22,6 +22,8 @@ from kcast.pubsub.tap import read
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.serve_process import WAIT_S, Peer, Serve, next_complaint, served_address, serving, stop
 
+pytestmark = pytest.mark.world
+
 SETTINGS = ServeSettings(
     ttl_s=60,
     table="ttl",

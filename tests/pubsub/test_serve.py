@@ -35,6 +35,8 @@ from tests.support.serve_process import (
     stop,
 )
 
+pytestmark = pytest.mark.world
+
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:

@@ -14,7 +14,6 @@ from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings import balance, cells, cost, health, latency
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
-from kcast.spark.findings.latency import Percentiles, percentiles
 from kcast.spark.findings.placement import Topics
 
 S = 1_000_000_000
@@ -97,13 +96,12 @@ def test_tables_have_their_columns() -> None:
 @pytest.mark.parametrize("count", [1, 2, 7, 10, 999, 1000, 1001, 40_000])
 def test_percentiles_are_those_of_load_tests(count: int) -> None:
     times_ns = np.exp(np.random.default_rng(count).uniform(3, 24, count)).astype(np.int64)
-    found = percentiles((row["value_ns"], row["count"], row["total_ns"]) for row in buckets("sent", times_ns))
+    (found,) = latency.times({"latency_buckets": buckets("sent", times_ns)}).values()
     expected = TimeDistribution.of(times_ns)
     assert asdict(found) == {name: getattr(expected, name) for name in asdict(found)}
 
 
 def test_without_times_there_are_no_percentiles() -> None:
-    assert percentiles(()) == Percentiles()
     sums = sound_sums()
     sums["latency_buckets"] = [row for row in sums["latency_buckets"] if row["since"] != "sent"]
     intended, sent = latency.tables([CELL], sums)["latency"]
