@@ -1,7 +1,6 @@
 """Why a server did nothing with something that arrived: each reason is counted. PROTOCOL §2 to §7.
 
-To add a reason: name it here, count it where `kcast.pubsub.server` or `kcast.pubsub.table` decides, and give
-it a datagram in tests/pubsub/test_server.py. If clients are told, it is a refusal too (PROTOCOL §5.8).
+A reason of which clients are told is a refusal too (PROTOCOL §5.8). CONTRIBUTING.md says how to add one.
 """
 
 from enum import StrEnum
