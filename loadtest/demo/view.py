@@ -230,4 +230,4 @@ def curves(plan: Plan, cells: Sequence[Cell]) -> list[Curve]:
 
 def policy_name(k_prime: int) -> str:
     """The policy of a cell, as a cluster file names it."""
-    return Policy(K, k_prime, K).name
+    return str(Policy(K, k_prime, K))

@@ -288,7 +288,7 @@ def _estimate_row(each: Estimate) -> tuple[str, ...]:
 def warnings(estimates: list[Estimate], workers: int) -> list[str]:
     """Returns what will make figures invalid, as far as it is known beforehand."""
     return [
-        f"{each.name}: users would need {each.cpu_share:.0%} of a core in each of {workers} processes, and would "
+        f"{each.name}: users would need {each.cpu_share:.0%} of a core in each of {workers} processes, and "
         "be late: give more --workers, or a lower --rate"
         for each in estimates
         if each.cpu_share > CPU_SHARE_MAX

@@ -79,7 +79,7 @@ def estimate(scenario: Scenario, workers: int = 1) -> Estimate:
 
 
 def total(estimates: Iterable[Estimate], name: str = "in all") -> Estimate:
-    """The sum; of the CPU's share, the largest."""
+    """Returns the sum of estimates; of `cpu_share` the largest."""
     some = list(estimates)
     return Estimate(
         name=name,

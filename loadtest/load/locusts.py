@@ -85,7 +85,7 @@ class Locusts:
         return tuple(process.popen.pid for process in self._processes)
 
     def records(self) -> Iterator["Progress | None"]:
-        """Yields the progress that the first process reports, until all have ended; None after a second without.
+        """Yields the progress that the first process reports, until all have ended; None each second without.
 
         Raises LocustFailed if a process fails, or nothing is reported for a minute.
         """

@@ -1,4 +1,4 @@
-"""Watches servers while users run: makes real outages at their times, and writes servers' figures each second.
+"""Watches servers while users run: makes real outages at their times, and writes figures each second.
 
 Isolation is not handled here: clients do it, and the coordinator of the users writes its outages.
 """
@@ -69,8 +69,8 @@ class ServerWatch:
         if not missed:
             return ""
         return (
-            f"{missed} of {len(outages(self._scenario))} planned outages did not happen, since servers took too "
-            f"long to start again: give an --epoch longer than {self._scenario.epoch_s:g} s"
+            f"{missed} of {len(outages(self._scenario))} planned outages did not happen, since servers took "
+            f"too long to start again: give an --epoch longer than {self._scenario.epoch_s:g} s"
         )
 
     def _write_outages(self) -> None:

@@ -42,7 +42,10 @@ def run(
     wants_spectra: bool,
     as_json: bool,
 ) -> int:
-    """Runs scenarios, captures them in `out`, and prints results. Returns the exit code. Raises BrokenPipeError."""
+    """Runs scenarios, captures them in `out`, and prints results. Returns the exit code.
+
+    Raises BrokenPipeError.
+    """
     results: dict[str, Summary] = {}
     wanted = len(scenarios)
     code = 0

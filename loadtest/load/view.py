@@ -135,7 +135,7 @@ class LiveWatcher(PlainWatcher):
 def described(scenario: Scenario) -> str:
     """Describes a scenario in one line."""
     words = [
-        f"{count_of(scenario.servers, 'server')}, {scenario.policy.name}",
+        f"{count_of(scenario.servers, 'server')}, policy {scenario.policy}",
         f"{scenario.publishing_users * scenario.rate:g} messages/s for {scenario.duration_s:g} s",
         f"{count_of(scenario.subscribing_users, 'subscriber')}",
     ]

@@ -190,10 +190,8 @@ def test_messages_that_wait_to_leave_are_bounded(
     assert [row[0] for row in recording.rows("publish")] == list(range(25))
 
 
-def test_much_at_once_is_looked_through_in_portions(
-    recording: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recorders, "_LOOK_BYTES", 500)
+def test_much_at_once_is_parsed_in_portions(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorders, "_PARSE_BYTES", 500)
     client = recording.recorder.client(sub_id=4)
     rng, expected = Random(SEED), []
     for number in range(300):

@@ -124,13 +124,13 @@ def test_two_processes_of_one_name_do_not_overwrite_each_other(place: ScenarioFo
 
 @pytest.mark.parametrize("name", ["", ".w", "_w", "a/b"])
 def test_a_name_that_hides_files_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(CaptureError, match="names no process"):
+    with pytest.raises(CaptureError, match="cannot name a process"):
         CaptureWriter(tmp_path, name)
 
 
 def test_a_mistake_of_the_callers_raises_and_loses_nothing_else(place: ScenarioFolder) -> None:
     writer = CaptureWriter(place.path, "worker-1")
-    with pytest.raises(ValueError, match="see to"):
+    with pytest.raises(ValueError, match="missing or unknown"):
         writer.append("clock", {"t_ns": [1]})
     writer.append("clock", {name: [] for name in rows("clock", 0)})
     writer.append("clock", rows("clock", 1))

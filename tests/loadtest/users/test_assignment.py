@@ -78,7 +78,7 @@ def test_a_scenario_file_has_all(tmp_path: Path) -> None:
         ('{"k": 0}', "--k is 0"),
         ('{"colour": 1}', "has no colour"),
         (json.dumps(Scenario(servers=11).as_json()), "11 servers, but the cluster has 12"),
-        (json.dumps(Scenario(k=4).as_json()), "policy RCH k=4"),
+        (json.dumps(Scenario(k=4).as_json()), "policy 4/3/4"),
         (json.dumps(Scenario(publishers=0, subscribers=0).as_json()), "no users"),
     ],
 )

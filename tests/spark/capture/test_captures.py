@@ -311,7 +311,7 @@ def check_line(line: str, complaint: str) -> None:
         (lambda run: (run / "run.json").unlink(), "not a capture: it has no run.json"),
         (lambda run: shutil.rmtree(run), "no such folder, and so no run.json"),
         (lambda run: (run / "run.json").write_text("{"), r"run\.json: cannot be read"),
-        (lambda run: change(run / "run.json", schema_version=99), "schema version 99, and this kcast reads"),
+        (lambda run: change(run / "run.json", schema_version=99), "schema version is 99, and this kcast"),
         (lambda run: change(run / "run.json", status="fine"), r"run\.json: its status is 'fine'"),
         (lambda run: change(run / "run.json", run_id=None), r"run\.json: it has no run_id"),
         (lambda run: (run / "run=load-another").mkdir(), "run=load-another: not part of run"),
