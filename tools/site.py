@@ -1,10 +1,13 @@
-"""What `mkdocs build` needs to know of this checkout; mkdocs.yml names this file as a hook.
+"""What `mkdocs build` needs to know of this checkout; mkdocs.yml names this file.
 
 Pages keep their paths in the checkout, so that a link that works there works in the site, and is checked.
 """
 
+import re
 from pathlib import Path
+from typing import Any
 
+from griffe import Extension, Object
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -37,3 +40,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         name = path.relative_to(ROOT).as_posix()
         found.append(File.generated(config, name, abs_src_path=str(path)))
     return Files(found)
+
+
+class Examples(Extension):
+    """Examples in docstrings (`>>>`) as blocks of code, which plain Markdown would run into one line."""
+
+    def on_object(self, *, obj: Object, **_: Any) -> None:
+        """Puts a fence around each paragraph that is an example."""
+        if obj.docstring is not None:
+            text = obj.docstring.value
+            obj.docstring.value = re.sub(
+                r"^>>> (?:.+\n?)+", r"```pycon\n\g<0>\n```\n", text, flags=re.MULTILINE
+            )

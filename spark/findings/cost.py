@@ -55,7 +55,7 @@ class Fates:
 def fates(sums: Mapping[str, Sequence[Row]]) -> dict[int, Fates]:
     """Returns the fates of each scenario's pairs, with causes in their order."""
     found: dict[int, Fates] = defaultdict(Fates)
-    for row in sorted(sums["fates"], key=lambda row: (row["cell"], row["cause"])):
+    for row in sorted(sums["causes"], key=lambda row: (row["cell"], row["cause"])):
         of_cell, cause = found[row["cell"]], Cause(row["cause"])
         if row["pairs"]:
             of_cell.pairs[cause] = row["pairs"]

@@ -133,7 +133,7 @@ def lag_against_the_deadline(world: World) -> None:
         (published_outside_of_its_window, "500 messages of 600"),
         (rows_lost, "lost 3 rows"),
         (tap_lines_lost, "lost 1 line:"),
-        (server_ended_by_itself, "^server-2 ended by itself"),
+        (server_ended_by_itself, "^server-2 ended, and the scenario did not end it"),
         (unexplained, r"1 missed pair of 1,200 was lost for no reason .*network-out 1"),
         (unexplained_on_paths_that_others_made_up_for, "20 paths of 3,600 were"),
         (overflow, r"10 pairs of 1,200 were missed .*overflow-out 10"),
