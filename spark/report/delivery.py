@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kcast.loadtest.charts.words import count, listed, p_equals, percent
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from kcast.spark.report.cells import Cells
@@ -12,7 +13,6 @@ from kcast.spark.report.markup import NOT_VALID, Verdict
 from kcast.spark.report.numbers import folded
 from kcast.spark.report.panels import CellRow, length, panels
 from kcast.spark.report.section import Section
-from kcast.spark.report.words import count, listed, p_equals, percent
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 
+from kcast.loadtest.charts import curves
+from kcast.loadtest.charts.scales import Scale, shares, whole_numbers
+from kcast.loadtest.charts.svg import INVALID, RING, swatch
+from kcast.loadtest.charts.words import interval, percent
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import DISAGREES
-from kcast.spark.report import curves, rows
+from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
 from kcast.spark.report.markup import NOT_VALID
 from kcast.spark.report.panels import CellRow, Line, panels
-from kcast.spark.report.scales import Scale, shares, whole_numbers
 from kcast.spark.report.section import figure
-from kcast.spark.report.svg import INVALID, RING, swatch
-from kcast.spark.report.words import interval, percent
 
 _THEORIES = ("finite", "unconditional")
 _CLOSE = 0.02

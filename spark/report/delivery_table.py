@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from kcast.loadtest.charts.words import NOTHING, count, interval, listed, p_equals, percent, signed
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report.markup import NOT_VALID, Head, Verdict, badge, name_cell, table, text
 from kcast.spark.report.panels import CellRow
-from kcast.spark.report.words import NOTHING, count, interval, listed, p_equals, percent, signed
 
 
 def cells_table(found: Sequence[CellRow], findings: Findings) -> str:
