@@ -3,6 +3,10 @@
 #   PYTHON  is the Python to make .venv with:              make test PYTHON=python3.13
 #   EXTRAS  are further extras of pyproject.toml to have:  make test EXTRAS=trust
 
+# What `make test` leaves out, and the target that runs it.
+SLOW := spark or load or containers or compose
+PARALLEL := -n 2 --dist loadfile
+
 # A PYTHONPATH, or another active environment, must not decide what is imported here.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
 
@@ -14,7 +18,8 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse test test-compose test-load test-spark lint format bench constraints dist clean
+.PHONY: help demo load analyse docs test test-fast test-pythons test-compose test-load test-spark lint format bench \
+	constraints dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -31,8 +36,22 @@ analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
 	@$(SETUP) spark
 	@$(BIN)/kcast analyse $(ARGS)
 
-test: lint  ## all checks, then all tests
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not (spark or load or containers or compose)' $(ARGS)
+test: lint  ## all checks and tests but the slow ones, which it names at its end
+	$(BIN)/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS)
+	@echo 'left out, for their time or because they need a Docker engine: make test-spark (the analysis on Spark,' \
+		'5 min), make test-load (locust, 4 min), make test-compose (the containers of compose.yaml, 2 min)'
+
+test-fast:  ## the sans-IO cores, codec, ring and simulation: 40 of 200 seeds, no socket, under 40 s
+	@$(SETUP) dev load spark
+	KCAST_SIM_SEEDS=40 $(BIN)/pytest -n 2 --dist worksteal -m 'not world' --ignore tests/client/cli \
+		tests/hashring tests/pubsub tests/client tests/simulation $(ARGS)
+
+test-pythons:  ## the tests of `make test` on every Python from 3.11 that is installed
+	@set -e; for python in $(or $(PYTHON),$$(sh tools/pythons)); do \
+		name=$$($$python -c 'import sys; print("python3.%d" % sys.version_info[1])'); \
+		echo "== $$name"; \
+		VENV=build/$$name PYTHON=$$python sh tools/setup dev load spark $(EXTRAS); \
+		build/$$name/bin/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS); done
 
 test-compose:  ## the cluster of compose.yaml on a Docker engine: messages, kills, drains, nothing left behind
 	@{ docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
@@ -43,7 +62,7 @@ test-compose:  ## the cluster of compose.yaml on a Docker engine: messages, kill
 
 test-load:  ## load tests, from servers to results; on containers too where a Docker engine answers
 	@$(SETUP) dev load spark
-	$(BIN)/pytest -n 2 --dist loadfile -m load $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m load $(ARGS)
 	@if docker info >/dev/null 2>&1; then \
 		docker build --quiet --network host --tag $(LOAD_IMAGE) . && \
 		KCAST_IMAGE=$(LOAD_IMAGE) $(BIN)/pytest -m containers $(ARGS); code=$$?; \
@@ -54,7 +73,7 @@ test-load:  ## load tests, from servers to results; on containers too where a Do
 
 test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a cluster of Spark's
 	@$(SETUP) dev load spark
-	$(BIN)/pytest -n 2 --dist loadfile -m spark $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m spark $(ARGS)
 
 lint:  ## ruff and mypy, changing nothing
 	@$(SETUP) dev load spark
@@ -77,10 +96,14 @@ bench:  ## the benchmarks of tests/benchmarks, one after the other
 constraints:  ## bring constraints.txt up to date (needs python3.11 and a network)
 	@rm -rf build/constraints && mkdir -p build
 	$(OLDEST) -m venv build/constraints
-	build/constraints/bin/pip install --quiet -e '.[dev,load,spark,trust]'
-	@{ sed '/^#/!d' constraints.txt && build/constraints/bin/pip freeze --exclude kcast; } >build/constraints.txt
+	build/constraints/bin/pip install --quiet -e '.[dev,docs,load,spark,trust,list-log]'
+	@{ sed '/^#/!d' constraints.txt && build/constraints/bin/pip freeze --all --exclude pip --exclude kcast; } >build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/constraints
 	-git --no-pager diff --stat constraints.txt
+
+docs:  ## the documentation as a static site, into build/site; links are checked
+	@$(SETUP) docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 dist:  ## build the wheel and the source distribution into dist/
 	@$(SETUP) dev load spark

@@ -33,9 +33,10 @@ from kcast.client.events import (
     ServerReturned,
 )
 from kcast.client.gaps import GapTracker
+from kcast.client.notices import Change, Notice
 from kcast.client.numbering import Numbering
 from kcast.client.requests import LINE_BYTES_MAX
-from kcast.client.session import FAMILIES, Change, Notice, Session, family_of
+from kcast.client.session import FAMILIES, Session, family_of
 from kcast.client.view import View
 from kcast.hashring.policy import draw
 from kcast.pubsub import wire
@@ -227,11 +228,7 @@ class ClientCore:
     def server_states(self) -> dict[str, str]:
         """`alive`, `suspected` or `lost`, for each server that this client has dealings with, by name."""
         return {
-            session.server.name: "lost"
-            if session.is_lost
-            else "suspected"
-            if session.is_suspected
-            else "alive"
+            session.server.name: "lost" if session.is_lost else session.liveness.value
             for session in self._sessions.values()
         }
 

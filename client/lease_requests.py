@@ -1,12 +1,12 @@
-"""How leases are asked for at one server, paid for where they have a price, and renewed. Sans-IO.
+"""Requests for leases at one server: new leases, which may have a price, and renewals. Sans-IO.
 
-PROTOCOL §5.11, §7. Several requests may be under way at a time: else round trips would bound how many leases
-can be renewed. While new leases have a price, they go apart from those that stand, when a stamp is found for
-them; so renewals never wait, and no lease lapses because looking for a stamp is slow.
+PROTOCOL §5.11, §7. Several requests may be under way at a time; otherwise round trips would limit how many
+leases can be renewed. While new leases have a price, they are requested apart from renewals, once a stamp is
+found for them. So renewals never wait, and no lease lapses because looking for a stamp is slow.
 
-What a server does to a stamp cannot be known before it is found. A price may rise once while it is paid, and
-a server may restart; but each further search that bought nothing is followed by a longer pause, so that
-nobody's computer works for a server that sells nothing.
+Whether a server will take a stamp cannot be known before it is found. A price may rise once while a stamp is
+looked for, and a server may restart. But each further search that bought nothing is followed by a longer
+pause, so that nobody's computer works for a server that sells nothing.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,68 +15,67 @@ from random import Random
 
 from kcast.client.leases import Leases
 from kcast.client.requests import LINE_BYTES_MAX, Backoff, Cookie, Kind, Request, Requests, Stamped
-from kcast.client.stamps import Mints, topics_max
+from kcast.client.stamps import Stamps, topics_max
 from kcast.pubsub import wire
 from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX, WORK_BITS_MAX
 
 REQUESTS_MAX = 8  # for leases, under way at a time ...
 PAID_REQUESTS_MAX = 2  # ... of them with a stamp, so that neither these nor renewals crowd the others out
 
-# How long no stamp is looked for after several in a row that bought nothing. One of the highest price may
-# take half a minute; and for a server that is full there must always be one whose cookie is young enough.
+# The pause after several stamps in a row that bought nothing. One of the highest price may take half a minute
+# to find; and while a server is full, there must always be a stamp whose cookie is young enough.
 PAUSE_S_MIN = 5.0
 PAUSE_S_MAX = 4 * RENEWAL_INTERVAL_S_MAX
 
-# Refusals of a whole datagram: of the leases that it named they say nothing.
+# Reasons that refuse a whole datagram, and say nothing of the leases that it named.
 _NOT_OF_LEASES = ("rate", "size")
 
 
-class Lessee:
+class LeaseRequests:
     """Asks for the leases that are due at one server.
 
-    `price_bits` is what a new one costs there now. One that is `draining` sells none at any price.
+    `price_bits` is what a new lease costs there now. While the server drains (`is_draining`) it sells none at
+    any price. It `is_dear` while new leases are wanted and cost more than anyone pays.
     """
 
     def __init__(self, leases: Leases, requests: Requests, rng: Random) -> None:
         self.price_bits = 0
         self.is_draining = False
+        self.is_dear = False
         self._leases = leases
         self._requests = requests
         self._rng = rng
-        self._mints = Mints()
-        self._is_dear = False
+        self._stamps = Stamps()
         self._pause = Backoff()  # between searches for stamps that bought nothing
-        self._has_searched = False  # since something was bought, or was not
+        self._has_searched = False  # since a search was last counted as a success or a failure
         self._is_window_open = True
 
     @property
     def is_minting(self) -> bool:
         """Whether a stamp is looked for."""
-        return self._mints.is_minting
+        return self._stamps.is_minting
 
-    def weigh_price(self) -> bool:
-        """Whether new leases are wanted, and cost more than anyone pays.
+    def weigh_price(self) -> None:
+        """Decides whether the server is too dear.
 
-        It stays so while the price does, whoever wants what: to find the server affordable again for want of
-        customers would only bring back those who were sent away.
+        That is not undone when no lease is wanted any more: clients would return only to be refused again.
         """
         if self.price_bits <= WORK_BITS_MAX:
-            self._is_dear = False
+            self.is_dear = False
         elif self._leases.has_new:
-            self._is_dear = True
-        return self._is_dear
+            self.is_dear = True
 
     def work(self, tries: int) -> int:
-        """Looks for a stamp, so many times at most; how many it were."""
-        return self._mints.work(tries)
+        """Tries at most `tries` stamps; returns how many were tried."""
+        return self._stamps.work(tries)
 
     # --- Asking --------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """When there is something to ask for; perhaps earlier than needed, never later."""
+        """Returns when there is something to ask for (perhaps too early, never too late); None for never."""
         if not self._leases or not self._has_room:
-            return None  # a publisher's way out
-        ready_at = self._mints.next_ready() if self._may_pay_more else None
+            return None  # the quick way for clients that only publish
+        ready_at = self._stamps.next_ready() if self._may_pay_more else None
         new_at = self._leases.next_due(renewals=False) if self._takes_new else None
         if new_at is not None and self.price_bits:
             new_at = max(new_at, self._pause.not_before)
@@ -84,20 +83,23 @@ class Lessee:
         return min((at for at in times if at is not None), default=None)
 
     def is_due(self, now: float) -> bool:
-        """Whether there is a lease to ask for, or to look for a stamp for, for which a cookie is needed."""
+        """Whether a cookie is needed now, to ask for a lease or to look for its stamp."""
         return bool(self._leases) and self._has_room and self._leases.is_due(now, new=self._takes_new_at(now))
 
     def datagrams(self, cookie: Cookie, lines_max: int, interval_s: float, now: float) -> list[bytes]:
-        """Requests for what is due, with this cookie, which is young; for what is to be paid, the search for
-        a stamp begins. `lines_max` counts all lines of a datagram, `interval_s` is between renewals."""
+        """Returns the requests for leases that are due, and begins to look for a stamp where one is needed.
+
+        `cookie` is young enough to be shown. `lines_max` counts all lines of a datagram. `interval_s` is the
+        time between renewals.
+        """
         if not self._leases:
             return []
-        # What falls due a little later goes along, so that renewals stay together.
+        # Leases that fall due a little later go along, so that renewals stay together.
         horizon = now + interval_s / 5
         has_price = self.price_bits > 0
         sending: list[bytes] = []
         while self._has_room:
-            if self._may_pay_more and (stamped := self._mints.take_ready(now)) is not None:
+            if self._may_pay_more and (stamped := self._stamps.take_ready(now)) is not None:
                 sending.append(self._datagram(stamped.cookie, stamped.topics, stamped, now))
             elif self._leases.is_due(now, new=not has_price):
                 topics = self._leases.take_due(horizon, lines_max - 1, LINE_BYTES_MAX, new=not has_price)
@@ -107,12 +109,12 @@ class Lessee:
         if has_price and self._takes_new_at(now) and self._leases.is_due(now, renewals=False):
             count_max = min(lines_max - 1, topics_max(self.price_bits))
             topics = self._leases.take_due(horizon, count_max, LINE_BYTES_MAX, renewals=False)
-            self._mints.begin(cookie, topics, self.price_bits)
+            self._stamps.begin(cookie, topics, self.price_bits)
             self._has_searched = True
         return sending
 
     def probe(self, cookie: Cookie, lines_max: int, now: float) -> bytes:
-        """Shows the cookie, and asks for what there is to ask for at no price, due or not."""
+        """Returns a request that shows the cookie, and asks for all that is free of charge, due or not."""
         new = not self.price_bits
         return self._datagram(
             cookie, self._leases.take_due(inf, lines_max - 1, LINE_BYTES_MAX, new=new), None, now
@@ -120,8 +122,8 @@ class Lessee:
 
     @property
     def _has_room(self) -> bool:
-        """Whether another request may be under way; none, while a cookie is asked for, and one, while it is
-        in doubt whether the server takes its own cookies."""
+        """Whether another request may be made: none while a cookie is asked for, and only one at a time until
+        the server has taken one of its own cookies."""
         under_way = self._requests.count(Kind.LEASES, Kind.PAID)
         under_way_max = REQUESTS_MAX if self._is_window_open else 1
         return not self._requests.count(Kind.ASK) and under_way < under_way_max
@@ -133,15 +135,15 @@ class Lessee:
 
     @property
     def _takes_new(self) -> bool:
-        """Whether new leases are taken up when they are due: at no price, or by looking for a stamp."""
-        is_ready = self._mints.next_ready() == -inf
+        """Whether new leases are taken up when they are due: free of charge, or by looking for a stamp."""
+        is_ready = self._stamps.next_ready() == -inf
         is_doubtful = self._pause.has_failed and self._requests.count(Kind.PAID) > 0
         return not self.price_bits or not (
-            self._mints.is_minting or is_ready or is_doubtful or self._is_dear or self.is_draining
+            self._stamps.is_minting or is_ready or is_doubtful or self.is_dear or self.is_draining
         )
 
     def _takes_new_at(self, now: float) -> bool:
-        """Whether they are now: not while nothing is bought after stamps that bought nothing."""
+        """Whether new leases are taken up now: not in the pause after stamps that bought nothing."""
         return self._takes_new and (not self.price_bits or now >= self._pause.not_before)
 
     def _datagram(
@@ -152,22 +154,22 @@ class Lessee:
         vouch = wire.Vouch(request.nonce, cookie.text, stamped.stamp if stamped else None)
         return wire.request_datagram(vouch, [topic + b"\n" for topic in topics])
 
-    # --- Answers, and none ---------------------------------------------------------------------------
+    # --- Answers, and silence ------------------------------------------------------------------------
 
     def unanswered(self, request: Request, now: float) -> None:
-        """A request of ours got lost: it is made again, and paid with the same stamp."""
+        """Makes a request that got lost again, paid for with the same stamp."""
         if request.stamped is not None:
-            self._mints.send_again(request.stamped, -inf)
+            self._stamps.send_again(request.stamped, -inf)
         else:
             self._leases.ask_again(request.topics, now)
 
     def granted(
         self, topics: Iterable[bytes], request: Request, ttl_s: float, interval_s: float, now: float
     ) -> list[bytes]:
-        """The server promises these; those that did not stand before."""
+        """Takes the server's promise of these leases; returns those that did not stand before."""
         self._is_window_open = True
         expires_at = request.sent_at + ttl_s
-        if expires_at <= now:  # we slept, and it has ended meanwhile
+        if expires_at <= now:  # this process slept, and the lease has ended meanwhile
             self._leases.ask_again(topics, now)
             return []
         news = []
@@ -183,7 +185,8 @@ class Lessee:
     def refused(
         self, topics: Collection[bytes], request: Request, reason: str, interval_s: float, now: float
     ) -> tuple[list[bytes], bool]:
-        """The server refuses these. Those that stood before, and whether they are asked for only later."""
+        """Takes the server's refusal of these leases; returns those that stood before, and whether they are
+        asked for again only later."""
         again_at = now + interval_s
         if request.stamped is not None:
             self.bought_nothing(now)
@@ -194,30 +197,30 @@ class Lessee:
             if self.price_bits:
                 again_at = max(now, self._pause.not_before)
         elif request.stamped is not None:
-            # What was paid for and refused all the same is not paid again as long as the stamp is good.
-            self._mints.send_again(request.stamped, again_at)
+            # A lease that was paid for and still refused is not paid for again while the stamp is good.
+            self._stamps.send_again(request.stamped, again_at)
             again_at = inf
         ended = [topic for topic in topics if self._leases.deny(topic, request.sent_at, again_at)]
         return ended, again_at > now
 
     def bought_nothing(self, now: float) -> None:
-        """A stamp was not taken, or was looked for in vain. That counts once for each search."""
+        """Notes that a stamp was refused or never used. Counted once per search."""
         if self._has_searched:
             self._has_searched = False
             self._pause.failed(now, now, PAUSE_S_MIN, PAUSE_S_MAX)
 
     def let_go(self, era: int, now: float) -> None:
-        """Drops stamps that nobody would take, so that others are looked for."""
-        if self._mints.is_minting and (self.is_draining or self._mints.bits != self.price_bits):
+        """Drops stamps that the server would not take, so that others are looked for."""
+        if self._stamps.is_minting and (self.is_draining or self._stamps.bits != self.price_bits):
             self.bought_nothing(now)
         if self.is_draining:
-            dropped = self._mints.drop()
+            dropped = self._stamps.drop()
         else:
-            dropped = self._mints.let_go(self.price_bits, era, now, self._leases.is_wanted)
+            dropped = self._stamps.let_go(self.price_bits, era, now, self._leases.is_wanted)
         self._leases.ask_again(dropped, now)
 
     def begin_anew(self, now: float) -> list[bytes]:
-        """Nothing stands at the server any more, and all is to be asked for; what stood."""
+        """Asks for all leases anew, since none stands at the server any more; returns those that stood."""
         self.bought_nothing(now)
         self._is_window_open = False
         ended = self._leases.void(now)

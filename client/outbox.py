@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 
 from kcast.client.events import Outcome
-from kcast.client.requests import VOUCH_BYTES_MAX, Cookie, Kind, Line, Requests
+from kcast.client.requests import VOUCH_BYTES_MAX, Cookie, Kind, PublishLine, Requests
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
@@ -36,8 +36,8 @@ class Outbox:
         self.lease_until = -inf  # of the publish lease
         self._lines_max = lines_max
         self._requests = requests
-        self._queue: deque[Line] = deque()
-        self._again: list[Line] = []  # to be sent again, before the queue
+        self._queue: deque[PublishLine] = deque()
+        self._again: list[PublishLine] = []  # to be sent again, before the queue
         self._settled: list[Settled] = []
         self._pinged_at = -inf
 
@@ -48,7 +48,7 @@ class Outbox:
         """Sends a line (with its LF) with the next datagrams; False where too many wait already."""
         if len(self._queue) + len(self._again) >= self._lines_max:
             return False
-        self._queue.append(Line(line, handle, confirm))
+        self._queue.append(PublishLine(line, handle, confirm))
         return True
 
     def take_settled(self) -> list[Settled]:
@@ -56,15 +56,15 @@ class Outbox:
         settled, self._settled = self._settled, []
         return settled
 
-    def settle(self, lines: Collection[Line], outcome: Outcome) -> None:
+    def settle(self, lines: Collection[PublishLine], outcome: Outcome) -> None:
         """These lines have met their fate."""
         self._settled += [Settled(line.handle, outcome) for line in lines]
 
-    def send_again(self, lines: Collection[Line]) -> None:
+    def send_again(self, lines: Collection[PublishLine]) -> None:
         """Sends lines again that were not carried out, and could not be."""
         self._again += lines
 
-    def try_again(self, lines: Collection[Line]) -> None:
+    def try_again(self, lines: Collection[PublishLine]) -> None:
         """Sends lines again that were not carried out, as often as each may be."""
         for line in lines:
             line.tries_left -= 1
@@ -103,7 +103,7 @@ class Outbox:
             sending += [(datagram, len(datagram)) for datagram in self._vouched(rest, cookie, lines_max, now)]
         return sending
 
-    def _bare(self, lines: list[Line], lines_max: int, now: float) -> list[tuple[bytes, int]]:
+    def _bare(self, lines: list[PublishLine], lines_max: int, now: float) -> list[tuple[bytes, int]]:
         self.settle(lines, Outcome.SENT)
         texts = [line.line[:-1] for line in lines]
         if now < self._pinged_at + PING_INTERVAL_S:
@@ -116,8 +116,10 @@ class Outbox:
             segment_bytes = _PONG_BYTES
         return [(data, segment_bytes)]
 
-    def _vouched(self, lines: list[Line], cookie: Cookie, lines_max: int, now: float) -> Iterator[bytes]:
-        batch: list[Line] = []
+    def _vouched(
+        self, lines: list[PublishLine], cookie: Cookie, lines_max: int, now: float
+    ) -> Iterator[bytes]:
+        batch: list[PublishLine] = []
         size_bytes = VOUCH_BYTES_MAX
         for line in lines:
             size_bytes += len(line.line)
@@ -128,7 +130,7 @@ class Outbox:
         if batch:
             yield self._datagram(batch, cookie, now)
 
-    def _datagram(self, lines: list[Line], cookie: Cookie, now: float) -> bytes:
+    def _datagram(self, lines: list[PublishLine], cookie: Cookie, now: float) -> bytes:
         request = self._requests.open(Kind.PUBLISH, now, cookie=cookie, lines=lines)
         vouch = wire.Vouch(request.nonce, cookie.text, None)
         return wire.request_datagram(vouch, [line.line for line in lines])

@@ -53,7 +53,7 @@ class Stamped:
 
 
 @dataclass(slots=True)
-class Line:
+class PublishLine:
     """A line to publish, with its LF. `tries_left` is how often it may be sent again."""
 
     line: bytes
@@ -86,7 +86,7 @@ class Request:
     deadline: float
     cookie: Cookie | None = None  # the one it showed, if any
     topics: Sequence[bytes] = ()
-    lines: Sequence[Line] = ()
+    lines: Sequence[PublishLine] = ()
     stamped: Stamped | None = None
 
     @property
@@ -161,7 +161,7 @@ class Requests:
         *,
         cookie: Cookie | None = None,
         topics: Sequence[bytes] = (),
-        lines: Sequence[Line] = (),
+        lines: Sequence[PublishLine] = (),
         stamped: Stamped | None = None,
     ) -> Request:
         """A request with a nonce of its own, that leaves now."""

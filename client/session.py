@@ -1,35 +1,39 @@
 """One client's dealings with one server: cookie, leases, publishes, and whether it is alive. Sans-IO.
 
-PROTOCOL §5 to §7. A server never speaks first but for copies, so all that a client knows of it comes from
-answers to its own requests. Two kinds are kept apart:
+PROTOCOL §5 to §7. Apart from copies, a server only answers, so all that a client knows of it comes from
+answers to its own requests. There are two kinds of requests:
 
 - *Control*: asking for a cookie, and asking for leases. While the server is alive, several requests for
-  leases may be under way; in doubt one at a time. What is not answered in time is asked again, each time
-  later. After three silences the server counts as lost, and is asked once a renewal interval, so that all
-  leases stand again soon after it has come back.
-- *Publishes*: as many at a time as there are. One that is not answered is not sent here again (the core may
-  draw another server for it), but casts suspicion, and control then finds out.
+  leases may be under way; when it is unclear whether the server is alive, only one. A request that is not
+  answered in time is made again, each time later. After three silences the server counts as lost, and is
+  asked once a renewal interval, so that all leases stand again soon after it has come back.
+- *Publishes*: any number at a time. One that is not answered is not sent here again (the core may draw
+  another server for it), but the server is suspected, and control then finds out.
+
+`kcast.client.liveness` has the table of states.
 
 A vouched request that is answered with a cookie (`%=`) was not carried out. If the cookie it showed was
-young, the server has restarted, or our address has changed in a NAT; either way our leases there are gone,
-and all of them are asked for at once. But where that happens again and again, something else is wrong (a NAT
+young, the server has restarted, or our address has changed in a NAT. Either way our leases there are gone,
+and all of them are asked for at once. Where that happens again and again, something else is wrong (a NAT
 that changes with each packet, a server that takes no cookie), and they are asked for each time later.
 
-Where new leases have a price, live ones are renewed apart from them, and never wait for a stamp. A price
-above all reason makes the server one that is lost, for those who want new leases there.
+Where new leases have a price, live ones are renewed apart from them, and never wait for a stamp. A server
+whose price is above what anyone pays counts as lost for those who want new leases there.
 """
 
+import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from enum import Enum, auto
 from math import inf
 from random import Random
 
 from kcast.client.cluster import ServerEntry
 from kcast.client.events import Outcome
-from kcast.client.lease_requests import Lessee
+from kcast.client.lease_requests import LeaseRequests
 from kcast.client.leases import Leases
+from kcast.client.liveness import Liveness, Sign
+from kcast.client.notices import Change, Notice
 from kcast.client.outbox import Outbox, Settled
+from kcast.client.replies import number, price_in, refused_topics
 from kcast.client.requests import CONTROL, Backoff, Cookie, Kind, Request, Requests
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
@@ -47,35 +51,18 @@ ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its t
 QUEUE_MAX = 4096  # lines that wait for one server's cookie
 LINES_MIN = 2  # a vouch line, and one that it vouches for
 
-
-class Change(Enum):
-    """What a session reports to the core besides outcomes."""
-
-    LEASES = auto()
-    REFUSED = auto()
-    LOST = auto()
-    RETURNED = auto()
-    TRUSTED = auto()
-    FORGOT = auto()
-    DRAINING = auto()
-
-
-@dataclass(slots=True)
-class Notice:
-    """Something changed: `change`, with the topic (wire form) and reason where they apply."""
-
-    change: Change
-    topic: bytes = b""
-    reason: str = ""
+logger = logging.getLogger(__name__)
 
 
 class Session:
-    """The state that a client keeps about one server. `notices` are drained by the core.
+    """The state that a client keeps about one server. The core takes what is in `notices`.
 
-    `families` are those that the client has, of 4 and 6. The server is asked at its first address of these;
-    when it is lost there, at the next. One that has none of them is lost from the start.
+    `families` are the IP versions, of 4 and 6, that the client has. The server is asked at its first address
+    of these; when it is lost there, at the next. One that has none of them is lost from the start.
 
-    `renewals_per_ttl` is how often leases are renewed while the server's promise lasts.
+    `renewals_per_ttl` is the number of times a lease is renewed while the server's promise lasts.
+
+    `liveness` is changed in `_see` only. Price (`_lease_requests.is_dear`) and draining are no part of it.
     """
 
     def __init__(
@@ -90,7 +77,7 @@ class Session:
         self.notices: list[Notice] = []
         self.ttl_s: float | None = None
         self.head: str | None = None
-        self.is_suspected = False
+        self.liveness = Liveness.ALIVE if self.addresses else Liveness.LOST
         self.warm_at = -inf
         self._rng = rng
         self._renewals_per_ttl = renewals_per_ttl
@@ -98,53 +85,46 @@ class Session:
         self._era = 0
         self._cookie: Cookie | None = None
         self._lines_max = LINES_PER_DATAGRAM_MAX
-        self._is_silent = not self.addresses
-        self._is_dear = False
-        self._is_told_lost = self._is_silent
-        self._misses = 0
-        self._heard_at = -inf  # when what was answered last was asked
+        self._is_told_lost = not self.addresses
+        self._misses = 0  # silences of control since the last answer
+        self._heard_at = -inf  # when the request was made that was answered last
         self._control_not_before = -inf  # because of silence; an answer ends it
-        self._leases_backoff = Backoff()  # because of answers; none ends it
+        self._leases_backoff = Backoff()  # because of answers, so no answer ends it
         self._requests = Requests(rng)
         self._leases = Leases()
-        self._lessee = Lessee(self._leases, self._requests, rng)
+        self._lease_requests = LeaseRequests(self._leases, self._requests, rng)
         self._outbox = Outbox(self._requests, QUEUE_MAX)
 
     # --- What the core asks of it --------------------------------------------------------------------
 
     @property
     def address(self) -> Address | None:
-        """Where it is asked at present; None where we have no family of its addresses."""
+        """The address at which it is asked at present; None where we have no family of its addresses."""
         return self.addresses[self._address_index] if self.addresses else None
 
     @property
     def is_lost(self) -> bool:
         """Whether it is taken for dead: silent for too long, or too dear."""
-        return self._is_silent or self._is_dear
+        return self.liveness is Liveness.LOST or self._lease_requests.is_dear
 
     @property
     def is_alive(self) -> bool:
         """Whether it is believed to serve; a server never asked is given the benefit of the doubt."""
-        return not (self.is_suspected or self._is_silent or self._is_dear)
+        return self._is_answering and not self._lease_requests.is_dear
 
     @property
     def is_draining(self) -> bool:
         """Whether it says that it is about to stop."""
-        return self._lessee.is_draining
+        return self._lease_requests.is_draining
 
     @property
     def is_minting(self) -> bool:
-        """Whether `work` has something to do. While the server does not answer, that rests."""
-        return self._lessee.is_minting and self._is_answering
-
-    @property
-    def waiting_count(self) -> int:
-        """Lines that wait to be published."""
-        return len(self._outbox)
+        """Whether `work` has something to do; not while the server does not answer."""
+        return self._lease_requests.is_minting and self._is_answering
 
     @property
     def renewal_interval_s(self) -> float:
-        """How often leases are renewed (§7.3), or the server is asked while its ttl is not known."""
+        """Seconds between renewals (§7.3), or between questions while the server's ttl is not known."""
         return self._interval_s(self._renewals_per_ttl)
 
     def _interval_s(self, renewals_per_ttl: float) -> float:
@@ -153,13 +133,13 @@ class Session:
         return min(self.ttl_s / renewals_per_ttl, RENEWAL_INTERVAL_S_MAX)
 
     def rank(self, now: float) -> int:
-        """How far behind others publishers had better put it; 0 is best.
+        """Returns the server's rank for publishers, from 0 (best) to 3.
 
-        One that drains has all its leases still, one that came back a moment ago has few yet.
+        A server that drains still has all its leases; one that came back a moment ago has few yet.
         """
         if not self.is_alive:
             return 3
-        return 2 if now < self.warm_at else int(self._lessee.is_draining)
+        return 2 if now < self.warm_at else int(self.is_draining)
 
     def is_warm(self, now: float) -> bool:
         """Whether subscribers have had the time to lease again since it came back (one renewal)."""
@@ -178,32 +158,32 @@ class Session:
         return self._leases.is_live(topic)
 
     def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
-        """Sends a line (with its LF) with the next flush; False where too much waits already."""
+        """Sends a line (with its LF) with the next flush; returns False where too many wait already."""
         return self._outbox.put(line, handle, confirm)
 
     def take_settled(self) -> list[Settled]:
-        """What became of published lines since the last call."""
+        """Returns what became of published lines since the last call."""
         return self._outbox.take_settled()
 
     def work(self, tries: int, now: float) -> int:
-        """Looks for the stamp that new leases wait for, so many times at most; how many it were."""
-        self._lessee.let_go(self._era, now)
-        return self._lessee.work(tries) if self.is_minting else 0
+        """Tries at most `tries` stamps for the leases that wait for one; returns how many were tried."""
+        self._lease_requests.let_go(self._era, now)
+        return self._lease_requests.work(tries) if self.is_minting else 0
 
     # --- Time ----------------------------------------------------------------------------------------
 
     @property
     def _is_answering(self) -> bool:
-        return not self.is_suspected and not self._is_silent
+        return self.liveness is Liveness.ALIVE
 
     @property
     def _is_checked(self) -> bool:
-        """Whether it is asked every renewal interval, whatever else there is to ask: to learn whether it is
-        draining, or too dear, no longer."""
-        return self.is_draining or self._is_dear
+        """Whether it is asked every renewal interval even if nothing else is to be asked. That is how we
+        learn that it drains no longer, or is too dear no longer."""
+        return self.is_draining or self._lease_requests.is_dear
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` or `datagrams_to_send` has something to do."""
+        """Returns when `handle_timeout` or `datagrams_to_send` has something to do; None for never."""
         if not self.addresses:
             return None
         times = [self._requests.next_deadline(), self._leases.next_expiry()]
@@ -211,7 +191,7 @@ class Session:
         if self._is_answering:
             if self._is_checked and not self._requests.count(*CONTROL):
                 times.append(max(self._heard_at + self.renewal_interval_s, not_before))
-            due = self._lessee.next_due()
+            due = self._lease_requests.next_due()
             times.append(None if due is None else max(due, not_before, self._leases_backoff.not_before))
         elif not self._requests.count(*CONTROL):
             times.append(not_before)
@@ -225,7 +205,7 @@ class Session:
         self._judge(now)
 
     def handle_unreachable(self, now: float) -> None:
-        """The network says that nobody listens there: what is in flight will not be answered.
+        """Takes the network's word that nobody listens there: what is in flight will not be answered.
 
         Such a message can be forged, so it only makes us ask sooner and prefer others; no lease is given up.
         """
@@ -233,43 +213,47 @@ class Session:
             self._unanswered(request, now)
 
     def _unanswered(self, request: Request, now: float) -> None:
-        """No answer has come in time."""
+        """Deals with a request that was not answered in time."""
         is_silence = self._requests.is_silence(request)
         if not request.is_control:
             self._outbox.settle(request.lines, Outcome.NO_ANSWER)
             self._outbox.lease_until = -inf
             if is_silence and self._is_answering:
-                self.is_suspected = True
+                self._see(Sign.SILENCE)
                 self._control_not_before = now
             return
-        self._lessee.unanswered(request, now)
+        self._lease_requests.unanswered(request, now)
         if request.kind is Kind.ASK:
             self._outbox.wait_again()
         if is_silence:
             self._missed(now)
 
     def _missed(self, now: float) -> None:
-        """Nothing that was asked of late was answered."""
+        """Counts one more silence: none of the latest requests was answered."""
         self._requests.count_silence()
         self._misses += 1
-        self.is_suspected = True
         if self._misses < LOST_AFTER_MISSES:
+            self._see(Sign.SILENCE)
             self._control_not_before = now + self._requests.timeout_s * (2 ** (self._misses - 1) - 1)
             return
         wait_s = self.renewal_interval_s * self._rng.uniform(0.8, 0.9) / len(self.addresses)
-        if not self._is_silent:
-            self._is_silent = True
+        if self._see(Sign.THIRD_SILENCE):
             self._judge(now)
             if len(self.addresses) > 1:
-                wait_s = 0.0  # the next one has not been asked yet
+                wait_s = 0.0  # the next address has not been asked yet
         self._move(now)
         self._control_not_before = now + wait_s
 
-    def _move(self, now: float) -> None:
-        """Asks the server at its next address. There our own is another too, and nothing that we had stands.
+    def _see(self, sign: Sign) -> bool:
+        """Moves `liveness` along its table; nothing else does. Returns whether it has changed."""
+        before, self.liveness = self.liveness, self.liveness.after(sign)
+        if self.liveness is not before:
+            logger.debug("%s: %s -> %s (%s)", self.server.name, before, self.liveness, sign)
+        return self.liveness is not before
 
-        Each of them is asked once a renewal interval.
-        """
+    def _move(self, now: float) -> None:
+        """Asks the server at its next address. There our own address differs too, and nothing that we had
+        stands. Each address is asked once a renewal interval."""
         if len(self.addresses) == 1:
             return
         self._address_index = (self._address_index + 1) % len(self.addresses)
@@ -278,28 +262,29 @@ class Session:
         self._void(now)
 
     def _void(self, now: float) -> None:
-        """All that stood at the server is gone, or of no use, cookies too: a new era."""
+        """Begins a new era: all that stood at the server is gone or of no use, cookies too."""
         self._era += 1
         self._cookie = None
         self._lines_max = LINES_PER_DATAGRAM_MAX
         self._outbox.lease_until = -inf
-        self._tell_leases(self._lessee.begin_anew(now))
+        self._tell_leases(self._lease_requests.begin_anew(now))
 
     def _judge(self, now: float) -> None:
-        """Whether the server is lost, and tells when that has changed."""
-        self._is_dear = self._lessee.weigh_price()
+        """Tells when the server has become lost, or is lost no more."""
+        self._lease_requests.weigh_price()
         if self.is_lost != self._is_told_lost:
             self._is_told_lost = self.is_lost
             if not self.is_lost:
                 self.warm_at = now + self.renewal_interval_s
                 self.notices.append(Notice(Change.RETURNED))
             else:
-                self.notices.append(Notice(Change.LOST, reason="silent" if self._is_silent else "price"))
+                reason = "silent" if self.liveness is Liveness.LOST else "price"
+                self.notices.append(Notice(Change.LOST, reason=reason))
 
     # --- Answers -------------------------------------------------------------------------------------
 
     def handle_replies(self, replies: Collection[wire.Reply], now: float) -> int:
-        """Takes the control lines of one datagram; how many of them answer nothing that we asked."""
+        """Takes the control lines of one datagram; returns how many of them answer nothing that we asked."""
         receipt = next((reply for reply in replies if isinstance(reply, wire.Receipt)), None)
         unasked = 0
         for reply in replies:
@@ -326,22 +311,23 @@ class Session:
         return unasked
 
     def _answered(self, request: Request, reply: wire.Reply, now: float) -> bool:
-        """What every answer tells: that the server is there, and how it is. Whether it is the latest news."""
+        """Takes what every answer tells: that the server is there, whether it drains, and its price. Returns
+        whether no later news has come before."""
         is_newest = self._requests.heard(request, now)
         self._heard_at = max(self._heard_at, request.sent_at)
         self._misses = 0
         self._control_not_before = -inf
-        was_silent, was_suspected, was_draining = self._is_silent, self.is_suspected, self.is_draining
-        self._is_silent = self.is_suspected = False
+        before, was_draining = self.liveness, self.is_draining
+        self._see(Sign.ANSWER)
         if is_newest:
-            self._lessee.is_draining = reply.attributes.get("drain") == "1"
+            self._lease_requests.is_draining = reply.attributes.get("drain") == "1"
             self.head = reply.attributes.get("head", self.head)
-            self._lessee.price_bits = _price_in(reply, self._lessee.price_bits)
+            self._lease_requests.price_bits = price_in(reply, self._lease_requests.price_bits)
         if self._is_told_lost:
             self._judge(now)
-        if was_silent:
+        if before is Liveness.LOST:
             self._leases.renew_all(now)
-        elif was_suspected or (was_draining and not self.is_draining):
+        elif before is Liveness.SUSPECTED or (was_draining and not self.is_draining):
             self.notices.append(Notice(Change.TRUSTED))
         if self.is_draining and not was_draining:
             self.notices.append(Notice(Change.DRAINING))
@@ -355,10 +341,10 @@ class Session:
             return  # what it promised is gone
         self._keep_cookie(receipt.cookie, request)
         self.ttl_s = max(1.0, receipt.ttl_s)
-        refused = [] if refusal is None else _named_in(refusal, request.topics)
+        refused = [] if refusal is None else refused_topics(refusal, request.topics)
         granted = [topic for topic in request.topics if topic not in refused]
         interval_s = self.renewal_interval_s
-        self._tell_leases(self._lessee.granted(granted, request, self.ttl_s, interval_s, now))
+        self._tell_leases(self._lease_requests.granted(granted, request, self.ttl_s, interval_s, now))
         if refusal is not None:
             self._tell_refused(refused, request, refusal.reason, now)
         if not request.topics:
@@ -367,7 +353,7 @@ class Session:
 
     def _handle_challenge(self, request: Request, challenge: wire.Challenge, now: float) -> None:
         cookie = request.cookie
-        # If it refuses one of an era that is over, it tells nothing new.
+        # That it refuses a cookie of an era that is over is nothing new.
         is_news = cookie is not None and cookie.era == self._era
         life_s = COOKIE_LEASE_LIFE_S if request.topics else COOKIE_PUBLISH_LIFE_S
         was_young = cookie is not None and cookie.serves(life_s, request.sent_at)
@@ -381,15 +367,14 @@ class Session:
         self._outbox.try_again(request.lines)
 
     def _back_off(self, now: float) -> None:
-        """The server has forgotten us, or takes not even one line. Where that was so a moment ago too, leases
-        are asked for later.
+        """Asks for leases later where the server has forgotten us, or refused a single line, twice in a row.
 
-        Who waits already (and publishes meanwhile) learns nothing from hearing it again.
+        While we wait already (and publish meanwhile), hearing it again changes nothing.
         """
         since = self._leases_backoff.not_before
         if now < since:
             return
-        # Less than an interval: what is found out by renewing what has stood for one is not waited for.
+        # Less than an interval: when a lease has stood for one, its renewal finds out without waiting.
         delay_s_max = 0.8 * max(self.renewal_interval_s, ASK_INTERVAL_S)
         if now > since + 2 * delay_s_max:
             self._leases_backoff.reset()
@@ -398,27 +383,27 @@ class Session:
     def _handle_refusal(self, request: Request, refusal: wire.Refusal, now: float) -> None:
         if refusal.reason == "size" and self._shrink(request, refusal):
             if request.stamped is not None:
-                self._lessee.bought_nothing(now)
+                self._lease_requests.bought_nothing(now)
             self._leases.ask_again(request.topics, now)
             self._outbox.send_again(request.lines)
             return
         if refusal.reason == "size":
             self._back_off(now)
-        refused = _named_in(refusal, request.topics)
+        refused = refused_topics(refusal, request.topics)
         self._tell_refused(refused, request, refusal.reason, now)
-        # It tells nothing of the others, which must not wait for ever.
+        # The refusal tells nothing of the other topics, which must not wait for ever.
         others = [topic for topic in request.topics if topic not in refused]
         self._leases.ask_again(others, now + self.renewal_interval_s)
         self._outbox.settle(request.lines, Outcome.REFUSED)
 
     def _shrink(self, request: Request, refusal: wire.Refusal) -> bool:
-        """Puts fewer lines in a datagram from now on; whether that splits the one that was too long.
+        """Puts fewer lines in a datagram from now on; returns whether that splits the one that was too long.
 
-        As many as the server says, or half of what it refused where it says nothing that helps. The vouch
-        line counts; one line beside it must be possible.
+        The new maximum is what the server says, or half of what it refused where it says nothing that helps.
+        The vouch line counts; one line beside it must be possible.
         """
         line_count = 1 + len(request.topics) + len(request.lines)
-        lines_max = _number(refusal.attributes.get("lines"))
+        lines_max = number(refusal.attributes.get("lines"))
         if lines_max is None or lines_max >= line_count:
             lines_max = line_count // 2
         self._lines_max = max(LINES_MIN, min(self._lines_max, lines_max))
@@ -429,7 +414,7 @@ class Session:
             self._cookie = Cookie(text, request.sent_at, self._era)
 
     def _tell_refused(self, topics: Collection[bytes], request: Request, reason: str, now: float) -> None:
-        ended, is_later = self._lessee.refused(topics, request, reason, self.renewal_interval_s, now)
+        ended, is_later = self._lease_requests.refused(topics, request, reason, self.renewal_interval_s, now)
         self._tell_leases(ended)
         if is_later:
             self.notices += [Notice(Change.REFUSED, topic, reason) for topic in topics]
@@ -440,16 +425,17 @@ class Session:
     # --- Sending -------------------------------------------------------------------------------------
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, int]]:
-        """What is to go to this server now: buffers of datagrams, and the length of each in bytes."""
+        """Returns what is to go to this server now: buffers, each with the size in bytes of the datagrams in
+        it (the last may be shorter)."""
         if not self.addresses:
             self._outbox.give_up()
             return []
         self._judge(now)
-        self._lessee.let_go(self._era, now)
+        self._lease_requests.let_go(self._era, now)
         self._requests.begin_round()
         # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
-        # It is used only while we have heard of late that the server does not drain: draining takes longer
-        # than the usual renewal interval, so nothing is sent bare to one that may have stopped since.
+        # It is used only if the server has told recently that it does not drain. Draining takes longer than
+        # the usual renewal interval, so nothing is sent bare to a server that may have stopped since.
         interval_s = self._interval_s(RENEWALS_PER_TTL)
         has_lease = self._outbox.lease_until - now > interval_s
         has_heard = not self.is_draining and now - self._heard_at <= interval_s
@@ -469,25 +455,25 @@ class Session:
             if self._is_answering and now >= self._leases_backoff.not_before:
                 datagrams += self._lease_datagrams(now)
         if len(self._outbox) and not datagrams and not controls:
-            # Lines still in the queue wait for a cookie, and do not wait for the next renewal.
+            # Lines still in the queue wait for a cookie, which must not wait for the next renewal.
             datagrams.append(self._ask(now))
         return datagrams
 
     def _probe(self, now: float) -> bytes:
-        """Asks whether it is there, and renews what it can on the way.
+        """Asks whether the server is there, and renews what it can on the way.
 
-        The cookie is shown where there is one, so that it is asked whether it is the server that we knew.
+        The cookie is shown where there is one, to learn whether it is still the server that we knew.
         """
         cookie = self._cookie_that_serves(COOKIE_LEASE_LIFE_S, now)
         if cookie is None:
             return self._ask(now)
-        return self._lessee.probe(cookie, self._lines_max, now)
+        return self._lease_requests.probe(cookie, self._lines_max, now)
 
     def _lease_datagrams(self, now: float) -> list[bytes]:
         cookie = self._cookie_that_serves(COOKIE_LEASE_LIFE_S, now)
         if cookie is not None:
-            return self._lessee.datagrams(cookie, self._lines_max, self.renewal_interval_s, now)
-        return [self._ask(now)] if self._lessee.is_due(now) else []
+            return self._lease_requests.datagrams(cookie, self._lines_max, self.renewal_interval_s, now)
+        return [self._ask(now)] if self._lease_requests.is_due(now) else []
 
     def _ask(self, now: float) -> bytes:
         return wire.request_datagram(wire.Ask(self._requests.open(Kind.ASK, now).nonce))
@@ -497,26 +483,5 @@ class Session:
 
 
 def family_of(address: Address) -> int:
-    """4 or 6."""
+    """Returns an address's IP version, 4 or 6."""
     return 6 if ":" in address[0] else 4
-
-
-def _price_in(reply: wire.Reply, known_bits: int) -> int:
-    """The price of a new lease, if the answer tells one."""
-    match reply:
-        case wire.Challenge() | wire.Receipt():
-            return reply.bits
-        case wire.Refusal(reason="work"):
-            bits = _number(reply.attributes.get("bits"))
-            return known_bits if bits is None else bits
-    return known_bits
-
-
-def _named_in(refusal: wire.Refusal, topics: Iterable[bytes]) -> list[bytes]:
-    """The topics that it refuses, of those asked for."""
-    lines = -1 if refusal.lines is None else refusal.lines
-    return [topic for index, topic in enumerate(topics) if lines >> index & 1]
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() and len(text) <= 4 else None

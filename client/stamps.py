@@ -22,7 +22,7 @@ def topics_max(bits: int) -> int:
     return 1 << max(0, DATAGRAM_BITS - bits)
 
 
-class Mints:
+class Stamps:
     """The stamps for one server: at most one is looked for at a time."""
 
     def __init__(self) -> None:

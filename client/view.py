@@ -28,7 +28,7 @@ class View:
         if self.policy.placement != "ring":
             raise ValueError(f"the policy is {self.policy}: its hosts are not those of the ring")
         explanation = self.ring.explain(topic, self.policy.k)
-        return explanation, tuple(self._pick(place.key, topic) for place in explanation.places)
+        return explanation, tuple(self._pick(place.key, topic) for place in explanation.hosts)
 
     def _pick(self, host: bytes, topic: bytes) -> ServerEntry:
         servers = self._servers_of[host]

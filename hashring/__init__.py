@@ -1,1 +1,1 @@
-"""Placement, policies and the probability model. Pure functions of keys and topics."""
+"""Placement of topics on hosts, policies, and the probability model. Pure functions, without I/O."""

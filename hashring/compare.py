@@ -1,4 +1,4 @@
-"""How two views differ in placement, and how even one of them is. Measured on sampled topics."""
+"""How far two views differ in placement, and how evenly one view spreads topics. Measured on samples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,35 +15,39 @@ SAMPLES_DEFAULT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RingDiff:
-    """How far two views agree on placement. The shares are of `topics` topics, each with `k` hosts."""
+    """How far two views differ in placement, over `topics` topics with `k` hosts each."""
 
     only_here: tuple[bytes, ...]
+    """Keys that only the first view has."""
     only_there: tuple[bytes, ...]
+    """Keys that only the second view has."""
     topics: int
     k: int
     touched: float
-    """The share of topics whose set of hosts differs."""
+    """Share of topics whose set of hosts differs."""
     swapped: float
-    """How many hosts of a topic are replaced, on average over all topics."""
+    """Mean number of replaced hosts per topic."""
     first_moved: float
-    """The share of topics whose nearest host differs."""
+    """Share of topics whose nearest host differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How evenly `samples` topics of `k` hosts each fall on the hosts."""
+    """How evenly `samples` topics with `k` hosts each are spread over the hosts."""
 
     hosts: int
     k: int
     samples: int
     mean: float
-    """Topics per host."""
+    """Mean load: topics per host."""
     cv: float
-    """Standard deviation of the load over its mean."""
+    """Coefficient of variation: the standard deviation of the loads over their mean."""
     cv_of_chance: float
-    """The `cv` that a perfectly even ring would show with so few samples."""
+    """The `cv` that a perfectly even ring shows by chance with this many samples."""
     peak_to_mean: float
+    """The largest load over the mean."""
     least_to_mean: float
+    """The smallest load over the mean."""
 
 
 def diff(
@@ -53,7 +57,18 @@ def diff(
     topics: Iterable[bytes | str] | None = None,
     samples: int = SAMPLES_DEFAULT,
 ) -> RingDiff:
-    """Compare two views: over `topics` if given, else over `samples` positions evenly spread on the ring."""
+    """Compares two views: over `topics` if given, else over `samples` positions spread over the ring.
+
+    Raises ValueError if `k` or `samples` is below 1.
+
+    >>> here = HashRing([f"192.0.2.{i}" for i in range(1, 11)])
+    >>> there = HashRing([f"192.0.2.{i}" for i in range(2, 11)])
+    >>> seen = diff(here, there, k=3)
+    >>> seen.only_here
+    (b'192.0.2.1',)
+    >>> f"{seen.touched:.2f} of the topics had that host"  # 0.30 is expected
+    '0.29 of the topics had that host'
+    """
     if topics is None:
         positions = sample_positions(samples)
     else:
@@ -82,9 +97,15 @@ def diff(
 
 
 def balance(ring: HashRing, k: int, samples: int = SAMPLES_DEFAULT) -> Balance:
-    """Place `samples` evenly spread topics and see how evenly their `k` hosts each are loaded.
+    """Places `samples` topics spread over the ring, and measures how evenly the hosts are loaded.
 
-    Raises LookupError if the ring is empty, ValueError if `samples` is below 1.
+    Raises LookupError if the ring is empty, ValueError if `k` or `samples` is below 1.
+
+    >>> even = balance(HashRing([f"192.0.2.{i}" for i in range(1, 11)]), k=3)
+    >>> even.mean
+    3000.0
+    >>> f"the busiest host has {even.peak_to_mean:.2f} times the mean"
+    'the busiest host has 1.03 times the mean'
     """
     if not len(ring):
         raise LookupError("the ring has no hosts: there is nothing to balance")
@@ -105,7 +126,7 @@ def balance(ring: HashRing, k: int, samples: int = SAMPLES_DEFAULT) -> Balance:
 
 
 def sample_positions(samples: int) -> Words:
-    """The first outputs of SplitMix64 from 0: positions spread like those of topics, always the same.
+    """Returns the first outputs of SplitMix64 from 0: positions spread like topics, always the same.
 
     Raises ValueError if `samples` is below 1.
     """

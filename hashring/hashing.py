@@ -1,17 +1,17 @@
 """The arithmetic of placement: which bytes are hashed, and where they fall (PROTOCOL §8).
 
-Positions on the ring are integers below 2**64. The ring is cut into 1024 equal arcs, and a host has
-exactly one point in each: a hash into "a thousand bit strings", as the 2004 note by K. J. Sitaker asks
-of consistent hashing (Karger et al., STOC 1997), but so spread that the points about a topic can be
-computed without computing any others. All points of a host follow from its *base*, 64 bits:
+Positions on the ring are integers below 2**64. The ring is cut into 1024 equal arcs, and a host has exactly
+one point in each. The 2004 note by K. J. Sitaker asks that consistent hashing (Karger et al., STOC 1997) hash
+each server into "a thousand bit strings"; with one point in each arc, the points near a topic can be computed
+without computing any others. All points of a host follow from its *base* of 64 bits:
 
     base       = XXH3_64(salt || key)
     point(i)   = (i << 54) | (mix64(base + (i + 1) * G) >> 10)      i = 0 .. 1023
     topic      = XXH3_64(hashed bytes, seed = 1)
 
-`mix64` is the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), so the points are 1024 outputs
-of that generator. Neither hash is a cryptographic one: keys must be something that an attacker cannot
-choose freely, such as IP addresses, and the salt must be younger than they are.
+`mix64` is the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), so the points are 1024 outputs of
+that generator. Neither hash is cryptographic: keys must be something that an attacker cannot choose freely,
+such as IP addresses, and the salt must be chosen after the keys are known.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,16 @@ PORT_MAX = 65535
 
 
 def hashed_bytes(topic: bytes | str) -> bytes:
-    """The part of a decoded topic (a `str` stands for its UTF-8) that decides its place (PROTOCOL §8.2).
+    """Returns the part of a decoded topic that decides its hosts (PROTOCOL §8.2).
 
-    It is what stands inside the first `{...}` that is not empty, else the whole topic: so `{game7}score`
-    and `{game7}chat` share their servers. A `{` pairs with the first `}` after it, as in the hash tags of
-    Redis Cluster, and after an empty pair the search goes on: `{}{a}` hashes `a`, `{{a}}` hashes `{a`.
+    It is the content of the first `{...}` that is not empty, else the whole topic: so topics can be made to
+    share their servers. A `{` pairs with the first `}` after it, as in the hash tags of Redis Cluster; after
+    an empty pair the search goes on. A `str` stands for its UTF-8.
+
+    >>> hashed_bytes("{game7}score") == hashed_bytes("{game7}chat") == b"game7"
+    True
+    >>> hashed_bytes("{}{a}"), hashed_bytes("{{a}}")
+    (b'a', b'{a')
     """
     data = topic.encode() if isinstance(topic, str) else topic
     opened = data.find(b"{")
@@ -53,26 +58,29 @@ def hashed_bytes(topic: bytes | str) -> bytes:
 
 
 def topic_hash(topic: bytes | str) -> int:
-    """The position of a decoded topic on the ring, 0 .. 2**64 - 1."""
+    """Returns the position of a decoded topic on the ring, 0 .. 2**64 - 1."""
     return xxh3_64_intdigest(hashed_bytes(topic), seed=TOPIC_SEED)
 
 
 def host_base(key: bytes, salt: bytes = b"") -> int:
-    """The 64 bits from which all points of a host follow."""
+    """Returns the 64 bits from which all points of a host follow."""
     return xxh3_64_intdigest(salt + key)
 
 
 def point(base: int, arc: int) -> int:
-    """The position of the one point that the host of `base` has in `arc` (0 .. 1023)."""
+    """Returns the position of the one point that the host with this `base` has in `arc` (0 .. 1023)."""
     return arc << OFFSET_BITS | mix64(base + (arc + 1) * GOLDEN) >> ARC_BITS
 
 
 def rendezvous(topic: bytes | str, ports: Sequence[int]) -> int:
-    """The port of the server that serves `topic` among those of one host (PROTOCOL §8.4).
+    """Returns the port of the server that serves `topic`, among those of one host (PROTOCOL §8.4).
 
-    The highest XXH3_64(hashed bytes || 0x00 || port in ASCII, seed = 2) wins, of equals the smaller port:
-    rendezvous hashing (Thaler and Ravishankar, 1998), so a server that leaves moves only its own topics.
-    Raises ValueError if there is no port or one outside 1 .. 65535.
+    This is rendezvous hashing (Thaler and Ravishankar, 1998): the port with the highest
+    XXH3_64(hashed bytes || 0x00 || port in ASCII, seed = 2) wins, and of equals the smaller port. So a server
+    that leaves moves only its own topics. Raises ValueError if there is no port, or one outside 1 .. 65535.
+
+    >>> rendezvous("weather", [7400, 7401, 7402])
+    7401
     """
     if not ports:
         raise ValueError("no ports: name at least one server of the host")
@@ -84,7 +92,7 @@ def rendezvous(topic: bytes | str, ports: Sequence[int]) -> int:
 
 
 def mix64(word: int) -> int:
-    """The SplitMix64 finaliser of `word` modulo 2**64."""
+    """Returns the SplitMix64 finaliser of `word` modulo 2**64."""
     word &= U64_MAX
     word = (word ^ word >> 30) * MULTIPLIER_A & U64_MAX
     word = (word ^ word >> 27) * MULTIPLIER_B & U64_MAX

@@ -1,8 +1,8 @@
-"""How far a measured rate may lie from the true one. Without numpy.
+"""Confidence intervals and distributions: how far a measured share may lie from the true one. Without numpy.
 
-Messages are not independent trials for each of their subscribers: with few publish, one that misses all
-live hosts is lost for the whole audience. `delivered_pairs` counts that clustering exactly;
-`kcast.hashring.clusters` estimates it from what was seen.
+A message and its subscribers are not independent trials: with few publish, a message that misses all live
+hosts is lost for the whole audience. `delivered_pairs` computes the effect of that clustering exactly;
+`kcast.hashring.effective_size` estimates it from observed outcomes.
 """
 
 from collections import defaultdict
@@ -13,11 +13,18 @@ from math import erfc, exp, fsum, gcd, inf, lgamma, log, log1p, sqrt
 from statistics import NormalDist
 
 TRIMMED_MASS = 1e-15
-"""The probability that may be cut from each end of a distribution at each convolution."""
+"""Probability mass that each convolution may cut from each end of a distribution."""
 
 
 def wilson(successes: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
-    """The score interval for a probability (Wilson, 1927). `trials` may be an effective count, or 0."""
+    """The score interval for a probability (Wilson, 1927); (0, 1) without trials.
+
+    `trials` may be an effective sample size, so neither count need be whole.
+
+    >>> low, high = wilson(successes=999, trials=1000)
+    >>> f"{low:.4f} to {high:.4f}"
+    '0.9944 to 0.9998'
+    """
     if trials == 0:
         return 0.0, 1.0
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
@@ -28,16 +35,8 @@ def wilson(successes: float, trials: float, confidence: float = 0.95) -> tuple[f
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The interval that covers the true probability with at least `confidence` (Clopper, Pearson, 1934)."""
-    tail = (1 - confidence) / 2
-    low = 0.0 if successes == 0 else _beta_quantile(successes, trials - successes + 1, tail)
-    high = 1.0 if successes == trials else _beta_quantile(successes + 1, trials - successes, 1 - tail)
-    return low, high
-
-
 def binomial_tail(successes: float, trials: float, chance: float) -> float:
-    """P(X <= `successes`) of so many trials, whole numbers or not: I(1 - p; n - x, x + 1), DLMF 8.17.5."""
+    """P(X <= `successes`) for a binomial X; counts need not be whole: I(1 - p; n - x, x + 1), DLMF 8.17.5."""
     if successes < 0:
         return 0.0
     return 1.0 if successes >= trials else _beta_cdf(trials - successes, successes + 1, 1 - chance)
@@ -98,7 +97,7 @@ def gamma_tail(shape: float, x: float) -> float:
 
 
 def student_tail(t: float, degrees: float) -> float:
-    """P(|T| > t) for Student's T with so many degrees of freedom (Student, 1908)."""
+    """P(|T| > t) for Student's T with `degrees` degrees of freedom (Student, 1908); normal if inf."""
     if degrees == inf:
         return erfc(abs(t) / sqrt(2))
     return _beta_cdf(degrees / 2, 0.5, degrees / (degrees + t * t))
@@ -106,7 +105,11 @@ def student_tail(t: float, degrees: float) -> float:
 
 @cache
 def student_quantile(confidence: float, degrees: float) -> float:
-    """The t that |T| is not above with this probability; the normal one's with endlessly many degrees."""
+    """The t for which P(|T| <= t) = `confidence`, for Student's T; the normal quantile if `degrees` is inf.
+
+    >>> f"{student_quantile(0.95, 9):.3f}"
+    '2.262'
+    """
     if degrees == inf:
         return NormalDist().inv_cdf(0.5 + confidence / 2)
     low, high = 0.0, 1.0
@@ -121,19 +124,8 @@ def student_quantile(confidence: float, degrees: float) -> float:
     return high
 
 
-def icc(down: float, miss_up: float, k_prime: int) -> float:
-    """The correlation of two messages' fates at a subscriber of few subscribe that keeps its draw.
-
-    (E2 - E^2) / (E (1 - E)), E = (p + (1 - p) g)^K', E2 = (p + (1 - p) g^2)^K', p = `down`, g = `miss_up`,
-    the chance that a message is lost on a path whose host is up.
-    """
-    once = (down + (1 - down) * miss_up) ** k_prime
-    twice = (down + (1 - down) * miss_up * miss_up) ** k_prime
-    return float((twice - once * once) / (once * (1 - once)))
-
-
 def binomial(trials: int, chance: float) -> tuple[int, list[float]]:
-    """How many of `trials` succeed: the least count, and the pmf from it on, but for ends of 1e-15."""
+    """The binomial distribution: its first count and the pmf from there on, without ends of 1e-15."""
     if chance in (0, 1):
         return trials * int(chance), [1.0]
     log_all = lgamma(trials + 1)
@@ -150,10 +142,10 @@ def binomial(trials: int, chance: float) -> tuple[int, list[float]]:
 
 @dataclass(frozen=True, slots=True)
 class PairDistribution:
-    """The distribution of a number of delivered (message, subscriber) pairs.
+    """The distribution of the number of delivered (message, subscriber) pairs.
 
-    `pmf[i]` is the probability of `first + i * step`; what lies outside amounts to at most `trimmed`. `least`
-    and `most` bound what is possible at all.
+    `pmf[i]` is the probability of `first + i * step`. All other values together have at most the probability
+    `trimmed`. `least` and `most` are the extremes that are possible at all.
     """
 
     first: int
@@ -162,25 +154,25 @@ class PairDistribution:
     least: int
     most: int
     total: int
-    """Pairs if everything were delivered."""
+    """The number of pairs if everything were delivered."""
     mean: float
     sd: float
     trimmed: float
 
     def at_most(self, pairs: int) -> float:
-        """P(delivered <= pairs)."""
+        """P(delivered <= `pairs`)."""
         if pairs >= self.most:
             return 1.0
         return min(1.0, fsum(self.pmf[: max(0, (pairs - self.first) // self.step + 1)]))
 
     def at_least(self, pairs: int) -> float:
-        """P(delivered >= pairs)."""
+        """P(delivered >= `pairs`)."""
         if pairs <= self.least:
             return 1.0
         return min(1.0, fsum(self.pmf[max(0, -((self.first - pairs) // self.step)) :]))
 
     def interval(self, confidence: float = 0.9999) -> tuple[int, int]:
-        """The narrowest lo .. hi with at most half of 1 - `confidence` below lo, and above hi.
+        """The narrowest low and high with at most (1 - `confidence`) / 2 below low, and as much above high.
 
         Raises ValueError if `confidence` is not between 0 and 1.
         """
@@ -197,11 +189,14 @@ class PairDistribution:
 
 
 def delivered_pairs(groups: Iterable[tuple[int, float, int]]) -> PairDistribution:
-    """How many (message, subscriber) pairs are delivered, if each message reaches its whole audience or none.
+    """The distribution of delivered pairs, if each message reaches its whole audience or nobody.
 
-    `groups` are (messages, probability of delivery, subscribers): the sum over groups of
-    subscribers * Binomial(messages, probability), by convolution. A group of probability 0 or 1 adds no
-    width. Raises ValueError for a negative count or what is no probability.
+    Each group is (messages, probability of delivery, subscribers). The result is the distribution of the sum
+    over groups of subscribers * Binomial(messages, probability), by convolution. A group of probability 0 or
+    1 adds no width. Raises ValueError for a negative count, or a probability outside of 0 to 1.
+
+    >>> delivered_pairs([(200, 0.95, 30)]).interval(0.99)
+    (5430, 5910)
     """
     by_weight: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for messages, chance, subscribers in groups:
@@ -216,8 +211,8 @@ def delivered_pairs(groups: Iterable[tuple[int, float, int]]) -> PairDistributio
     def variance(weight: int) -> float:
         return fsum(weight * weight * n * p * (1 - p) for n, p in by_weight[weight])
 
-    # Groups of one weight first, as plain counts, then from the narrowest to the widest: the cost is the
-    # product of the two widths.
+    # Groups with equally many subscribers are added as plain counts, then the sums from the narrowest to the
+    # widest: a convolution costs the product of the two widths.
     first, pmf, trimmed = 0, [1.0], 0.0
     for weight in sorted(by_weight, key=variance):
         count_first, counts = 0, [1.0]
@@ -243,7 +238,7 @@ def delivered_pairs(groups: Iterable[tuple[int, float, int]]) -> PairDistributio
 
 
 def _convolve(pmf: Sequence[float], terms: Sequence[float], stride: int) -> list[float]:
-    """The pmf of a sum of two, the second in steps of `stride`."""
+    """The pmf of the sum of two variables; the values of the second are multiples of `stride`."""
     width = len(pmf)
     result = [0.0] * (width + (len(terms) - 1) * stride)
     for start, term in zip(range(0, len(result), stride), terms, strict=False):
@@ -254,14 +249,14 @@ def _convolve(pmf: Sequence[float], terms: Sequence[float], stride: int) -> list
 
 
 def _trim(first: int, pmf: list[float]) -> tuple[int, list[float], float]:
-    """Cut off ends of at most TRIMMED_MASS each. Gives the new first value, the rest, and the mass cut."""
+    """Cuts ends of at most TRIMMED_MASS each. Returns the new first value, the rest and the mass cut."""
     low, high = _skipped(pmf, TRIMMED_MASS), _skipped(pmf[::-1], TRIMMED_MASS)
     cut = fsum(pmf[:low]) + fsum(pmf[len(pmf) - high :])
     return first + low, pmf[low : len(pmf) - high], cut
 
 
 def _skipped(pmf: Sequence[float], mass: float) -> int:
-    """How many leading values together have at most `mass`; never all."""
+    """The number of leading values that together have at most `mass`; never all of them."""
     seen = 0.0
     for index, term in enumerate(pmf):
         seen += term
@@ -270,24 +265,13 @@ def _skipped(pmf: Sequence[float], mass: float) -> int:
     return len(pmf) - 1
 
 
-def _beta_quantile(a: float, b: float, probability: float) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        if _beta_cdf(a, b, middle) < probability:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
 def _beta_cdf(a: float, b: float, x: float) -> float:
     """The regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
     if x <= 0:
         return 0.0
     if x >= 1:
         return 1.0
-    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side only
+    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on one side only
         return 1 - _beta_fraction(b, a, 1 - x)
     return _beta_fraction(a, b, x)
 

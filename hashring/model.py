@@ -1,75 +1,36 @@
-"""What theory predicts: delivery, copies, cost and attack, in closed form and without numpy.
+"""What theory predicts: delivery, copies, cost and attacks, in closed form and without numpy.
 
-One formula covers the four schemes of the 2004 note (K. J. Sitaker). A publisher sends to `m` random
-hosts of the `k` that stand for a topic, a subscriber holds leases on `n` random ones, so they have
-H ~ Hypergeometric(k, m, n) hosts in common, and each of those is a chance of `path` to get through:
+One formula covers the four schemes of the 2004 note (K. J. Sitaker). A publisher sends to `m` random hosts
+of the topic's `k`, and a subscriber holds leases at `n` random ones of them. They have
+H ~ Hypergeometric(k, m, n) hosts in common, and the message gets through each of these with probability
+`path`, so
 
     P(delivered) = 1 - E[(1 - path)^H]
 
-S is k = m = n = 1; R is k = C; CH is m = n = k; RCH has one of m, n equal to K' and the other to k.
+S is k = m = n = 1; R is k = C; CH is m = n = k; RCH has one of m, n equal to K' and the other equal to k.
 
-Everywhere: probabilities and shares are floats 0 .. 1, times are seconds, `down` is the share of time
-that a host is down, `loss_in` and `loss_out` are packet loss from publisher to host and from host to
-subscriber, `live` is the share of time that a subscriber's lease stands, `path_up` is `path` given that
-the host is up. Avoidance of dead hosts is off: clients that notice and avoid them do better.
+In all functions probabilities and shares are floats from 0 to 1, and times are in seconds. `down` is the
+share of time that a host is down; `loss_in` and `loss_out` are the packet loss from publisher to host and
+from host to subscriber; `live` is the share of time that a subscriber's lease stands; `path_up` is `path`
+given that the host is up. Clients are taken not to avoid dead hosts; those that do fare better.
 
-Where no paper is named, the formula follows from the definitions in a line or two, and the tests hold it
-against a simulation.
+Where no paper is named, the formula follows from the definitions in a line or two. The tests compare it with
+a simulation.
 """
 
 from dataclasses import dataclass
-from math import ceil, comb, exp, expm1, floor, fsum, inf, lgamma, log, log1p, pi, prod, sqrt
+from math import comb, exp, expm1, floor, fsum, inf, lgamma, log, prod, sqrt
 
-from kcast.hashring.intervals import PairDistribution, binomial, clopper_pearson, delivered_pairs, icc, wilson
-
-__all__ = [
-    "Cost",
-    "PairDistribution",
-    "audience",
-    "audience_given_down",
-    "best_ttl",
-    "betabin_miss",
-    "binomial",
-    "blocked_share",
-    "capacity",
-    "clopper_pearson",
-    "common_share",
-    "copies",
-    "cost",
-    "delivered_pairs",
-    "delivery",
-    "delivery_divergent",
-    "delivery_fresh",
-    "delivery_given_down",
-    "down_share",
-    "draws_needed",
-    "duplicates",
-    "few_publish_is_cheaper",
-    "grinding_trials",
-    "hostile",
-    "hyp_miss",
-    "hypergeometric",
-    "icc",
-    "miss_exactly_down",
-    "overlap_mean",
-    "overlap_pmf",
-    "path",
-    "restart_gap",
-    "sigma",
-    "wasted_traffic",
-    "wilson",
-    "zone_miss",
-]
-
+from kcast.hashring.intervals import binomial
 
 # One path
 
 
 def sigma(renewals: float, loss: float) -> float:
-    """The share of time that a lease stands although renewals get lost: `live`.
+    """The share of time that a lease stands although some renewals get lost: `live`.
 
-    1 - (1 - f) q^floor(M) - f q^ceil(M), where M = `renewals` per TTL (the note's M, 2 or 3; need not be
-    whole), f its fraction, q = `loss` of one renewal.
+    1 - (1 - f) q^floor(M) - f q^ceil(M), where M = `renewals` per TTL (2 or 3 in the note; need not be
+    whole), f is its fractional part, and q = `loss` the chance that one renewal is lost.
     """
     whole = floor(renewals)
     fraction = renewals - whole
@@ -77,10 +38,11 @@ def sigma(renewals: float, loss: float) -> float:
 
 
 def restart_gap(interval_s: float, up_s: float, loss: float) -> float:
-    """The share of its up time that a host lacks a lease since it restarted: `live` is less by this factor.
+    """The share of a host's up time during which it lacks a lease because it has restarted.
 
-    tau (1/2 + q / (1 - q)) / U: the wait for the next renewal (`interval_s` apart, lost with `loss`) that
-    gets through, over the mean up time `up_s`. First order in tau / U.
+    tau (1/2 + q / (1 - q)) / U: the mean wait for the first renewal that gets through (they are
+    tau = `interval_s` apart, and each is lost with probability q = `loss`), over the mean up time U = `up_s`.
+    First order in tau / U. Multiply `live` by 1 minus this.
     """
     return interval_s * (0.5 + loss / (1 - loss)) / up_s
 
@@ -88,29 +50,29 @@ def restart_gap(interval_s: float, up_s: float, loss: float) -> float:
 def path(
     down: float, loss_in: float, loss_out: float, live: float = 1.0, sends: int = 1, dedup: bool = False
 ) -> float:
-    """The chance that a message gets through one host that both sides use.
+    """The probability that a message gets through one host that both sides use.
 
-    (1 - down) live (1 - (1 - g)^r), g = (1 - loss_in)(1 - loss_out), r = `sends` to the same host, which
-    forwards every one; with `dedup` only the first: (1 - down) live (1 - loss_in^r)(1 - loss_out).
+    (1 - down) live (1 - (1 - g)^r), where g = (1 - loss_in)(1 - loss_out) and the message is sent r = `sends`
+    times to that host, which forwards it each time. With `dedup` it forwards only the first:
+    (1 - down) live (1 - loss_in^r)(1 - loss_out).
     """
     if dedup:
         return (1 - down) * live * (1 - loss_in**sends) * (1 - loss_out)
     return (1 - down) * live * (1 - (1 - (1 - loss_in) * (1 - loss_out)) ** sends)
 
 
-def down_share(detect_s: float, up_s: float) -> float:
-    """`down` as clients see it who replace a dead host after `detect_s`: T / (U + T), U = mean up time."""
-    return detect_s / (up_s + detect_s)
-
-
 # Policies
 
 
 def hypergeometric(population: int, marked: int, drawn: int) -> tuple[int, list[float]]:
-    """How many of `drawn` out of `population` are `marked`: the least possible count and the pmf from it on.
+    """The distribution of how many of `drawn` items are `marked`: the least count, and the pmf from it on.
 
-    The ratio of neighbouring terms, taken outwards from the mode, keeps 14 digits where factorials lose
-    them. Raises ValueError if `marked` or `drawn` is not within 0 .. population.
+    Terms are computed as ratios to their neighbours, outwards from the mode: that keeps 14 digits where
+    factorials lose them. Raises ValueError if `marked` or `drawn` is not within 0 .. population.
+
+    >>> least, pmf = hypergeometric(population=5, marked=3, drawn=4)
+    >>> least, [round(p, 3) for p in pmf]
+    (2, [0.6, 0.4])
     """
     if not (0 <= marked <= population and 0 <= drawn <= population):
         raise ValueError(f"cannot mark {marked} and draw {drawn} of {population}: both must be within it")
@@ -130,7 +92,7 @@ def hypergeometric(population: int, marked: int, drawn: int) -> tuple[int, list[
 
 
 def hyp_miss(k: int, m: int, n: int, path: float) -> float:
-    """The chance to miss a message: E[(1 - path)^H], H ~ Hypergeometric(k, m, n).
+    """The probability that a subscriber misses a message: E[(1 - path)^H], H ~ Hypergeometric(k, m, n).
 
     Raises ValueError if `m` or `n` is not within 0 .. k.
     """
@@ -139,45 +101,27 @@ def hyp_miss(k: int, m: int, n: int, path: float) -> float:
 
 
 def delivery(k: int, m: int, n: int, path: float) -> float:
-    """The chance that a subscriber gets a message: 1 - `hyp_miss`.
+    """The probability that a subscriber gets a message: 1 - `hyp_miss`.
 
-    Hosts must fail independently; 1 - (1 - path)^K' for RCH, about 1 - exp(-path m n / C) for R.
+    Hosts must fail independently. For RCH it is 1 - (1 - path)^K', for R about 1 - exp(-path m n / C). Raises
+    ValueError as `hyp_miss`.
+
+    >>> f"{delivery(k=5, m=3, n=5, path=0.9):.3f}"  # policy 5/3/5, a tenth of the hosts down
+    '0.999'
     """
     return 1 - hyp_miss(k, m, n, path)
-
-
-def delivery_fresh(k_prime: int, path_once: float, sends: int) -> float:
-    """RCH, each of `sends` times to K' other hosts: 1 - (1 - path)^(sends K'), `path_once` with one send.
-
-    Never less than `sends` times to the same hosts (Jensen). Needs sends K' <= K.
-    """
-    return float(1 - (1 - path_once) ** (sends * k_prime))
-
-
-def draws_needed(miss: float, path: float, common: float = 1.0) -> int:
-    """The least K' with which RCH misses at most `miss`: ceil(ln miss / ln(1 - path common)).
-
-    `common` is the chance that a host which one side knows is known to the other (`common_share`).
-    Raises ValueError if no number is enough.
-    """
-    if not 0 < miss < 1 or not 0 < path * common <= 1:
-        raise ValueError(f"no K' misses only {miss} with path {path} and {common} of hosts in common")
-    if path * common == 1:
-        return 1
-    draws = ceil(log(miss) / log1p(-path * common) - 1e-9)  # 3.0000000000000004 for 0.1^3
-    return max(1, draws)
 
 
 # Failures that are not independent
 
 
 def delivery_given_down(k: int, m: int, n: int, down: int, path_up: float = 1.0) -> float:
-    """The chance of delivery when just `down` of the topic's `k` hosts are dead.
+    """The probability of delivery when exactly `down` of the topic's `k` hosts are dead.
 
     1 - sum_h Hyp(h; k, m, n) sum_d Hyp(d; k, down, h) (1 - path_up)^(h - d): the hosts in common are a random
-    subset, of which d are dead. For CH and down < k it is 1 - (1 - path_up)^(k - down). A message of few
-    publish reaches all its subscribers or none, a subscriber of few subscribe gets all messages or none, but
-    for packet loss. Raises ValueError if `m`, `n` or `down` is not within 0 .. k.
+    subset, and d of them are dead. For CH and down < k it is 1 - (1 - path_up)^(k - down). Apart from packet
+    loss, with few publish a message reaches all its subscribers or none, and with few subscribe a subscriber
+    gets all messages or none. Raises ValueError if `m`, `n` or `down` is not within 0 .. k.
     """
     least, pmf = hypergeometric(k, m, n)
     return 1 - fsum(
@@ -186,20 +130,21 @@ def delivery_given_down(k: int, m: int, n: int, down: int, path_up: float = 1.0)
 
 
 def miss_exactly_down(hosts: int, down: int, draws: int, path_up: float = 1.0) -> float:
-    """The chance that `draws` random hosts all fail when exactly `down` of `hosts` are dead.
+    """The probability that `draws` random hosts all fail when exactly `down` of `hosts` are dead.
 
-    sum_d Hyp(d; hosts, down, draws) (1 - path_up)^(draws - d), which is C(down, draws) / C(hosts, draws)
-    without loss: a lab that kills 2 of 20 loses nothing with K' = 3. Raises ValueError as `hypergeometric`.
+    sum_d Hyp(d; hosts, down, draws) (1 - path_up)^(draws - d). Without loss that is
+    C(down, draws) / C(hosts, draws): a lab that kills 2 of 20 loses nothing with K' = 3. Raises ValueError as
+    `hypergeometric`.
     """
     least, pmf = hypergeometric(hosts, down, draws)
     return fsum(weight * (1 - path_up) ** (draws - d) for d, weight in enumerate(pmf, least))
 
 
 def betabin_miss(up: float, rho: float, k_prime: int, path_up: float = 1.0) -> float:
-    """The chance that K' hosts all fail when their availability is one random number of mean `up`.
+    """The probability that K' hosts all fail when all have the same random availability, of mean `up`.
 
-    sum_u BetaBinomial(u; K', a, b) (1 - path_up)^u, a = up (1 - rho) / rho, b = (1 - up)(1 - rho) / rho;
-    `rho` is the correlation of two hosts, 0 (independent) .. 1 (all or none). Skellam, 1948.
+    sum_u BetaBinomial(u; K', a, b) (1 - path_up)^u, a = up (1 - rho) / rho, b = (1 - up)(1 - rho) / rho.
+    `rho` is the correlation between two hosts, from 0 (independent) to 1 (all up or all down). Skellam, 1948.
     """
     if rho == 0 or up in (0, 1):
         return float((1 - up * path_up) ** k_prime)
@@ -219,10 +164,10 @@ def betabin_miss(up: float, rho: float, k_prime: int, path_up: float = 1.0) -> f
 
 
 def zone_miss(zones: int, zone_down: float, path: float, k_prime: int) -> float:
-    """The chance that K' hosts, each in a random one of `zones`, all fail; a zone is down with `zone_down`.
+    """The probability that K' hosts all fail, each in a random zone; a zone is down with `zone_down`.
 
-    sum_j Binomial(j; zones, zone_down) (1 - path (1 - j / zones))^K', `path` given that its zone is up. Hosts
-    drawn from K' different zones bring it back to (1 - path (1 - zone_down))^K'.
+    sum_j Binomial(j; zones, zone_down) (1 - path (1 - j / zones))^K', where `path` is given that the host's
+    zone is up. If the hosts are drawn from K' different zones, it is (1 - path (1 - zone_down))^K'.
     """
     return fsum(
         comb(zones, j)
@@ -243,11 +188,11 @@ def audience(
     loss_out: float = 0.0,
     live: float = 1.0,
 ) -> float:
-    """The chance that all `subscribers` of a topic get a message, sent once.
+    """The probability that all `subscribers` of a topic get a message that is sent once.
 
     sum_u Bin(u; m, up (1 - loss_in)) (1 - E[(1 - live (1 - loss_out))^H])^S, H ~ Hypergeometric(k, u, n): u
-    hosts have the message, and given them the subscribers are independent. Few publish loses whole
-    messages, few subscribe a few subscribers of nearly every message.
+    hosts have the message, and given these hosts the subscribers are independent. Few publish loses whole
+    messages; few subscribe loses some subscribers of nearly every message.
     """
     return _all_reached(k, m, n, subscribers, up * (1 - loss_in), live * (1 - loss_out))
 
@@ -255,10 +200,10 @@ def audience(
 def audience_given_down(
     k: int, m: int, n: int, subscribers: int, down: int, loss_in: float = 0.0, loss_out: float = 0.0
 ) -> float:
-    """The same when just `down` of the topic's `k` hosts are dead.
+    """The same as `audience` when exactly `down` of the topic's `k` hosts are dead.
 
-    A message goes to a ~ Hypergeometric(k, k - down, m) hosts that are up. Raises ValueError if `m`, `n` or
-    `down` is not within 0 .. k.
+    The message is sent to a ~ Hypergeometric(k, k - down, m) hosts that are up. Raises ValueError if `m`, `n`
+    or `down` is not within 0 .. k.
     """
     least, pmf = hypergeometric(k, k - down, m)
     return fsum(
@@ -268,7 +213,7 @@ def audience_given_down(
 
 
 def _all_reached(k: int, m: int, n: int, subscribers: int, taken: float, passed: float) -> float:
-    """Each of `m` hosts takes the message in with the one chance, and passes it on with the other."""
+    """Each of `m` hosts gets the message with probability `taken`, and its copies arrive with `passed`."""
     least, pmf = binomial(m, taken)
     return fsum(
         weight * (1 - hyp_miss(k, u, n, passed)) ** subscribers for u, weight in enumerate(pmf, least)
@@ -281,21 +226,21 @@ def _all_reached(k: int, m: int, n: int, subscribers: int, taken: float, passed:
 def copies(
     k: int, m: int, n: int, up: float, loss_in: float, loss_out: float, live: float = 1.0, sends: int = 1
 ) -> float:
-    """Copies of a message that reach a subscriber, on average.
+    """The mean number of copies of a message that reach a subscriber.
 
-    (m n / k) up live r (1 - loss_in)(1 - loss_out), r = `sends`; the host forwards every one.
+    (m n / k) up live r (1 - loss_in)(1 - loss_out), r = `sends`: hosts forward every one.
     """
     return m * n / k * up * live * sends * (1 - loss_in) * (1 - loss_out)
 
 
 def duplicates(copies: float, delivery: float) -> float:
-    """Copies beyond the first, on average over the messages delivered: copies / delivery - 1."""
+    """The mean number of copies after the first, over delivered messages: copies / delivery - 1."""
     return copies / delivery - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one topic costs all its hosts together, in packets per second. Answers are not counted."""
+    """What one topic costs all its hosts together, in packets per second. Answers are left out."""
 
     published: float
     renewals: float
@@ -314,9 +259,9 @@ def cost(
     loss_in: float = 0.0,
     live: float = 1.0,
 ) -> Cost:
-    """The traffic of a topic with `rate` messages a second, leases renewed every `interval_s`.
+    """The traffic of a topic with `rate` messages per second and leases renewed every `interval_s`.
 
-    Sent: rate m r, and S n / interval; forwarded: rate S (m n / k) up live r (1 - loss_in).
+    Published: rate m r. Renewals: S n / interval. Forwarded: rate S (m n / k) up live r (1 - loss_in).
     """
     return Cost(
         published=rate * m * sends,
@@ -328,16 +273,17 @@ def cost(
 def few_publish_is_cheaper(subscribers: float, rate: float, interval_s: float, sends: int = 1) -> bool:
     """Whether few publish takes fewer packets than few subscribe with the same K': rate r > S / interval.
 
-    The difference is (K - K') (S / interval - rate r) packets a second; both forward the same.
+    The difference is (K - K') (S / interval - rate r) packets per second; both forward equally many.
     """
     return rate * sends > subscribers / interval_s
 
 
 def capacity(hosts: int, k: int, m: int, n: int, subscribers: float) -> float:
-    """Messages a second that all hosts carry, in units of what one host alone does with as many subscribers.
+    """How many times the messages per second of one host all `hosts` carry, with as many subscribers a topic.
 
-    C (1 + S) / (m + (m n / k) S): a message costs one packet in and S out on a single server. RCH few
-    publish: C / K' for every S; few subscribe: C / K without subscribers, towards C / K' with many.
+    C (1 + S) / (m + (m n / k) S): on a single host a message costs one packet in and S packets out. With few
+    publish it is C / K' for every S; with few subscribe it is C / K without subscribers, and approaches
+    C / K' with many.
     """
     return hosts * (1 + subscribers) / (m + m * n / k * subscribers)
 
@@ -346,50 +292,25 @@ def capacity(hosts: int, k: int, m: int, n: int, subscribers: float) -> float:
 
 
 def blocked_share(delivery: float, k_prime: int, path: float) -> float:
-    """The share of a topic's K hosts to block so that RCH delivers only `delivery`, 0 if it does anyway.
+    """The share of a topic's K hosts that must be blocked to lower the delivery of RCH to `delivery`.
 
-    (1 - (1 - D)^(1/K')) / path lets through, so x = 1 - that. To stop all takes all K, while K' is secret.
+    1 - (1 - (1 - D)^(1/K')) / path, and 0 if delivery is as low anyway. To stop everything one must block all
+    K hosts, as long as the draw of K' is secret.
     """
     missed: float = (1 - delivery) ** (1 / k_prime)
     return max(0.0, 1 - (1 - missed) / path)
 
 
-def grinding_trials(share: float, hosts: int) -> float:
-    """Keys to try until a `share` of a topic's places is one's own: x C / (1 - x), whatever K is.
-
-    Hence a key must not hold anything that can be chosen freely, such as a port. Expected, K << C.
-    """
-    return share * hosts / (1 - share)
-
-
-def hostile(down: float, share: float) -> float:
-    """`down` when a random `share` of the hosts swallows messages: p + (1 - p) share."""
-    return down + (1 - down) * share
-
-
 # Views that differ
 
 
-def common_share(jaccard: float) -> float:
-    """The chance that a host of one view is in the other: 2 j / (1 + j), for two equally large views."""
-    return 2 * jaccard / (1 + jaccard)
-
-
-def overlap_mean(k: int, common: float) -> float:
-    """The share of a topic's `k` hosts that two views have in common, on average.
-
-    About c - c sqrt((1 - c) / (pi k)), c = `common`, for views much larger than `k`, and `k` of 10 and more.
-    """
-    return common - common * sqrt((1 - common) / (pi * k))
-
-
 def overlap_pmf(k: int, jaccard: float) -> list[float]:
-    """P(H = h), h = 0 .. k, of how many of a topic's hosts two views have in common, if much larger than `k`.
+    """The pmf, h = 0 .. k, of how many of a topic's `k` hosts two views share.
 
-    Walking down the union, a host is in both views with j = `jaccard`, in one alone with b = (1 - j) / 2
-    each. The longer walk, to the k-th host of the second view, is sum over v = 0 .. k-h-1 of
-    2 k (k+v-1)! / (h! (k-h)! v!) j^h b^(k-h+v); both end together, at a common host, with
-    (h / (2k-h)) (2k-h)! / (h! (k-h)!^2) j^h b^(2(k-h)).
+    The views must be much larger than `k`. Walking down their union, a host is in both with probability
+    j = `jaccard`, and in either alone with b = (1 - j) / 2. If one view reaches its k-th host after the
+    other, the terms are the sum over v = 0 .. k-h-1 of 2 k (k+v-1)! / (h! (k-h)! v!) j^h b^(k-h+v). If both
+    reach it at once, at a common host, the term is (h / (2k-h)) (2k-h)! / (h! (k-h)!^2) j^h b^(2(k-h)).
     """
     if jaccard in (0, 1):
         return [float(h == k * jaccard) for h in range(k + 1)]
@@ -407,9 +328,11 @@ def overlap_pmf(k: int, jaccard: float) -> list[float]:
 
 
 def delivery_divergent(k: int, k_prime: int, jaccard: float, path: float) -> float:
-    """RCH between two views much larger than `k`: sum_h P(H = h) (1 - E[(1 - path)^Hyp(k, h, K')]).
+    """The probability of delivery by RCH between two views that differ and are much larger than `k`.
 
-    About 1 - (1 - path c)^K', c = `common_share`. With K' = k it is CH.
+    sum_h P(H = h) (1 - E[(1 - path)^Hyp(k, h, K')]), with H from `overlap_pmf`. It is about
+    1 - (1 - path c)^K', where c = 2 j / (1 + j) is the chance that a host of one view is in the other.
+    With K' = k it is CH.
     """
     return fsum(
         weight * delivery(k, h, k_prime, path) for h, weight in enumerate(overlap_pmf(k, jaccard)) if weight
@@ -427,17 +350,17 @@ def wasted_traffic(
     interval_max_s: float = inf,
     packets_per_renewal: float = 1.0,
 ) -> float:
-    """Packets a second that one lease wastes: copies after its end, and renewals before.
+    """Packets per second that one lease wastes: copies after the subscription's end, and renewals before it.
 
-    The 2004 note: obsolete subscriptions cost flow (N - length mod N), keepalives M / N. Here a lease is
-    renewed every d = min(N / M, interval_max), so after a subscription of length L it outlives it by
-    N - L mod d (the note's own for M = 1), once in L seconds; renewals take packets / d. `flow` is what one
-    host forwards to one subscriber (rate times publish / k of a policy), in copies a second. Lengths are
-    exponential with mean `length_s`, for which E[L mod d] = L - d / (e^(d/L) - 1).
+    In the 2004 note obsolete subscriptions cost flow (N - length mod N), and keepalives M / N. Here a lease
+    is renewed every d = min(N / M, interval_max), so it outlives a subscription of length L by N - L mod d
+    (as in the note for M = 1), once in L seconds; renewals take packets / d. `flow` is what one host forwards
+    to one subscriber, in copies per second: the rate times publish / k. Lengths are exponential with mean
+    `length_s`, for which E[L mod d] = L - d / (e^(d/L) - 1).
     """
     interval_s = min(ttl_s / renewals, interval_max_s)
     ratio = interval_s / length_s
-    if ratio < 1e-4:  # the closed form cancels
+    if ratio < 1e-4:  # here the closed form loses digits
         remainder_s = interval_s / 2 - interval_s * ratio / 12
     else:
         remainder_s = length_s - (interval_s / expm1(ratio) if ratio < 700 else 0.0)
@@ -453,13 +376,14 @@ def best_ttl(
     ttl_min_s: float = 1.0,
     ttl_max_s: float = 86_400.0,
 ) -> float:
-    """The TTL (the note's N), in seconds, that wastes least: the minimum of `wasted_traffic` within bounds.
+    """The TTL in seconds (the note's N) that wastes least: the minimum of `wasted_traffic` within bounds.
 
     About sqrt(M L packets / (flow (1 - 1/(2M)))) if subscriptions last much longer than a TTL. Found by
-    golden section, the function having one minimum. Raises ValueError if the bounds are not in order.
+    golden-section search, since the function has one minimum. Raises ValueError unless
+    0 < `ttl_min_s` <= `ttl_max_s`.
     """
     if not 0 < ttl_min_s <= ttl_max_s:
-        raise ValueError(f"the TTL is to be within {ttl_min_s} .. {ttl_max_s} s: give 0 < least <= most")
+        raise ValueError(f"the TTL must be within {ttl_min_s} .. {ttl_max_s} s: give 0 < least <= most")
 
     def waste(log_ttl: float) -> float:
         return wasted_traffic(exp(log_ttl), flow, length_s, renewals, interval_max_s, packets_per_renewal)
@@ -472,5 +396,5 @@ def best_ttl(
             high = right
         else:
             low = left
-    # At a bound the section only comes near it.
+    # The search only comes near a minimum at a bound.
     return min((ttl_min_s, exp((low + high) / 2), ttl_max_s), key=lambda ttl_s: waste(log(ttl_s)))

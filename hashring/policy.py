@@ -1,11 +1,11 @@
 """Policies: how many of a topic's hosts each side uses (PROTOCOL §8.3).
 
-The four schemes of the 2004 note are four policies. K is the number of hosts that stand for a topic, and
-both sides must mean the same ones; publishers send to `publish` of them, drawn at random, subscribers
-hold leases on `subscribe` of them.
+A policy is written `5/3/5`: k, publish, subscribe. Each topic has k hosts, the same for everyone. Publishers
+send to `publish` of them, drawn at random; subscribers hold leases at `subscribe` of them. The four schemes
+of the 2004 note are four policies:
 
     S     placement by modulo, K = 1: one host
-    R     placement on all hosts, publish and subscribe about sqrt(C) and more, of C hosts
+    R     placement on all C hosts, publish and subscribe at least about sqrt(C)
     CH    placement on the ring, both sides use all K
     RCH   placement on the ring, one side uses all K, the other K' of them
 
@@ -31,15 +31,20 @@ T = TypeVar("T")
 K_DEFAULT = 5
 K_PRIME_DEFAULT = 3
 RANDOM_ROOTS_DEFAULT = 3.0
-"""R draws this many times sqrt(C) on each side, which misses exp(-9) = 0.01 % of messages when all is up."""
+"""R draws this many times sqrt(C) hosts on each side. With all hosts up it misses exp(-9) = 0.01 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Publish to `publish` and subscribe at `subscribe` of the `k` hosts of a topic. By default RCH 5/3/5.
+    """Publish to `publish` and subscribe at `subscribe` of a topic's `k` hosts; 5/3/5 by default.
 
-    With placement "all", `k` is only the number of hosts for which the other two were chosen; the hosts
-    of a topic are all that a view has. Raises ValueError for a policy that cannot work.
+    With placement "all" a topic's hosts are all hosts of the view, and `k` is only the number of hosts for
+    which the other two were chosen. Raises ValueError for a policy that cannot work.
+
+    >>> Policy(k=5, publish=2, subscribe=2)
+    Traceback (most recent call last):
+    ...
+    ValueError: publish=2 and subscribe=2 of k=5 may have no host in common: set one of them to 5
     """
 
     k: int = K_DEFAULT
@@ -60,7 +65,7 @@ class Policy:
                     f"{name}={getattr(self, name)} is more than k={self.k}: raise k, or lower {name}"
                 )
         if self.placement == "modulo" and self.k != 1:
-            raise ValueError(f"k is {self.k}: placement by modulo has one host a topic: set k to 1")
+            raise ValueError(f"k is {self.k}: placement by modulo has one host per topic: set k to 1")
         if self.placement == "ring" and self.publish + self.subscribe <= self.k:
             raise ValueError(
                 f"publish={self.publish} and subscribe={self.subscribe} of k={self.k} may have no host in "
@@ -79,13 +84,13 @@ class Policy:
         publish: int | None = None,
         subscribe: int | None = None,
     ) -> "Policy":
-        """A policy by the name that the note gives it. Raises ValueError for what a scheme does not take.
+        """Returns the policy of a scheme of the note. Raises ValueError for what the scheme does not take.
 
         - `S` takes nothing.
-        - `R` takes `servers`, the number C of hosts, and perhaps `publish` and `subscribe`; each is
-          min(C, ceil(3 sqrt(C))) by default: the product, 9 C, makes a miss a matter of exp(-9).
-        - `CH` takes `k`, 3 by default: with 90 % of hosts up and no loss, 99.9 % is delivered.
-        - `RCH` takes `k` (5), `k_prime` (3) and `side`, the one that uses only `k_prime` ("publish").
+        - `R` takes `servers`, the number C of hosts, and optionally `publish` and `subscribe`. Each is
+          min(C, ceil(3 sqrt(C))) by default: their product is 9 C, so exp(-9) of the messages are missed.
+        - `CH` takes `k` (3). With 90 % of the hosts up and no loss, 99.9 % is delivered.
+        - `RCH` takes `k` (5), `k_prime` (3) and `side`, the side that uses only `k_prime` ("publish").
         """
         given = {
             "k": k,
@@ -126,7 +131,7 @@ class Policy:
 
     @property
     def scheme(self) -> str:
-        """`S`, `R`, `CH` or `RCH`."""
+        """The note's name for it: `S`, `R`, `CH` or `RCH`."""
         if self.placement == "modulo":
             return "S"
         if self.placement == "all":
@@ -142,10 +147,11 @@ class Policy:
         return self.name
 
     def candidates(self, ring: "HashRing", topic: bytes | str) -> tuple[bytes, ...]:
-        """The hosts of a decoded topic that both sides know; each side draws its own among them.
+        """Returns the hosts of a decoded topic. Each side draws those that it uses from them.
 
-        On the ring they are the `k` nearest, nearest first; by modulo the one whose number in the order of
-        keys is the topic's hash mod C; with all, every host in the order of keys. None if the ring is empty.
+        With placement "ring" they are the `k` nearest, nearest first; with "modulo" the one whose index in
+        the byte order of keys is the topic's hash mod C; with "all" every host, in the byte order of keys.
+        Empty if the ring is empty.
         """
         if self.placement == "ring":
             return ring.nodes(topic, self.k)
@@ -154,13 +160,13 @@ class Policy:
         return (ring.sorted_keys[topic_hash(topic) % len(ring)],)
 
     def sizes(self, hosts: int) -> tuple[int, int, int]:
-        """`(k, publish, subscribe)` as they come out in a view of so many hosts: none exceeds it."""
+        """Returns `(k, publish, subscribe)` for a view of this many hosts; none exceeds it."""
         k = hosts if self.placement == "all" else min(self.k, hosts)
         return k, min(self.publish, k), min(self.subscribe, k)
 
 
 def draw(candidates: Sequence[T], count: int, rng: "Random") -> tuple[T, ...]:
-    """`count` of the candidates at random; all of them, in their own order, if there are no more.
+    """Draws `count` of the candidates at random; returns all, in their order, if there are no more.
 
     Every subset is equally likely. Raises ValueError if `count` is negative.
     """

@@ -23,7 +23,7 @@ EXIT_FAILURE = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ServeSettings:
     """What one server is to be like. `open_to` is "" for nobody, or "local" or "anyone"."""
 
     ttl_s: int
@@ -38,7 +38,7 @@ class Settings:
     tap_bytes: int
 
 
-def warn(settings: Settings, ports: Sequence[UdpPort], log: Log) -> None:
+def warn(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> None:
     """Says what whoever starts a server should know about these settings, on this machine."""
     if settings.open_to == "anyone":
         log.warning("open", "open to any address: anyone can make it flood others")
@@ -62,7 +62,7 @@ def warn(settings: Settings, ports: Sequence[UdpPort], log: Log) -> None:
 
 
 def serve(
-    settings: Settings,
+    settings: ServeSettings,
     ports: Sequence[UdpPort],
     log: Log,
     *,
@@ -106,7 +106,7 @@ def serve(
         return EXIT_FAILURE if ending is Ending.ORPHANED else 0
 
 
-def make_server(settings: Settings, addresses: Sequence[Address], tap: Tap | None) -> Server:
+def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap | None) -> Server:
     """The core, with a secret that no other has; `addresses` are what its sockets are bound to."""
     return Server(
         secret=secrets.token_bytes(SECRET_BYTES),
@@ -138,7 +138,7 @@ def _anyone(_: Address) -> bool:
     return True
 
 
-def _say_draining(settings: Settings, server: Server, log: Log) -> None:
+def _say_draining(settings: ServeSettings, server: Server, log: Log) -> None:
     limit_s = min(settings.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX) + DRAIN_MARGIN_S
     leases = len(server.leases)
     log.info(

@@ -22,7 +22,7 @@ from kcast.pubsub.limits import (
 )
 from kcast.pubsub.listen import ListenError, is_wildcard, open_ports
 from kcast.pubsub.log import Log
-from kcast.pubsub.process import EXIT_FAILURE, Settings, serve, warn
+from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, serve, warn
 from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT, UdpPort
 from kcast.pubsub.workers import WORKERS_MAX, Supervisor, cluster_file
 
@@ -149,9 +149,9 @@ class Given:
         """Where to serve."""
         return self.host or (_LOOPBACK,)
 
-    def settings(self) -> Settings:
+    def settings(self) -> ServeSettings:
         """What each server is to be like."""
-        return Settings(
+        return ServeSettings(
             ttl_s=self.ttl,
             table=self.table,
             limits=Limits(
@@ -413,7 +413,7 @@ def _run(given: Given) -> None:
     sys.exit(code)
 
 
-def _serve_one(settings: Settings, ports: Sequence[UdpPort], log: Log) -> int:
+def _serve_one(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> int:
     where = " and ".join(format_address(port.address) for port in ports)
 
     def announce() -> None:
@@ -426,7 +426,7 @@ def _serve_one(settings: Settings, ports: Sequence[UdpPort], log: Log) -> int:
 
 
 def _serve_several(
-    settings: Settings, servers: Sequence[Sequence[UdpPort]], log: Log, *, is_lab: bool
+    settings: ServeSettings, servers: Sequence[Sequence[UdpPort]], log: Log, *, is_lab: bool
 ) -> int:
     def work(index: int, on_ready: Any, lifeline: int) -> int:
         ports = servers[index]

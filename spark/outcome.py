@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from kcast.client.cli.common import table
 from kcast.loadtest.charts.words import count, number, percent_digits, probability
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import DISAGREES
+from kcast.spark.findings.tables import DISAGREES, THEORIES
 
 EXIT_LATENCY_NOT_VALID = 3
 EXIT_DELIVERY_NOT_VALID = 4
 EXIT_DISAGREES = 5
 
 _CELL_HEADS = (
-    *("scenario", "pairs", "delivered", "interval", "unconditional", "finite", "conditional"),
+    *("scenario", "pairs", "delivered", "interval", "beforehand", "for servers", "given events"),
     *("p50 ms", "p99 ms", "theory", "valid"),
 )
 _SIMULATION_HEADS = ("scene", "outcomes", "delivered", "interval", "theory", "")
@@ -23,9 +23,9 @@ _NOTHING = "-"
 def exit_code(findings: Findings) -> int:
     """0, or the gravest of: cells left out or not to be trusted, theory that disagrees, latencies not valid.
 
-    Theory is the conditional one, of each cell or of all together, and that of the simulation.
+    Theory is that given what happened, of each scenario or of all together, and that of the simulation.
     """
-    cells = findings.table("cells")
+    cells = findings.table("scenarios")
     if findings.problems or not all(cell["delivery_valid"] for cell in cells):
         return EXIT_DELIVERY_NOT_VALID
     if any(row["verdict"] == DISAGREES for row in _judged(findings)):
@@ -35,7 +35,7 @@ def exit_code(findings: Findings) -> int:
 
 def _judged(findings: Findings) -> Iterator[Row]:
     yield from findings.table("reliability")
-    yield from (row for row in findings.table("joint") if row["theory"] == "conditional")
+    yield from (row for row in findings.table("joint") if row["theory"] == "given_events")
     yield from findings.table("simulation")
 
 
@@ -58,7 +58,7 @@ def lines(findings: Findings) -> list[str]:
 def objects(findings: Findings) -> Iterator[Row]:
     """The same as objects, each with its `type`."""
     reliability = {row["cell"]: row for row in findings.table("reliability")}
-    for cell in findings.table("cells"):
+    for cell in findings.table("scenarios"):
         yield {"type": "cell", **cell, **reliability.get(cell["cell"], {})}
     for name in ("joint", "simulation", "note", "health"):
         yield from ({"type": name, **row} for row in findings.table(name))
@@ -67,7 +67,7 @@ def objects(findings: Findings) -> Iterator[Row]:
 
 def names(findings: Findings) -> Mapping[int, str]:
     """What each cell is called: its scenario, with its run where there are several."""
-    cells = findings.table("cells")
+    cells = findings.table("scenarios")
     has_several = len({cell["run"] for cell in cells}) > 1
     return {
         cell["cell"]: f"{cell['run']}/{cell['scenario']}" if has_several else cell["scenario"]
@@ -80,7 +80,7 @@ def _cells(findings: Findings) -> list[str]:
     reliability = {row["cell"]: row for row in findings.table("reliability")}
     latency = {row["cell"]: row for row in findings.table("latency") if row["since"] == "intended"}
     rows = []
-    for cell in findings.table("cells"):
+    for cell in findings.table("scenarios"):
         share = reliability[cell["cell"]]
         times = latency.get(cell["cell"], {})
         rows.append(
@@ -89,7 +89,7 @@ def _cells(findings: Findings) -> list[str]:
                 f"{share['pairs']:,}",
                 _percent(share["share"]),
                 _interval(share["low"], share["high"]),
-                *(_percent(share[theory]) for theory in ("unconditional", "finite", "conditional")),
+                *(_percent(share[theory]) for theory in ("beforehand", "for_servers", "given_events")),
                 *(_number(times.get(name)) for name in ("p50_ms", "p99_ms")),
                 share["verdict"] if cell["delivery_valid"] else _NOTHING,
                 _valid(cell),
@@ -106,9 +106,10 @@ def _valid(cell: Row) -> str:
 
 def _joint(rows: Sequence[Row]) -> list[str]:
     return [
-        f"{row['theory']} theory: {row['verdict']} in {count(row['cells'], 'cell')} together ({_reason(row)})"
+        f"theory {THEORIES[row['theory']]}: {row['verdict']} in "
+        f"{count(row['scenarios'], 'scenario')} together ({_reason(row)})"
         for row in rows
-        if row["cells"]
+        if row["scenarios"]
     ]
 
 

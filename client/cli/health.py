@@ -18,7 +18,8 @@ import click
 
 from kcast.client.cluster import ServerEntry, parse_address
 from kcast.client.events import Outcome
-from kcast.client.session import Change, Session
+from kcast.client.notices import Change
+from kcast.client.session import Session
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
 from kcast.pubsub.udp import UdpPort, open_socket

@@ -62,7 +62,7 @@ def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[
     used_count, publish, subscribe = cluster.policy.sizes(len(view.ring))
     position = explanation.topic_hash
     rows = []
-    for place, server in zip(explanation.places, servers, strict=True):
+    for place, server in zip(explanation.hosts, servers, strict=True):
         used = place.rank < used_count
         if as_json:
             yield to_json(

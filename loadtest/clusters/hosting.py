@@ -20,7 +20,7 @@ import click
 from kcast.loadtest.clusters.gate import Flags, Gate, cut_off
 from kcast.pubsub.listen import ListenError, is_taken, open_ports
 from kcast.pubsub.log import Log
-from kcast.pubsub.process import Settings
+from kcast.pubsub.process import ServeSettings
 from kcast.pubsub.serve import PORT_DEFAULT, Given, parse
 from kcast.pubsub.udp import UdpPort
 
@@ -67,7 +67,7 @@ class Plan:
             raise Refused(f"the servers' options: {', '.join(own)} are not for the servers of a cluster")
         return cls(count, given, tap_dir)
 
-    def settings(self, index: int, life: int) -> Settings:
+    def settings(self, index: int, life: int) -> ServeSettings:
         """Those of a server's life, counted from 1."""
         tap = None if self.tap_dir is None else str(tap_path(Path(self.tap_dir), index, life))
         return replace(self.given.settings(), tap=tap)

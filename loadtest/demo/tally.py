@@ -2,7 +2,7 @@
 
 A message is published to a topic and expected by its audience: each (message, subscriber) is a *pair*. With
 few publish a message that goes to dead servers only is lost for its whole audience at once, so messages,
-not pairs, are the independent trials; `kcast.hashring.model.delivered_pairs` counts that exactly.
+not pairs, are the independent trials; `kcast.hashring.intervals.delivered_pairs` counts that exactly.
 """
 
 from collections import Counter
@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kcast.hashring.clusters import clusters_of, effective
-from kcast.hashring.model import delivered_pairs, delivery_given_down, miss_exactly_down
+from kcast.hashring.effective_size import cluster_sums, effective_size
+from kcast.hashring.intervals import delivered_pairs
+from kcast.hashring.model import delivery_given_down, miss_exactly_down
 
 CONFIDENCE = 0.9999
 """That a right system's run is not rejected: all its cells together."""
@@ -193,9 +194,9 @@ class Tally:
 
 
 def _measured_interval(messages: Iterable[_Message]) -> tuple[float, float]:
-    clusters = clusters_of((len(m.topic.audience), len(m.delivered)) for m in messages)
+    clusters = cluster_sums((len(m.topic.audience), len(m.delivered)) for m in messages)
     share = clusters.successes / clusters.trials if clusters.trials else 0.0
-    return effective({"message": clusters}, clusters.clusters).interval(share, CONFIDENCE)
+    return effective_size({"message": clusters}, clusters.clusters).interval(share, CONFIDENCE)
 
 
 def unconditional(servers: int, down: int, k_prime: int) -> float:

@@ -234,7 +234,7 @@ def _point(cell: Cell) -> Point:
 
 def _theory(phase: Phase, cells: Sequence[Cell]) -> list[Line]:
     places = [(c.k_prime, c.predicted) for c in cells if c.phase is phase and c.predicted is not None]
-    return [Line(places, "finite")] if phase is Phase.DOWN else []
+    return [Line(places, "given_events")] if phase is Phase.DOWN else []
 
 
 def drawing(plan: Plan, cells: Sequence[Cell], what: str) -> str:

@@ -36,7 +36,7 @@ class RealOutage(NamedTuple):
     kind: By
 
 
-class Conductor:
+class OutageDriver:
     """Carries out `outages`, counted from `t0_ns` of CLOCK_MONOTONIC, while it is used with `with`.
 
     `kind` is how: "kill" and restart, "stall" and resume, or "isolation". All servers run again at the end of

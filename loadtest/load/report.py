@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kcast.client.cli.common import table, to_json
 from kcast.loadtest.charts.words import percent_digits, significant
-from kcast.loadtest.results.percentiles import Times
+from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
 
 EXIT_LATENCY_NOT_VALID = 3
@@ -142,7 +142,7 @@ def not_valid(results: Mapping[str, Summary]) -> list[str]:
     ]
 
 
-def spectrum(times: Times, *, in_full: bool) -> list[str]:
+def spectrum(times: TimeDistribution, *, in_full: bool) -> list[str]:
     """Percentiles as wrk2 prints them: for each halving of what took longer five lines, or one."""
     rows = []
     least, shown = 1.0, 0

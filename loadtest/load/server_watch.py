@@ -11,7 +11,7 @@ from typing import Self
 
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.servers import Servers
-from kcast.loadtest.faults.outage_driver import Conductor
+from kcast.loadtest.faults.outage_driver import OutageDriver
 from kcast.loadtest.faults.plan import outages
 from kcast.loadtest.scenario import Scenario
 
@@ -30,7 +30,7 @@ class Tending:
         self._writer = writer
         self._lock = threading.Lock()
         self._stack = ExitStack()
-        self._conductor: Conductor | None = None
+        self._conductor: OutageDriver | None = None
         self._is_over = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._write_figures, name="server figures", daemon=True)
@@ -54,7 +54,7 @@ class Tending:
         scenario = self._scenario
         if scenario.by == "isolation" or scenario.outages == "none":
             return
-        self._conductor = Conductor(self._servers, outages(scenario), scenario.by, t0_ns, lock=self._lock)
+        self._conductor = OutageDriver(self._servers, outages(scenario), scenario.by, t0_ns, lock=self._lock)
         self._stack.enter_context(self._conductor)
 
     def check(self) -> None:

@@ -1,10 +1,10 @@
-"""What share of pairs theory expects, given which servers were down when.
+"""Theory given what happened: the share of pairs to be delivered, given which servers were down when.
 
-Outages are few and hit all messages of a topic at once: a run of ten epochs has had luck with them or not,
-and a prediction that does not know of it can be off by far more than what is to be tested. With the outages
-as they came, only draws and losses are left to chance, of which there are as many as messages: this is the
-sharp test of whether servers and clients do as they should. In simulations of short runs the range was 2 to
-15 times narrower than the interval of what was measured, and held 85 to 97 % of runs.
+A run has few outages, and each hits all messages of a topic at once. So the share of a run of ten epochs
+varies with its outages by far more than a fault of servers or clients would change it, and theory beforehand
+is a blunt test. Given the outages, only draws and losses are random, and of these there are as many as
+messages: this is the sharp test. In simulations of short runs the range was 2 to 15 times narrower than the
+interval of the measured share, and held 85 to 97 % of runs.
 """
 
 from typing import NamedTuple
@@ -17,11 +17,11 @@ from kcast.loadtest.results.prediction import delivery_by_down, leases_may_end
 from kcast.loadtest.results.tables import Array, Capture, columns
 
 Z_95 = 1.96
-HOSTS_MAX = 64  # of a topic; more, and each look takes more than it tells
+TOPIC_SERVERS_MAX = 64  # with more servers per topic, looking them up costs more than it tells
 
 
 class Expectation(NamedTuple):
-    """The share of pairs to be delivered, and the range in which 95 % of runs with these outages fall."""
+    """The expected `share` of pairs delivered, 0 .. 1; 95 % of runs with these outages are in low .. high."""
 
     share: float
     low: float
@@ -29,9 +29,11 @@ class Expectation(NamedTuple):
 
 
 def expect(capture: Capture, attribution: Attribution) -> Expectation | None:
-    """None where theory has no answer: for views that differ, clients that avoid dead servers, messages that
-    are sent again, and servers that are really killed, or cut off for so long that leases end: these take a
-    while to stand again.
+    """Returns the expectation for a capture and its attribution, or None where theory has no answer.
+
+    That is so without pairs, for views that differ, clients that avoid dead servers, messages that are sent
+    again, and servers that are really killed or cut off for so long that leases end: after such an outage it
+    takes a while until leases stand again. Raises CaptureError.
     """
     scenario = capture.scenario
     has_outages = scenario.outages != "none"
@@ -39,7 +41,7 @@ def expect(capture: Capture, attribution: Attribution) -> Expectation | None:
         return None
     if has_outages and (scenario.avoid_dead or scenario.by != "isolation" or leases_may_end(scenario)):
         return None
-    chances = delivery_by_down(scenario) if scenario.policy.k <= HOSTS_MAX else []
+    chances = delivery_by_down(scenario) if scenario.policy.k <= TOPIC_SERVERS_MAX else []
     if not chances:
         return None
     _, first, of_pair = np.unique(attribution.msg_ids, return_index=True, return_inverse=True)
@@ -48,20 +50,20 @@ def expect(capture: Capture, attribution: Attribution) -> Expectation | None:
     if down is None:
         return None
     chance = np.array(chances)[down][of_pair]
-    # Who draws anew for each message has its luck by message; who keeps a draw, by that.
+    # Clusters: by message where publishers draw for each, else by holder, who keeps the servers it drew.
     keeps_draw = scenario.policy.subscribe < scenario.policy.k
     holders = attribution.topics.astype(np.int64) << 32 | attribution.sub_ids
-    luck = Groups(holders if keeps_draw else of_pair.astype(np.int64))
-    residuals = np.add.reduceat((attribution.delivered - chance)[luck.rows], luck.starts)
+    clusters = Groups(holders if keeps_draw else of_pair.astype(np.int64))
+    residuals = np.add.reduceat((attribution.delivered - chance)[clusters.rows], clusters.starts)
     variance = max(float((residuals**2).sum()), float((chance * (1 - chance)).sum()))
     share, half = float(chance.mean()), Z_95 * float(np.sqrt(variance)) / len(attribution)
     return Expectation(share, max(0.0, share - half), min(1.0, share + half))
 
 
 def _down_counts(capture: Capture, topics: Array, times: Array, hosts: int) -> Array | None:
-    """How many of its topic's servers were down when each message was published.
+    """The number of its topic's servers that were down when each message was published.
 
-    None where not all servers of each topic can be told from what was sent to them and asked of them.
+    None where sends and lease requests do not name all servers of each topic.
     """
     publish = columns(capture, "publish", "msg_id", "topic_id")
     sent = columns(capture, "pub_tx", "msg_id", "server_id")
@@ -87,7 +89,7 @@ def _down_counts(capture: Capture, topics: Array, times: Array, hosts: int) -> A
     messages, numbers = expanded(counts)
     servers = keys[low[messages] + numbers] % width
     outage = columns(capture, "outage", "server_id", "t_down_ns", "t_up_ns")
-    # One ns less, since at its end a server is up.
+    # One ns less: at the end of an outage the server is up.
     spans = Spans(outage["server_id"].astype(np.int64), outage["t_down_ns"], outage["t_up_ns"] - 1)
     is_down = spans.contain(servers, times[messages])
     return np.bincount(messages[is_down], minlength=len(topics))

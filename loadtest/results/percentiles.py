@@ -1,23 +1,29 @@
-"""How long things took: percentiles, and the whole spectrum up to the greatest, as wrk2 prints it.
+"""Percentiles of times, and the whole spectrum up to the longest, as wrk2 prints it.
 
-Values are kept to three significant figures, whatever their size, as in HDR histograms: 0.123 ms and 12.3 s
-stand in one table, and what is told does not depend on how many there were.
+Times are rounded to three significant figures, as in HDR histograms: so 0.123 ms and 12.3 s stand in one
+table with the same relative precision, and results do not depend on how many times there were. Percentiles
+are by nearest rank: each is a value that occurred.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 SIGNIFICANT_FIGURES = 3
-TICKS_PER_HALVING = 5  # lines of the spectrum for each halving of what is above
+TICKS_PER_HALVING = 5  # lines of the spectrum for each halving of the share that is above
 NS_PER_MS = 1_000_000
+
+_Whole = Sequence[int] | NDArray[np.int64]
+
+_SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
 _UNITS_NS = 10 ** np.arange(16, dtype=np.int64)  # what the last of three figures may count
 
 
-class Line(NamedTuple):
-    """One line of a spectrum: `total` of all, at least `share` of them (0 .. 1), took `value_ms` or less."""
+class SpectrumLine(NamedTuple):
+    """One line of a spectrum: `total` times, at least `share` (0 .. 1) of all, are at most `value_ms`."""
 
     value_ms: float
     share: float
@@ -25,13 +31,13 @@ class Line(NamedTuple):
 
     @property
     def inverse(self) -> float | None:
-        """One in how many took longer, 1 / (1 - share); None where none did."""
+        """1 / (1 - share): one in this many took longer; None where none did."""
         return None if self.share >= 1 else 1 / (1 - self.share)
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """Percentiles of some times, in milliseconds; all 0 of none."""
+class Percentiles:
+    """Percentiles of times, in milliseconds to three significant figures; all 0 without times."""
 
     count: int = 0
     mean_ms: float = 0.0
@@ -40,44 +46,53 @@ class Times:
     p99_ms: float = 0.0
     p999_ms: float = 0.0
     max_ms: float = 0.0
-    spectrum: tuple[Line, ...] = ()
+
+    @classmethod
+    def of_counts(cls, values_ns: _Whole, counts: _Whole, sum_ns: int) -> Self:
+        """Returns the percentiles of `rounded` times: ascending values in ns, and how often each occurs.
+
+        `sum_ns` is the sum of the times before rounding, for their mean.
+        """
+        if not len(values_ns):
+            return cls()
+        values, below = np.asarray(values_ns) / NS_PER_MS, np.cumsum(counts)
+        count = int(below[-1])
+        found = (_line(values, below, share).value_ms for share in _SHARES)
+        return cls(count, float(f"{sum_ns / count / NS_PER_MS:.3g}"), *found)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeDistribution(Percentiles):
+    """Percentiles, and the spectrum of all times."""
+
+    spectrum: tuple[SpectrumLine, ...] = ()
 
     @classmethod
     def of(cls, times_ns: NDArray[np.int64]) -> Self:
-        """Of times in ns; what is below 0 counts as 0."""
+        """Returns the distribution of times in ns; those below 0 count as 0."""
         if not len(times_ns):
             return cls()
         times_ns = np.maximum(times_ns, 0)
         values_ns, counts = np.unique(rounded(times_ns), return_counts=True)
         values, below = values_ns / NS_PER_MS, np.cumsum(counts)
-        lines = [_line(values, below, share) for share in (0.5, 0.9, 0.99, 0.999, 1.0)]
-        p50, p90, p99, p999, most = (line.value_ms for line in lines)
-        return cls(
-            count=len(times_ns),
-            mean_ms=float(f"{int(times_ns.sum()) / len(times_ns) / NS_PER_MS:.3g}"),
-            p50_ms=p50,
-            p90_ms=p90,
-            p99_ms=p99,
-            p999_ms=p999,
-            max_ms=most,
-            spectrum=tuple(_line(values, below, share) for share in shares(len(times_ns))),
-        )
+        spectrum = tuple(_line(values, below, share) for share in shares(len(times_ns)))
+        return replace(cls.of_counts(values_ns, counts, int(times_ns.sum())), spectrum=spectrum)
 
     def as_json(self) -> dict[str, Any]:
-        """All fields; the spectrum as lists of value in ms, share, total."""
+        """Returns all fields; the spectrum as lists of value in ms, share and total."""
         return asdict(self) | {"spectrum": [list(line) for line in self.spectrum]}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """What `as_json` told."""
-        return cls(**values | {"spectrum": tuple(Line(*line) for line in values["spectrum"])})
+        """Returns what `as_json` was called on."""
+        return cls(**values | {"spectrum": tuple(SpectrumLine(*line) for line in values["spectrum"])})
 
 
 def rounded(times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """To three significant figures, halves up; none is below 0.
+    """Returns times, none below 0, to three significant figures; halves are rounded up.
 
-    In whole numbers, so that others who do the same (`kcast.spark.jobs.latency`) get the same, to the last
-    half.
+    It computes in whole numbers, so that `kcast.spark.jobs.latency`, which does the same, agrees in every
+    case.
     """
     units = _UNITS_NS[
         np.searchsorted(_UNITS_NS[1:] * 10 ** (SIGNIFICANT_FIGURES - 1), times_ns, side="right")
@@ -87,7 +102,7 @@ def rounded(times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def shares(count: int) -> list[float]:
-    """The shares that a spectrum of so many values has lines for: ever closer to 1, and 1."""
+    """Returns the shares of the lines of a spectrum of `count` times: ever closer to 1, and 1."""
     result: list[float] = []
     while not result or result[-1] < 1 - 1 / count:
         halving, tick = divmod(len(result), TICKS_PER_HALVING)
@@ -95,9 +110,9 @@ def shares(count: int) -> list[float]:
     return [*result, 1.0]
 
 
-def _line(values: NDArray[np.float64], below: NDArray[np.int64], share: float) -> Line:
+def _line(values: NDArray[np.float64], below: NDArray[np.int64], share: float) -> SpectrumLine:
     total = int(below[-1])
-    # Without the margin, 0.7 of 10 would be more than 7.
+    # Without the margin, 0.7 of 10 would be more than 7 in floating point.
     rank = max(1, int(np.ceil(share * total - 1e-9 * total)))
     index = int(np.searchsorted(below, rank))
-    return Line(float(values[index]), share, int(below[index]))
+    return SpectrumLine(float(values[index]), share, int(below[index]))

@@ -1,11 +1,17 @@
-"""How much the share delivered varies from run to run of a scenario, as it was planned.
+"""The variance of the delivered share between runs of one scenario, computed from its plan.
 
-Pairs share their luck: of a message its publisher's draw and what was lost on the way in, of a subscriber the
-servers that it drew, of a topic its servers that are down, of an epoch all that are. What a run has seen of
-that tells little: one whose few epochs took down no topic's servers together has seen nothing of the losses
-that theory counts on, and seems not to vary. But drawn is by plan, so what two pairs have in common by being
-of one message, one holder (topic, subscriber and epoch), one topic and epoch, or one epoch follows from it:
-the covariance of their misses. Topics, and subscribers, have their servers each by chance.
+The misses of two pairs are correlated when the pairs share something random:
+
+    one message                     the publisher's draw of servers, and the losses on its way to them
+    one topic, subscriber, epoch    the subscriber's draw of servers (such a group is a holder)
+    one topic and epoch             which of the topic's servers are down
+    one epoch                       how many servers are down in all
+
+Estimating these covariances from a short run fails: a run whose few epochs never took down several servers of
+one topic has seen none of the losses that theory counts on, and seems not to vary. But everything is drawn as
+planned, so the covariances follow from the scenario. The variance of the share is then the sum over all pairs
+of pairs of their covariance, by the largest thing that they share. Each topic has its servers by chance, and
+so has each subscriber that draws its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,15 +19,15 @@ from functools import cache
 from math import fsum
 from typing import NamedTuple
 
-from kcast.hashring.clusters import Clusters
+from kcast.hashring.effective_size import ClusterSums
 from kcast.hashring.model import hyp_miss
 from kcast.loadtest.results.prediction import (
     binomial_pmf,
     down_pmf,
-    hosts,
     hypergeometric_pmf,
     miss_by_down,
     predict,
+    servers_per_topic,
 )
 from kcast.loadtest.scenario import Scenario
 
@@ -30,16 +36,19 @@ HOLDER = "topic, subscriber and epoch"
 TOPIC_EPOCH = "topic and epoch"
 EPOCH = "epoch"
 PAIR = "pair"
-"""By what pairs share their luck; by PAIR each has its own."""
+"""What the misses of two pairs may be correlated by; PAIR is the part that each pair has alone."""
 
-HOSTS_MAX = 128
-"""Of a topic; with more theory takes a while, in scheme R minutes."""
+TOPIC_SERVERS_MAX = 128
+"""The largest number of servers per topic for which the variance is computed.
+
+Above it this would take minutes (scheme R).
+"""
 
 
 class Variance(NamedTuple):
-    """Of a share: by the luck of outages, and by that of draws and losses, each by what shares it.
+    """The variance of the delivered share, split by source: outages, and the rest, which is draws and losses.
 
-    `miss` is the chance that a pair is missed.
+    Both are split again by what correlates the pairs. `miss` is the probability that a pair is missed.
     """
 
     miss: float
@@ -48,22 +57,23 @@ class Variance(NamedTuple):
 
     @property
     def trials(self) -> float:
-        """As many independent trials vary as much."""
+        """EffectiveSize sample size: the number of independent pairs whose share has the same variance."""
         return self.miss * (1 - self.miss) / fsum((*self.outages.values(), *self.rest.values()))
 
     @property
     def trials_given_outages(self) -> float:
-        """The same of runs with the same outages. inf where all luck is that of outages."""
+        """EffectiveSize sample size among runs with the same outages; inf if nothing else is random."""
         rest = fsum(self.rest.values())
         return self.miss * (1 - self.miss) / rest if rest else float("inf")
 
 
-def variance(scenario: Scenario, sums: Mapping[str, Clusters]) -> Variance | None:
-    """Of the share of pairs that have these sums over clusters: by MESSAGE, HOLDER, TOPIC_EPOCH and EPOCH.
+def planned_variance(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Variance | None:
+    """Returns the variance of the delivered share of pairs that have these `sums` over clusters.
 
-    None where theory does not tell exactly what comes of the plan: for views that differ, outages that leases
-    do not outlive, servers that are killed or halted, clients that avoid dead ones, messages that are sent
-    to a server twice, more than HOSTS_MAX servers a topic; and where nothing, or everything, must be missed.
+    `sums` are by MESSAGE, HOLDER, TOPIC_EPOCH and EPOCH. Returns None where there are no pairs, where all or
+    none must be missed, and where there is no exact theory: for views that differ, outages that outlast
+    leases, servers that are killed or halted, clients that avoid dead ones, messages that are sent to a
+    server twice, and more than TOPIC_SERVERS_MAX servers per topic.
     """
     if any(name not in sums or not sums[name].trials for name in (MESSAGE, HOLDER, TOPIC_EPOCH, EPOCH)):
         return None
@@ -88,19 +98,20 @@ def variance(scenario: Scenario, sums: Mapping[str, Clusters]) -> Variance | Non
 
 
 def outage_variance(
-    scenario: Scenario, missed: Sequence[float], topic_epochs: Clusters, epochs: Clusters
+    scenario: Scenario, missed: Sequence[float], topic_epochs: ClusterSums, epochs: ClusterSums
 ) -> tuple[float, float]:
-    """Of outcomes of any kind: how likely one is a miss, and the variance of their share with the outages.
+    """Returns the probability of a miss, and the variance of the share that outages cause.
 
-    `missed` are the chances of a miss when 0 .. k of a topic's servers are down.
+    It serves outcomes of any kind. `missed` are the probabilities of a miss when 0 .. k of a topic's servers
+    are down; the two `ClusterSums` are of these outcomes.
     """
-    miss, of_topic, of_epoch = _of_outages(scenario, missed)
+    miss, of_topic, of_epoch = _outage_covariances(scenario, missed)
     own, epoch = topic_epochs.squares * (of_topic - of_epoch), epochs.squares * of_epoch
     return miss, (own + epoch) / epochs.trials**2
 
 
-def is_planned(scenario: Scenario) -> bool:
-    """Whether theory tells exactly what comes of outages."""
+def has_exact_theory(scenario: Scenario) -> bool:
+    """Whether theory beforehand is exact for the scenario's outages, rather than rough or missing."""
     if scenario.known < 1:
         return False
     prediction = predict(scenario)
@@ -108,7 +119,7 @@ def is_planned(scenario: Scenario) -> bool:
 
 
 class _Covariances(NamedTuple):
-    """How likely a pair is missed, and the covariances of two that share a message, and so on."""
+    """The probability that a pair is missed, and the covariance of the misses of two that share something."""
 
     miss: float
     of_message: float
@@ -119,49 +130,49 @@ class _Covariances(NamedTuple):
 
 @cache
 def _covariances(scenario: Scenario) -> _Covariances | None:
-    policy, k = scenario.policy, hosts(scenario)
+    policy, k = scenario.policy, servers_per_topic(scenario)
     sent, held = min(policy.publish, k) * scenario.repeat, min(policy.subscribe, k)
-    if sent > k or k > HOSTS_MAX or not is_planned(scenario):
+    if sent > k or k > TOPIC_SERVERS_MAX or not has_exact_theory(scenario):
         return None
-    miss, of_topic, of_epoch = _of_outages(scenario, miss_by_down(scenario, k))
+    miss, of_topic, of_epoch = _outage_covariances(scenario, miss_by_down(scenario, k))
     if not 0 < miss < 1:
         return None
     second_of_holder = fsum(
         p * missed**2
-        for (_, p), missed in zip(_down_of(scenario, held), miss_by_down(scenario, held), strict=True)
+        for (_, p), missed in zip(_down_among(scenario, held), miss_by_down(scenario, held), strict=True)
     )
-    # Given how many servers took a message in, subscribers have their luck each for itself.
+    # Given the number of servers that took a message in, its subscribers' outcomes are independent.
     second_of_message = fsum(
         p_down * p_taken * hyp_miss(k, taken, held, 1 - scenario.loss_out) ** 2
-        for down, p_down in _down_of(scenario, sent)
+        for down, p_down in _down_among(scenario, sent)
         for taken, p_taken in binomial_pmf(sent - down, 1 - scenario.loss_in)
     )
     of_holder, of_message = (second - miss * miss for second in (second_of_holder, second_of_message))
-    # Who shares more has no less in common, but for rounding.
+    # Two pairs that share more have no smaller covariance; rounding could say otherwise.
     return _Covariances(miss, max(of_topic, of_message), max(of_topic, of_holder), of_topic, of_epoch)
 
 
-def _of_outages(scenario: Scenario, missed: Sequence[float]) -> tuple[float, float, float]:
-    """How likely a miss is, the covariance of two of one topic and epoch, and that of two of one epoch."""
+def _outage_covariances(scenario: Scenario, missed: Sequence[float]) -> tuple[float, float, float]:
+    """The probability of a miss, and the covariances of two of one topic and epoch, and of one epoch."""
     k = len(missed) - 1
-    of_topic = [(p, missed[down]) for down, p in _down_of(scenario, k)]
-    # Given how many servers are down in all, each topic has as many of these as chance has it.
+    of_topic = [(p, missed[down]) for down, p in _down_among(scenario, k)]
+    # Given how many servers are down in all, the number of a topic's among them is hypergeometric.
     of_epoch = [
         (p, fsum(q * missed[own] for own, q in hypergeometric_pmf(scenario.servers, down, k)))
         for down, p in down_pmf(scenario)
     ]
-    return fsum(p * chance for p, chance in of_topic), _spread(of_topic), _spread(of_epoch)
+    return fsum(p * chance for p, chance in of_topic), _variance(of_topic), _variance(of_epoch)
 
 
-def _spread(values: Iterable[tuple[float, float]]) -> float:
-    """The variance of values with these probabilities."""
+def _variance(values: Iterable[tuple[float, float]]) -> float:
+    """The variance of a distribution, given as (probability, value)."""
     found = list(values)
     mean = fsum(p * value for p, value in found)
     return fsum(p * (value - mean) ** 2 for p, value in found)
 
 
-def _down_of(scenario: Scenario, chosen: int) -> list[tuple[int, float]]:
-    """How many of servers chosen by chance are down: for 0 .. chosen, with the probability of each."""
+def _down_among(scenario: Scenario, chosen: int) -> list[tuple[int, float]]:
+    """The distribution of how many of `chosen` random servers are down, as (0 .. chosen, probability)."""
     pmf = [0.0] * (chosen + 1)
     if scenario.outages == "independent":
         for own, p in binomial_pmf(chosen, scenario.outage):

@@ -1,8 +1,7 @@
-"""What share of pairs theory says a scenario delivers, where it has an answer.
+"""Theory beforehand: the share of pairs that a scenario should deliver, before outages are known.
 
-It is the model of `kcast.hashring.model` with what this client does when it sends a message again: it goes
-first to servers of the topic that have not got it yet, so that sendings spread over the K as evenly as they
-can.
+It is the model of `kcast.hashring.model`, with the repeats of this client: a message that is sent again goes
+first to those of its topic's servers that have not had it yet, so that sends spread evenly over them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,18 +19,18 @@ K_MAX = 32  # where views differ, K^3 states are followed over all servers
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The share of pairs delivered, 0 .. 1, or None; `note` says why there is none, or what it leaves out."""
+    """`share` of pairs delivered, 0 .. 1, or None; `note` says why it is None, or what it leaves out."""
 
     share: float | None
     note: str = ""
 
 
 _Groups = Sequence[tuple[int, float]]
-"""Servers that are common to both sides, by the chance that the message gets through one that is up."""
+"""Servers that both sides use: (how many, the chance that a message gets through one that is up)."""
 
 
 def predict(scenario: Scenario) -> Prediction:
-    """The share of pairs that should be delivered, outages not yet known."""
+    """Returns the share of pairs that should be delivered, averaged over all outages that the plan allows."""
     policy, down = scenario.policy, share_down(scenario)
     if scenario.avoid_dead and scenario.outages != "none":
         return Prediction(None, "clients that avoid dead servers do better than the model, which has none")
@@ -57,29 +56,28 @@ def predict(scenario: Scenario) -> Prediction:
 
 
 def leases_may_end(scenario: Scenario) -> bool:
-    """Whether an outage may last longer than a lease does that could not be renewed in it."""
+    """Whether an outage may last so long that leases, which cannot be renewed meanwhile, end in it."""
     has_outages = scenario.outages != "none"
     return has_outages and scenario.epoch_s > scenario.ttl_s - renewal_interval_s(scenario)
 
 
 def renewal_interval_s(scenario: Scenario) -> float:
-    """How often a subscriber renews each of its leases."""
+    """Returns the seconds between two renewals of a lease."""
     return min(scenario.ttl_s / scenario.renewals, RENEWAL_INTERVAL_S_MAX)
 
 
 def delivery_by_down(scenario: Scenario) -> list[float]:
-    """The chance that a pair is delivered when so many of its topic's servers are down, from none to all.
+    """Returns the chance that a pair is delivered when 0, 1 .. all of its topic's servers are down.
 
     For clients that know all servers.
     """
-    return [1 - miss for miss in miss_by_down(scenario, hosts(scenario))]
+    return [1 - miss for miss in miss_by_down(scenario, servers_per_topic(scenario))]
 
 
 def miss_by_down(scenario: Scenario, chosen: int) -> list[float]:
-    """The chance that a pair is missed when 0 .. `chosen` of these servers are down: all of the topic's, or
-    those at which the subscriber is.
+    """Returns the chance that a pair is missed when 0, 1 .. `chosen` of `chosen` servers are down.
 
-    For clients that know all servers.
+    These are all servers of the topic, or those that the subscriber uses. For clients that know all servers.
     """
     common = list(_common(scenario, scenario.servers, 1.0))
     return [
@@ -89,7 +87,7 @@ def miss_by_down(scenario: Scenario, chosen: int) -> list[float]:
 
 
 def down_pmf(scenario: Scenario) -> list[tuple[int, float]]:
-    """How many servers are down at a time, with the probability of each but the rarest."""
+    """Returns the distribution of how many servers are down at any moment, without negligible values."""
     servers = scenario.servers
     match scenario.outages:
         case "none":
@@ -110,14 +108,14 @@ def down_pmf(scenario: Scenario) -> list[tuple[int, float]]:
             return binomial_pmf(servers, scenario.outage)
 
 
-def hosts(scenario: Scenario) -> int:
-    """How many servers a topic has, of those that know all: K, and all servers in scheme R."""
+def servers_per_topic(scenario: Scenario) -> int:
+    """Returns the number of servers per topic, for clients that know the whole cluster."""
     policy = scenario.policy
     return scenario.servers if policy.placement == "all" else min(policy.k, scenario.servers)
 
 
 def share_down(scenario: Scenario) -> float:
-    """Of the servers, at a time, as planned."""
+    """Returns the share of servers down at any moment, by plan (0 .. 1)."""
     match scenario.outages:
         case "none":
             return 0.0
@@ -130,24 +128,24 @@ def share_down(scenario: Scenario) -> float:
 
 
 def _up_s(scenario: Scenario, down: float) -> float:
-    """How long a server is up between two outages, on average."""
+    """The mean time in seconds that a server is up between two outages."""
     if scenario.outages == "rolling":
         return scenario.epoch_s * max(1, scenario.servers - 1)
     return scenario.epoch_s / down
 
 
 def _common(scenario: Scenario, known: int, live: float) -> Iterator[tuple[float, _Groups]]:
-    """The ways in which both sides' servers can meet, with the probability of each."""
+    """Which servers both sides may have in common, with the probability of each case."""
     policy = scenario.policy
-    k = hosts(scenario)
+    k = servers_per_topic(scenario)
     publish, subscribe = min(policy.publish, known), min(policy.subscribe, known)
-    pool = min(k, known)  # the servers that a publisher knows of a topic's
+    pool = min(k, known)  # the servers that a publisher draws from
     rounds, more = divmod(publish * scenario.repeat, pool)
     paths = [
         path(0.0, scenario.loss_in, scenario.loss_out, live, sends) if sends else 0.0
         for sends in (rounds + 1, rounds)
     ]
-    overlaps = [0.0] * pool + [1.0]  # a subscriber has these too, or may draw from them as from all
+    overlaps = [0.0] * pool + [1.0]  # how many of these a subscriber may draw too
     if known < scenario.servers and policy.placement != "all":
         overlaps = overlap_pmf(scenario.servers, known, k)
     for overlap, weight in enumerate(overlaps):
@@ -160,12 +158,12 @@ def _common(scenario: Scenario, known: int, live: float) -> Iterator[tuple[float
 
 
 def overlap_pmf(servers: int, known: int, k: int) -> list[float]:
-    """P(H = h), h = 0 .. k, of how many of a topic's `k` servers two clients have in common.
+    """Returns P(H = h), h = 0 .. k: the number of a topic's `k` servers that two clients have in common.
 
-    Each knows `known` of all `servers` by chance, at least `k`, and takes the first `k` of them in the
-    topic's order. For `servers` much larger than `k` it is `kcast.hashring.model.overlap_pmf`.
+    Each knows `known` random servers of all, at least `k`, and uses the first `k` of them in the topic's
+    order. For `servers` much larger than `k` it is `kcast.hashring.model.overlap_pmf`.
     """
-    # Down the topic's order: how many servers each has so far, and how many of them both have.
+    # State, going down the topic's order: [servers of the first client, of the second, of both].
     chances = np.zeros((k + 1, k + 1, k + 1))
     chances[0, 0, 0] = 1
     for left in range(servers, 0, -1):
@@ -181,19 +179,19 @@ def overlap_pmf(servers: int, known: int, k: int) -> list[float]:
 
 
 def binomial_pmf(trials: int, chance: float) -> list[tuple[int, float]]:
-    """How many of `trials` succeed, with the probability of each but the rarest."""
+    """Returns the binomial distribution as (successes, probability), without negligible values."""
     least, pmf = binomial(trials, chance)
     return list(enumerate(pmf, least))
 
 
 def hypergeometric_pmf(population: int, marked: int, drawn: int) -> list[tuple[int, float]]:
-    """How many of `drawn` out of `population` are `marked`, with the probability of each."""
+    """Returns the distribution of the number of marked ones among `drawn`, as (number, probability)."""
     least, pmf = hypergeometric(population, marked, drawn)
     return list(enumerate(pmf, least))
 
 
 def _miss(scenario: Scenario, groups: _Groups) -> float:
-    """The chance that a message gets through none of these servers."""
+    """The probability that a message gets through none of these servers."""
     if scenario.outages in ("none", "independent"):
         up = 1 - share_down(scenario)
         miss = 1.0

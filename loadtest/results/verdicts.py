@@ -1,19 +1,20 @@
 """Whether a scenario's figures can be trusted: one verdict on delivery, one on latency.
 
-A load test measures the machine that it runs on as well as what it is to test. Each reason names a figure by
-which the machine, or the recording, may have changed the result, and what to do about it. The figures come
-from `health.examine`, or from Spark: there are no arrays here.
+A load test measures the machine that it runs on as well as what it is to test. A reason against a result
+names a figure that shows how the machine, or the recording, may have changed it, and says what to do. These
+figures come from `health.examine`, or from Spark.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from kcast.loadtest.results.causes import SHORTCOMINGS, UNEXPLAINED, Cause
+from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.scenario import Scenario
 
-SHORTCOMINGS_MAX = 0.001  # of all pairs; less where the interval is narrower than that
-UNEXPLAINED_PATHS_MAX = 0.001  # of all paths: those that other paths made up for
+SHORTCOMINGS_MAX = 0.001  # of all pairs; less where half the width of the interval is less
+UNEXPLAINED_PATHS_MAX = 0.001  # of all paths, where no missed pair is unexplained
 DELIVERIES_MIN = 1000
 PUBLISH_DELAY_MAX = 0.1  # of the latency, at the 99th percentile of both
 CLOCK_ERROR_MAX = 0.1  # of the median latency
@@ -21,22 +22,22 @@ CLOCK_ERROR_MAX = 0.1  # of the median latency
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether figures are valid: if there is no reason why not. Each reason is a sentence."""
+    """Whether figures are valid: they are if there is no reason why not. Each reason is a sentence."""
 
     reasons: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:
-        """Whether they are."""
+        """Whether there is no reason not to trust the figures."""
         return not self.reasons
 
     def as_json(self) -> dict[str, Any]:
-        """Whether they are, and why not."""
+        """Returns `valid` and `reasons`."""
         return {"valid": self.valid, "reasons": list(self.reasons)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """What `as_json` told."""
+        """Returns what `as_json` was called on."""
         return cls(tuple(values["reasons"]))
 
 
@@ -47,47 +48,31 @@ class Health:
     scheduled: int
     """Messages that were to be published."""
     published: int
-    """Of these, those that were."""
+    """Of these, the messages that were published."""
     rows_lost: int
-    """What recorders could not keep."""
+    """Rows that recorders could not keep."""
     tap_lines_lost: int
-    """What servers' taps could not keep."""
+    """Lines that servers' taps could not keep."""
     lag_max_ms: float
-    """By how much the loop of a process was late at most."""
+    """The longest time by which the event loop of a users' process was late."""
     clock_error_ms: float
-    """How far off the clocks of machines may be."""
+    """The largest error of the clock offsets between users' processes."""
     client_overflows: int
     server_overflows: int
     send_errors: int
     slow_consumer: int
-    """Delivered, and dropped because nobody took it."""
+    """Deliveries dropped because the application did not take them."""
     servers_lost: tuple[int, ...] = ()
-    """Servers that ended though nobody was to end them."""
+    """Numbers of servers that ended though the scenario did not end them."""
 
     def as_json(self) -> dict[str, Any]:
-        """All fields."""
+        """Returns all fields."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """What `as_json` told."""
+        """Returns what `as_json` was called on."""
         return cls(**{**values, "servers_lost": tuple(values.get("servers_lost", ()))})
-
-
-class Percentiles(Protocol):
-    """Of some times, as `spectrum.Times` has them."""
-
-    @property
-    def count(self) -> int:
-        """How many times there were."""
-
-    @property
-    def p50_ms(self) -> float:
-        """Half of them took as long, or less."""
-
-    @property
-    def p99_ms(self) -> float:
-        """99 % of them took as long, or less."""
 
 
 def judge_delivery(
@@ -100,10 +85,10 @@ def judge_delivery(
     paths: Mapping[Cause, int],
     half_width: float,
 ) -> Verdict:
-    """Whether the share delivered, and the causes, can be trusted.
+    """Returns whether the delivered share and the causes of misses can be trusted.
 
-    `misses` are pairs by cause, without those that were delivered, `paths` all ways through a server by what
-    became of them; `half_width` is that of the share's interval.
+    `status` is the capture's. `misses` are missed pairs by cause; `paths` are all paths by what became of the
+    message there; `half_width` is half the width of the share's interval.
     """
     reasons = []
     if status not in ("running", "complete"):
@@ -130,7 +115,7 @@ def judge_delivery(
     if health.servers_lost:
         names = ", ".join(f"server-{number + 1}" for number in health.servers_lost)
         reasons.append(
-            f"{names} ended by itself, or by somebody else's doing: see what it said, if anything, in "
+            f"{names} ended, and the scenario did not end it: see what it said, if anything, in "
             "_servers.log of the scenario's folder"
         )
     unexplained = sum(misses.get(cause, 0) for cause in UNEXPLAINED)
@@ -162,7 +147,7 @@ def judge_delivery(
 
 
 def _shortcomings(health: Health, misses: Mapping[Cause, int], pairs: int, half_width: float) -> list[str]:
-    """Misses that were this machine's fault, where there are enough to matter."""
+    """The reason that names misses that were this machine's fault, if there are enough to matter."""
     own = {cause: misses[cause] for cause in SHORTCOMINGS if cause in misses}
     count = sum(own.values()) + health.slow_consumer
     allowed = min(SHORTCOMINGS_MAX, half_width) * pairs
@@ -171,13 +156,13 @@ def _shortcomings(health: Health, misses: Mapping[Cause, int], pairs: int, half_
     listed = _list(own | ({"slow-consumer": health.slow_consumer} if health.slow_consumer else {}))
     return [
         f"{_count(count, 'pair')} of {pairs:,} {_were(count)} missed because this machine was too slow "
-        f"({listed}), and no more than {allowed:,.0f} would not matter: lower the rate, use more workers, or "
+        f"({listed}); up to {allowed:,.0f} would not matter: lower the rate, use more workers, or "
         "raise net.core.rmem_max"
     ]
 
 
 def judge_latency(health: Health, latency: Percentiles, publish_delay: Percentiles) -> Verdict:
-    """Whether the latencies can be trusted."""
+    """Returns whether the latencies can be trusted; `publish_delay` is how late messages left."""
     reasons = []
     if latency.count < DELIVERIES_MIN:
         reasons.append(

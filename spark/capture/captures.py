@@ -15,7 +15,7 @@ from kcast.loadtest.capture.manifest import CaptureError as CaptureError
 from kcast.loadtest.capture.schema import TABLES
 from kcast.spark.capture.checks import Check, open_run, selected
 from kcast.spark.capture.reading import Place, read_table
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
 
 

@@ -16,7 +16,7 @@ from kcast.loadtest.scenario import Scenario, ScenarioError, select
 from kcast.spark.capture.completeness import shortfalls
 from kcast.spark.capture.footers import Footer, footers, is_part
 from kcast.spark.capture.reading import Place
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
 
 

@@ -7,18 +7,16 @@ from the copies captured: sound whatever else happened in the run.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Any
 
 from kcast.hashring.model import delivery_given_down, hypergeometric
-from kcast.loadtest.results.prediction import hosts
+from kcast.loadtest.results.prediction import servers_per_topic
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
+from kcast.spark.findings.findings import Row
 from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 POINTS_MAX = 64
 """With more servers of a topic than this, so many steps from none to all are told."""
-
-Row = dict[str, Any]
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
@@ -28,7 +26,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
         pairs[row["cell"]][row["heard"]] = row["pairs"]
     rows = []
     for cell in cells:
-        heard, k = pairs[cell.number], hosts(cell.scenario)
+        heard, k = pairs[cell.number], servers_per_topic(cell.scenario)
         if not heard:
             continue
         for blocked in _steps(k):
@@ -59,7 +57,7 @@ def theory(scenario: Scenario, blocked: int) -> float | None:
     path = independent_path(scenario)
     if path is None:
         return None
-    k, (publish, subscribe) = hosts(scenario), draws(scenario)
+    k, (publish, subscribe) = servers_per_topic(scenario), draws(scenario)
     return delivery_given_down(k, publish, subscribe, blocked, path)
 
 

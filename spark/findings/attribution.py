@@ -1,12 +1,10 @@
 """Why pairs were missed, in words. No Spark."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kcast.loadtest.results.causes import MEANINGS, Cause
-from kcast.spark.findings.cell import Cell
-
-Row = dict[str, Any]
+from kcast.spark.findings.cells import Cell
+from kcast.spark.findings.findings import Row
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:

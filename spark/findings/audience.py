@@ -1,23 +1,19 @@
 """How many messages reached all their subscribers, and the longest run that one subscriber missed."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import fsum
-from typing import Any
 
-from kcast.hashring.clusters import Clusters
+from kcast.hashring.effective_size import ClusterSums
 from kcast.hashring.model import audience, audience_given_down
-from kcast.loadtest.results.effective_trials import not_told, of_messages
+from kcast.loadtest.results.effective_trials import interval_note, message_trials
 from kcast.loadtest.results.planned_variance import MESSAGE
-from kcast.loadtest.results.prediction import hosts, share_down
+from kcast.loadtest.results.prediction import servers_per_topic, share_down
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.cell import Cell
-from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
+from kcast.spark.findings.findings import Row
 from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 NS_PER_S = 1_000_000_000
-
-Row = dict[str, Any]
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
@@ -25,7 +21,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
 
     Cells without pairs are left out.
     """
-    sizes = _by_cell(sums["audience_sizes"])
+    sizes = by_cell(sums["audience_sizes"])
     clusters = clusters_by_cell(sums["audience_clusterings"], "messages", "all_reached")
     deaf = {row["cell"]: row for row in sums["deaf"]}
     rows = [
@@ -36,25 +32,18 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
     return {"audience": rows}
 
 
-def _by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
-    found: defaultdict[int, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["cell"]].append(row)
-    return found
-
-
-def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, Clusters], deaf: Row | None) -> Row:
+def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], deaf: Row | None) -> Row:
     messages = sum(row["messages"] for row in sizes)
     reached = sum(row["all_reached"] for row in sizes)
     of_cell = {
         # A message is a trial of its own.
-        MESSAGE: Clusters(messages, messages, reached, messages, reached, reached),
+        MESSAGE: ClusterSums(messages, messages, reached, messages, reached, reached),
         **clusters,
     }
     by_size = {row["subscribers"]: row["messages"] for row in sizes}
     share = reached / messages
-    trials = of_messages(cell.scenario, of_cell, _missed_by_down(cell.scenario, by_size))
-    low, high = (None, None) if not_told(trials) else trials.interval(share)
+    trials = message_trials(cell.scenario, of_cell, _missed_by_down(cell.scenario, by_size))
+    low, high = (None, None) if interval_note(trials) else trials.interval(share)
     return {
         "cell": cell.number,
         "messages": messages,
@@ -94,11 +83,11 @@ def _missed_by_down(scenario: Scenario, messages_by_size: Mapping[int, int]) -> 
             messages_by_size, lambda size: audience_given_down(*_policy(scenario), size, down, *losses)
         )
 
-    return [1 - reached(down) for down in range(hosts(scenario) + 1)]
+    return [1 - reached(down) for down in range(servers_per_topic(scenario) + 1)]
 
 
 def _policy(scenario: Scenario) -> tuple[int, int, int]:
-    return hosts(scenario), *draws(scenario)
+    return servers_per_topic(scenario), *draws(scenario)
 
 
 def _mean(messages_by_size: Mapping[int, int], chance: Callable[[int], float]) -> float:

@@ -3,12 +3,10 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import Any
 
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
+from kcast.spark.findings.findings import Row
 from kcast.spark.findings.placement import FORWARDED, LEASES, RECEIVED, Topics, placement_cv, with_outages
-
-Row = dict[str, Any]
 
 COLUMNS = {RECEIVED: "received", FORWARDED: "forwarded", LEASES: "leases"}
 FROM_TAPS = (RECEIVED, LEASES)

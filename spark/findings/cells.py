@@ -1,22 +1,61 @@
-"""The table of cells: what was run, and whether what came of it can be trusted. No Spark."""
+"""Cells: the scenarios of all runs, as the analysis numbers them; and the table `scenarios`."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from kcast.hashring.effective_size import ClusterSums
 from kcast.loadtest.results.prediction import share_down
-from kcast.spark.findings.cell import Cell
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.findings.findings import Row
 
-Row = dict[str, Any]
 DELIVERY, LATENCY = "delivery", "latency"
+"""What is judged valid or not: the values of the column `what` in the table `health`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One scenario of one run.
+
+    `number` is its value in the column `cell`; `t0_ns` is when the load began, 0 if nothing was to be sent.
+    """
+
+    number: int
+    run: str
+    scenario: Scenario
+    status: str
+    t0_ns: int
+
+
+def by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
+    """The rows of each cell, by its number; a cell that has none gets an empty list."""
+    found: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["cell"]].append(row)
+    return found
+
+
+def clusters_by_cell(
+    rows: Iterable[Row], trials: str, successes: str
+) -> Mapping[int, Mapping[str, ClusterSums]]:
+    """Sums over clusters of outcomes: by cell, then by the name of the clustering.
+
+    `trials` and `successes` are the names of these columns in the job's sums.
+    """
+    names = ("clusters", trials, successes, "squares", "products", "hits")
+    found: defaultdict[int, dict[str, ClusterSums]] = defaultdict(dict)
+    for row in rows:
+        found[row["cell"]][row["clustering"]] = ClusterSums(*(int(row[name]) for name in names))
+    return found
 
 
 def tables(
     cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]], health: Sequence[Row]
 ) -> dict[str, list[Row]]:
-    """`cells`. `health` is the table of that name: what has no reason in it is valid."""
+    """The table `scenarios`. `health` is the table of that name: a cell without a reason in it is valid."""
     messages = {row["cell"]: row["messages"] for row in sums["cost"]}
     reasons = {(row["cell"], row["what"]) for row in health}
-    return {"cells": [_row(cell, messages.get(cell.number, 0), reasons) for cell in cells]}
+    return {"scenarios": [_row(cell, messages.get(cell.number, 0), reasons) for cell in cells]}
 
 
 def _row(cell: Cell, messages: int, reasons: set[tuple[int, str]]) -> Row:

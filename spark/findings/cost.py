@@ -2,17 +2,21 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kcast.hashring.model import capacity, copies, few_publish_is_cheaper
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.prediction import K_MAX, hosts, overlap_pmf, renewal_interval_s, share_down
+from kcast.loadtest.results.prediction import (
+    K_MAX,
+    overlap_pmf,
+    renewal_interval_s,
+    servers_per_topic,
+    share_down,
+)
 from kcast.loadtest.scenario import Scenario, topic_name
 from kcast.spark.findings.balance import servers_of
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
+from kcast.spark.findings.findings import Row
 from kcast.spark.findings.theory_beforehand import draws
-
-Row = dict[str, Any]
 
 RENEWAL_BYTES = len(topic_name(0)) + 1  # the topic and LF
 NS_PER_S = 1_000_000_000
@@ -51,7 +55,7 @@ class Fates:
 def fates(sums: Mapping[str, Sequence[Row]]) -> dict[int, Fates]:
     """By cell, causes in their order."""
     found: dict[int, Fates] = defaultdict(Fates)
-    for row in sorted(sums["fates"], key=lambda row: (row["cell"], row["cause"])):
+    for row in sorted(sums["causes"], key=lambda row: (row["cell"], row["cause"])):
         of_cell, cause = found[row["cell"]], Cause(row["cause"])
         if row["pairs"]:
             of_cell.pairs[cause] = row["pairs"]
@@ -113,7 +117,7 @@ def copies_theory(scenario: Scenario) -> float | None:
     That is where clients avoid dead servers, where servers are halted, or killed and without leases for a
     while, and for views that differ too much. It needs no independence of servers: averages add up.
     """
-    policy, k = scenario.policy, hosts(scenario)
+    policy, k = scenario.policy, servers_per_topic(scenario)
     if scenario.outages != "none" and (scenario.avoid_dead or scenario.by != "isolation"):
         return None
     publish, subscribe = draws(scenario)
@@ -184,5 +188,5 @@ def _capacity(cell: Cell, total: Row, found: Fates, servers: Sequence[Row]) -> R
             row["factor"] = scenario.servers * alone / (received + forwarded)
             row["hottest"] = alone / busiest
     if scenario.known == 1:
-        row["theory"] = capacity(scenario.servers, hosts(scenario), *draws(scenario), audience)
+        row["theory"] = capacity(scenario.servers, servers_per_topic(scenario), *draws(scenario), audience)
     return row

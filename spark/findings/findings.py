@@ -78,7 +78,8 @@ class Findings:
             if version is None:
                 raise FindingsError("no findings of kcast: it has no findings_version")
             raise FindingsError(
-                f"findings of version {version}, and this kcast reads {FINDINGS_VERSION}: analyse it again"
+                f"findings of version {version}, and this kcast reads version {FINDINGS_VERSION}: "
+                "analyse the capture again"
             )
         try:
             return cls(values["about"], tuple(values["problems"]), values["tables"])

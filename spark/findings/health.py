@@ -5,18 +5,15 @@ cause, and how narrow the interval is that they must not spoil.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from kcast.hashring.clusters import Clusters
-from kcast.loadtest.results.effective_trials import given_outages
+from kcast.hashring.effective_size import ClusterSums
+from kcast.loadtest.results.effective_trials import pair_trials_given_outages
+from kcast.loadtest.results.percentiles import NS_PER_MS, Percentiles
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
-from kcast.spark.findings.cell import Cell
-from kcast.spark.findings.cells import DELIVERY, LATENCY
-from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.cells import DELIVERY, LATENCY, Cell, clusters_by_cell
 from kcast.spark.findings.cost import Fates, fates
-from kcast.spark.findings.latency import NS_PER_MS, Percentiles, times
-
-Row = dict[str, Any]
+from kcast.spark.findings.findings import Row
+from kcast.spark.findings.latency import times
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
@@ -75,10 +72,10 @@ def _health(row: Row, servers_lost: Sequence[int]) -> Health:
     )
 
 
-def _half_width(cell: Cell, found: Fates, clusters: Mapping[str, Clusters]) -> float:
+def _half_width(cell: Cell, found: Fates, clusters: Mapping[str, ClusterSums]) -> float:
     """Of the 95 % interval of the share delivered, among runs with the same outages."""
     share = found.delivered / found.pair_count if found.pair_count else 0.0
-    return given_outages(cell.scenario, clusters).half_width(share)
+    return pair_trials_given_outages(cell.scenario, clusters).half_width(share)
 
 
 def _rows(cell: int, what: str, verdict: Verdict) -> list[Row]:

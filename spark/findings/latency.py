@@ -1,52 +1,15 @@
 """Percentiles of how long messages took, from how many times there were of each value. No Spark."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import ceil
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
-from kcast.spark.findings.cell import Cell
+from kcast.loadtest.results.percentiles import Percentiles
+from kcast.spark.findings.cells import Cell
+from kcast.spark.findings.findings import Row
 
-Row = dict[str, Any]
-
-NS_PER_MS = 1_000_000
 SINCE = ("intended", "sent")
 """Of what there are tables; "delay" is how late messages left."""
-
-
-@dataclass(frozen=True, slots=True)
-class Percentiles:
-    """Milliseconds to three significant figures, as `loadtest.results.percentiles.Times`; all 0 of none."""
-
-    count: int = 0
-    mean_ms: float = 0.0
-    p50_ms: float = 0.0
-    p90_ms: float = 0.0
-    p99_ms: float = 0.0
-    p999_ms: float = 0.0
-    max_ms: float = 0.0
-
-
-_SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
-
-
-def percentiles(buckets: Iterable[tuple[int, int, int]]) -> Percentiles:
-    """Of (value in ns, how many, sum of the times as they were in ns). By nearest rank: each is a value."""
-    ordered = sorted(buckets)
-    total = sum(count for _, count, _ in ordered)
-    if not total:
-        return Percentiles()
-    mean_ms = sum(total_ns for _, _, total_ns in ordered) / total / NS_PER_MS
-    # Without the margin, 0.7 of 10 would be more than 7.
-    ranks = [max(1, ceil(share * total - 1e-9 * total)) for share in _SHARES]
-    found: list[float] = []
-    below = 0
-    for value_ns, count, _ in ordered:
-        below += count
-        while len(found) < len(ranks) and ranks[len(found)] <= below:
-            found.append(value_ns / NS_PER_MS)
-    return Percentiles(total, float(f"{mean_ms:.3g}"), *found)
 
 
 def times(sums: Mapping[str, Sequence[Row]]) -> dict[tuple[int, str], Percentiles]:
@@ -55,7 +18,11 @@ def times(sums: Mapping[str, Sequence[Row]]) -> dict[tuple[int, str], Percentile
     buckets: dict[tuple[int, str], list[tuple[int, int, int]]] = defaultdict(list)
     for row in sums["latency_buckets"]:
         buckets[row["cell"], row["since"]].append((row["value_ns"], row["count"], int(row["total_ns"])))
-    return {key: percentiles(values) for key, values in buckets.items()}
+    found = {}
+    for key, rows in buckets.items():
+        values_ns, counts, sums_ns = zip(*sorted(rows), strict=True)
+        found[key] = Percentiles.of_counts(values_ns, counts, sum(sums_ns))
+    return found
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:

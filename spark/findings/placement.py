@@ -25,7 +25,7 @@ Of one run the CV itself is off by chance, by about CV / sqrt(2 C).
 from math import sqrt
 from typing import NamedTuple, Self
 
-from kcast.loadtest.results.prediction import hosts
+from kcast.loadtest.results.prediction import servers_per_topic
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.theory_beforehand import draws
 
@@ -67,7 +67,7 @@ def placement_cv(scenario: Scenario, topics: Topics) -> dict[str, float | None]:
     has_model = scenario.known == 1 and not (scenario.avoid_dead and scenario.outages != "none")
     if not has_model:
         return dict.fromkeys((RECEIVED, FORWARDED, LEASES))
-    k, servers = hosts(scenario), scenario.servers
+    k, servers = servers_per_topic(scenario), scenario.servers
     publish, subscribe = draws(scenario)
     a, va = _lines(scenario, publish, k)
     b = subscribe / k

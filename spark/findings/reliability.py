@@ -5,33 +5,31 @@ Verdicts are at 1 %: of a hundred sound analyses one has a cell that disagrees, 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 from statistics import NormalDist
-from typing import Any
 
-from kcast.hashring.clusters import CONFIDENCE, Clusters, Effective
-from kcast.hashring.intervals import binomial_tail, chi_squared_tail
-from kcast.loadtest.results.effective_trials import not_told, of_pairs
+from scipy.special import betainc, chdtrc
+
+from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
+from kcast.loadtest.results.effective_trials import interval_note, pair_trials
 from kcast.loadtest.results.prediction import Prediction
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.cell import Cell
-from kcast.spark.findings.clusterings import clusters_by_cell
+from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
+from kcast.spark.findings.findings import Row
 from kcast.spark.findings.pearson3 import TAIL_MIN
-from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
-from kcast.spark.findings.theory_beforehand import finite, unconditional
+from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, THEORIES
+from kcast.spark.findings.theory_beforehand import beforehand, for_servers
 from kcast.spark.findings.theory_given_events import Chances, Misses, expected_misses, lines, why_none
 
 LEVEL = 0.01
 """How often sound runs may disagree: any cell of an analysis, and each joint test."""
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A cell's share beside each theory; `z` are of conditional, finite and unconditional, None without."""
+    """The share of one scenario beside the theories; `z` by theory's name, None where there is none."""
 
     cell: Cell
     row: Row
@@ -47,7 +45,7 @@ def tables(
     `invalid` are the numbers of cells of which the delivery cannot be trusted: these get no verdict, and the
     joint tests leave them out.
     """
-    chances, lost = (_by_cell(sums[name]) for name in ("chances", "lost"))
+    chances, lost = (by_cell(sums[name]) for name in ("chances", "lost"))
     clusters = clusters_by_cell(sums["clusterings"], "pairs", "delivered")
     measured = [
         _measure(
@@ -59,18 +57,11 @@ def tables(
         )
         for cell in cells
     ]
-    tested = sum(each.z["conditional"] is not None for each in measured)
+    tested = sum(each.z["given_events"] is not None for each in measured)
     for each in measured:
         _judge(each, tested)
-    joints = [_joint(theory, measured) for theory in ("conditional", "finite", "unconditional")]
+    joints = [_joint(theory, measured) for theory in THEORIES]
     return {"reliability": [each.row for each in measured], "joint": joints}
-
-
-def _by_cell(rows: Iterable[Row]) -> Mapping[int, list[Row]]:
-    found: defaultdict[int, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["cell"]].append(row)
-    return found
 
 
 def _chances(row: Row) -> Chances:
@@ -82,28 +73,29 @@ def _chances(row: Row) -> Chances:
 
 
 def _measure(
-    cell: Cell, sums: Mapping[str, Clusters], classes: Sequence[Chances], bunching: float, *, valid: bool
+    cell: Cell, sums: Mapping[str, ClusterSums], classes: Sequence[Chances], bunching: float, *, valid: bool
 ) -> _Measured:
     scenario = cell.scenario
     pairs = sum(each.pairs for each in classes)
     delivered = sum(each.delivered for each in classes)
     share = delivered / pairs if pairs else None
-    trials = of_pairs(scenario, sums)
-    worth = trials.worth()
+    trials = pair_trials(scenario, sums)
+    worth = trials.interval_trials()
     low, high = trials.interval(share or 0.0)
-    planned, noted = finite(scenario), unconditional(scenario)
+    planned, noted = for_servers(scenario), beforehand(scenario)
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
-    if not_told(trials):
-        notes.append(not_told(trials))
+    if interval_note(trials):
+        notes.append(interval_note(trials))
     misses = None
     if pairs and not (why := why_none(scenario)):
         misses = expected_misses(scenario, classes, bunching)
     elif pairs:
-        notes.append(f"no conditional theory: {why}")
+        notes.append(f"no theory given what happened: {why}")
     else:
         notes.append("nothing was to be delivered")
     if planned.note:
-        notes.append(f"{'no finite theory' if planned.share is None else 'finite theory'}: {planned.note}")
+        none = "no " if planned.share is None else ""
+        notes.append(f"{none}theory for this many servers: {planned.note}")
     band = _band(misses, pairs)
     excused = sum(each.faults for each in classes if each.low)
     if excused:
@@ -124,24 +116,23 @@ def _measure(
         "trials": worth,
         "clusters": trials.name,
         "design_effect": pairs / worth if worth else None,
-        "unconditional": noted,
-        "finite": planned.share,
-        "conditional": None if misses is None else 1 - misses.mean / pairs,
-        "conditional_low": band[0],
-        "conditional_high": band[1],
+        "beforehand": noted,
+        "for_servers": planned.share,
+        "given_events": None if misses is None else 1 - misses.mean / pairs,
+        "given_events_low": band[0],
+        "given_events_high": band[1],
         "z": None,
         "verdict": NO_THEORY,
         "note": "; ".join(notes),
     }
-    z: dict[str, float | None] = dict.fromkeys(("conditional", "finite", "unconditional"))
+    z: dict[str, float | None] = dict.fromkeys(THEORIES)
     if valid and share is not None:
-        z["conditional"] = _conditional_z(misses, pairs - delivered, excused)
-    if valid and share is not None and not not_told(trials):
-        beforehand = {"finite": None if _is_rough(planned) else planned.share, "unconditional": noted}
-        for name, theory in beforehand.items():
-            z[name] = _planned_z(share, trials, theory)
-    if z["conditional"] is not None or (valid and misses is not None and not contradiction):
-        row["z"], row["verdict"] = z["conditional"] or 0.0, AGREES
+        z["given_events"] = _given_events_z(misses, pairs - delivered, excused)
+    if valid and share is not None and not interval_note(trials):
+        z["for_servers"] = _planned_z(share, trials, None if _is_rough(planned) else planned.share)
+        z["beforehand"] = _planned_z(share, trials, noted)
+    if z["given_events"] is not None or (valid and misses is not None and not contradiction):
+        row["z"], row["verdict"] = z["given_events"] or 0.0, AGREES
     return _Measured(cell, row, z, contradiction)
 
 
@@ -165,7 +156,7 @@ def _band(misses: Misses | None, pairs: int) -> tuple[float | None, float | None
     return least, most
 
 
-def _conditional_z(misses: Misses | None, missed: int, excused: int) -> float | None:
+def _given_events_z(misses: Misses | None, missed: int, excused: int) -> float | None:
     """How far what was delivered is off, as a standard normal; None without theory, or without luck.
 
     Up to `excused` of those missed theory may count as delivered, whichever brings both nearer.
@@ -194,19 +185,18 @@ def _contradiction(misses: Misses | None, classes: Sequence[Chances], excused: i
     return ""
 
 
-def _planned_z(share: float, of: Effective, theory: float | None) -> float | None:
+def _planned_z(share: float, of: EffectiveSize, theory: float | None) -> float | None:
     """How far the share is off a theory that knows no outages, as a standard normal; None without one.
 
     By the binomial distribution of as many trials as it is worth: where these are few, or misses come in
     rare bunches, the normal one would raise alarms. What is more likely than not to be so far off is 0.
     """
-    trials = of.worth(1 - LEVEL)
+    trials = of.interval_trials(1 - LEVEL)
     if theory is None or not 0 < theory < 1 or not trials:
         return None
-    if share < theory:
-        tail = binomial_tail(trials * share, trials, theory)
-    else:
-        tail = binomial_tail(trials * (1 - share), trials, 1 - theory)
+    found, chance = (share, theory) if share < theory else (1 - share, 1 - theory)
+    # P(X <= x) of n trials, whole numbers or not, is I(1 - p; n - x, x + 1) (DLMF 8.17.5).
+    tail = float(betainc(trials * (1 - found), trials * found + 1, 1 - chance))
     z = -NormalDist().inv_cdf(min(max(tail, TAIL_MIN), 0.5))
     return -z if share < theory else z
 
@@ -220,7 +210,7 @@ def _pairs(count: int) -> str:
 
 def _judge(each: _Measured, tested: int) -> None:
     """Sets the verdict of a cell, one of so many that are tested."""
-    z = each.z["conditional"]
+    z = each.z["given_events"]
     is_far = z is not None and 2 * NormalDist().cdf(-abs(z)) < LEVEL / tested
     if is_far or each.contradiction:
         each.row["verdict"] = DISAGREES
@@ -239,18 +229,18 @@ def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
     for each in measured:
         z = each.z[theory]
         if z is not None:
-            groups[each.cell.number if theory == "conditional" else _luck(each.cell)].append(z * z)
+            groups[each.cell.number if theory == "given_events" else _luck(each.cell)].append(z * z)
     statistic = fsum(fsum(squares) / len(squares) for squares in groups.values())
-    p_value: float | None = chi_squared_tail(statistic, len(groups)) if groups else None
-    exact = [each for each in measured if _is_exact(each)] if theory == "conditional" else []
-    if any(each.contradiction for each in measured) and theory == "conditional":
+    p_value = float(chdtrc(len(groups), statistic)) if groups else None
+    exact = [each for each in measured if _is_exact(each)] if theory == "given_events" else []
+    if any(each.contradiction for each in measured) and theory == "given_events":
         p_value = 0.0
     elif exact and p_value is None:
         p_value = 1.0
     verdict = NO_THEORY if p_value is None else DISAGREES if p_value < LEVEL else AGREES
     return {
         "theory": theory,
-        "cells": sum(map(len, groups.values())) + len(exact),
+        "scenarios": sum(map(len, groups.values())) + len(exact),
         "statistic": statistic,
         "degrees": len(groups),
         "p_value": p_value,
@@ -260,7 +250,7 @@ def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
 
 def _is_exact(each: _Measured) -> bool:
     """Whether theory leaves nothing to luck."""
-    return each.z["conditional"] is None and each.row["verdict"] != NO_THEORY
+    return each.z["given_events"] is None and each.row["verdict"] != NO_THEORY
 
 
 def _luck(cell: Cell) -> tuple[str, int]:

@@ -7,7 +7,7 @@ people. Shares and probabilities are 0 .. 1. A value that theory, or the capture
 
 from typing import Literal, NamedTuple
 
-FINDINGS_VERSION = 1
+FINDINGS_VERSION = 2
 
 Type = Literal["int", "float", "str", "bool"]
 
@@ -23,13 +23,20 @@ class Column(NamedTuple):
 AGREES, DISAGREES, NO_THEORY = "agrees", "disagrees", "no theory"
 """Verdicts on what was measured beside theory."""
 
+THEORIES = {
+    "given_events": "given what happened",
+    "for_servers": "for this many servers",
+    "beforehand": "beforehand",
+}
+"""The three theories by their columns in `reliability`, in words."""
+
 HOLDS, HOLDS_IF, FAILS = "holds", "holds if", "does not hold"
 """Verdicts on what the 2004 note claims."""
 
-_CELL = Column("cell", "int", "number of the cell")
+_CELL = Column("cell", "int", "number of the scenario in this analysis, from 0")
 
 TABLES: dict[str, tuple[Column, ...]] = {
-    "cells": (
+    "scenarios": (
         _CELL,
         Column("run", "str", "the run's id"),
         Column("scenario", "str", "its name"),
@@ -72,18 +79,18 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "clusters", "str", "in what losses repeat most: message, topic and epoch, ...; pair: in nothing"
         ),
         Column("design_effect", "float", "pairs / trials"),
-        Column("unconditional", "float", "theory: independent outages, endless many servers, equal views"),
-        Column("finite", "float", "theory: of this many servers, outages and views as planned"),
-        Column("conditional", "float", "theory: outages, views, draws and leases as captured"),
-        Column("conditional_low", "float", "95 % of such runs fall between"),
-        Column("conditional_high", "float", ""),
-        Column("z", "float", "standard deviations between share and conditional"),
-        Column("verdict", "str", "agrees, disagrees, no theory: on the conditional one"),
+        Column("beforehand", "float", "theory: independent outages, endless many servers, equal views"),
+        Column("for_servers", "float", "theory: of this many servers, outages and views as planned"),
+        Column("given_events", "float", "theory: outages, views, draws and leases as captured"),
+        Column("given_events_low", "float", "95 % of such runs fall between"),
+        Column("given_events_high", "float", ""),
+        Column("z", "float", "standard deviations between share and theory given what happened"),
+        Column("verdict", "str", "agrees, disagrees, no theory: on theory given what happened"),
         Column("note", "str", "why there is no theory, or what it leaves out"),
     ),
     "joint": (
-        Column("theory", "str", "conditional, finite, unconditional"),
-        Column("cells", "int", "with a theory"),
+        Column("theory", "str", "given_events, for_servers, beforehand"),
+        Column("scenarios", "int", "with this theory"),
         Column("statistic", "float", "sum of squared z"),
         Column("degrees", "int", "of freedom"),
         Column("p_value", "float", "chance of so much or more if theory is right"),

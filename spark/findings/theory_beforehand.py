@@ -1,18 +1,18 @@
 """The share of pairs that theory says is delivered, before it is known which servers are down when.
 
-Two of three theories: the unconditional one is the 2004 note's, the finite one that of the scenario as it was
-planned. The third, which knows the outages, is `kcast.spark.findings.theory_given_events`.
+Two of the three theories: `beforehand` makes the assumptions of the note of 2004, `for_servers` takes the
+scenario as it was planned. The third, which knows the outages, is `kcast.spark.findings.theory_given_events`.
 """
 
 from kcast.hashring.model import path
-from kcast.loadtest.results.prediction import Prediction, hosts, predict, share_down
+from kcast.loadtest.results.prediction import Prediction, predict, servers_per_topic, share_down
 from kcast.loadtest.scenario import Scenario
 
 CLOSE_VIEWS = 1.0
 """The share `known` from which on all clients know the same servers."""
 
 
-def unconditional(scenario: Scenario) -> float | None:
+def beforehand(scenario: Scenario) -> float | None:
     """By the note's assumptions: independent outages, endlessly many servers, all know the same ones.
 
     None where clients leave dead servers alone, or servers are halted: the note's model has neither.
@@ -20,7 +20,7 @@ def unconditional(scenario: Scenario) -> float | None:
     return predict(noted(scenario)).share
 
 
-def finite(scenario: Scenario) -> Prediction:
+def for_servers(scenario: Scenario) -> Prediction:
     """For this many servers, outages and views as planned."""
     return predict(scenario)
 
@@ -38,7 +38,7 @@ def noted(scenario: Scenario) -> Scenario:
 
 def draws(scenario: Scenario) -> tuple[int, int]:
     """To how many of a topic's servers a message goes each time, and at how many a subscriber is."""
-    policy, k = scenario.policy, hosts(scenario)
+    policy, k = scenario.policy, servers_per_topic(scenario)
     return min(policy.publish, k), min(policy.subscribe, k)
 
 

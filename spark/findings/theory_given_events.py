@@ -20,7 +20,7 @@ from statistics import NormalDist
 
 from kcast.hashring.intervals import binomial
 from kcast.hashring.model import hypergeometric
-from kcast.loadtest.results.prediction import hosts, share_down
+from kcast.loadtest.results.prediction import servers_per_topic, share_down
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.pearson3 import TAIL_MIN, Skewed
 from kcast.spark.findings.theory_beforehand import draws
@@ -130,7 +130,7 @@ class _Lot:
     def __init__(self, scenario: Scenario) -> None:
         self._loss_in, self._loss_out = scenario.loss_in, scenario.loss_out
         self._miss = 1 - (1 - scenario.loss_in) * (1 - scenario.loss_out)
-        self._hosts = hosts(scenario)
+        self._hosts = servers_per_topic(scenario)
         self._publish, self._subscribe = draws(scenario)
         self._repeat = scenario.repeat
         self._up = 1 - share_down(scenario)

@@ -10,9 +10,8 @@ from kcast.loadtest.charts.words import percent
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report.cells import Cell, Cells, groups
-from kcast.spark.report.markup import NOT_VALID, Verdict
+from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.section import Section, figure
 
 _CLOSE = 0.02
 _PANELS_MAX = 8
@@ -67,7 +66,8 @@ def _figure(heading: str, members: Sequence[Cell], found: dict[int, list[Row]]) 
         own = sorted(found[cell.number], key=lambda row: row["blocked_share"])
         lines = [
             curves.Line(
-                [(row["blocked_share"], row["theory"]) for row in own if row["theory"] is not None], "finite"
+                [(row["blocked_share"], row["theory"]) for row in own if row["theory"] is not None],
+                "for_servers",
             )
         ]
         points = [
@@ -83,7 +83,7 @@ def _figure(heading: str, members: Sequence[Cell], found: dict[int, list[Row]]) 
         ]
         series.append(curves.Series(style, points, [line for line in lines if len(line.places) > 1]))
         words = f"{cell.name}{'' if cell.is_valid else f' ({NOT_VALID})'}"
-        legend.append((swatch(style, f"dot s{style}", f"finite s{style}"), words))
+        legend.append((swatch(style, f"dot s{style}", f"for_servers s{style}"), words))
     axes = curves.Axes(percents(), percents(), "of a topic’s servers blocked, at random", "pairs delivered")
     label = f"Delivery by the share of servers blocked, {heading}: " + "; ".join(
         f"{cell.name}: "

@@ -10,9 +10,8 @@ from kcast.loadtest.results.causes import MEANINGS, SHORTCOMINGS, UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID, Verdict, details, text
+from kcast.spark.report.markup import NOT_VALID, Section, Verdict, details, figure, text
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.section import Section, figure
 
 _COLOURS = 6
 _OTHER, _UNEXPLAINED = "f6", "f7"

@@ -67,7 +67,7 @@ class Cells:
     def of(cls, findings: Findings) -> "Cells":
         """Those of the table `cells`, which are named by their scenarios, and by runs where that is not
         enough."""
-        rows = sorted(findings.table("cells"), key=lambda row: row["cell"])
+        rows = sorted(findings.table("scenarios"), key=lambda row: row["cell"])
         often = Counter(row["scenario"] for row in rows)
         runs: dict[str, None] = dict.fromkeys(row["run"] for row in rows)
         numbers = {run: number for number, run in enumerate(runs, 1)}

@@ -9,9 +9,8 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID, Verdict
+from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.section import Section, figure
 
 _CLOSE = 0.05
 _PIECES = (

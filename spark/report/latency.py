@@ -11,9 +11,8 @@ from kcast.loadtest.charts.words import brief_milliseconds, milliseconds, span
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID, Verdict
+from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.section import Section, figure
 
 _BINS = 110
 _NS_PER_MS = 1_000_000

@@ -44,7 +44,7 @@ def html(findings: Findings, cells: Cells) -> str:
     if cells.all:
         rows = [cell.row for cell in cells.all]
         left_out = ("scenario", "delivery_valid", "latency_valid")
-        parts.append(details("What was run", rows_table("cells", rows, cells, leave_out=left_out)))
+        parts.append(details("What was run", rows_table("scenarios", rows, cells, leave_out=left_out)))
     names = [name for name in TABLES if name in findings.tables]
     if names:
         files = bullets(f"<code>tables/{name}.csv</code>, <code>.parquet</code>" for name in names)

@@ -11,9 +11,8 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cells
-from kcast.spark.report.markup import Verdict, badge, text
+from kcast.spark.report.markup import Section, Verdict, badge, figure, text
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.section import Section, figure
 
 _SCHEMES, _DRAWS = "schemes", "draws"
 _GROUPS = {
@@ -141,7 +140,11 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> str:
                 )
                 for k_prime, row in sorted(own.items())
             ],
-            [curves.Line([(x, row["theory"]) for x, row in sorted(own.items()) if row["theory"]], "finite")],
+            [
+                curves.Line(
+                    [(x, row["theory"]) for x, row in sorted(own.items()) if row["theory"]], "for_servers"
+                )
+            ],
         )
         for form, own in of_form.items()
     ]
@@ -153,7 +156,7 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> str:
         "delivered",
     )
     legend = [(swatch(_style(form), f"dot s{_style(form)}"), form) for form in of_form]
-    legend.append((swatch(0, "", "finite s5"), "theory"))
+    legend.append((swatch(0, "", "for_servers s5"), "theory"))
     label = "Delivery by K′ in the simulation: " + "; ".join(_title(row) for row in every)
     how = "Each step up the axis is ten times less missed. Whiskers are 95 % intervals."
     return figure(curves.chart(series, axes, label, height=340), how, legend, "Delivery against K′")

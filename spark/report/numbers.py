@@ -27,8 +27,8 @@ _NOT_VALID = badge(Verdict.of(NOT_VALID))
 Form = Callable[[Any], str]
 
 _SHARES = (
-    *("share", "low", "high", "unconditional", "finite", "conditional", "conditional_low"),
-    *("conditional_high", "blocked_share", "renewal_share"),
+    *("share", "low", "high", "beforehand", "for_servers", "given_events", "given_events_low"),
+    *("given_events_high", "blocked_share", "renewal_share"),
 )
 _SET = ("down", "loss_in", "loss_out", "loss", "known")
 _OF_ANY_TABLE: dict[str, Form] = {

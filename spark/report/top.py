@@ -9,8 +9,7 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS
 from kcast.spark.report.cells import Cell, Cells
 from kcast.spark.report.delivery import outcome
-from kcast.spark.report.markup import bullets, details, text
-from kcast.spark.report.section import Section
+from kcast.spark.report.markup import Section, bullets, details, text
 
 _REASONS_OPEN = 6
 _GOAL = 0.999
@@ -92,7 +91,7 @@ def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
             told.append(
                 (
                     f"p {_equals(came.joint['p_value'])}",
-                    f"joint test of {count(came.joint['cells'], 'cell')} against theory",
+                    f"joint test of {count(came.joint['scenarios'], 'scenario')} against theory",
                 )
             )
         enough = _enough(valid)

@@ -1,14 +1,20 @@
 """A report's files: the page, report.json, and each table as CSV and Parquet."""
 
+import csv
+import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from kcast.spark.findings.findings import Findings, FindingsError
+from kcast.spark.findings.findings import Findings, FindingsError, Row
 from kcast.spark.findings.tables import TABLES
-from kcast.spark.report.files import CSV, PARQUET, csv_bytes, parquet_bytes
 from kcast.spark.report.page import page
 
 PAGE, JSON, TABLES_FOLDER = "report.html", "report.json", "tables"
+CSV, PARQUET = ".csv", ".parquet"
+
+_SCENARIOS_BEFORE = "cells"
+"""The name of the table `scenarios` in findings of version 1."""
 
 
 def write(findings: Findings, out: Path) -> None:
@@ -25,8 +31,8 @@ def write(findings: Findings, out: Path) -> None:
             _put(folder / f"{name}{CSV}", csv_bytes(name, rows))
             _put(folder / f"{name}{PARQUET}", parquet_bytes(name, rows))
         else:
-            for suffix in (CSV, PARQUET):
-                (folder / f"{name}{suffix}").unlink(missing_ok=True)
+            _remove(folder, name)
+    _remove(folder, _SCENARIOS_BEFORE)
     _put(out / JSON, findings.to_json().encode())
     _put(out / PAGE, page(findings).encode())
 
@@ -45,6 +51,11 @@ def render(source: Path, out: Path) -> Path:
     return out / PAGE
 
 
+def _remove(folder: Path, table: str) -> None:
+    for suffix in (CSV, PARQUET):
+        (folder / f"{table}{suffix}").unlink(missing_ok=True)
+
+
 def _put(path: Path, content: bytes) -> None:
     """Writes a file under another name, then renames it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -54,3 +65,35 @@ def _put(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def csv_bytes(name: str, rows: Sequence[Row]) -> bytes:
+    """A table with its heads: UTF-8, what is null is empty, truth is true or false."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([column.name for column in TABLES[name]])
+    for row in rows:
+        writer.writerow([_csv_value(row[column.name]) for column in TABLES[name]])
+    return text.getvalue().encode()
+
+
+def _csv_value(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def parquet_bytes(name: str, rows: Sequence[Row]) -> bytes:
+    """The same with types, and each column's meaning in its metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
+    schema = pa.schema(
+        [
+            pa.field(column.name, types[column.type], metadata={"meaning": column.meaning})
+            for column in TABLES[name]
+        ]
+    )
+    columns = [pa.array([row[column.name] for row in rows], types[column.type]) for column in TABLES[name]]
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), out, compression="zstd")
+    return out.getvalue()

@@ -3,16 +3,12 @@
 scene.py      what is simulated: one scheme under one condition
 scenes.py     all scenes, and how large they are
 chance.py     random numbers of a block, distinct draws
-outages.py    which servers are up
 placement.py  which servers a topic has, on the real ring or on an ideal one
-block.py      one block, from random numbers to counts
-kernel.py     S, CH and RCH: what became of the messages of a block
-scattered.py  the same of R
+kernel.py     one block, from random numbers to counts
 counts.py     whole numbers that a block gives, which add up
 theory.py     what kcast.hashring.model says of a scene
-results.py    added counts -> the table "simulation"
-judgement.py  that table -> the table "note": which of the note's claims hold
-evidence.py   what the simulation found, for the judgement
-claims_*.py   the claims, one by one
+results.py    added counts -> the tables "simulation" and "note"
+evidence.py   what the simulation found, for the verdicts on the note
+claims_*.py   the note's claims, one by one
 run.py        blocks on Spark
 """

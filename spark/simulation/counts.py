@@ -8,7 +8,7 @@ x those delivered. They say exactly how much the outcomes are worth (`effective_
 
 from collections.abc import Mapping
 
-from kcast.hashring.clusters import Clusters, Effective, effective
+from kcast.hashring.effective_size import ClusterSums, EffectiveSize, effective_size
 from kcast.spark.simulation.chance import Flags
 
 SUMS = (
@@ -60,8 +60,8 @@ def _add_clusters(counts: Counts, clustering: str, clusters: int, n: int, x: int
     counts[f"{clustering}_xx"] += xx
 
 
-def effective_trials(counts: Mapping[str, int]) -> Effective:
-    """How many independent trials tell as much (`kcast.hashring.clusters`).
+def effective_trials(counts: Mapping[str, int]) -> EffectiveSize:
+    """How many independent trials tell as much (`kcast.hashring.effective_size`).
 
     If everything, or nothing, was delivered nothing is known of the spread, and it is the number of blocks,
     which surely are independent.
@@ -70,5 +70,5 @@ def effective_trials(counts: Mapping[str, int]) -> Effective:
     sums = {}
     for clustering in CLUSTERINGS:
         clusters, nn, nx, xx = (counts[f"{clustering}_{moment}"] for moment in MOMENTS)
-        sums[clustering] = Clusters(clusters, trials, successes, nn, nx, xx)
-    return effective(sums, counts["block_clusters"])
+        sums[clustering] = ClusterSums(clusters, trials, successes, nn, nx, xx)
+    return effective_size(sums, counts["block_clusters"])

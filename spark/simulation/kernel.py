@@ -1,25 +1,69 @@
-"""What becomes of the messages of a block, with S, CH and RCH.
+"""What becomes of the messages of one block of one scene, from its random numbers to its counts.
 
-Servers of a topic are numbered by their order, its slots. One side draws a few slots for each of its users;
-the other side uses all slots of its K. A copy gets through a drawn slot if the other side uses it too, its
-server is up, and neither leg loses it. Where nothing differs between partners, all views being equal and no
-packet lost, one row stands for all of them.
+With S, CH and RCH the servers of a topic are numbered by their order: its slots. One side draws a few slots
+for each of its users; the other side uses all slots of its K. A copy gets through a drawn slot if the other
+side uses it too, its server is up, and neither leg loses it. Where partners do not differ, because all views
+are equal and no packet is lost, one row stands for all of them.
+
+With R both sides draw from all servers. Each server has a bit for every subscriber, and a message reaches
+those whose bit is set at any of its servers.
 """
+
+from math import ceil, sqrt
 
 import numpy as np
 
 from kcast.hashring.ring import HashRing
-from kcast.spark.simulation.chance import Chance, Flags, Indices, distinct, flags
-from kcast.spark.simulation.counts import Counts, count_delivered
-from kcast.spark.simulation.outages import servers_up
+from kcast.spark.simulation.chance import Chance, Flags, Indices, chance_of, distinct, flags
+from kcast.spark.simulation.counts import Counts, close_block, count_delivered, no_counts
 from kcast.spark.simulation.placement import known_ranks, places, positions, walked, without_one
 from kcast.spark.simulation.scene import Scene
 
 _CLIENTS_AT_ONCE = 256  # whose views are drawn: what they take stays in the processor's cache
+_WORD_BITS = 64
 
 
-def simulate(scene: Scene, block: int, ring: HashRing | None, chance: Chance, counts: Counts) -> None:
-    """Adds what a block gives to `counts`."""
+def simulate_block(scene: Scene, block: int, seed: int, ring: HashRing | None) -> Counts:
+    """Returns the counts of a block, the same whenever and wherever it is simulated.
+
+    `ring` has the keys of `placement.server_keys`; scenes on an ideal ring need none.
+    """
+    counts = no_counts()
+    chance = chance_of(seed, scene.name, block)
+    if scene.scheme == "R":
+        _simulate_r(scene, chance, counts)
+    else:
+        _simulate_slots(scene, block, ring, chance, counts)
+    close_block(counts)
+    return counts
+
+
+def servers_up(scene: Scene, chance: Chance) -> Flags:
+    """Returns which servers are up in an outage epoch, drawn anew at each call: shape (servers,)."""
+    servers, down = scene.servers, scene.down
+    match scene.outages:
+        case "exact":
+            up = np.ones(servers, np.bool_)
+            up[chance.choice(servers, round(down * servers), replace=False)] = False
+            return up
+        case "zones":
+            zones_up = flags(chance, (scene.zones,), 1 - down)
+            # Servers' numbers say nothing of where they are on the ring, so any even partition will do.
+            return np.tile(zones_up, -(-servers // scene.zones))[:servers]
+        case "shared":
+            # A beta-binomial: given the availability of this epoch servers are independent.
+            spread = (1 - scene.correlation) / scene.correlation
+            available = chance.beta((1 - down) * spread, down * spread)
+            return flags(chance, (servers,), available)
+        case _:
+            return flags(chance, (servers,), 1 - down)
+
+
+# --- S, CH and RCH -----------------------------------------------------------------------------------
+
+
+def _simulate_slots(scene: Scene, block: int, ring: HashRing | None, chance: Chance, counts: Counts) -> None:
+    """Adds a block of S, CH or RCH to `counts`."""
     at = positions(scene, block, chance)
     servers = places(scene, at, ring, chance)
     for _ in range(scene.size.epochs):
@@ -35,7 +79,7 @@ def simulate(scene: Scene, block: int, ring: HashRing | None, chance: Chance, co
 def _epoch(scene: Scene, alive: Flags, partners: Flags, chance: Chance, counts: Counts) -> None:
     """One epoch: `alive` are the topics' slots, (topics, slots), `partners` as `_partners` gives them."""
     size = scene.size
-    slots = _drawn(scene, chance)
+    slots = _slots_drawn(scene, chance)
     if scene.blocked:
         topics = np.arange(size.topics)[:, None]
         alive[topics, distinct(chance, scene.k, scene.blocked, size.topics)] = False
@@ -76,7 +120,7 @@ def _epoch(scene: Scene, alive: Flags, partners: Flags, chance: Chance, counts: 
     count_delivered(counts, np.broadcast_to(delivered, (size.partners, *delivered.shape[1:])))
 
 
-def _drawn(scene: Scene, chance: Chance) -> Indices:
+def _slots_drawn(scene: Scene, chance: Chance) -> Indices:
     """The slots that those who draw use: (drawn, topics * draws), numbered through all topics."""
     size, length = scene.size, walked(scene)
     k, count = scene.k, scene.publish
@@ -113,3 +157,49 @@ def _partners(scene: Scene, chance: Chance) -> Flags:
     for topic in range(size.topics):
         uses[:, topic] = known_ranks(scene, chance, size.partners, k)[0]
     return uses.reshape(size.partners, -1)
+
+
+# --- R -----------------------------------------------------------------------------------------------
+
+
+def _simulate_r(scene: Scene, chance: Chance, counts: Counts) -> None:
+    """Adds a block of R to `counts`."""
+    messages, subscribers = scene.size.draws, scene.size.partners
+    for _ in range(scene.size.epochs):
+        up = servers_up(scene, chance)
+        counts["servers"] += scene.servers
+        counts["up"] += int(np.count_nonzero(up))
+        up[chance.choice(scene.servers, scene.blocked, replace=False)] = False
+        held = np.zeros((scene.servers, -(-subscribers // _WORD_BITS)), np.dtype("<u8"))
+        leases = np.zeros(scene.servers, np.int64)
+        for subscriber in range(subscribers):
+            servers = _servers_drawn(scene, scene.subscribe, chance)
+            held[servers, subscriber // _WORD_BITS] |= np.uint64(1 << subscriber % _WORD_BITS)
+            leases[servers] += 1
+        reached = np.empty((messages, held.shape[1]), held.dtype)
+        for message in range(messages):
+            servers = _servers_drawn(scene, scene.publish, chance)
+            taken = servers[up[servers]]
+            np.bitwise_or.reduce(held[taken], axis=0, out=reached[message])
+            counts["taken"] += len(taken)
+            counts["forwarded"] += int(leases[taken].sum())
+        bits = np.unpackbits(reached.view(np.uint8), axis=1, bitorder="little")[:, :subscribers]
+        counts["messages"] += messages
+        counts["subscribers"] += subscribers
+        counts["sendings"] += messages * scene.publish
+        counts["leases"] += subscribers * scene.subscribe
+        count_delivered(counts, bits.T.astype(np.bool_)[:, None, :])
+    counts["copies"] = counts["forwarded"]  # no packet is lost
+
+
+def _servers_drawn(scene: Scene, count: int, chance: Chance) -> Indices:
+    """`count` random ones of the servers that a client knows, each by chance."""
+    if scene.known == 1:
+        return chance.choice(scene.servers, count, replace=False, shuffle=False)
+    # All servers in a random order, of which the known ones are drawn: only its beginning is needed.
+    spare = 10 * sqrt(count * (1 - scene.known)) / scene.known + 20
+    order = chance.choice(scene.servers, min(scene.servers, ceil(count / scene.known + spare)), replace=False)
+    known = order[flags(chance, (len(order),), scene.known)]
+    if len(known) < count:
+        raise ValueError(f"{scene.name}: a client knows fewer than {count} servers")
+    return known[:count]

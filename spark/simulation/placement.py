@@ -5,7 +5,8 @@ from math import ceil, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from kcast.hashring.ring import HashRing, topic_hash
+from kcast.hashring.hashing import topic_hash
+from kcast.hashring.ring import HashRing
 from kcast.spark.simulation.chance import Chance, Flags, Indices, distinct, flags
 from kcast.spark.simulation.scene import Scene
 

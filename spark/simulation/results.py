@@ -1,16 +1,20 @@
-"""From added counts to the table "simulation": shares, intervals, theory beside them, verdicts.
+"""From added counts to the tables "simulation" and "note".
 
-Verdicts are at a level that holds for all scenes together: if theory were right everywhere, all would agree
-with a chance of at least `1 - FALSE_ALARMS` (Bonferroni).
+Verdicts on theory are at a level that holds for all scenes together: if theory were right everywhere, all
+would agree with a chance of at least `1 - FALSE_ALARMS` (Bonferroni). Verdicts on the note come from the
+simulated figures alone; `claims_others` and `claims_rch` say by which rule.
 """
 
 from collections.abc import Mapping, Sequence
 
-from kcast.hashring.clusters import Effective
+from kcast.hashring.effective_size import EffectiveSize
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
+from kcast.spark.simulation import claims_others, claims_rch
 from kcast.spark.simulation.counts import Counts, effective_trials
+from kcast.spark.simulation.evidence import Evidence
 from kcast.spark.simulation.scene import Scene
+from kcast.spark.simulation.scenes import Settings
 from kcast.spark.simulation.theory import theory
 
 FALSE_ALARMS = 0.01
@@ -22,6 +26,15 @@ def rows(scenes: Sequence[Scene], counts: Mapping[str, Counts]) -> list[Row]:
     with_theory = sum(share is not None for share in predicted.values())
     confidence = 1 - FALSE_ALARMS / max(1, with_theory)
     return [_row(scene, counts[scene.name], predicted[scene.name], confidence) for scene in scenes]
+
+
+def judge(settings: Settings, simulated: Sequence[Row], counts: Mapping[str, Counts]) -> list[Row]:
+    """Returns the table "note": every claim of the note on S, R, CH and RCH with its verdict.
+
+    `simulated` and `counts` are of all of `scenes.scenes(settings)`.
+    """
+    evidence = Evidence(settings, {row["scene"]: row for row in simulated}, counts)
+    return [*claims_others.claims(evidence), *claims_rch.claims(evidence)]
 
 
 def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: float) -> Row:
@@ -41,7 +54,7 @@ def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: floa
         "loss": scene.loss,
         "condition": scene.condition,
         "outcomes": counts["outcomes"],
-        "trials": trials.worth(),
+        "trials": trials.interval_trials(),
         "share": share,
         "low": low,
         "high": high,
@@ -51,7 +64,7 @@ def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: floa
     }
 
 
-def _verdict(share: float, trials: Effective, predicted: float | None, confidence: float) -> str:
+def _verdict(share: float, trials: EffectiveSize, predicted: float | None, confidence: float) -> str:
     """By the score test: whether theory is within Wilson's interval of this confidence."""
     if predicted is None:
         return NO_THEORY

@@ -15,7 +15,7 @@ from typing import Any
 
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings import reliability
-from kcast.spark.findings.theory_beforehand import finite
+from kcast.spark.findings.theory_beforehand import for_servers
 from tests.support.handmade_pairs import cell_of, reliability_sums, simulate_pairs
 
 EPOCHS = (1, 2, 5, 20)
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    print(f"{'refused: finite':>86}{'conditional':>18}")
+    print(f"{'refused: for servers':>86}{'given events':>18}")
     heads = ("policy", 31), ("outages", 13), ("epochs", 8), ("covered", 9), ("half width", 12)
     tests = ("at 5 %", 10), ("at 1 %", 8)
     print("".join(head.rjust(width) for head, width in (*heads, *tests, *tests)), flush=True)
@@ -58,7 +58,7 @@ def main() -> None:
 
 def line(scenario: Scenario, epochs: int, runs: int, seed: int) -> str:
     """The results for one scenario."""
-    true = finite(scenario).share
+    true = for_servers(scenario).share
     assert true is not None
     counts: Counter[str] = Counter()
     widths = []
@@ -82,8 +82,8 @@ def line(scenario: Scenario, epochs: int, runs: int, seed: int) -> str:
     return (
         f"{scenario.servers:>3} servers {scenario.topics:>3} topics {policy:>6} {scenario.outages:>12}"
         f"{epochs:>8}{share('covered'):>9}{median(widths):>12.2f}"
-        f"{share('finite at 5 %'):>10}{share('finite at 1 %'):>8}"
-        f"{share('conditional at 5 %'):>10}{share('conditional at 1 %'):>8}"
+        f"{share('for_servers at 5 %'):>10}{share('for_servers at 1 %'):>8}"
+        f"{share('given_events at 5 %'):>10}{share('given_events at 1 %'):>8}"
     )
 
 

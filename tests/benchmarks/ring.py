@@ -42,10 +42,6 @@ def bench_build() -> HashRing:
     )
     print(f"memory held, keys apart     {held / 1e6:8.2f} MB (tracemalloc: bases, tuple of references)")
     print(f"memory at its peak          {peak / 1e6:8.2f} MB (and temporaries of the build)")
-    times = [seconds(lambda: ring.with_keys([b"192.0.2.1"])) for _ in range(50)]
-    print(f"with one key more           {statistics.median(times) * 1e3:8.2f} ms")
-    times = [seconds(lambda: ring.without_keys([b"10.0.0.1"])) for _ in range(50)]
-    print(f"with one key less           {statistics.median(times) * 1e3:8.2f} ms")
     return ring
 
 

@@ -9,7 +9,7 @@ import time
 
 from kcast.hashring.ring import HashRing
 from kcast.spark.session.start import start
-from kcast.spark.simulation.block import simulate_block
+from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
 from kcast.spark.simulation.results import rows
 from kcast.spark.simulation.run import run_blocks

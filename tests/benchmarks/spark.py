@@ -84,7 +84,7 @@ def work(what: str, options: argparse.Namespace) -> dict[str, Any]:
             write(findings, folder / "out")
             steps("stop")
     own, java = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    valid = all(row["delivery_valid"] for row in findings.table("cells"))
+    valid = all(row["delivery_valid"] for row in findings.table("scenarios"))
     return {
         "cpu_s": own.ru_utime + own.ru_stime + java.ru_utime + java.ru_stime,
         "python_mb": own.ru_maxrss / 1e3,
@@ -137,7 +137,7 @@ def analyses(copies: Sequence[int], folder: Path, options: argparse.Namespace) -
         for row in took["reliability"]:
             print(
                 f"   {row['pairs']:,} pairs, delivered {row['share']:.4%}, given the outages "
-                f"{row['conditional']:.4%}, z {row['z']:.2f}: {row['verdict']}"
+                f"{row['given_events']:.4%}, z {row['z']:.2f}: {row['verdict']}"
             )
         if before is not None:
             more, longer = wanted / before[0], took["seconds"] / before[1]

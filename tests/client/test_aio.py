@@ -22,6 +22,8 @@ from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort, open_socket
 
+pytestmark = pytest.mark.world
+
 WAIT_S = 10.0
 ALL = Policy(3, 3, 3)
 NOBODY = lab([("127.0.0.1", 9)], Policy(1, 1, 1))

@@ -28,6 +28,8 @@ from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.wire import TopicError
 from tests.support.driver_suite import mute_cluster
 
+pytestmark = pytest.mark.world
+
 WAIT_S = 20.0
 ONE = Policy(1, 1, 1)
 NOBODY = lab([("127.0.0.1", 9)], ONE)

@@ -12,6 +12,8 @@ import uvloop
 from tests.support.driver_suite import SCENARIOS, Servers, has_ipv6, serving
 from tests.support.drivers import Driver, Loop, Threads
 
+pytestmark = pytest.mark.world
+
 DRIVERS: dict[str, Driver] = {
     "asyncio": Loop(asyncio.SelectorEventLoop),
     "uvloop": Loop(uvloop.new_event_loop),

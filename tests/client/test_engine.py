@@ -22,6 +22,8 @@ from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.client_paths import Through
 from tests.support.driver_suite import has_ipv6
 
+pytestmark = pytest.mark.world
+
 ONE = Policy(1, 1, 1)
 NOBODY = lab([("127.0.0.1", 9)], ONE)
 LOOPBACK: Address = ("127.0.0.1", 9)

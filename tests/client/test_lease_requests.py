@@ -9,7 +9,8 @@ from operator import sub
 import pytest
 
 from kcast.client.lease_requests import PAID_REQUESTS_MAX, REQUESTS_MAX
-from kcast.client.session import Change
+from kcast.client.liveness import Liveness
+from kcast.client.notices import Change
 from kcast.client.stamps import topics_max
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.limits import WORK_BITS_MAX
@@ -106,7 +107,7 @@ def test_a_burst_of_unreachable_is_one_silence_for_all_that_was_under_way() -> N
     assert talk.verbs().count("!") == REQUESTS_MAX
     for _ in range(REQUESTS_MAX):
         talk.session.handle_unreachable(talk.now)
-    assert talk.session.is_suspected
+    assert talk.session.liveness is Liveness.SUSPECTED
     assert not talk.session.is_lost
     talk.run(2)
     assert talk.session.is_alive

@@ -27,6 +27,8 @@ from tests.simulation.world import World
 from tests.support.client_paths import Rough, Through
 from tests.support.driver_suite import mute_cluster
 
+pytestmark = pytest.mark.world
+
 WAIT_S = 20.0
 CH = Policy.from_scheme("CH", k=5)
 ONE = Policy(1, 1, 1)

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from kcast.client.requests import LATE_MAX, Backoff, Cookie, Kind, Line, Request, Requests
+from kcast.client.requests import LATE_MAX, Backoff, Cookie, Kind, PublishLine, Request, Requests
 from kcast.client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MIN
 from kcast.pubsub import wire
 
@@ -60,7 +60,7 @@ def test_how_many_are_under_way() -> None:
 def test_overdue_ones_are_given_up_and_their_late_answers_still_teach() -> None:
     requests = Requests(Random(1))
     early, late = asked(requests), asked(requests, now=NOW + 0.5)
-    line = Line(b"t m\n", 1, True)
+    line = PublishLine(b"t m\n", 1, True)
     early.lines = [line]
     assert requests.next_deadline() == NOW + TIMEOUT_S_FIRST
     assert requests.give_up(NOW + 0.999) == []

@@ -14,7 +14,7 @@ from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, LeasesChanged, Outcome
 from kcast.client.leases import Leases
-from kcast.client.session import Change
+from kcast.client.notices import Change
 from kcast.hashring.intervals import delivered_pairs
 from kcast.hashring.model import delivery_given_down
 from kcast.hashring.policy import Policy
@@ -26,6 +26,8 @@ from kcast.pubsub.server import Drop, Server
 from tests.client.test_core import ALL, FEW_PUBLISH, PUB, SUB, Lab, of_kind
 from tests.client.test_session import Line, vouched_at_last
 from tests.pubsub.test_server import sent
+
+pytestmark = pytest.mark.world
 
 
 def cookie_of(server: Server, source: Address, now: float) -> bytes:
@@ -299,6 +301,7 @@ def test_publish_that_is_awaited_when_the_client_closes_says_so() -> None:
     asyncio.run(close_meanwhile())
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_processes_forked_before_the_client_is_entered_publish_under_different_names() -> None:
     client = Client(lab([("127.0.0.1", 9)], Policy(1, 1, 1)))
     reader, writer = os.pipe()

@@ -9,9 +9,11 @@ import pytest
 
 from kcast.client.cluster import ServerEntry
 from kcast.client.events import Outcome
+from kcast.client.liveness import Liveness
+from kcast.client.notices import Change
 from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
-from kcast.client.session import QUEUE_MAX, Change, Session
+from kcast.client.session import QUEUE_MAX, Session
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN, Limits
@@ -335,8 +337,9 @@ def test_server_that_does_not_answer_is_suspected_then_lost_and_asked_for_ever()
     states = []
     for at in (0.999, 1.0, 3.999, 4.0):
         line.run(START + at - line.now)
-        states.append((line.session.is_alive, line.session.is_suspected, line.session.is_lost))
-    assert states == [(True, False, False), (False, True, False), (False, True, False), (False, True, True)]
+        states.append((line.session.liveness, line.session.is_alive, line.session.is_lost))
+    suspected = (Liveness.SUSPECTED, False, False)
+    assert states == [(Liveness.ALIVE, True, False), suspected, suspected, (Liveness.LOST, False, True)]
     assert line.times(b"%?") == [START, START + 1, START + 3]
     assert line.changes() == [(Change.LOST, b"")]
     line.run(3600)
@@ -399,7 +402,7 @@ def test_unreachable_is_believed_for_suspicion_only() -> None:
     line.is_up = False
     line.run(20)
     line.session.handle_unreachable(line.now)
-    assert line.session.is_suspected
+    assert line.session.liveness is Liveness.SUSPECTED
     assert line.session.is_leased(b"t")
     line.is_up = True
     line.exchange()
@@ -415,7 +418,7 @@ def test_unreachable_settles_what_was_under_way() -> None:
     assert line.outcomes() == []
     line.session.handle_unreachable(line.now)
     assert line.outcomes() == [(1, Outcome.NO_ANSWER)]
-    assert line.session.is_suspected
+    assert line.session.liveness is Liveness.SUSPECTED
 
 
 def test_answer_timeout_follows_the_round_trip_within_bounds() -> None:
@@ -465,7 +468,7 @@ def test_publish_that_is_not_answered() -> None:
     assert line.outcomes() == []
     line.run(0.001)
     assert line.outcomes() == [(1, Outcome.NO_ANSWER)]
-    assert line.session.is_suspected
+    assert line.session.liveness is Liveness.SUSPECTED
     assert line.verbs() == "!!", "the probe shows the cookie, so that a restart cannot hide"
 
 
@@ -545,7 +548,7 @@ def test_ping_that_is_not_answered_casts_suspicion() -> None:
     receipt = wire.Receipt(line.out[0][1].split()[1], 60, b"A" * 32, 0)
     assert line.session.handle_replies([receipt], line.now) == 1, "a ping is answered by a pong only"
     line.run(0.5)
-    assert line.session.is_suspected
+    assert line.session.liveness is Liveness.SUSPECTED
     assert line.verbs() == "~!"
     line.is_up = True
     line.run(5)

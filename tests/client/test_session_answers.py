@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from kcast.client.events import Outcome
-from kcast.client.session import Change
+from kcast.client.notices import Change
 from kcast.pubsub import wire
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX
 from tests.support.fake_server import V4, V6, FakeServer, Talk, topics_of

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from kcast.client.requests import Cookie, Stamped
-from kcast.client.stamps import Mints, topics_max
+from kcast.client.stamps import Stamps, topics_max
 from kcast.pubsub import stamp
 
 YOUNG = Cookie(b"A" * 32, 100.0, 1)
@@ -16,44 +16,44 @@ def everything(topic: bytes) -> bool:
     return True
 
 
-def minted(bits: int = 6) -> Mints:
-    mints = Mints()
-    mints.begin(YOUNG, TOPICS, bits)
-    while mints.is_minting:
-        mints.work(10)
-    return mints
+def minted(bits: int = 6) -> Stamps:
+    stamps = Stamps()
+    stamps.begin(YOUNG, TOPICS, bits)
+    while stamps.is_minting:
+        stamps.work(10)
+    return stamps
 
 
 def test_a_stamp_is_found_a_slice_at_a_time() -> None:
-    mints = Mints()
-    assert mints.work(100) == 0
-    assert mints.next_ready() is None
-    assert mints.bits is None
-    mints.begin(YOUNG, TOPICS, 10)
-    assert mints.bits == 10
+    stamps = Stamps()
+    assert stamps.work(100) == 0
+    assert stamps.next_ready() is None
+    assert stamps.bits is None
+    stamps.begin(YOUNG, TOPICS, 10)
+    assert stamps.bits == 10
     tried = 0
-    while mints.is_minting:
-        assert mints.take_ready(inf) is None
-        tries = mints.work(7)
+    while stamps.is_minting:
+        assert stamps.take_ready(inf) is None
+        tries = stamps.work(7)
         assert 1 <= tries <= 7
         tried += tries
-    assert mints.next_ready() == -inf
-    found = mints.take_ready(100.0)
+    assert stamps.next_ready() == -inf
+    found = stamps.take_ready(100.0)
     assert found is not None
     assert (found.cookie, found.topics, found.bits) == (YOUNG, TOPICS, 10)
     assert stamp.is_valid(found.stamp, YOUNG.text, TOPICS, 11), "two leases cost one bit more"
-    assert (mints.take_ready(inf), mints.next_ready()) == (None, None)
+    assert (stamps.take_ready(inf), stamps.next_ready()) == (None, None)
     assert tried < 40 * 2**11
 
 
 def test_a_stamp_may_be_sent_again_and_not_before_its_time() -> None:
-    mints = minted()
-    found = mints.take_ready(100.0)
+    stamps = minted()
+    found = stamps.take_ready(100.0)
     assert found is not None
-    mints.send_again(found, 120.0)
-    assert mints.next_ready() == 120.0
-    assert mints.take_ready(119.9) is None
-    assert mints.take_ready(120.0) == found
+    stamps.send_again(found, 120.0)
+    assert stamps.next_ready() == 120.0
+    assert stamps.take_ready(119.9) is None
+    assert stamps.take_ready(120.0) == found
 
 
 @pytest.mark.parametrize(
@@ -71,26 +71,26 @@ def test_a_stamp_may_be_sent_again_and_not_before_its_time() -> None:
 def test_useless_stamps_are_let_go(
     bits: int, era: int, now: float, wanted: tuple[bytes, ...], is_kept: bool
 ) -> None:
-    mints = minted()
-    assert mints.let_go(bits, era, now, wanted.__contains__) == ([] if is_kept else list(TOPICS))
-    assert (mints.take_ready(inf) is not None) == is_kept
+    stamps = minted()
+    assert stamps.let_go(bits, era, now, wanted.__contains__) == ([] if is_kept else list(TOPICS))
+    assert (stamps.take_ready(inf) is not None) == is_kept
 
 
 @pytest.mark.parametrize("bits", [5, 6, 7])
 def test_what_is_looked_for_is_let_go_when_the_price_changes_either_way(bits: int) -> None:
     """Each try is as good as the first: nothing is lost, and a cheaper stamp is found sooner."""
-    mints = Mints()
-    mints.begin(YOUNG, TOPICS, 6)
-    assert mints.let_go(bits, 1, 110.0, everything) == ([] if bits == 6 else list(TOPICS))
-    assert mints.is_minting == (bits == 6)
+    stamps = Stamps()
+    stamps.begin(YOUNG, TOPICS, 6)
+    assert stamps.let_go(bits, 1, 110.0, everything) == ([] if bits == 6 else list(TOPICS))
+    assert stamps.is_minting == (bits == 6)
 
 
 def test_drop_lets_all_go() -> None:
-    mints = minted()
-    mints.send_again(Stamped(YOUNG, (b"v",), 6, b"0"), 500.0)
-    mints.begin(YOUNG, (b"w",), 60)
-    assert mints.drop() == [b"t", b"u", b"v", b"w"]
-    assert (mints.is_minting, mints.next_ready(), mints.drop()) == (False, None, [])
+    stamps = minted()
+    stamps.send_again(Stamped(YOUNG, (b"v",), 6, b"0"), 500.0)
+    stamps.begin(YOUNG, (b"w",), 60)
+    assert stamps.drop() == [b"t", b"u", b"v", b"w"]
+    assert (stamps.is_minting, stamps.next_ready(), stamps.drop()) == (False, None, [])
 
 
 def test_topics_of_a_datagram() -> None:

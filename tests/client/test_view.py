@@ -97,7 +97,7 @@ def test_explanation_is_of_the_same_servers(policy: str) -> None:
     for topic in TOPICS:
         explanation, servers = view.explain(topic)
         assert servers == view.servers(topic)
-        assert tuple(place.key.decode() for place in explanation.places) == tuple(s.key for s in servers)
+        assert tuple(place.key.decode() for place in explanation.hosts) == tuple(s.key for s in servers)
 
 
 @pytest.mark.parametrize("scheme", ["S", "R"])

@@ -3,7 +3,7 @@
 import random
 import subprocess
 import sys
-from math import comb, exp, fsum, log, sqrt
+from math import comb, exp, fsum, log, pi, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -66,9 +66,6 @@ class TestPath:
         waits = interval * (rng.random(trials) + rng.geometric(1 - loss, trials) - 1)
         assert waits.mean() / up == pytest.approx(model.restart_gap(interval, up, loss), rel=0.01)
 
-    def test_down_share(self) -> None:
-        assert model.down_share(30, 9 * 3600) == pytest.approx(0.000925, abs=1e-6)
-
 
 class TestPolicies:
     def test_the_note(self) -> None:
@@ -125,25 +122,6 @@ class TestPolicies:
         common = draws(rng, trials, k, m) & draws(rng, trials, k, n)
         got = (common & (rng.random((trials, k)) < 0.6)).any(axis=1).mean()
         assert near(got, model.delivery(k, m, n, 0.6), trials)
-
-    def test_fresh_hosts_beat_the_same(self) -> None:
-        fresh = model.delivery_fresh(3, model.path(0.1, 0.05, 0.05), 2)
-        same = model.delivery(K, 3, K, model.path(0.1, 0.05, 0.05, sends=2))
-        assert fresh == pytest.approx(0.999956, abs=5e-7)
-        assert same == pytest.approx(0.99872, abs=5e-6)
-
-    def test_draws_needed(self) -> None:
-        assert [model.draws_needed(0.001, model.path(0.1, q, q)) for q in (0, 0.01, 0.05)] == [3, 4, 5]
-        assert model.draws_needed(0.001, 0.9, 0.9) == 5
-        assert model.draws_needed(0.001, 0.9, 0.5) == 12
-        assert model.draws_needed(0.5, 1.0) == model.draws_needed(0.9, 0.95) == 1
-        for path in (0.2, 0.5, 0.83, 0.99):
-            for miss in (0.3, 0.01, 1e-6):
-                draws = model.draws_needed(miss, path)
-                assert (1 - path) ** draws <= miss * (1 + 1e-8) < (1 - path) ** (draws - 1)
-        for miss, path in ((0, 0.9), (1, 0.9), (0.1, 0)):
-            with pytest.raises(ValueError, match="no K'"):
-                model.draws_needed(miss, path)
 
 
 class TestDependentFailures:
@@ -228,7 +206,7 @@ class TestAudience:
 
     @pytest.mark.parametrize(("k", "m", "n"), [(5, 3, 5), (5, 5, 3), (6, 4, 4)])
     def test_given_down_it_is_the_same_on_average(self, k: int, m: int, n: int) -> None:
-        least, pmf = model.binomial(k, 0.1)
+        least, pmf = intervals.binomial(k, 0.1)
         found = fsum(
             p * model.audience_given_down(k, m, n, 10, down, 0.05, 0.1) for down, p in enumerate(pmf, least)
         )
@@ -300,29 +278,11 @@ class TestAttacks:
         assert shares == pytest.approx([0.405, 0.771, 0.962, 0], abs=5e-4)
         assert model.delivery(K, 3, K, 0.9 * (1 - shares[1])) == pytest.approx(0.5)
 
-    def test_grinding(self) -> None:
-        trials = [model.grinding_trials(share, 100_000) for share in (0.25, 0.5, 0.77, 0.9)]
-        assert trials == pytest.approx([33_333, 100_000, 334_783, 900_000], abs=1)
-
-    def test_grinding_simulated(self) -> None:
-        """Of all places before a topic, honest and tried, the first K are taken; half are the attacker's."""
-        rng = np.random.default_rng(7)
-        hosts, k, tried = 2000, 20, round(model.grinding_trials(0.5, 2000))
-        places = rng.random((1000, hosts + tried)).argsort(axis=1)[:, :k]
-        assert (places >= hosts).mean() == pytest.approx(0.5, abs=0.02)
-
-    def test_hostile(self) -> None:
-        assert model.hostile(0.1, 0.2) == pytest.approx(0.28)
-
 
 class TestDivergentViews:
     @staticmethod
     def jaccard(common: float) -> float:
         return common / (2 - common)
-
-    def test_common_share(self) -> None:
-        assert model.common_share(self.jaccard(0.9)) == pytest.approx(0.9)
-        assert [model.common_share(j) for j in (0, 1)] == [0, 1]
 
     @pytest.mark.parametrize(("k", "jaccard"), [(1, 0.5), (3, 0.3), (50, 0.8), (1000, 9 / 11)])
     def test_overlap_is_a_distribution(self, k: int, jaccard: float) -> None:
@@ -330,12 +290,10 @@ class TestDivergentViews:
         assert len(pmf) == k + 1
         assert fsum(pmf) == pytest.approx(1, abs=1e-9)
         if k >= 50:
+            common = 2 * jaccard / (1 + jaccard)
             mean = fsum(h * p for h, p in enumerate(pmf)) / k
-            assert mean == pytest.approx(model.overlap_mean(k, model.common_share(jaccard)), abs=5e-4)
+            assert mean == pytest.approx(common - common * sqrt((1 - common) / (pi * k)), abs=5e-4)
         assert model.overlap_pmf(k, 0)[0] == model.overlap_pmf(k, 1)[k] == 1
-
-    def test_overlap_of_a_thousand(self) -> None:
-        assert model.overlap_mean(K, 0.9) == pytest.approx(0.8949, abs=5e-5)
 
     @pytest.mark.parametrize(("k", "jaccard"), [(1, 0.5), (4, 0.6), (20, 0.9)])
     def test_overlap_simulated(self, k: int, jaccard: float) -> None:
@@ -401,39 +359,17 @@ class TestBestTtl:
 class TestIntervals:
     def test_check_values(self) -> None:
         assert intervals.wilson(999, 1000) == pytest.approx((0.994357, 0.999823), abs=1e-6)
-        assert intervals.clopper_pearson(999, 1000) == pytest.approx((0.994441, 0.999975), abs=1e-6)
         assert intervals.wilson(99_900, 100_000) == pytest.approx((0.998784, 0.999178), abs=1e-6)
-        assert intervals.clopper_pearson(99_900, 100_000) == pytest.approx((0.998784, 0.999186), abs=1e-6)
         assert intervals.wilson(0, 10) == pytest.approx((0, 0.277533), abs=1e-6)
-        assert intervals.clopper_pearson(0, 10) == pytest.approx((0, 0.308497), abs=1e-6)
         assert intervals.wilson(0, 0) == (0, 1)
-        assert intervals.clopper_pearson(10, 10)[1] == 1
-
-    @pytest.mark.parametrize(("successes", "trials"), [(1, 5), (3, 8), (20, 30), (7, 7)])
-    def test_clopper_pearson_by_its_definition(self, successes: int, trials: int) -> None:
-        low, high = intervals.clopper_pearson(successes, trials, 0.9)
-
-        def upper(p: float, least: int) -> float:
-            return fsum(comb(trials, x) * p**x * (1 - p) ** (trials - x) for x in range(least, trials + 1))
-
-        assert upper(low, successes) == pytest.approx(0.05, abs=1e-9)
-        if successes < trials:
-            assert 1 - upper(high, successes + 1) == pytest.approx(0.05, abs=1e-9)
 
     @pytest.mark.parametrize("rate", [0.02, 0.3, 0.9, 0.995])
     def test_coverage(self, rate: float) -> None:
-        """Exact, over all outcomes: Clopper-Pearson never covers less, Wilson about as often as it says."""
+        """Exact, over all outcomes: Wilson covers about as often as it says."""
         trials = 60
         pmf = [comb(trials, x) * rate**x * (1 - rate) ** (trials - x) for x in range(trials + 1)]
-        for method, least in ((intervals.clopper_pearson, 0.95), (intervals.wilson, 0.9)):
-            ranges = [method(x, trials) for x in range(trials + 1)]
-            covered = fsum(p for p, (low, high) in zip(pmf, ranges, strict=True) if low <= rate <= high)
-            assert covered >= least
-
-    def test_correlation(self) -> None:
-        values = [intervals.icc(0.1, 1 - (1 - q) ** 2, 3) for q in (0.0, 0.01, 0.05)]
-        assert values == pytest.approx([1.0, 0.62, 0.19], abs=0.005)
-        assert [1 + 99 * value for value in values] == pytest.approx([100, 62, 20], abs=0.7)
+        ranges = [intervals.wilson(x, trials) for x in range(trials + 1)]
+        assert fsum(p for p, (low, high) in zip(pmf, ranges, strict=True) if low <= rate <= high) >= 0.9
 
 
 class TestDeliveredPairs:
@@ -459,7 +395,7 @@ class TestDeliveredPairs:
             (rng.randint(0, 6), rng.choice((0, 1, 0.5, 0.9, 0.999, rng.random())), scale * rng.randint(0, 9))
             for _ in range(rng.randint(1, 7))
         ]
-        pmf, found = self.brute(groups), model.delivered_pairs(groups)
+        pmf, found = self.brute(groups), intervals.delivered_pairs(groups)
         values = sorted(pmf)
         mean = fsum(x * p for x, p in pmf.items())
         assert found.mean == pytest.approx(mean)
@@ -484,16 +420,16 @@ class TestDeliveredPairs:
             )
 
     def test_certain_groups_have_no_width(self) -> None:
-        sure = model.delivered_pairs([(50, 1.0, 7), (30, 0.0, 20), (0, 0.5, 3), (5, 0.5, 0)])
+        sure = intervals.delivered_pairs([(50, 1.0, 7), (30, 0.0, 20), (0, 0.5, 3), (5, 0.5, 0)])
         assert sure.interval() == (350, 350)
         assert (sure.mean, sure.sd, sure.total) == (350, 0, 950)
         assert (sure.at_most(349), sure.at_most(350), sure.at_least(350), sure.at_least(351)) == (0, 1, 1, 0)
-        nothing = model.delivered_pairs([])
+        nothing = intervals.delivered_pairs([])
         assert (nothing.interval(), nothing.mean, nothing.total) == ((0, 0), 0, 0)
 
     def test_clustering_widens_the_interval(self) -> None:
-        alone = model.delivered_pairs([(6000, 0.95, 1)])
-        grouped = model.delivered_pairs([(200, 0.95, 30)])
+        alone = intervals.delivered_pairs([(6000, 0.95, 1)])
+        grouped = intervals.delivered_pairs([(200, 0.95, 30)])
         assert alone.mean == pytest.approx(grouped.mean)
         assert grouped.sd == pytest.approx(alone.sd * sqrt(30))
         widths = [high - low for low, high in (alone.interval(), grouped.interval())]
@@ -502,7 +438,7 @@ class TestDeliveredPairs:
     def test_coverage_of_the_size_of_a_demo(self) -> None:
         rng = np.random.default_rng(12)
         groups = [(50, (1.0, 0.9, 0.6, 0.99)[i % 4], 1 + i * 29 // 39) for i in range(40)]
-        found = model.delivered_pairs(groups)
+        found = intervals.delivered_pairs(groups)
         assert found.trimmed < 1e-12
         assert fsum(found.pmf) == pytest.approx(1, abs=1e-12)
         sums = np.sum([w * rng.binomial(n, p, 20_000) for n, p, w in groups], axis=0)
@@ -516,7 +452,7 @@ class TestDeliveredPairs:
             assert high - low == pytest.approx(2 * z * found.sd, rel=0.06)
 
     def test_beyond_what_was_trimmed_it_gives_the_possible(self) -> None:
-        found = model.delivered_pairs([(2000, 0.5, 3)])
+        found = intervals.delivered_pairs([(2000, 0.5, 3)])
         assert 0 < found.trimmed < 1e-14
         assert found.interval(1 - 1e-15) == (0, 6000)
         low, high = found.interval(1 - 1e-12)
@@ -528,20 +464,20 @@ class TestDeliveredPairs:
     )
     def test_no_such_group(self, group: tuple[int, float, int]) -> None:
         with pytest.raises(ValueError, match="no such group"):
-            model.delivered_pairs([group])
+            intervals.delivered_pairs([group])
 
     @pytest.mark.parametrize("confidence", [0, 1, 1.5, -1])
     def test_no_such_confidence(self, confidence: float) -> None:
         with pytest.raises(ValueError, match=r"such as 0\.9999"):
-            model.delivered_pairs([(3, 0.5, 2)]).interval(confidence)
+            intervals.delivered_pairs([(3, 0.5, 2)]).interval(confidence)
 
     def test_binomial(self) -> None:
-        least, pmf = model.binomial(30, 0.4)
+        least, pmf = intervals.binomial(30, 0.4)
         assert least == 0
         assert pmf == pytest.approx(
             [comb(30, x) * 0.4**x * 0.6 ** (30 - x) for x in range(len(pmf))], rel=1e-12
         )
-        least, pmf = model.binomial(5000, 0.9)
+        least, pmf = intervals.binomial(5000, 0.9)
         assert 4000 < least < 4500
         assert fsum(pmf) == pytest.approx(1, abs=1e-12)
         assert log(max(pmf)) == pytest.approx(-0.5 * log(2 * np.pi * 450), abs=1e-3)

@@ -12,8 +12,9 @@ import pytest
 
 import kcast.hashring.policy
 from kcast.hashring import model
+from kcast.hashring.hashing import topic_hash
 from kcast.hashring.policy import Policy, draw
-from kcast.hashring.ring import HashRing, topic_hash
+from kcast.hashring.ring import HashRing
 
 VECTORS_FILE = Path(kcast.hashring.policy.__file__).parent / "vectors" / "placement.json"
 KEYS = [f"192.0.2.{i}" for i in range(20)]

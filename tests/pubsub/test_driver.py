@@ -15,6 +15,8 @@ from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.serve_process import NEEDS_IPV6, WAIT_S, Peer
 
+pytestmark = pytest.mark.world
+
 
 class Echo:
     """A core that sends back what it gets, and asks for a timeout now and then.

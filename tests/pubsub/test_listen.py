@@ -12,6 +12,8 @@ from kcast.pubsub.listen import ListenError, is_local, is_loopback, is_wildcard,
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.serve_process import NEEDS_IPV6
 
+pytestmark = pytest.mark.world
+
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:

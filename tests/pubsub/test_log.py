@@ -17,6 +17,8 @@ from kcast.pubsub.log import Log, Losses, Report, listed
 from kcast.pubsub.server import Drop, Server
 from kcast.pubsub.udp import UdpPort, open_socket
 
+pytestmark = pytest.mark.world
+
 NOTHING = Losses(Counter(), Counter(), 0, Counter(), Counter())
 
 

@@ -25,6 +25,8 @@ from kcast.pubsub.tap import TapWriter
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.serve_process import NEEDS_IPV6, WAIT_S
 
+pytestmark = pytest.mark.world
+
 CLIENT = ("192.0.2.77", 5)
 
 

@@ -16,13 +16,15 @@ from kcast.pubsub.driver import Ending
 from kcast.pubsub.endpoint import Burst
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.log import Log
-from kcast.pubsub.process import Settings
+from kcast.pubsub.process import ServeSettings
 from kcast.pubsub.server import Server
 from kcast.pubsub.tap import read
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.serve_process import WAIT_S, Peer, Serve, next_complaint, served_address, serving, stop
 
-SETTINGS = Settings(
+pytestmark = pytest.mark.world
+
+SETTINGS = ServeSettings(
     ttl_s=60,
     table="ttl",
     limits=Limits(),
@@ -208,7 +210,7 @@ def driven(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Server, dict[str, Any]
     return given
 
 
-def run_with(settings: Settings, label: str = "") -> tuple[int, tuple[str, int]]:
+def run_with(settings: ServeSettings, label: str = "") -> tuple[int, tuple[str, int]]:
     with UdpPort(open_socket("127.0.0.1", 0)) as port:
         code = process.serve(settings, [port], Log(label=label), on_ready=lambda: None)
         return code, port.address

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from kcast.pubsub import serve as serve_module
 from kcast.pubsub import tap, udp
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.process import Settings
+from kcast.pubsub.process import ServeSettings
 from kcast.pubsub.serve import command
 from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT
 from tests.support.serve_process import (
@@ -35,6 +35,8 @@ from tests.support.serve_process import (
     stop,
 )
 
+pytestmark = pytest.mark.world
+
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
@@ -47,11 +49,11 @@ def invoke(*options: str) -> Result:
 
 
 @pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+def settings(monkeypatch: pytest.MonkeyPatch) -> list[ServeSettings]:
     """What would have been served; nothing is."""
-    served: list[Settings] = []
+    served: list[ServeSettings] = []
 
-    def note(settings: Settings, ports: Any, log: Any, **_: Any) -> int:
+    def note(settings: ServeSettings, ports: Any, log: Any, **_: Any) -> int:
         served.append(settings)
         return 0
 
@@ -260,10 +262,10 @@ def test_help_groups_the_options() -> None:
 # --- From the command line to the settings ------------------------------------------------------------
 
 
-def test_defaults(settings: list[Settings]) -> None:
+def test_defaults(settings: list[ServeSettings]) -> None:
     assert invoke("--port", "0").exit_code == 0
     assert settings == [
-        Settings(
+        ServeSettings(
             ttl_s=60,
             table="ttl",
             limits=Limits(),
@@ -278,7 +280,7 @@ def test_defaults(settings: list[Settings]) -> None:
     ]
 
 
-def test_every_option_is_heard(settings: list[Settings]) -> None:
+def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
     options = (
         *("--ttl", "7", "--table", "fifo", "--capacity", "11", "--leases-per-address", "12"),
         *("--leases-per-prefix", "13", "--topics", "14", "--publishers", "15", "--lines", "16"),
@@ -299,7 +301,7 @@ def test_every_option_is_heard(settings: list[Settings]) -> None:
         challenges_per_s=0,
     )
     assert settings == [
-        Settings(
+        ServeSettings(
             ttl_s=7,
             table="fifo",
             limits=limits,
@@ -319,7 +321,7 @@ def test_every_option_is_heard(settings: list[Settings]) -> None:
     [("9400", ("127.0.0.1", 9400)), ("0.0.0.0:9400", ("0.0.0.0", 9400)), ("[::]:0", ("::", 0))],
 )
 def test_metrics_are_on_loopback_unless_told(
-    settings: list[Settings], option: str, expected: tuple[str, int]
+    settings: list[ServeSettings], option: str, expected: tuple[str, int]
 ) -> None:
     invoke("--port", "0", "--metrics", option)
     assert [each.metrics for each in settings] == [expected]
@@ -329,7 +331,9 @@ def test_metrics_are_on_loopback_unless_told(
     ("options", "expected"),
     [(("--open",), "local"), (("--open-to-anyone",), "anyone"), (("--open", "--open-to-anyone"), "anyone")],
 )
-def test_who_needs_no_handshake(settings: list[Settings], options: tuple[str, ...], expected: str) -> None:
+def test_who_needs_no_handshake(
+    settings: list[ServeSettings], options: tuple[str, ...], expected: str
+) -> None:
     result = invoke("--port", "0", *options)
     assert [each.open_to for each in settings] == [expected]
     assert "kcast serve: open to " in result.stderr
@@ -339,7 +343,9 @@ def test_who_needs_no_handshake(settings: list[Settings], options: tuple[str, ..
 
 
 @pytest.mark.parametrize("hosts", [("0.0.0.0",), pytest.param(("::",), marks=NEEDS_IPV6)])
-def test_a_wildcard_address_comes_with_a_warning(settings: list[Settings], hosts: tuple[str, ...]) -> None:
+def test_a_wildcard_address_comes_with_a_warning(
+    settings: list[ServeSettings], hosts: tuple[str, ...]
+) -> None:
     """Answers leave from the address that the system picks, and clients drop what is from another."""
     result = invoke("--port", "0", *(word for host in hosts for word in ("--host", host)))
     assert result.exit_code == 0
@@ -348,7 +354,7 @@ def test_a_wildcard_address_comes_with_a_warning(settings: list[Settings], hosts
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's limit on buffers")
 def test_a_receive_buffer_that_is_cut_comes_with_a_warning(
-    settings: list[Settings], monkeypatch: pytest.MonkeyPatch
+    settings: list[ServeSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(udp, "_SO_RCVBUFFORCE", 0xFFFF)  # as for users without CAP_NET_ADMIN
     limit = int(Path("/proc/sys/net/core/rmem_max").read_text())

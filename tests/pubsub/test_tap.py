@@ -53,6 +53,8 @@ from kcast.pubsub.tap_format import (
 from tests.pubsub.test_server import handshake, lease, new_server, send, vouched
 from tests.pubsub.test_tap_format import BOOT_ID, GOLDEN_FILE, GOLDEN_RECORDS, LINES, RAIN, SERVERS, A, B
 
+pytestmark = pytest.mark.world
+
 WAIT_S = 10.0
 FILE_BYTES_MAX = SIZE_BYTES_MIN // FILES_PER_BOUND
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from kcast.pubsub.tap_files import FILES_MAX, FILES_PER_BOUND, TapFiles, numbered
 from kcast.pubsub.tap_format import MAGIC, TapError
 
+pytestmark = pytest.mark.world
+
 BOUND = 8000
 FULL = BOUND // FILES_PER_BOUND
 

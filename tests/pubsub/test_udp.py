@@ -26,6 +26,8 @@ from kcast.pubsub.udp import (
 )
 from tests.support.serve_process import NEEDS_IPV6
 
+pytestmark = pytest.mark.world
+
 WAIT_S = 5.0
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="Linux's batching and error queue")
 

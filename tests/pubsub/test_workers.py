@@ -31,6 +31,8 @@ from tests.support.serve_process import (
     stop,
 )
 
+pytestmark = pytest.mark.world
+
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:

@@ -137,7 +137,7 @@ class TableBounds(Checker):
         self._bound(host.name, "publishers followed", len(host.gaps), options.publishers_max)
         if any(isinstance(event, Published) for event in turn.events):
             for session in host.core._sessions.values():
-                self._bound(host.name, "lines waiting", session.waiting_count, QUEUE_MAX)
+                self._bound(host.name, "lines waiting", len(session._outbox), QUEUE_MAX)
 
     def finish(self) -> None:
         for host in self.world.clients:

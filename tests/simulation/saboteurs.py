@@ -11,7 +11,7 @@ from kcast.client.dedup import CopyFilter
 from kcast.client.events import Delivery, Event, Outcome, Published
 from kcast.client.requests import Cookie
 from kcast.client.session import Session
-from kcast.client.stamps import Mints
+from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.limits import Limits
@@ -395,7 +395,7 @@ class Optimist(ClientCore):
         return wanted, wanted
 
 
-class _ThriftyMints(Mints):
+class _ThriftyStamps(Stamps):
     def begin(self, cookie: Cookie, topics: Sequence[bytes], bits: int) -> None:
         super().begin(cookie, topics, bits)
         self._mint = Mint(cookie.text, topics, bits)
@@ -406,8 +406,8 @@ class Thrifty(ClientCore):
 
     def _session(self, server: ServerEntry) -> Session:
         session = super()._session(server)
-        if not isinstance(session._lessee._mints, _ThriftyMints):
-            session._lessee._mints = _ThriftyMints()
+        if not isinstance(session._lease_requests._stamps, _ThriftyStamps):
+            session._lease_requests._stamps = _ThriftyStamps()
         return session
 
 

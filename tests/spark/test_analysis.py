@@ -78,18 +78,18 @@ def test_all_tables_of_captures_are_there_in_order(found: Findings) -> None:
     expected = [name for name in TABLES if name not in ("simulation", "note")]
     assert list(found.tables) == expected
     assert found.problems == ()
-    assert [row["scenario"] for row in found.table("cells")] == ["few-publish", "views", "ch"]
+    assert [row["scenario"] for row in found.table("scenarios")] == ["few-publish", "views", "ch"]
 
 
 def test_shares_and_intervals_are_those_of_load_tests(found: Findings, summaries: list[Summary]) -> None:
     for cell, summary in enumerate(summaries):
         (row,) = of_cell(found, "reliability", cell)
         assert (row["pairs"], row["delivered"]) == (summary.pairs, summary.delivered)
-        assert row["finite"] == summary.predicted
+        assert row["for_servers"] == summary.predicted
         assert row["low"] <= row["share"] <= row["high"]
         # Losses are looked for in more kinds of clusters than load tests do.
         assert row["trials"] <= summary.trials * (1 + 1e-9)
-        (told,) = of_cell(found, "cells", cell)
+        (told,) = of_cell(found, "scenarios", cell)
         assert told["messages"] == summary.messages
         assert told["delivery_valid"] == summary.delivery_verdict.valid
         assert told["latency_valid"] == summary.latency_verdict.valid
@@ -116,8 +116,8 @@ def test_latencies_and_copies_are_those_of_load_tests(found: Findings, summaries
 
 def test_a_sound_run_is_what_theory_says(found: Findings) -> None:
     joint = {row["theory"]: row for row in found.table("joint")}
-    assert joint["conditional"]["cells"] == 3
-    assert joint["conditional"]["verdict"] == "agrees"
+    assert joint["given_events"]["scenarios"] == 3
+    assert joint["given_events"]["verdict"] == "agrees"
     assert [row["verdict"] for row in found.table("reliability")] == ["agrees"] * 3
     assert found.table("health") == []
 
@@ -144,7 +144,7 @@ def test_the_command_says_what_it_does_and_leaves_a_report_alone(done: Done, fou
         assert re.fullmatch(r" *\d+\.\d s  .+", line), line
     lines = process.stdout.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["few-publish", "views", "ch"]
-    assert any(line.startswith("conditional theory: agrees in 3") for line in lines)
+    assert any(line.startswith("theory given what happened: agrees in 3") for line in lines)
     assert lines[-1] == f"report: {out / 'report.html'}"
     assert list(temp.iterdir()) == []
     assert found.about["command"].startswith("kcast analyse ")
@@ -170,7 +170,7 @@ def test_a_demo_ends_with_a_report_of_what_it_says(tmp_path: Path) -> None:
     done = kcast("demo", *DEMO, "--out", out, text, temp=tmp_path / "temp")
     assert done.stdout.splitlines()[-1] == f"report:  {out / 'report' / 'report.html'}", done.stderr
     told = Findings.from_json((out / "report" / "report.json").read_bytes())
-    cells = {cell["scenario"]: cell["cell"] for cell in told.table("cells")}
+    cells = {cell["scenario"]: cell["cell"] for cell in told.table("scenarios")}
     demo = json.loads((out / "results.json").read_text())["cells"]
     judged = [cell for cell in demo if cell["phase"] != "recovering"]
     assert len(judged) == len(cells) == 9

@@ -94,7 +94,7 @@ def test_however_rows_are_spread_and_joined(
 def test_all_tables_have_rows_that_could_differ(expected: Findings) -> None:
     captured = [name for name in TABLES_OF_FINDINGS if name not in ("simulation", "note")]
     assert expected.problems == ()
-    assert len(expected.table("cells")) == 6
+    assert len(expected.table("scenarios")) == 6
     assert [name for name in captured if not expected.table(name)] == []
 
 

@@ -47,11 +47,11 @@ def test_no_theory_and_a_claim_of_the_note_that_fails_are_no_failures_of_the_run
 def test_what_disagrees_with_theory_is_5(table: str) -> None:
     rows = [dict(row) for row in sound().table(table)]
     rows[0]["verdict"] = DISAGREES
-    assert table != "joint" or rows[0]["theory"] == "conditional"
+    assert table != "joint" or rows[0]["theory"] == "given_events"
     assert outcome.exit_code(with_rows(sound(), table, rows)) == 5
 
 
-@pytest.mark.parametrize("theory", ["finite", "unconditional"])
+@pytest.mark.parametrize("theory", ["for_servers", "beforehand"])
 def test_theories_that_know_no_outages_decide_nothing(theory: str) -> None:
     found = sound()
     rows = [
@@ -76,21 +76,23 @@ def test_each_cell_is_a_line_with_theory_beside() -> None:
     found = sound()
     lines = outcome.lines(found)
     assert lines[0].split() == [
-        *("scenario", "pairs", "delivered", "interval", "unconditional", "finite", "conditional"),
+        *("scenario", "pairs", "delivered", "interval", "beforehand", "for", "servers", "given", "events"),
         *("p50", "ms", "p99", "ms", "theory", "valid"),
     ]
-    for line, cell, share in zip(lines[1:], found.table("cells"), found.table("reliability"), strict=False):
+    for line, cell, share in zip(
+        lines[1:], found.table("scenarios"), found.table("reliability"), strict=False
+    ):
         assert line.split()[:2] == [cell["scenario"], f"{share['pairs']:,}"]
         assert line.split()[2] == f"{share['share'] * 100:.2f}" or share["share"] > 0.999
         assert line.endswith("yes")
     assert lines[1 + len(GRID)] == ""
-    joint = [line for line in lines if line.startswith("conditional theory: agrees in ")]
+    joint = [line for line in lines if line.startswith("theory given what happened: agrees in ")]
     assert len(joint) == 1
 
 
 def test_a_joint_test_with_nothing_left_to_luck_says_so() -> None:
     rows = [{**row, "degrees": 0, "statistic": 0.0, "p_value": 1.0} for row in sound().table("joint")]
-    told = [line for line in outcome.lines(with_rows(sound(), "joint", rows)) if "theory: agrees" in line]
+    told = [line for line in outcome.lines(with_rows(sound(), "joint", rows)) if line.startswith("theory ")]
     assert told and all(line.endswith("together (which leaves nothing to luck)") for line in told)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kcast.loadtest.results.causes import SHORTCOMINGS, Cause
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from tests.support.handmade_capture import T0, S
 
 Columns = Mapping[str, NDArray[Any]]

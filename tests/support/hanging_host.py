@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 from kcast.loadtest.clusters import process_host
-from kcast.pubsub.process import Settings
+from kcast.pubsub.process import ServeSettings
 
 
-def hang(settings: Settings, *_: object, **__: object) -> int:
+def hang(settings: ServeSettings, *_: object, **__: object) -> int:
     """In place of a server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert settings.tap is not None

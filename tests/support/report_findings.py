@@ -91,23 +91,23 @@ def _add_cell(
     audience = scenario.subscribers * scenario.topics_per_subscriber / scenario.topics
     pairs = round(messages * audience)
     path = model.path(down, scenario.loss_in, scenario.loss_out, sends=scenario.repeat)
-    unconditional = model.delivery(min(k, scenario.servers), m, n, path)
-    finite = predict(scenario).share
+    beforehand = model.delivery(min(k, scenario.servers), m, n, path)
+    for_servers = predict(scenario).share
     design = 60 if scenario.outages != "none" else 3
-    base = finite if finite is not None else unconditional
+    base = for_servers if for_servers is not None else beforehand
     sd = sqrt(base * (1 - base) * design / pairs) or 1e-9
-    conditional = None if finite is None else min(1.0, base + sd * chance.gauss(0, 0.8))
+    given_events = None if for_servers is None else min(1.0, base + sd * chance.gauss(0, 0.8))
     z = chance.gauss(0, 1) if not disagrees else 6.3
     spread = sd * 0.4
-    share = min(1.0, max(0.0, (conditional if conditional is not None else base) + z * spread))
+    share = min(1.0, max(0.0, (given_events if given_events is not None else base) + z * spread))
     delivered = round(share * pairs)
     share = delivered / pairs
     low, high = wilson(round(share * pairs / design), max(1, round(pairs / design)))
     low, high = min(low, share), max(high, share)
-    verdict = NO_THEORY if conditional is None else DISAGREES if disagrees else AGREES
-    tables["cells"].append(
+    verdict = NO_THEORY if given_events is None else DISAGREES if disagrees else AGREES
+    tables["scenarios"].append(
         row(
-            "cells",
+            "scenarios",
             *(number, run, scenario.name, policy.scheme, scenario.side if policy.scheme == "RCH" else ""),
             *(k, m, n, scenario.servers, scenario.backend, down, scenario.outages, scenario.by),
             *(scenario.loss_in, scenario.loss_out, scenario.repeat, scenario.known, messages),
@@ -119,10 +119,10 @@ def _add_cell(
         row(
             "reliability",
             *(number, pairs, delivered, share, low, high, pairs / design, "topic and epoch", float(design)),
-            *(unconditional, finite, conditional),
-            None if conditional is None else max(0.0, conditional - 1.96 * spread),
-            None if conditional is None else min(1.0, conditional + 1.96 * spread),
-            *(None if conditional is None else z, verdict, predict(scenario).note),
+            *(beforehand, for_servers, given_events),
+            None if given_events is None else max(0.0, given_events - 1.96 * spread),
+            None if given_events is None else min(1.0, given_events + 1.96 * spread),
+            *(None if given_events is None else z, verdict, predict(scenario).note),
         )
     )
     _add_health(tables, number, is_valid=is_valid, is_latency_valid=is_latency_valid)
@@ -153,7 +153,7 @@ def _add_cell(
             *(number, messages, audience, round(found * messages), found, max(0.0, found - 0.006)),
             *(
                 min(1.0, found + 0.005),
-                None if finite is None else reached,
+                None if for_servers is None else reached,
                 round(messages * (1 - found) / 9),
             ),
             *(round(40 * (1 - found)) + 1, 0.9, 7, 3),
@@ -298,7 +298,7 @@ def _add_balance(
 def _joint(reliability: Sequence[Row], invalid: Sequence[int]) -> list[Row]:
     judged = [one for one in reliability if one["z"] is not None and one["cell"] not in invalid]
     if not judged:
-        return [row("joint", "conditional", 0, 0.0, 0, None, NO_THEORY)]
+        return [row("joint", "given_events", 0, 0.0, 0, None, NO_THEORY)]
     disagrees = any(one["verdict"] == DISAGREES for one in judged)
     return [
         row(
@@ -306,7 +306,7 @@ def _joint(reliability: Sequence[Row], invalid: Sequence[int]) -> list[Row]:
             *(theory, len(judged), sum(one["z"] ** 2 for one in judged), len(judged)),
             *(3e-6 if disagrees else p_value, DISAGREES if disagrees else AGREES),
         )
-        for theory, p_value in (("conditional", 0.42), ("finite", 0.19), ("unconditional", 0.17))
+        for theory, p_value in (("given_events", 0.42), ("for_servers", 0.19), ("beforehand", 0.17))
     ]
 
 

@@ -6,7 +6,6 @@ It shares no code with `hashring`. Run as a script it writes the golden vectors:
 """
 
 import bisect
-import hashlib
 import json
 from typing import Any
 
@@ -69,11 +68,6 @@ def rendezvous(topic: bytes, ports: list[int]) -> int:
 
 def modulo(topic: bytes, keys: list[bytes]) -> bytes:
     return sorted(keys)[topic_hash(topic) % len(keys)]
-
-
-def fingerprint(keys: list[bytes], salt: bytes) -> str:
-    parts = [salt, *sorted(keys)]
-    return hashlib.blake2b(b"".join(len(p).to_bytes(4, "big") + p for p in parts), digest_size=16).hexdigest()
 
 
 # Ties and edges are found backwards: on 8 bytes XXH3_64 is a bijection, and here is its inverse.
@@ -162,7 +156,7 @@ def vectors() -> dict[str, Any]:
         modulos = [{"topic": text(t), "node": keys.index(modulo(t, keys))} for t in plain]
         rings.append({
             "title": title, "salt": salt.hex(), "keys": [text(key) for key in keys],
-            "fingerprint": fingerprint(keys, salt), "nodes": cases, "modulo": modulos,
+            "nodes": cases, "modulo": modulos,
         })  # fmt: skip
     ports = ([7400], [7401, 7402], [7400, 7401, 7402, 7403], [1, 65535, 7400])
     return {
@@ -173,8 +167,7 @@ def vectors() -> dict[str, Any]:
             "point(i) = (i << 54) | (mix64(base + (i + 1) * 9e3779b97f4a7c15) >> 10).",
             "A topic is hashed by XXH3_64 with seed 1 over `hashed`, its first non-empty {...} or all of it.",
             "nodes: indices into keys, nearest first; of equal points the larger base, then the larger key.",
-            "modulo: the key number (hash mod C) of the sorted keys. fingerprint: BLAKE2b-128 over salt and "
-            "sorted keys, each after its length as 32 bits big-endian.",
+            "modulo: the key number (hash mod C) of the sorted keys.",
             "rendezvous: the port with the highest XXH3_64(hashed || 00 || port in ASCII, seed 2).",
         ],
         "mix64": [

@@ -77,7 +77,7 @@ SERIES = [
             curves.Point(1, 0.66, None, None, 0.67, 0.62, 0.72, note="66.00 % arrived"),
             curves.Point(2, 0.91, None, None, 0.9, 0.87, 0.93),
         ],
-        [curves.Line([(1, 0.67), (2, 0.9)], "finite")],
+        [curves.Line([(1, 0.67), (2, 0.9)], "for_servers")],
     ),
 ]
 AXES = curves.Axes(

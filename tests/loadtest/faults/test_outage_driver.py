@@ -12,7 +12,7 @@ import pytest
 
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.clusters.servers import ServerFailed, Servers
-from kcast.loadtest.faults.outage_driver import Conductor, RealOutage
+from kcast.loadtest.faults.outage_driver import OutageDriver, RealOutage
 from kcast.loadtest.faults.plan import DownTimes, Outage, outages
 from kcast.loadtest.scenario import By, Outages, Scenario
 from kcast.pubsub.endpoint import Address
@@ -24,7 +24,7 @@ T0 = 1_000 * S
 
 @dataclass
 class FakeServers:
-    """Servers that take time to start, on a clock that goes on only when they, or a conductor, wait."""
+    """Servers that take time to start, on a clock that goes on only when they, or a driver, wait."""
 
     restart_s: float = 0.0
     now_ns: int = T0 - S
@@ -77,24 +77,24 @@ class FakeServers:
     def rejoin(self, *indexes: int) -> None:
         self._call("rejoin", indexes)
 
-    def conductor(self, plan: Iterable[Outage], kind: By = "kill") -> Conductor:
+    def driver(self, plan: Iterable[Outage], kind: By = "kill") -> OutageDriver:
         servers = cast(Servers, self)
-        return Conductor(servers, plan, kind, T0, lock=self.lock, clock=self.clock, wait=self.wait)
+        return OutageDriver(servers, plan, kind, T0, lock=self.lock, clock=self.clock, wait=self.wait)
 
 
 def run(
     servers: FakeServers, plan: Iterable[Outage], kind: By = "kill"
-) -> tuple[Conductor, list[RealOutage]]:
-    with servers.conductor(plan, kind) as conductor:
-        conductor._thread.join()
-        assert conductor.is_done
-    return conductor, conductor.take()
+) -> tuple[OutageDriver, list[RealOutage]]:
+    with servers.driver(plan, kind) as driver:
+        driver._thread.join()
+        assert driver.is_done
+    return driver, driver.take()
 
 
 @pytest.mark.parametrize("by", ["kill", "stall", "isolation"])
 def test_a_plan_is_carried_out_at_its_times(by: By) -> None:
     servers = FakeServers()
-    conductor, happened = run(
+    driver, happened = run(
         servers, [Outage(4, 0, 0, 2 * S), Outage(1, 0, 0, 2 * S), Outage(2, 1, 3 * S, 4 * S)], by
     )
     down, up = {
@@ -115,7 +115,7 @@ def test_a_plan_is_carried_out_at_its_times(by: By) -> None:
     ]
     for server, _, t_down_ns, t_up_ns, _ in happened:
         assert (t_down_ns, t_up_ns) == ((T0, T0 + 2 * S) if server != 2 else (T0 + 3 * S, T0 + 4 * S))
-    assert (conductor.take(), conductor.missed(), conductor.late_ns) == ([], [], 0)
+    assert (driver.take(), driver.missed(), driver.late_ns) == ([], [], 0)
 
 
 def test_epochs_on_end_are_one_downtime_and_an_entry_each() -> None:
@@ -134,10 +134,10 @@ def test_epochs_on_end_are_one_downtime_and_an_entry_each() -> None:
 def test_never_are_more_down_than_planned(plan: Outages) -> None:
     servers = FakeServers(restart_s=0.5)
     scenario = Scenario(servers=10, outages=plan, down=3, duration_s=20.0)
-    conductor, happened = run(servers, outages(scenario))
+    driver, happened = run(servers, outages(scenario))
     assert servers.most_down == (1 if plan == "rolling" else 3)
-    assert 0.4 < conductor.late_ns / S < 0.6
-    assert conductor.missed() == []
+    assert 0.4 < driver.late_ns / S < 0.6
+    assert driver.missed() == []
     assert {(o.server, o.epoch) for o in happened} == {(o.server, o.epoch) for o in outages(scenario)}
 
 
@@ -154,9 +154,9 @@ def joined(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("seed", range(20))
 def test_nor_when_it_falls_behind(seed: int) -> None:
     servers = FakeServers(restart_s=Random(seed).uniform(1.0, 7.0))
-    conductor, _ = run(servers, outages(Scenario(servers=10, outages="exact", down=3, seed=seed)))
+    driver, _ = run(servers, outages(Scenario(servers=10, outages="exact", down=3, seed=seed)))
     assert servers.most_down <= 3, seed
-    assert conductor.late_ns > S
+    assert driver.late_ns > S
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -165,12 +165,12 @@ def test_what_is_written_down_is_what_happened(seed: int) -> None:
     servers = FakeServers(restart_s=rng.choice((0.0, 0.7, 2.5, 6.0)))
     scenario = Scenario(servers=6, outages="independent", outage=0.4, duration_s=30.0, seed=seed)
     plan = outages(scenario)
-    conductor, happened = run(servers, plan)
+    driver, happened = run(servers, plan)
     assert servers.down == set()
     assert joined((o.server, o.t_down_ns, o.t_up_ns) for o in happened) == joined(servers.spans)
     done = {(o.server, o.epoch) for o in happened}
-    assert done | {(o.server, o.epoch) for o in conductor.missed()} == {(o.server, o.epoch) for o in plan}
-    assert not done & {(o.server, o.epoch) for o in conductor.missed()}
+    assert done | {(o.server, o.epoch) for o in driver.missed()} == {(o.server, o.epoch) for o in plan}
+    assert not done & {(o.server, o.epoch) for o in driver.missed()}
     times, entries = DownTimes(plan, T0), {(o.server, o.epoch): o for o in plan}
     for outage in happened:
         planned = entries[outage.server, outage.epoch]
@@ -181,10 +181,10 @@ def test_what_is_written_down_is_what_happened(seed: int) -> None:
 def test_a_conductor_that_falls_behind_leaves_out_what_is_over() -> None:
     servers = FakeServers(restart_s=5.0)
     plan = [Outage(server, server, server * S, (server + 1) * S) for server in range(12)]
-    conductor, happened = run(servers, plan)
+    driver, happened = run(servers, plan)
     assert [outage.server for outage in happened] == [0, 6]
-    assert [outage.server for outage in conductor.missed()] == [1, 2, 3, 4, 5, 7, 8, 9, 10, 11]
-    assert conductor.late_ns >= 5 * S
+    assert [outage.server for outage in driver.missed()] == [1, 2, 3, 4, 5, 7, 8, 9, 10, 11]
+    assert driver.late_ns >= 5 * S
     assert servers.most_down == 1
 
 
@@ -195,22 +195,22 @@ def test_a_server_that_does_not_start_ends_the_plan_and_is_tried_again_at_the_en
         run(servers, plan)
     assert [name for _, name, _ in servers.calls] == ["kill", "restart", "restart"]
     servers = FakeServers(fails_at=2)
-    with servers.conductor(plan) as conductor:
-        conductor._thread.join()
-        assert isinstance(conductor.failure, ServerFailed)
-        assert conductor.is_done
-        servers.fails_at, conductor.failure = None, None
+    with servers.driver(plan) as driver:
+        driver._thread.join()
+        assert isinstance(driver.failure, ServerFailed)
+        assert driver.is_done
+        servers.fails_at, driver.failure = None, None
     assert servers.down == set()
-    (outage,) = conductor.take()
+    (outage,) = driver.take()
     assert (outage.server, outage.epoch) == (0, 0)
 
 
 def test_stopping_early_brings_all_up_but_not_after_an_error() -> None:
     plan = [Outage(0, 0, 0, S), Outage(0, 1, S, 3600 * S), Outage(1, 2, 1800 * S, 3600 * S)]
 
-    def begun(servers: FakeServers) -> Conductor:
+    def begun(servers: FakeServers) -> OutageDriver:
         servers.now_ns = T0
-        return Conductor(cast(Servers, servers), plan, "kill", T0, lock=servers.lock, clock=servers.clock)
+        return OutageDriver(cast(Servers, servers), plan, "kill", T0, lock=servers.lock, clock=servers.clock)
 
     def await_kill(servers: FakeServers) -> None:
         deadline = time.monotonic() + 10
@@ -220,26 +220,26 @@ def test_stopping_early_brings_all_up_but_not_after_an_error() -> None:
 
     servers = FakeServers()
     began = time.monotonic()
-    with begun(servers) as conductor:
+    with begun(servers) as driver:
         await_kill(servers)
-        assert not conductor.is_done
+        assert not driver.is_done
         servers.now_ns += 2 * S
-        assert conductor.take() == []
-        assert conductor.missed() == []
+        assert driver.take() == []
+        assert driver.missed() == []
     assert servers.down == set()
-    assert conductor.take() == [
+    assert driver.take() == [
         RealOutage(0, 0, T0, T0 + S, "kill"),
         RealOutage(0, 1, T0 + S, T0 + 2 * S, "kill"),
     ]
-    conductor.stop()
+    driver.stop()
 
     servers = FakeServers()
-    with pytest.raises(KeyboardInterrupt), begun(servers) as conductor:
+    with pytest.raises(KeyboardInterrupt), begun(servers) as driver:
         await_kill(servers)
         raise KeyboardInterrupt
     assert servers.down == {0}
-    assert conductor.take() == [RealOutage(0, 0, T0, T0, "kill")]
-    assert conductor.missed() == []
+    assert driver.take() == [RealOutage(0, 0, T0, T0, "kill")]
+    assert driver.missed() == []
     assert time.monotonic() - began < 5
 
 
@@ -253,14 +253,14 @@ def test_others_use_the_servers_only_while_the_conductor_does_not() -> None:
     servers = FakeServers()
     servers.now_ns = T0
     servers.lock.acquire()
-    with servers.conductor([Outage(0, 0, 0, S)]) as conductor:
-        conductor._thread.join(0.05)
+    with servers.driver([Outage(0, 0, 0, S)]) as driver:
+        driver._thread.join(0.05)
         assert servers.calls == []
         servers.now_ns = T0 + S // 2
         servers.lock.release()
-        conductor._thread.join(10)
-    assert conductor.take() == [RealOutage(0, 0, T0 + S // 2, T0 + S, "kill")]
-    assert conductor.late_ns == S // 2
+        driver._thread.join(10)
+    assert driver.take() == [RealOutage(0, 0, T0 + S // 2, T0 + S, "kill")]
+    assert driver.late_ns == S // 2
 
 
 # --- For real ------------------------------------------------------------------------------------------
@@ -282,14 +282,14 @@ def test_real_servers_go_down_and_come_back(kind: By) -> None:
     with ProcessCluster(2, ttl_s=2) as servers:
         t0_ns, length_ns = time.monotonic_ns() + S // 10, S * 3 // 5
         samples = []
-        with Conductor(servers, [Outage(1, 0, 0, length_ns)], kind, t0_ns) as conductor:
+        with OutageDriver(servers, [Outage(1, 0, 0, length_ns)], kind, t0_ns) as driver:
             deadline = time.monotonic() + 20
-            while not conductor.is_done:
+            while not driver.is_done:
                 assert time.monotonic() < deadline
                 before_ns = time.monotonic_ns()
                 other_is_up, is_up = map(answers, servers.addresses)
                 samples.append((before_ns, time.monotonic_ns(), other_is_up, is_up))
-        (outage,) = conductor.take()
+        (outage,) = driver.take()
         assert (outage.server, outage.epoch, outage.kind) == (1, 0, kind)
         assert t0_ns <= outage.t_down_ns < t0_ns + length_ns <= outage.t_up_ns
         down = [

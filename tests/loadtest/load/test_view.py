@@ -12,7 +12,7 @@ import pytest
 
 from kcast.loadtest.load import report
 from kcast.loadtest.load.view import LiveWatcher, PlainWatcher, figures
-from kcast.loadtest.results.percentiles import Times
+from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
 from kcast.loadtest.results.verdicts import Health, Verdict
 from kcast.loadtest.scenario import Scenario
@@ -71,8 +71,8 @@ def summary(name: str = "rch-5-3-5", **changes: Any) -> Summary:
         paths={},
         copies=57_000,
         duplicates=38_000,
-        latency=Times.of(np.arange(1, 19_001, dtype=np.int64) * 1000),
-        publish_delay=Times(),
+        latency=TimeDistribution.of(np.arange(1, 19_001, dtype=np.int64) * 1000),
+        publish_delay=TimeDistribution(),
         health=Health(2000, 2000, 0, 0, 1.0, 0.0, 0, 0, 0, 0),
         delivery_verdict=Verdict(),
         latency_verdict=Verdict(),
@@ -164,7 +164,7 @@ def test_the_table_says_what_is_beyond_the_interval_or_has_no_prediction() -> No
         "d": summary(predicted=0.97, expected=0.951, expected_low=0.948, expected_high=0.953),
         "e": summary(predicted=0.97, expected=0.955, expected_low=0.953, expected_high=0.957),
         "b": summary(predicted=None, prediction_note="there is none"),
-        "c": summary(pairs=0, delivered=0, share=0.0, copies=0, causes={}, latency=Times()),
+        "c": summary(pairs=0, delivered=0, share=0.0, copies=0, causes={}, latency=TimeDistribution()),
     }
     _, first, fourth, fifth, second, third, *notes = report.results_table(results)
     assert "97.00 %*         -" in first
@@ -216,7 +216,7 @@ def test_a_short_spectrum_has_a_line_for_each_halving() -> None:
 
 
 def test_a_spectrum_does_not_say_the_same_twice() -> None:
-    few = Times.of(np.array([1_000_000] * 999 + [5_000_000], dtype=np.int64))
+    few = TimeDistribution.of(np.array([1_000_000] * 999 + [5_000_000], dtype=np.int64))
     _, *lines = report.spectrum(few, in_full=True)
     assert [line.split() for line in lines] == [
         ["1.00", "0.000000", "999", "1.00"],

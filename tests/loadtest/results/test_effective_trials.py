@@ -4,9 +4,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kcast.hashring.clusters import Clusters, Effective, clusters_of
-from kcast.loadtest.results.effective_trials import clusterings, given_outages, measured, not_told, of_pairs
-from kcast.loadtest.results.planned_variance import EPOCH, HOLDER, MESSAGE, TOPIC_EPOCH, variance
+from kcast.hashring.effective_size import ClusterSums, EffectiveSize, cluster_sums
+from kcast.loadtest.results.effective_trials import (
+    clusterings,
+    interval_note,
+    pair_trials,
+    pair_trials_given_outages,
+    trials_from_clusters,
+)
+from kcast.loadtest.results.planned_variance import EPOCH, HOLDER, MESSAGE, TOPIC_EPOCH, planned_variance
 from kcast.loadtest.results.prediction import delivery_by_down, down_pmf, miss_by_down, predict
 from kcast.loadtest.scenario import Scenario
 from tests.support.handmade_pairs import Columns, reliability_sums, simulate_pairs
@@ -32,10 +38,10 @@ PLANS: tuple[dict[str, Any], ...] = (
 )
 
 
-def sums_of(pairs: Columns) -> dict[str, Clusters]:
+def sums_of(pairs: Columns) -> dict[str, ClusterSums]:
     names = ("clusters", "pairs", "delivered", "squares", "products", "hits")
     return {
-        row["clustering"]: Clusters(*(row[name] for name in names))
+        row["clustering"]: ClusterSums(*(row[name] for name in names))
         for row in reliability_sums(pairs)["clusterings"]
     }
 
@@ -56,7 +62,7 @@ def test_the_share_varies_as_planned(plan: dict[str, Any]) -> None:
         as_sent = scenario.with_(k_prime=scenario.k_prime * scenario.repeat, repeat=1)
     for seed in range(runs):
         sums = sums_of(simulate_pairs(as_sent, seed))
-        found = variance(scenario, sums)
+        found = planned_variance(scenario, sums)
         assert found is not None
         assert min(*found.outages.values(), *found.rest.values()) > -1e-15
         share = sums[MESSAGE].successes / sums[MESSAGE].trials
@@ -68,7 +74,7 @@ def test_the_share_varies_as_planned(plan: dict[str, Any]) -> None:
 
 def test_without_outages_all_luck_is_of_draws_and_losses() -> None:
     scenario = Scenario(**(SMALL | LOSS), k=5, k_prime=2)
-    found = variance(scenario, sums_of(simulate_pairs(scenario, 1)))
+    found = planned_variance(scenario, sums_of(simulate_pairs(scenario, 1)))
     assert found is not None
     assert found.outages == {TOPIC_EPOCH: 0, EPOCH: 0}
     assert found.trials == found.trials_given_outages
@@ -77,7 +83,7 @@ def test_without_outages_all_luck_is_of_draws_and_losses() -> None:
 def test_the_plan_is_used_only_where_theory_is_exact() -> None:
     scenario = Scenario(**(SMALL | DOWN | LOSS), k=5, k_prime=2)
     sums = sums_of(simulate_pairs(scenario, 1))
-    assert variance(scenario, sums) is not None
+    assert planned_variance(scenario, sums) is not None
     for changed in (
         {"by": "kill"},
         {"by": "stall"},
@@ -90,8 +96,12 @@ def test_the_plan_is_used_only_where_theory_is_exact() -> None:
         {"servers": 300, "k": 200},
     ):
         other = scenario.with_(**changed)
-        assert variance(other, sums) is None, changed
-        assert of_pairs(other, sums) == given_outages(other, sums) == measured(other, sums)
+        assert planned_variance(other, sums) is None, changed
+        assert (
+            pair_trials(other, sums)
+            == pair_trials_given_outages(other, sums)
+            == trials_from_clusters(other, sums)
+        )
 
 
 @pytest.mark.parametrize(("servers", "zones"), [(12, 4), (10, 4), (5, 2), (3, 7), (1, 1)])
@@ -121,45 +131,45 @@ def test_a_holder_is_a_topic_with_fewer_servers() -> None:
 
 def test_what_weighs_most_has_its_name() -> None:
     few = Scenario(**(SMALL | DOWN), k=5, k_prime=1, side="subscribe", loss_out=0.01)
-    assert of_pairs(few, sums_of(simulate_pairs(few, 1))).name == HOLDER
+    assert pair_trials(few, sums_of(simulate_pairs(few, 1))).name == HOLDER
     publish = Scenario(**SMALL, k=5, k_prime=1, loss_in=0.1)
-    assert of_pairs(publish, sums_of(simulate_pairs(publish, 1))).name == MESSAGE
+    assert pair_trials(publish, sums_of(simulate_pairs(publish, 1))).name == MESSAGE
     each = Scenario(**(SMALL | DOWN), scheme="CH", k=1)
-    found = of_pairs(each, sums_of(simulate_pairs(each, 1)))
+    found = pair_trials(each, sums_of(simulate_pairs(each, 1)))
     assert (found.name, found.degrees) == (TOPIC_EPOCH, inf)
 
 
 def test_given_the_outages_what_is_without_luck_is_as_sure_as_so_many_pairs() -> None:
     scenario = Scenario(**(SMALL | DOWN), scheme="CH", k=1)
     sums = sums_of(simulate_pairs(scenario, 1))
-    assert given_outages(scenario, sums).trials == sums[EPOCH].trials
+    assert pair_trials_given_outages(scenario, sums).trials == sums[EPOCH].trials
 
 
 def test_without_pairs_they_are_worth_nothing() -> None:
-    nothing = Clusters(0, 0, 0, 0, 0, 0)
+    nothing = ClusterSums(0, 0, 0, 0, 0, 0)
     for scenario in (Scenario(**DOWN), Scenario(), Scenario(known=0.5)):
         for sums in ({}, dict.fromkeys(clusterings(scenario), nothing)):
-            assert of_pairs(scenario, sums).interval(0.0) == (0, 1)
-            assert given_outages(scenario, sums).trials == 0
+            assert pair_trials(scenario, sums).interval(0.0) == (0, 1)
+            assert pair_trials_given_outages(scenario, sums).trials == 0
 
 
 def test_what_was_all_delivered_is_worth_the_sets_of_servers_that_have_none_in_common() -> None:
     scenario = Scenario(**DOWN, by="kill", servers=12, k=4)
     sums = {
-        name: clusters_of([(each, each)] * (1200 // each))
+        name: cluster_sums([(each, each)] * (1200 // each))
         for name, each in ((MESSAGE, 2), (HOLDER, 4), (TOPIC_EPOCH, 60), (EPOCH, 300))
     }
-    assert measured(scenario, sums).worth() == 4 * 3  # of 20 topics and epochs
-    assert measured(scenario.with_(k=12), sums).worth() == 4
-    assert measured(scenario.with_(outages="zones"), sums).worth() == 4
-    assert measured(scenario.with_(outages="none"), sums).worth() == 600
-    few = sums | {TOPIC_EPOCH: clusters_of([(200, 200)] * 6)}
-    assert measured(scenario, few).worth() == 6
+    assert trials_from_clusters(scenario, sums).interval_trials() == 4 * 3  # of 20 topics and epochs
+    assert trials_from_clusters(scenario.with_(k=12), sums).interval_trials() == 4
+    assert trials_from_clusters(scenario.with_(outages="zones"), sums).interval_trials() == 4
+    assert trials_from_clusters(scenario.with_(outages="none"), sums).interval_trials() == 600
+    few = sums | {TOPIC_EPOCH: cluster_sums([(200, 200)] * 6)}
+    assert trials_from_clusters(scenario, few).interval_trials() == 6
 
 
 def test_clusters_of_which_there_is_one_are_named() -> None:
-    assert not_told(Effective(5, 4, MESSAGE)) == ""
-    told = not_told(Effective(5, 4, MESSAGE, (EPOCH, HOLDER, "topic", "publisher")))
+    assert interval_note(EffectiveSize(5, 4, MESSAGE)) == ""
+    told = interval_note(EffectiveSize(5, 4, MESSAGE, (EPOCH, HOLDER, "topic", "publisher")))
     assert told.startswith("there was one epoch of outages, topic and publisher only")
 
 
@@ -167,10 +177,10 @@ def test_what_no_run_has_seen_yet_has_a_wide_interval() -> None:
     # All twelve servers down at once: 1e-12 of epochs. Ten of them that went well do not show it.
     scenario = Scenario(**DOWN, scheme="CH", k=12, servers=12)
     sums = {
-        name: clusters_of([(each, each)] * (2000 // each))
+        name: cluster_sums([(each, each)] * (2000 // each))
         for name, each in ((MESSAGE, 2), (HOLDER, 4), (TOPIC_EPOCH, 10), (EPOCH, 200))
     }
-    assert of_pairs(scenario, sums).worth() == pytest.approx(10, rel=1e-3)
+    assert pair_trials(scenario, sums).interval_trials() == pytest.approx(10, rel=1e-3)
 
 
 @pytest.mark.parametrize("epochs", [1, 3, 10])
@@ -191,7 +201,7 @@ def test_intervals_cover_the_true_share_however_little_there_is(
     assert true is not None
     for seed in range(runs):
         sums = sums_of(simulate_pairs(scenario, seed))
-        low, high = of_pairs(scenario, sums).interval(sums[MESSAGE].successes / sums[MESSAGE].trials)
+        low, high = pair_trials(scenario, sums).interval(sums[MESSAGE].successes / sums[MESSAGE].trials)
         covered += low <= true <= high
     # Of 95, less four standard deviations; Wilson's interval dips to 88 where trials are few.
     assert covered >= (86 if topics > 2 else 79)

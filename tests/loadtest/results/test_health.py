@@ -9,7 +9,7 @@ import pytest
 
 from kcast.loadtest.capture.schema import CUT_OFF, LOST
 from kcast.loadtest.results.health import examine
-from kcast.loadtest.results.percentiles import Times
+from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary, summarise
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_latency
 from tests.support.handmade_capture import MS, T0, S, World
@@ -133,7 +133,7 @@ def lag_against_the_deadline(world: World) -> None:
         (published_outside_of_its_window, "500 messages of 600"),
         (rows_lost, "lost 3 rows"),
         (tap_lines_lost, "lost 1 line:"),
-        (server_ended_by_itself, "^server-2 ended by itself"),
+        (server_ended_by_itself, "^server-2 ended, and the scenario did not end it"),
         (unexplained, r"1 missed pair of 1,200 was lost for no reason .*network-out 1"),
         (unexplained_on_paths_that_others_made_up_for, "20 paths of 3,600 were"),
         (overflow, r"10 pairs of 1,200 were missed .*overflow-out 10"),
@@ -196,8 +196,8 @@ def test_counters_are_sums_of_rises(tmp_path: Path) -> None:
     assert (health.server_overflows, health.client_overflows, health.send_errors) == (5 + 4, 5, 16)
 
 
-def times(p50_ms: float, p99_ms: float, count: int = 1000) -> Times:
-    return Times(count=count, p50_ms=p50_ms, p99_ms=p99_ms)
+def times(p50_ms: float, p99_ms: float, count: int = 1000) -> TimeDistribution:
+    return TimeDistribution(count=count, p50_ms=p50_ms, p99_ms=p99_ms)
 
 
 def health_with(clock_error_ms: float) -> Health:
@@ -211,11 +211,11 @@ def health_with(clock_error_ms: float) -> Health:
         (times(1, 10), times(0.1, 1.0), 0.0, "1 ms late .* 10% of the latency's"),
         (times(1, 10), times(0.1, 0.5), 0.11, "clocks may differ by 0.11 ms"),
         (times(1, 10, count=999), times(0.1, 0.5), 0.0, "999 deliveries were measured, fewer than 1,000"),
-        (Times(), times(0.1, 0.5), 3.0, "0 deliveries"),
+        (TimeDistribution(), times(0.1, 0.5), 3.0, "0 deliveries"),
     ],
 )
 def test_each_reason_against_latency(
-    latency: Times, delay: Times, clock_error_ms: float, words: str | None
+    latency: TimeDistribution, delay: TimeDistribution, clock_error_ms: float, words: str | None
 ) -> None:
     verdict = judge_latency(health_with(clock_error_ms), latency, delay)
     assert len(verdict.reasons) == (words is not None)

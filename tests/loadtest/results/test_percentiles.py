@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from kcast.loadtest.results.percentiles import Line, Times, rounded, shares
+from kcast.loadtest.results.percentiles import SpectrumLine, TimeDistribution, rounded, shares
 
 
 @pytest.mark.parametrize(
@@ -33,28 +33,28 @@ def test_no_value_is_off_by_more_than_half_a_percent() -> None:
 
 
 def test_percentiles_come_out_as_they_are_written() -> None:
-    assert Times.of(np.array([123_456])).p50_ms == 0.123
-    assert Times.of(np.array([12_300_000_000])).max_ms == 12_300
-    assert Times.of(np.array([1, 2, 2, 4]) * 1_000_000).mean_ms == 2.25
+    assert TimeDistribution.of(np.array([123_456])).p50_ms == 0.123
+    assert TimeDistribution.of(np.array([12_300_000_000])).max_ms == 12_300
+    assert TimeDistribution.of(np.array([1, 2, 2, 4]) * 1_000_000).mean_ms == 2.25
 
 
 def test_percentiles_are_nearest_ranks() -> None:
-    times = Times.of(np.arange(1, 1001) * 1_000_000)
+    times = TimeDistribution.of(np.arange(1, 1001) * 1_000_000)
     assert (times.count, times.p50_ms, times.p90_ms, times.p99_ms, times.p999_ms, times.max_ms) == (
         *(1000, 500.0, 900.0, 990.0),
         *(999.0, 1000.0),
     )
     assert times.mean_ms == 500
     # 0.55 of 100 is 55.00000000000001 to a computer.
-    assert Line(55.0, 0.55, 55) in Times.of(np.arange(1, 101) * 1_000_000).spectrum
-    assert Times.of(np.array([250_000])).p50_ms == 0.25
-    assert Times.of(np.array([-5])).max_ms == 0
-    assert Times.of(np.array([], dtype=np.int64)) == Times()
+    assert SpectrumLine(55.0, 0.55, 55) in TimeDistribution.of(np.arange(1, 101) * 1_000_000).spectrum
+    assert TimeDistribution.of(np.array([250_000])).p50_ms == 0.25
+    assert TimeDistribution.of(np.array([-5])).max_ms == 0
+    assert TimeDistribution.of(np.array([], dtype=np.int64)) == TimeDistribution()
 
 
 def test_the_spectrum_goes_to_the_greatest_in_halvings() -> None:
-    lines = Times.of(np.arange(1, 1001) * 1_000_000).spectrum
-    assert lines[0] == Line(1.0, 0.0, 1)
+    lines = TimeDistribution.of(np.arange(1, 1001) * 1_000_000).spectrum
+    assert lines[0] == SpectrumLine(1.0, 0.0, 1)
     assert lines[5] == (500.0, 0.5, 500)
     assert lines[5].inverse == 2
     assert lines[10] == (750.0, 0.75, 750)
@@ -77,7 +77,7 @@ def test_the_number_of_lines_grows_with_the_logarithm(count: int) -> None:
 
 
 def test_times_come_back_from_json() -> None:
-    times = Times.of(np.random.default_rng(2).integers(0, 10**9, 5000))
+    times = TimeDistribution.of(np.random.default_rng(2).integers(0, 10**9, 5000))
     text = json.dumps(times.as_json())
     assert str(inf) not in text
-    assert Times.from_json(json.loads(text)) == times
+    assert TimeDistribution.from_json(json.loads(text)) == times

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kcast.hashring import model
+from kcast.hashring import intervals, model
 from kcast.loadtest.results.prediction import overlap_pmf, predict
 from kcast.loadtest.results.summary import summarise
 from kcast.loadtest.scenario import Scenario
@@ -55,14 +55,14 @@ def test_exactly_so_many_down_is_hypergeometric() -> None:
 
 
 def pmf(trials: int, chance: float) -> list[tuple[int, float]]:
-    least, terms = model.binomial(trials, chance)
+    least, terms = intervals.binomial(trials, chance)
     return list(enumerate(terms, least))
 
 
 def test_repeats_go_to_fresh_servers_first() -> None:
     lossy: dict[str, Any] = {"k": 8, "outages": "independent", "outage": 0.1} | LOSSES
     once = model.path(0.1, 0.02, 0.03)
-    assert share(k_prime=2, repeat=3, **lossy) == pytest.approx(model.delivery_fresh(2, once, 3))
+    assert share(k_prime=2, repeat=3, **lossy) == pytest.approx(1 - (1 - once) ** 6)
     # All have it twice.
     twice = model.path(0.1, 0.02, 0.03, sends=2)
     assert share(k_prime=4, repeat=4, **lossy) == pytest.approx(model.delivery(8, 8, 8, twice))

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from kcast.hashring.clusters import Effective
+from kcast.hashring.effective_size import EffectiveSize
 from kcast.hashring.intervals import wilson
 from kcast.loadtest.capture.folder import CaptureError
 from kcast.loadtest.results.attribution import Attribution, attribute
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.effective_trials import of_pairs
-from kcast.loadtest.results.precision import pair_clusters
+from kcast.loadtest.results.effective_trials import pair_trials
+from kcast.loadtest.results.pair_clusters import pair_clusters
 from kcast.loadtest.results.summary import ResultsError, Summary, summarise
 from kcast.loadtest.results.verdicts import Verdict, judge_delivery
 from kcast.loadtest.scenario import Scenario
@@ -84,8 +84,8 @@ def test_a_damaged_capture_is_refused_by_name(tmp_path: Path) -> None:
         summarise(folder)
 
 
-def independent_trials(scenario: Scenario, attribution: Attribution, t0_ns: int) -> Effective:
-    return of_pairs(scenario, pair_clusters(scenario, attribution, t0_ns))
+def independent_trials(scenario: Scenario, attribution: Attribution, t0_ns: int) -> EffectiveSize:
+    return pair_trials(scenario, pair_clusters(scenario, attribution, t0_ns))
 
 
 def test_who_shares_luck_counts_together(tmp_path: Path) -> None:
@@ -111,8 +111,10 @@ def test_who_shares_luck_counts_together(tmp_path: Path) -> None:
     assert found.trials == pytest.approx(9)
     # Nothing lost: nothing is known of the spread but how many clusters there are.
     attribution.causes[:] = Cause.DELIVERED
-    assert independent_trials(killed, attribution, T0).worth() == 3  # both topics are on the same servers
-    assert independent_trials(calm, attribution, T0).worth() == 10
+    assert (
+        independent_trials(killed, attribution, T0).interval_trials() == 3
+    )  # both topics are on the same servers
+    assert independent_trials(calm, attribution, T0).interval_trials() == 10
 
 
 def test_what_the_machine_missed_is_held_against_runs_with_the_same_outages(
@@ -143,7 +145,7 @@ def test_views_that_differ_are_luck_of_clients_and_topics(tmp_path: Path) -> Non
     assert (found.name, found.degrees, found.single) == ("subscriber", 1, ("publisher",))
     assert found.trials == pytest.approx(20 * 0.25 * 20 / 50 / 2)
     summary = summarise(world.folder())
-    assert summary.trials == found.worth()
+    assert summary.trials == found.interval_trials()
     assert summary.interval_note.startswith("there was one publisher only")
     assert summary.agrees is None
     # Now it is one of two publishers whose messages are lost, on both topics and for both subscribers.

@@ -3,7 +3,7 @@
 from kcast.loadtest.results.causes import MEANINGS, Cause
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.attribution import tables
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
 
 CELLS = [Cell(number, "run", Scenario(), "complete", 0) for number in range(3)]

@@ -9,12 +9,11 @@ import pytest
 
 from kcast.hashring.model import copies as model_copies
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.percentiles import Times, rounded
+from kcast.loadtest.results.percentiles import TimeDistribution, rounded
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings import balance, cells, cost, health, latency
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
-from kcast.spark.findings.latency import Percentiles, percentiles
 from kcast.spark.findings.placement import Topics
 
 S = 1_000_000_000
@@ -84,7 +83,7 @@ def test_tables_have_their_columns() -> None:
     found = all_tables(sound_sums())
     Findings({}, (), found)  # raises where not
     assert {name for name, rows in found.items() if rows} == {
-        *("cells", "latency", "latency_buckets", "balance", "servers", "cost", "capacity")
+        *("scenarios", "latency", "latency_buckets", "balance", "servers", "cost", "capacity")
     }
     empty: dict[str, list[Row]] = {name: [] for name in sound_sums()}
     empty |= {"health": sound_sums()["health"]}
@@ -97,13 +96,12 @@ def test_tables_have_their_columns() -> None:
 @pytest.mark.parametrize("count", [1, 2, 7, 10, 999, 1000, 1001, 40_000])
 def test_percentiles_are_those_of_load_tests(count: int) -> None:
     times_ns = np.exp(np.random.default_rng(count).uniform(3, 24, count)).astype(np.int64)
-    found = percentiles((row["value_ns"], row["count"], row["total_ns"]) for row in buckets("sent", times_ns))
-    expected = Times.of(times_ns)
+    (found,) = latency.times({"latency_buckets": buckets("sent", times_ns)}).values()
+    expected = TimeDistribution.of(times_ns)
     assert asdict(found) == {name: getattr(expected, name) for name in asdict(found)}
 
 
 def test_without_times_there_are_no_percentiles() -> None:
-    assert percentiles(()) == Percentiles()
     sums = sound_sums()
     sums["latency_buckets"] = [row for row in sums["latency_buckets"] if row["since"] != "sent"]
     intended, sent = latency.tables([CELL], sums)["latency"]
@@ -295,7 +293,7 @@ def test_each_reason_is_told_of_its_cell(change: Any, what: str, words: str) -> 
     assert [(row["cell"], row["what"]) for row in rows] == [(0, what)]
     assert words in rows[0]["reason"]
     assert health.invalid(rows, what) == {0}
-    (row,) = found["cells"]
+    (row,) = found["scenarios"]
     assert row["delivery_valid"] == (what != "delivery")
     assert row["latency_valid"] == (what != "latency")
 
@@ -320,7 +318,7 @@ def test_a_capture_that_ended_early_is_not_valid() -> None:
 def test_cells_tell_what_was_run() -> None:
     scenario = Scenario(scheme="CH", k=3, outages="exact", down=3, publishers=2, subscribers=5, mixed=4)
     found = cells.tables([Cell(7, "a-run", scenario, "complete", 0)], {"cost": []}, [])
-    (row,) = found["cells"]
+    (row,) = found["scenarios"]
     assert (row["cell"], row["run"], row["side"], row["messages"]) == (7, "a-run", "", 0)
     assert (row["k"], row["publish"], row["subscribe"], row["down"]) == (3, 3, 3, 0.25)
     assert (row["publishers"], row["subscribers"]) == (6, 9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kcast.loadtest.results.prediction import hosts
+from kcast.loadtest.results.prediction import servers_per_topic
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.placement import FORWARDED, LEASES, RECEIVED, Topics, placement_cv, with_outages
 from kcast.spark.findings.theory_beforehand import draws
@@ -17,7 +17,7 @@ Loads = dict[str, NDArray[np.int64]]
 
 def drawn_loads(scenario: Scenario, topics: list[tuple[int, int]], rng: np.random.Generator) -> Loads:
     """What servers get in one run, message by message."""
-    k, (publish, subscribe) = hosts(scenario), draws(scenario)
+    k, (publish, subscribe) = servers_per_topic(scenario), draws(scenario)
     received, forwarded, leases = (np.zeros(scenario.servers, dtype=np.int64) for _ in range(3))
     for n, s in topics:
         places = rng.permutation(scenario.servers)[:k]

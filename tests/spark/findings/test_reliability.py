@@ -3,11 +3,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
-from kcast.hashring.intervals import chi_squared_tail, wilson
+from kcast.hashring.intervals import wilson
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import By, Scenario
-from kcast.spark.findings.cell import Cell
+from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.reliability import LEVEL, tables
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
@@ -65,7 +66,7 @@ def miss(columns: Columns, share: float, seed: int, cause: Cause = Cause.NETWORK
 
 
 def test_sound_runs_agree_and_the_joint_test_raises_no_more_alarms_than_it_may() -> None:
-    p_values: dict[str, list[float]] = {"conditional": [], "finite": [], "unconditional": []}
+    p_values: dict[str, list[float]] = {"given_events": [], "for_servers": [], "beforehand": []}
     disagree = covered = inside = cells = 0
     for seed in range(60):
         runs = [(s, simulate_pairs(s, 100 * seed + n)) for n, s in enumerate(scenarios())]
@@ -75,16 +76,16 @@ def test_sound_runs_agree_and_the_joint_test_raises_no_more_alarms_than_it_may()
         disagree += any(row["verdict"] == DISAGREES for row in found["reliability"])
         for row in found["reliability"]:
             cells += 1
-            covered += row["low"] <= row["finite"] <= row["high"]
-            inside += row["conditional_low"] <= row["share"] <= row["conditional_high"]
+            covered += row["low"] <= row["for_servers"] <= row["high"]
+            inside += row["given_events_low"] <= row["share"] <= row["given_events_high"]
     assert disagree <= 3  # of 60, at 1 %
     assert 0.91 * cells < inside
-    assert 0.80 * cells < covered  # 15 epochs only: see kcast.loadtest.results.precision
+    assert 0.80 * cells < covered  # 15 epochs only: see kcast.loadtest.results.pair_clusters
     for theory, values in p_values.items():
         assert sum(p < LEVEL for p in values) <= 3, theory
         assert sum(p < 0.1 for p in values) <= 14, theory
     # And is no deaf test either.
-    assert sum(p < 0.5 for p in p_values["conditional"]) > 15
+    assert sum(p < 0.5 for p in p_values["given_events"]) > 15
 
 
 def test_three_of_a_thousand_lost_beyond_the_plan_do_not_agree() -> None:
@@ -108,8 +109,8 @@ def test_a_draw_less_than_planned_is_told_by_all_theories() -> None:
     fast = scenario.with_(epoch_s=0.1)
     row, joint = one(fast.with_(k_prime=3), simulate_pairs(fast, 1))
     assert row["verdict"] == AGREES  # the chances that were left did as they should
-    assert joint["finite"]["verdict"] == joint["unconditional"]["verdict"] == DISAGREES
-    assert row["finite"] > row["high"]
+    assert joint["for_servers"]["verdict"] == joint["beforehand"]["verdict"] == DISAGREES
+    assert row["for_servers"] > row["high"]
 
 
 def test_the_interval_is_on_the_effective_sample_size() -> None:
@@ -125,9 +126,9 @@ def test_the_interval_is_on_the_effective_sample_size() -> None:
 def test_one_epoch_tells_nothing_of_others_unless_theory_does(by: By, is_tested: bool) -> None:
     scenario = scenarios()[0].with_(epoch_s=15.0, by=by)
     row, joint = one(scenario, simulate_pairs(scenario, 4))
-    assert joint["conditional"]["verdict"] == AGREES
-    assert joint["unconditional"]["cells"] == is_tested
-    assert (joint["unconditional"]["verdict"] == NO_THEORY) is not is_tested
+    assert joint["given_events"]["verdict"] == AGREES
+    assert joint["beforehand"]["scenarios"] == is_tested
+    assert (joint["beforehand"]["verdict"] == NO_THEORY) is not is_tested
     assert ("one epoch of outages only" in row["note"]) is not is_tested
 
 
@@ -143,10 +144,10 @@ def test_without_losses_all_that_had_a_chance_is_delivered_and_nothing_else() ->
     scenario, columns = exact()
     row, joint = one(scenario, columns)
     assert 0 < row["delivered"] < row["pairs"]
-    assert row["conditional"] == row["conditional_low"] == row["conditional_high"] == row["share"]
+    assert row["given_events"] == row["given_events_low"] == row["given_events_high"] == row["share"]
     assert (row["z"], row["verdict"]) == (0.0, AGREES)
-    assert (joint["conditional"]["verdict"], joint["conditional"]["p_value"]) == (AGREES, 1.0)
-    assert (joint["conditional"]["cells"], joint["conditional"]["degrees"]) == (1, 0)
+    assert (joint["given_events"]["verdict"], joint["given_events"]["p_value"]) == (AGREES, 1.0)
+    assert (joint["given_events"]["scenarios"], joint["given_events"]["degrees"]) == (1, 0)
 
 
 def test_a_single_miss_too_many_does_not_agree_where_nothing_is_to_be_lost() -> None:
@@ -156,7 +157,7 @@ def test_a_single_miss_too_many_does_not_agree_where_nothing_is_to_be_lost() -> 
     row, joint = one(scenario, {**columns, "cause": causes})
     assert (row["z"], row["verdict"]) == (None, DISAGREES)
     assert "1 pair was missed though nothing was to be lost" in row["note"]
-    assert (joint["conditional"]["verdict"], joint["conditional"]["p_value"]) == (DISAGREES, 0.0)
+    assert (joint["given_events"]["verdict"], joint["given_events"]["p_value"]) == (DISAGREES, 0.0)
 
 
 def test_what_the_machine_missed_counts_as_missed_and_is_no_contradiction() -> None:
@@ -188,7 +189,7 @@ def test_what_had_no_chance_cannot_have_come() -> None:
     causes = columns["cause"].copy()
     causes[np.flatnonzero(columns["chances"] == 0)[:2]] = Cause.DELIVERED
     row, joint = one(scenario, {**columns, "cause": causes})
-    assert row["verdict"] == joint["conditional"]["verdict"] == DISAGREES
+    assert row["verdict"] == joint["given_events"]["verdict"] == DISAGREES
     assert "2 pairs were delivered through servers that were down" in row["note"]
 
 
@@ -196,25 +197,25 @@ def test_what_had_no_chance_cannot_have_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "conditional", "note"),
+    ("fields", "given_events", "note"),
     [
-        ({"by": "stall"}, False, "no conditional theory: servers that were halted"),
-        ({"duplicate": 0.01}, False, "no conditional theory: which of a datagram"),
-        ({"avoid_dead": True}, True, "no finite theory: clients that avoid dead servers"),
-        ({"by": "kill"}, True, "finite theory: roughly"),
+        ({"by": "stall"}, False, "no theory given what happened: servers that were halted"),
+        ({"duplicate": 0.01}, False, "no theory given what happened: which of a datagram"),
+        ({"avoid_dead": True}, True, "no theory for this many servers: clients that avoid dead servers"),
+        ({"by": "kill"}, True, "theory for this many servers: roughly"),
     ],
 )
 def test_where_theory_has_no_answer_the_note_says_why(
-    fields: dict[str, Any], conditional: bool, note: str
+    fields: dict[str, Any], given_events: bool, note: str
 ) -> None:
     scenario = Scenario(**(CLUSTER | OUTAGES | LOSSES), k=8, k_prime=2)
     row, joint = one(scenario.with_(**fields), simulate_pairs(scenario, 2))
-    assert (row["conditional"] is not None) == (row["z"] is not None) == conditional
-    assert (row["verdict"] == NO_THEORY) == (not conditional)
-    assert (joint["conditional"]["p_value"] is not None) == conditional
+    assert (row["given_events"] is not None) == (row["z"] is not None) == given_events
+    assert (row["verdict"] == NO_THEORY) == (not given_events)
+    assert (joint["given_events"]["p_value"] is not None) == given_events
     assert note in row["note"]
     if fields != {"duplicate": 0.01}:
-        assert joint["finite"]["verdict"] == NO_THEORY  # there is none, or it is only roughly known
+        assert joint["for_servers"]["verdict"] == NO_THEORY  # there is none, or it is only roughly known
 
 
 def test_cells_that_cannot_be_trusted_get_no_verdict() -> None:
@@ -223,10 +224,10 @@ def test_cells_that_cannot_be_trusted_get_no_verdict() -> None:
     found = analysed([(runs[0][0], broken), runs[1]], invalid={0})
     first, second = found["reliability"]
     assert (first["z"], first["verdict"]) == (None, NO_THEORY)
-    assert first["conditional"] is not None
+    assert first["given_events"] is not None
     assert "cannot be trusted" in first["note"]
     assert second["verdict"] == AGREES
-    assert [row["cells"] for row in found["joint"]] == [1, 1, 1]
+    assert [row["scenarios"] for row in found["joint"]] == [1, 1, 1]
     assert found["joint"][0]["verdict"] == AGREES
 
 
@@ -249,15 +250,15 @@ def test_cells_of_one_seed_share_their_outages_and_count_as_one() -> None:
     found = analysed(runs)
     joint = {row["theory"]: row for row in found["joint"]}
     squares = [row["z"] ** 2 for row in found["reliability"]]
-    assert joint["conditional"]["statistic"] == pytest.approx(sum(squares))
-    assert joint["conditional"]["degrees"] == len(runs)
-    assert joint["conditional"]["p_value"] == pytest.approx(chi_squared_tail(sum(squares), len(runs)))
-    assert (joint["finite"]["cells"], joint["finite"]["degrees"]) == (6, 1)
+    assert joint["given_events"]["statistic"] == pytest.approx(sum(squares))
+    assert joint["given_events"]["degrees"] == len(runs)
+    assert joint["given_events"]["p_value"] == pytest.approx(chi2.sf(sum(squares), len(runs)))
+    assert (joint["for_servers"]["scenarios"], joint["for_servers"]["degrees"]) == (6, 1)
     others = [(s.with_(seed=1 + n // 3), columns) for n, (s, columns) in enumerate(runs)]
     assert analysed(others)["joint"][1]["degrees"] == 2
     quiet = [s.with_(outages="none", outage=0.0) for s in scenarios()]
     apart = analysed([(s, simulate_pairs(s, n)) for n, s in enumerate(quiet)])["joint"][1]
-    assert apart["degrees"] == apart["cells"] == 6
+    assert apart["degrees"] == apart["scenarios"] == 6
 
 
 def test_order_of_cells_and_of_sums_changes_nothing() -> None:

@@ -124,7 +124,7 @@ def test_it_ends_in_the_tables_of_the_batch_also_where_the_run_dies(
     assert list(found.tables) == list(batch.tables), f"seed {seed}"
     for name, rows in batch.tables.items():
         assert list(found.table(name)) == list(rows), f"seed {seed}: {name}"
-    assert [row["scenario"] for row in found.table("cells")] == ["a", "b"]
+    assert [row["scenario"] for row in found.table("scenarios")] == ["a", "b"]
     assert [row["pairs"] > 100 for row in found.table("reliability")] == [True] * 2
     assert found.about["captures"] == batch.about["captures"]
     died, *left_out = found.problems

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 from kcast.loadtest.capture.schema import DUPLICATE, OPENED, STANDING
 from kcast.loadtest.results.effective_trials import clusterings
 from kcast.loadtest.results.health import examine
-from kcast.loadtest.results.percentiles import Times, rounded
+from kcast.loadtest.results.percentiles import Percentiles, TimeDistribution, rounded
 from kcast.loadtest.results.summary import summarise
 from kcast.loadtest.results.verdicts import Health
 from kcast.loadtest.scenario import Scenario
@@ -27,7 +27,7 @@ from kcast.spark.findings import cost as cost_findings
 from kcast.spark.findings import health as health_findings
 from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings.placement import Topics
-from kcast.spark.jobs import balance, cost, health, latency
+from kcast.spark.jobs import attribution, balance, cost, health, latency
 from kcast.spark.jobs.job import Sources
 from tests.loadtest.results import test_health as wrong
 from tests.loadtest.results.test_random import random_world
@@ -36,7 +36,7 @@ from tests.support.spark_cells import Captured, as_cells, shuffled, sources, sum
 
 pytestmark = pytest.mark.spark
 
-JOBS = (latency.JOB, balance.JOB, cost.JOB, health.JOB)
+JOBS = (attribution.JOB, latency.JOB, balance.JOB, cost.JOB, health.JOB)
 RANDOM_SEEDS = range(12)
 WRONG = (
     *(wrong.partial, wrong.not_published, wrong.published_outside_of_its_window, wrong.rows_lost),
@@ -152,8 +152,8 @@ def test_times_are_those_of_load_tests(captured: list[Captured], sums: dict[str,
             "delay": publish["t_send_ns"] - publish["t_intended_ns"],
         }
         for since, times_ns in expected.items():
-            got = found.get((each.cell.number, since), latency_findings.Percentiles())
-            want = Times.of(times_ns)
+            got = found.get((each.cell.number, since), Percentiles())
+            want = TimeDistribution.of(times_ns)
             assert asdict(got) == {name: getattr(want, name) for name in asdict(got)}, (each.cell, since)
 
 

@@ -388,7 +388,7 @@ NULLABLE = findings(scenarios("k-prime"), simulated=True)
 def test_a_table_that_is_missing_takes_its_part_with_it() -> None:
     whole = findings(GRID)
     for name in whole.tables:
-        if name == "cells":
+        if name == "scenarios":
             continue
         rest = {other: rows for other, rows in whole.tables.items() if other != name}
         assert Tree(page(Findings(whole.about, (), rest))).wrong == [], name
@@ -413,7 +413,7 @@ def test_points_rise_as_delivery_does() -> None:
         return one | {"share": share, "low": share - 1e-4, "high": min(1.0, share + 1e-4)}
 
     found = changed(found, "reliability", set_share)
-    found = changed(found, "cells", lambda one: one | {"scheme": "RCH", "side": "publish"})
+    found = changed(found, "scenarios", lambda one: one | {"scheme": "RCH", "side": "publish"})
     places = dots(page(found), "delivery")
     assert [x for x, _ in places] == sorted(x for x, _ in places)
     heights = [-y for _, y in places]

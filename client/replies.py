@@ -1,0 +1,27 @@
+"""What a session reads out of a server's answers. Sans-IO. PROTOCOL §5.7 to §5.11."""
+
+from collections.abc import Iterable
+
+from kcast.pubsub import wire
+
+
+def price_in(reply: wire.Reply, known_bits: int) -> int:
+    """Returns the price of a new lease in bits, or `known_bits` where the answer does not tell one."""
+    match reply:
+        case wire.Challenge() | wire.Receipt():
+            return reply.bits
+        case wire.Refusal(reason="work"):
+            bits = number(reply.attributes.get("bits"))
+            return known_bits if bits is None else bits
+    return known_bits
+
+
+def refused_topics(refusal: wire.Refusal, topics: Iterable[bytes]) -> list[bytes]:
+    """Returns those of the topics asked for that the refusal names; all of them where it names none."""
+    lines = -1 if refusal.lines is None else refusal.lines
+    return [topic for index, topic in enumerate(topics) if lines >> index & 1]
+
+
+def number(text: str | None) -> int | None:
+    """Returns an attribute's whole number of at most 4 digits; None for anything else."""
+    return int(text) if text is not None and text.isdigit() and len(text) <= 4 else None

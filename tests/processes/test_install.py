@@ -1,0 +1,147 @@
+"""kcast as its users install it: beside modules of other people's that bear our folders' names, and typed."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+from kcast.hashring.policy import Policy
+from tests.support.checkout import ROOT
+from tests.support.cluster_of_processes import ClusterOfProcesses
+
+WAIT_S = 120
+PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
+SOURCES = (*PACKAGES, "pyproject.toml", "README.md", "LICENSE")
+README_PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+# The second line is wrong on purpose: only who sees our types can know.
+MISTAKE = """from kcast.client.aio import Client
+topics: list[int] = Client("lab.txt").subscribe("weather/oslo")
+"""
+
+
+def done(command: tuple[str | Path, ...], folder: Path, *, code: int = 0) -> str:
+    """Returns the standard output of a command; fails with all that it said if its exit code is another."""
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a copy of the sources, since building leaves files among them."""
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, checkout)
+    done((sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", checkout), checkout)
+    (found,) = checkout.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def users_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment in which the wheel is installed beside PyPubSub.
+
+    What kcast depends on is taken from where these tests run; kcast itself is not, since links of .pth files
+    are not followed from there.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps")
+    done((*pip, wheel), folder)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    there = Path(str(distribution("Pypubsub").locate_file("pubsub")))
+    shutil.copytree(there, packages / "pubsub")
+    (packages / "dependencies.pth").write_text(f"{there.parent}\n")
+    return python
+
+
+@pytest.fixture(scope="module")
+def users_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the README's programs, a client.py of the user's own, and a cluster that runs."""
+    folder = tmp_path_factory.mktemp("user")
+    for number, program in enumerate(README_PROGRAMS):
+        (folder / f"program{number}.py").write_text(program)
+    (folder / "client.py").write_text("NAME = 'the users own'\n")
+    (folder / "mistake.py").write_text(MISTAKE)
+    with ClusterOfProcesses(folder, 3, Policy(3, 2, 3)) as servers:
+        servers.file.rename(folder / "lab.txt")
+        yield folder
+
+
+def test_the_wheel_holds_kcast_alone_and_all_of_it(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"kcast"}
+    for package in PACKAGES:
+        sources = (path for path in (ROOT / package).rglob("*") if path.is_file() and path.suffix != ".pyc")
+        expected = {f"kcast/{path.relative_to(ROOT).as_posix()}" for path in sources}
+        assert {name for name in names if name.startswith(f"kcast/{package}/")} == expected
+        assert f"kcast/{package}/py.typed" in expected
+
+
+@pytest.mark.parametrize("number", range(len(README_PROGRAMS)))
+def test_the_readmes_program_runs_beside_pypubsub_and_a_client_of_ones_own(
+    number: int, users_python: Path, users_folder: Path
+) -> None:
+    said = done((users_python, f"program{number}.py"), users_folder)
+    assert said.count("'receipt'") == 2
+    assert said.endswith("b'sun, 7 degrees'\n")
+    names = (
+        "import client, pubsub.pub, kcast.client; print(client.NAME, pubsub.__file__, kcast.client.__file__)"
+    )
+    own, pypubsub_file, kcast_file = done((users_python, "-c", names), users_folder).rsplit(maxsplit=2)
+    assert own == "the users own"
+    assert Path(pypubsub_file).parent.parent == Path(kcast_file).parent.parent.parent
+
+
+# Python -> how kcast came there.
+INSTALLS = ("wheel", "checkout")
+
+
+@pytest.fixture
+def python(request: pytest.FixtureRequest) -> Path:
+    if request.param == "checkout":
+        return Path(sys.executable)
+    found: Path = request.getfixturevalue("users_python")
+    return found
+
+
+@pytest.mark.parametrize("python", INSTALLS, indirect=True)
+def test_mypy_sees_our_types(python: Path, users_folder: Path, tmp_path: Path) -> None:
+    mypy = (sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "--cache-dir", tmp_path)
+    programs = [f"program{number}.py" for number in range(len(README_PROGRAMS))]
+    assert "no issues found in 2 source files" in done((*mypy, *programs), users_folder)
+    said = done((*mypy, "mistake.py"), users_folder, code=1)
+    assert "mistake.py:2: error: Incompatible types in assignment" in said
+    assert "Found 1 error" in said
+
+
+@pytest.mark.parametrize("python", INSTALLS, indirect=True)
+def test_pyright_sees_our_types(python: Path, users_folder: Path) -> None:
+    pyright = (
+        sys.executable,
+        "-m",
+        "basedpyright",
+        "--level",
+        "error",
+        "--outputjson",
+        "--pythonpath",
+        python,
+    )
+    programs = [f"program{number}.py" for number in range(len(README_PROGRAMS))]
+    told = json.loads(done((*pyright, *programs, "mistake.py"), users_folder, code=1))
+    (error,) = told["generalDiagnostics"]
+    assert Path(error["file"]).name == "mistake.py"
+    assert 'Type "Subscription" is not assignable to declared type "list[int]"' in error["message"]

@@ -1,0 +1,14 @@
+"""Every simulation holds the clients' sessions against the table of states."""
+
+import pytest
+
+from kcast.client.session import Session
+from tests.support.liveness_table import Watched
+
+
+@pytest.fixture(autouse=True)
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """Fails where a session's state changes as the table does not tell."""
+    watched = Watched()
+    monkeypatch.setattr(Session, "liveness", watched, raising=False)
+    return watched
