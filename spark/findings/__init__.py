@@ -1,1 +1,1 @@
-"""What the sums mean: tables, theory, verdicts. Pure; no Spark."""
+"""From the sums of the jobs to tables with theory and verdicts. Pure, and without Spark."""

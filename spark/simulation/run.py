@@ -10,8 +10,8 @@ from pyspark.sql.types import IntegerType, StructType
 
 from kcast.hashring.ring import HashRing
 from kcast.spark.findings.findings import Row
-from kcast.spark.jobs.merging import counts as counted
-from kcast.spark.jobs.merging import keys, merge
+from kcast.spark.jobs.job import counts as counted
+from kcast.spark.jobs.job import keys, merge
 from kcast.spark.simulation.counts import COLUMNS, Counts
 from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
@@ -57,7 +57,7 @@ def run_blocks(
     rings = context.broadcast({size: HashRing(server_keys(size)) for size in sorted(ring_sizes)})
     try:
         slices = partitions or _PARTITIONS_A_CORE * context.defaultParallelism
-        found = merge(_counts(spark, every, seed, rings, slices), COUNTS).collect()
+        found = merge([_counts(spark, every, seed, rings, slices)], COUNTS).collect()
     finally:
         rings.destroy()
     return {every[row["scene"]].name: {name: row[name] for name in COLUMNS} for row in found}
