@@ -18,7 +18,7 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse test test-fast test-pythons test-compose test-load test-spark lint format bench \
+.PHONY: help demo load analyse docs test test-fast test-pythons test-compose test-load test-spark lint format bench \
 	constraints dist clean
 
 help:  ## list the targets
@@ -100,6 +100,10 @@ constraints:  ## bring constraints.txt up to date (needs python3.11 and a networ
 	@{ sed '/^#/!d' constraints.txt && build/constraints/bin/pip freeze --all --exclude pip --exclude kcast; } >build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/constraints
 	-git --no-pager diff --stat constraints.txt
+
+docs:  ## the documentation as a static site, into build/site; links are checked
+	@$(SETUP) docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 dist:  ## build the wheel and the source distribution into dist/
 	@$(SETUP) dev load spark

@@ -24,6 +24,7 @@ from pyspark import StorageLevel, inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
 from kcast.spark.capture.captures import Captures
+from kcast.spark.capture.parameters import parameters
 from kcast.spark.findings import attack as attack_findings
 from kcast.spark.findings import attribution as attribution_findings
 from kcast.spark.findings import audience as audience_findings
@@ -36,9 +37,8 @@ from kcast.spark.findings import reliability as reliability_findings
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import TABLES
-from kcast.spark.jobs import attack, attribution, audience, balance, cost, health, latency, reliability
+from kcast.spark.jobs import attribution, audience, balance, cost, health, latency, reliability
 from kcast.spark.jobs.job import Job, Sources
-from kcast.spark.jobs.parameters import parameters
 from kcast.spark.session.partitions import divide
 from kcast.spark.walk import pairs
 
@@ -50,7 +50,7 @@ Sums = Mapping[str, Sequence[Row]]
 
 JOBS: tuple[Job, ...] = (
     *(health.JOB, reliability.JOB, attribution.JOB, latency.JOB),
-    *(audience.JOB, attack.JOB, balance.JOB, cost.JOB),
+    *(audience.JOB, balance.JOB, cost.JOB),
 )
 
 AT_ONCE = 3

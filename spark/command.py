@@ -17,7 +17,7 @@ from kcast.spark.request import (
     AnalysisRequest,
 )
 
-EXTRA_MODULES = ("pyspark", "pandas", "pyarrow")
+EXTRA_MODULES = ("pyspark", "pandas", "pyarrow", "scipy")
 
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MODULES = ("pyspark", "pandas", "pyarrow")
+MODULES = ("pyspark", "pandas", "pyarrow", "scipy")
 PAGE = "report.html"
 
 

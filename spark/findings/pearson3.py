@@ -1,27 +1,27 @@
-"""A distribution of which mean, variance and skewness are known: Pearson's type III.
+"""A distribution with known mean, variance and skewness: Pearson's type III.
 
 Misses come in bunches: a message that is lost is lost for all its subscribers. Where a run has only a few
-such bunches their number is nearly a Poisson variable, and the normal distribution would raise alarms of one
-in ten thousand a hundred times as often. The gamma distribution, moved so that three moments are right, is
-within a factor of 2 of the Poisson's tails even where a twentieth of a bunch is expected.
+bunches, their number is nearly Poisson distributed, and a normal distribution would raise alarms of one in
+ten thousand a hundred times as often. The gamma distribution, shifted so that three moments are right, stays
+within a factor of 2 of the Poisson tails even where a twentieth of a bunch is expected.
 """
 
 from dataclasses import dataclass
-from math import sqrt
+from math import copysign, sqrt
 from statistics import NormalDist
 
-from kcast.hashring.intervals import gamma_tail
+from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv
 
 _NORMAL = NormalDist()
 _SKEW_MIN = 0.005
-"""Below, a normal distribution cannot be told from it."""
+"""Below this skewness the normal distribution is used: the two cannot be told apart."""
 TAIL_MIN = 1e-200
-"""Where tails are too thin to be told, distances are counted in plain standard deviations."""
+"""The thinnest tail that is used. Beyond it, distances are counted in plain standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skewed:
-    """By its first three cumulants; `variance` is above 0, and `third` the third central moment."""
+    """A Pearson III distribution; `variance` is above 0, and `third` is the third central moment."""
 
     mean: float
     variance: float
@@ -29,55 +29,43 @@ class Skewed:
 
     @property
     def sd(self) -> float:
-        """Its standard deviation."""
+        """The standard deviation."""
         return sqrt(self.variance)
 
+    @property
+    def _skew(self) -> float:
+        return self.third / (self.variance * self.sd)
+
     def standard(self, value: float) -> float:
-        """How many standard deviations a value is above the mean."""
+        """Returns how many standard deviations a value lies above the mean."""
         return (value - self.mean) / self.sd
 
-    def tail(self, value: float) -> float:
+    def above(self, value: float) -> float:
         """P(X > value)."""
-        standard = self.standard(value)
-        skew = self.third / self.variance**1.5
-        return _upper(standard, skew) if skew >= 0 else _lower(-standard, -skew)
+        return self._tail(value, 1)
 
     def score(self, value: float) -> float:
-        """The standard normal quantile that is as likely to be exceeded."""
-        standard = self.standard(value)
-        skew = self.third / self.variance**1.5
-        # Of both tails the thinner, which is known more exactly.
-        above, below = (
-            (_upper(standard, skew), _lower(standard, skew))
-            if skew >= 0
-            else (_lower(-standard, -skew), _upper(-standard, -skew))
-        )
+        """Returns the standard normal quantile that is exceeded with the same probability."""
+        above, below = self._tail(value, 1), self._tail(value, -1)
+        # The thinner of the two tails is the more exact.
         if min(above, below) < TAIL_MIN:
-            return standard
+            return self.standard(value)
         return -_NORMAL.inv_cdf(above) if above <= below else _NORMAL.inv_cdf(below)
 
     def quantile(self, probability: float) -> float:
-        """The value that is not exceeded with this probability, above 0 and below 1."""
-        low, high = self.mean - 40 * self.sd, self.mean + 40 * self.sd
-        for _ in range(100):
-            middle = (low + high) / 2
-            if 1 - self.tail(middle) < probability:
-                low = middle
-            else:
-                high = middle
-        return (low + high) / 2
+        """Returns the value that is not exceeded with this probability (above 0, below 1)."""
+        skew = self._skew
+        if abs(skew) < _SKEW_MIN:
+            return self.mean + self.sd * _NORMAL.inv_cdf(probability)
+        shape = 4 / (skew * skew)
+        gamma = (gammaincinv if skew > 0 else gammainccinv)(shape, probability)
+        return self.mean + copysign(self.sd, skew) * float(gamma - shape) / sqrt(shape)
 
-
-def _upper(standard: float, skew: float) -> float:
-    """P(Z > standard) for a variable of mean 0, variance 1 and this skewness, at least 0."""
-    if skew < _SKEW_MIN:
-        return _NORMAL.cdf(-standard)
-    shape = 4 / (skew * skew)
-    return gamma_tail(shape, shape + standard * sqrt(shape))
-
-
-def _lower(standard: float, skew: float) -> float:
-    """P(Z < standard)."""
-    if skew < _SKEW_MIN:
-        return _NORMAL.cdf(standard)
-    return max(0.0, 1 - _upper(standard, skew))
+    def _tail(self, value: float, side: int) -> float:
+        """P(X > value) with `side` 1, P(X < value) with -1."""
+        standard, skew = self.standard(value), self._skew
+        if abs(skew) < _SKEW_MIN:
+            return _NORMAL.cdf(-side * standard)
+        shape = 4 / (skew * skew)
+        gamma = max(0.0, shape + copysign(1, skew) * standard * sqrt(shape))
+        return float((gammaincc if side * skew > 0 else gammainc)(shape, gamma))

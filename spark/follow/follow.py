@@ -31,7 +31,7 @@ from kcast.spark.capture.checks import Run, open_run, selected
 from kcast.spark.capture.footers import is_part
 from kcast.spark.findings.findings import Findings
 from kcast.spark.follow.live import Live
-from kcast.spark.follow.running_counts import Ledger
+from kcast.spark.follow.running_counts import RunningCounts
 from kcast.spark.session.files import Files, literal, shown
 from kcast.spark.session.partitions import divide
 
@@ -109,7 +109,7 @@ class _Follower:
     def __init__(self, spark: SparkSession, path: str, watcher: Watcher, only: tuple[str, ...]) -> None:
         self._spark, self._path, self._tell, self._only = spark, path, watcher, only
         self._files = Files(spark)
-        self._ledger = Ledger()
+        self._counts = RunningCounts()
         self._live: Live | None = None
         self._damage: CaptureError | None = None
         self._appeared: dict[str, list[str]] = {}  # by folder: of scenarios that were not looked at yet
@@ -212,7 +212,7 @@ class _Follower:
         divide(self._spark, captures.rows)
         with counted_sources(self._spark, captures.cells, captures.tables, _tell_nobody) as sources:
             for job in JOBS:
-                self._ledger.add(job, job.count(sources))
+                self._counts.add(job, job.count(sources))
 
     def findings(self, began: float) -> Findings:
         """When the run is over: what the batch would find."""
@@ -224,8 +224,8 @@ class _Follower:
             told = f"; {reason}" if reason else ""
             problems = (f"{shown(self.run.path)}: the run has ended, and is {status}{told}", *problems)
         self._tell("adding up")
-        sums = sum_up_all(self._spark, lambda job: self._ledger.merged(self._spark, job), self._tell)
-        self._ledger.close()
+        sums = sum_up_all(self._spark, lambda job: self._counts.merged(self._spark, job), self._tell)
+        self._counts.close()
         tables = tables_of(captures.cells, sums)
         about = about_now(captures.about, time.monotonic() - began)
         return Findings(about=about, problems=problems, tables=tables)

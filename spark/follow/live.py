@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from kcast.loadtest.capture.manifest import CaptureError
 from kcast.loadtest.capture.schema import TABLES
+from kcast.loadtest.charts.words import percent_digits
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.analysis import counted_sources, sum_up
@@ -25,9 +26,8 @@ from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings import reliability as reliability_findings
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
-from kcast.spark.follow.running_counts import Ledger
+from kcast.spark.follow.running_counts import RunningCounts
 from kcast.spark.jobs import attribution, latency, reliability
-from kcast.spark.report.words import percent_digits
 from kcast.spark.session.files import Files, literal
 
 LIVE_JOBS = (reliability.JOB, attribution.JOB, latency.JOB)
@@ -84,7 +84,7 @@ class Live:
         self._pulses: dict[str, int] = {}  # by process: up to when it was there
         self._writers: set[str] = set()
         self._t0_ns = self._counted_ns = 0
-        self._ledger = Ledger()
+        self._counts = RunningCounts()
 
     @property
     def parts(self) -> int:
@@ -125,9 +125,9 @@ class Live:
         sums: dict[str, Sequence[Row]] = {}
         with counted_sources(self._spark, (cell,), tables, lambda _: None) as sources:
             for job in LIVE_JOBS:
-                self._ledger.add(job, job.count(sources))
+                self._counts.add(job, job.count(sources))
         for job in LIVE_JOBS:
-            sums |= sum_up(job, self._ledger.merged(self._spark, job))
+            sums |= sum_up(job, self._counts.merged(self._spark, job))
         self._counted_ns = until_ns
         self._forget()
         self.figures = _figures(cell, sums, (until_ns - self._t0_ns) / _S)
@@ -135,7 +135,7 @@ class Live:
 
     def close(self) -> None:
         """Forgets all."""
-        self._ledger.close()
+        self._counts.close()
 
     def text(self) -> str:
         """The figures in a line."""

@@ -1,1 +1,1 @@
-"""DataFrame -> DataFrame, with explicit schemas and without row-by-row Python."""
+"""Counting: each job counts a slice of the captures, and adds merged counts up to small sums."""

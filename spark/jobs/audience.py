@@ -1,12 +1,12 @@
-"""Messages that reached all their subscribers, and the longest time that a subscriber heard nothing.
+"""Messages that reached all their subscribers, and the longest run of messages that one subscriber missed.
 
-A deaf run is of messages of one topic, in the order of (t_intended_ns, msg_id), that one subscriber should
-have received and did not, without another of that topic's messages between them. Within a slice runs that
-begin with its first message of the topic, or end with its last, may go on in the next one; so of each slice
-these are kept, and the longest of all. Slices must be apart in time: all messages of one before all of the
-next by that order. Kinds of counts, and their keys:
+A run is of messages of one topic, in the order of (t_intended_ns, msg_id), that one subscriber should have
+received and missed, without another of the topic's messages between them. A run that begins with a slice's
+first message of the topic, or ends with its last, may go on in another slice: the counts of a slice keep such
+runs, and the longest of the others. Slices must be apart in time: by that order all messages of one are
+before all of the next. `kind` tells what a row of counts is of, and what its keys are:
 
-    size          size a                              messages with so many subscribers
+    size          number of subscribers a             messages with so many subscribers
     topic         topic a, epoch b                    messages
     publisher     publisher a                         messages
     segment       topic a, first and last message     a slice's messages of a topic
@@ -19,9 +19,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from kcast.loadtest.results import effective_trials, planned_variance
 from kcast.loadtest.results.causes import Cause
-from kcast.spark.jobs.clusters import NOBODY, clusters_of, over_clusters
-from kcast.spark.jobs.job import Job, Sources
-from kcast.spark.jobs.merging import counts, keys
+from kcast.spark.jobs.job import NOT_USED, Job, Sources, clusters_of, counts, keys, over_clusters
 
 COUNTS = StructType(
     [
@@ -34,7 +32,8 @@ _TIMES = ("first_ns", "first_msg", "last_ns", "last_msg")
 
 
 def count(sources: Sources) -> DataFrame:
-    """`COUNTS` of a slice. Messages must be in it whole, and none of another slice between them."""
+    """`COUNTS` of a slice, from `PAIRS`: all pairs of its messages, and no message of another slice between
+    these."""
     messages = _messages(sources.pairs)
     counted = _reached(messages).unionByName(_runs(sources.pairs, messages))
     return counted.select(*(sf.col(field.name).cast(field.dataType) for field in COUNTS))
@@ -45,14 +44,14 @@ def _is_missed() -> Column:
 
 
 def _messages(pairs: DataFrame) -> DataFrame:
-    """A row for each message with subscribers, and how many of these missed it."""
+    """A row for each message with subscribers: the number of these, and of those of them that `missed` it."""
     return pairs.groupBy("cell", "msg_id", "topic_id", "pub_id", "epoch", "t_intended_ns").agg(
         sf.count("*").alias("subscribers"), sf.sum(_is_missed().cast(LongType())).alias("missed")
     )
 
 
 def _reached(messages: DataFrame) -> DataFrame:
-    """Messages by size, topic and epoch, publisher; and the segments, which are topics with their bounds."""
+    """The kinds size, topic, publisher and segment."""
     rows = messages.select(
         "cell",
         sf.struct(sf.col("t_intended_ns").alias("ns"), sf.col("msg_id").alias("msg")).alias("moment"),
@@ -78,20 +77,20 @@ def _reached(messages: DataFrame) -> DataFrame:
     bounds = {name: sf.col(name.replace("_", ".")) for name in _TIMES}
     return counted.select(
         *("cell", "kind", "a", "b"),
-        *(sf.when(is_segment, at).otherwise(NOBODY).alias(name) for name, at in bounds.items()),
+        *(sf.when(is_segment, at).otherwise(NOT_USED).alias(name) for name, at in bounds.items()),
         *("messages", "all_reached", "none_reached"),
     )
 
 
 def _key(kind: str, a: Column, b: Column | None = None) -> Column:
-    b = sf.lit(NOBODY) if b is None else b
+    b = sf.lit(NOT_USED) if b is None else b
     return sf.struct(sf.lit(kind).alias("kind"), a.cast(LongType()).alias("a"), b.cast(LongType()).alias("b"))
 
 
 def _runs(pairs: DataFrame, messages: DataFrame) -> DataFrame:
-    """Runs that touch a bound of the slice, and each cell's longest."""
+    """The kind run: those that may go on in another slice, and each cell's longest."""
     topic = Window.partitionBy("cell", "topic_id")
-    # Messages with their place among those of their topic, `at` from 1 to `of`.
+    # `at` numbers the messages of a topic from 1; `of` is how many there are.
     placed = messages.select(
         "cell",
         "msg_id",
@@ -130,7 +129,8 @@ def _runs(pairs: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def _length() -> Column:
-    """By what runs are compared: messages, then time, then lower numbers and an earlier beginning."""
+    """The order of runs: by messages, then by duration; of equal ones the lower numbers, or the earlier,
+    win."""
     return sf.struct(
         sf.col("messages").alias("messages"),
         (sf.col("last_ns") - sf.col("first_ns")).alias("duration_ns"),
@@ -145,14 +145,19 @@ def _length() -> Column:
 
 
 def sizes(merged: DataFrame) -> DataFrame:
-    """Messages by how many subscribers they had, and how many reached all or none of them."""
+    """A row for each cell and number of `subscribers` of a message: `messages`, and those of them that
+    reached all of their subscribers (`all_reached`), or none (`none_reached`)."""
     return merged.where(sf.col("kind") == "size").select(
         "cell", sf.col("a").alias("subscribers"), "messages", "all_reached", "none_reached"
     )
 
 
 def clusterings(merged: DataFrame) -> DataFrame:
-    """As those of reliability: of n messages x that reached all, sums over clusters."""
+    """A row for each cell and clustering: sums over its clusters of n messages, x of which reached all.
+
+    `clusters` (their number), `messages` (sum of n), `all_reached` (of x), `squares` (of n^2), `products` (of
+    n x), `hits` (of x^2).
+    """
     of_topic = clusters_of(
         {
             planned_variance.TOPIC_EPOCH: ("a", "b"),
@@ -164,7 +169,7 @@ def clusterings(merged: DataFrame) -> DataFrame:
     of_publisher = clusters_of({effective_trials.PUBLISHER: ("a",)}, ("a", "b"))
     counted = merged.where(sf.col("kind").isin("topic", "publisher")).select(
         "cell",
-        sf.explode(sf.when(sf.col("kind") == "topic", of_topic).otherwise(of_publisher)).alias("of"),
+        sf.explode(sf.when(sf.col("kind") == "topic", of_topic).otherwise(of_publisher)).alias("cluster"),
         "messages",
         "all_reached",
     )
@@ -172,7 +177,10 @@ def clusterings(merged: DataFrame) -> DataFrame:
 
 
 def deaf(merged: DataFrame) -> DataFrame:
-    """The longest deaf run of each cell that has one."""
+    """A row for each cell in which a pair was missed: its longest run.
+
+    `messages` in it, `duration_ns` from the first of them to the last, `sub_id`, `topic_id`.
+    """
     topic = Window.partitionBy("cell", "a").orderBy("first_ns", "first_msg")
     segments = merged.where(sf.col("kind") == "segment").select(
         "cell", "a", *_TIMES, sf.row_number().over(topic).alias("segment")
@@ -180,7 +188,7 @@ def deaf(merged: DataFrame) -> DataFrame:
     opens = segments.select("cell", "a", "first_ns", "first_msg", sf.col("segment").alias("opens"))
     closes = segments.select("cell", "a", "last_ns", "last_msg", sf.col("segment").alias("closes"))
     runs = merged.where(sf.col("kind") == "run").select("cell", "a", "b", *_TIMES, "messages")
-    # Which segment a run begins, and which it ends; null where there is a message before, or after it.
+    # The segment with whose first message a run begins, and that with whose last it ends; null without one.
     placed = runs.join(opens, ["cell", "a", "first_ns", "first_msg"], how="left").join(
         closes, ["cell", "a", "last_ns", "last_msg"], how="left"
     )

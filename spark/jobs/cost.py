@@ -1,24 +1,20 @@
-"""What was sent for what arrived: messages, sendings, renewals and copies, and what became of pairs."""
+"""What was sent: messages, sendings to servers, and renewals of leases. `attribution` counts what arrived."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ByteType, IntegerType, LongType, StructType
+from pyspark.sql.types import IntegerType, LongType, StructType
 
 from kcast.loadtest.capture.schema import DUPLICATE
-from kcast.spark.jobs.job import Job, Sources
-from kcast.spark.jobs.merging import counts, keys
-from kcast.spark.jobs.parts import counted, put_together
+from kcast.spark.jobs.job import Job, Sources, counted, counts, keys, merge
 
-# Lines that renew leases are counted by tenths of a second, as it is not known before all windows are where
-# the load ended.
+# Renewals are counted by tenths of a second: when the load ended is known only when all windows are.
 TENTH_NS = 100_000_000
 
 COUNTS = StructType(
     [
-        *keys(cell=IntegerType(), cause=ByteType(), tenth=LongType()),
-        *counts("messages", "message_bytes", "sendings"),
+        *keys(cell=IntegerType(), tenth=LongType()),
+        *counts("messages", "message_bytes", "sendings"),  # of the cell
         *counts("renewals"),  # by tenth: t_tx_ns / TENTH_NS
-        *counts("pairs", "copies", "paths"),  # by cause
         *counts("from_ns", how="min"),  # of all windows and messages
         *counts("to_ns", how="max"),
     ]
@@ -26,7 +22,7 @@ COUNTS = StructType(
 
 
 def count(sources: Sources) -> DataFrame:
-    """Of the cell, by tenth of a second, and by cause."""
+    """`COUNTS` of a slice, from publish, pub_tx, subscribe and window."""
     tables = sources.tables
     # An extra copy is the network's doing, not the client's.
     by_clients = sf.col("injected") != DUPLICATE
@@ -39,8 +35,7 @@ def count(sources: Sources) -> DataFrame:
         "cell", sf.expr(f"t_tx_ns div {TENTH_NS}").alias("tenth")
     )
     messages = tables["publish"].groupBy("cell")
-    pairs = sources.pairs.groupBy("cell", "cause")
-    return put_together(
+    return merge(
         [
             messages.agg(
                 sf.count("*").alias("messages"),
@@ -53,15 +48,16 @@ def count(sources: Sources) -> DataFrame:
             ),
             counted(tables["pub_tx"].where(by_clients), "cell", name="sendings"),
             counted(in_load, "cell", "tenth", name="renewals"),
-            pairs.agg(sf.count("*").alias("pairs"), sf.sum("copies").alias("copies")),
-            sources.paths.select("cell", "cause", "paths"),
         ],
         COUNTS,
     )
 
 
 def totals(merged: DataFrame) -> DataFrame:
-    """A row for each cell; `renewals` are those until the load ended."""
+    """A row for each cell: `messages` published; `message_bytes`, of their lines; `sendings` of them to
+    servers; `renewals`, lines that ask for a lease or renew it while the load lasts; its bounds, `from_ns`
+    and `to_ns`.
+    """
     span = merged.groupBy("cell").agg(sf.max("to_ns").alias("end_ns"))
     in_load = sf.when(sf.col("tenth") * TENTH_NS < sf.col("end_ns"), sf.col("renewals"))
     sums = {name: sf.sum(name) for name in ("messages", "message_bytes", "sendings")}
@@ -79,13 +75,4 @@ def totals(merged: DataFrame) -> DataFrame:
     )
 
 
-def fates(merged: DataFrame) -> DataFrame:
-    """Pairs, copies that came for them, and ways through a server, by cause."""
-    return (
-        merged.where(sf.col("cause").isNotNull())
-        .groupBy("cell", "cause")
-        .agg(*(sf.coalesce(sf.sum(name), sf.lit(0)).alias(name) for name in ("pairs", "copies", "paths")))
-    )
-
-
-JOB = Job("cost", COUNTS, count, {"cost": totals, "fates": fates})
+JOB = Job("cost", COUNTS, count, {"cost": totals})

@@ -1,7 +1,7 @@
-"""What a capture tells of the run itself, as `kcast.loadtest.results.health.examine` has it.
+"""What a capture tells of the run itself: the figures of `kcast.loadtest.results.health.examine`.
 
-Counters are read once a second, and what matters is by how much they rose; messages belong to windows that
-are known only when the load is over. Neither can be told of a slice alone. So a slice gives these rows
+Counters are read once a second, and their rises count; messages belong to windows that are known only when
+the load is over. Neither follows from a slice alone. So the counts of a slice are these readings and messages
 themselves, each once by its keys, and the sums look at them in order.
 """
 
@@ -9,9 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from kcast.spark.jobs.job import Job, Sources
-from kcast.spark.jobs.merging import counts, keys
-from kcast.spark.jobs.parts import put_together
+from kcast.spark.jobs.job import Job, Sources, counts, keys, merge
 
 COUNTS = StructType(
     [
@@ -45,16 +43,18 @@ _COUNTERS = {
     "slow_consumer": "slow_consumer",
     "server_overflows": "server_overflows",
 }
-"""The counts that only ever rise, until they begin again, and what they are called of a cell."""
+"""Counters, which rise until they begin again at 0: columns of `COUNTS`, and of `health` for the sum of
+rises."""
 
 
 def count(sources: Sources) -> DataFrame:
-    """The rows that tell of the run."""
+    """`COUNTS` of a slice, from `PARAMETERS` and the tables publish, window, process_stat, client_stat,
+    server_stat, server_life, outage and clock."""
     tables = sources.tables
     overflows = sf.col("kernel_drops")
     cut_short = (sf.col("ended") == 0).cast("int").alias("cut_short")
     kills = tables["outage"].where("kind = 'kill'")
-    return put_together(
+    return merge(
         [
             sources.parameters.select("cell", "deadline_ns"),
             tables["publish"].select("cell", "msg_id", sf.col("pub_id").alias("of_pub"), "t_intended_ns"),
@@ -77,7 +77,12 @@ def count(sources: Sources) -> DataFrame:
 
 
 def figures(merged: DataFrame) -> DataFrame:
-    """A row for each cell."""
+    """A row for each cell; 0 where nothing tells of something.
+
+    `scheduled` and `published`: messages to publish in windows, and those of them that were;
+    `tap_lines_lost`: lines that taps could not write; `clock_error_ns`: the largest; `lag_max_ns`: how late
+    processes were at most during the load; rises of the `_COUNTERS`.
+    """
     is_window = sf.col("scheduled").isNotNull()
     begins = sf.least(sf.min("t_intended_ns"), sf.min(sf.when(is_window, sf.col("t_ns"))))
     ends = sf.greatest(sf.max("t_intended_ns"), sf.max(sf.when(is_window, sf.col("t_to_ns"))))
@@ -97,9 +102,8 @@ def figures(merged: DataFrame) -> DataFrame:
 
 
 def servers_lost(merged: DataFrame) -> DataFrame:
-    """Servers with a tap that was cut short, and no kill between that life's beginning and the next one's.
-
-    A kill before the first life counts for it.
+    """A row for each cell and server that ended by itself: a life's tap was cut short, and there is no kill
+    between that life's beginning and the next one's. A kill before the first life counts for that.
     """
     own = ["cell", "server_id"]
     in_order = Window.partitionBy(*own).orderBy("t_ns", "boot_id")
@@ -120,14 +124,8 @@ def servers_lost(merged: DataFrame) -> DataFrame:
     )
 
 
-def _windows(merged: DataFrame) -> DataFrame:
-    return merged.where(sf.col("scheduled").isNotNull()).select(
-        "cell", "pub_id", sf.col("t_ns").alias("from_ns"), sf.col("t_to_ns").alias("to_ns"), "scheduled"
-    )
-
-
 def _published(merged: DataFrame) -> DataFrame:
-    """How many messages were published and belong to a window of their publisher."""
+    """`cell, published`: messages that were to be published in a window of their publisher."""
     windows = merged.where(sf.col("scheduled").isNotNull()).select(
         "cell", "pub_id", sf.col("t_ns").alias("from_ns"), sf.col("t_to_ns").alias("to_ns")
     )
@@ -141,10 +139,11 @@ def _published(merged: DataFrame) -> DataFrame:
 
 
 def _read_in_order(merged: DataFrame, spans: DataFrame) -> DataFrame:
-    """By how much counters rose from reading to reading, and how late processes were at most meanwhile.
+    """`cell`, the rises of counters from reading to reading, and `lag_max_ns`: how late a process was at
+    most.
 
-    A counter that is less than before began again. Lateness counts from the first window or message to the
-    last one's deadline.
+    A counter that is lower than before began again. Lateness counts from the first window or message to the
+    deadline of the last.
     """
     readers = ("process", "client_id", "server_id")
     is_reading = sf.coalesce(*_COUNTERS).isNotNull()

@@ -1,14 +1,13 @@
-"""How long messages took: how many times there were of each value of three significant figures.
+"""Latencies: the number of times with each value, to three significant figures.
 
-Since when is told in `since`:
+`since` tells what was timed:
 
     intended   from when a message was to be published to a pair's first copy in time: no delay is left out
-    sent       from when the client was given it, to the same copy
+    sent       from when the client was given the message to the same copy
     delay      from when it was to be published to when the client was given it; of messages, not of pairs
 
-Rounding is done in whole numbers, as `kcast.loadtest.results.percentiles.rounded` does it, so that
-percentiles are the same, and none depends on the order of rows. A decade has 900 values: what is counted
-stays small.
+Times are rounded in whole numbers, as by `kcast.loadtest.results.percentiles.rounded`, so that percentiles
+are the same, and do not depend on the order of rows. A decade has 900 values: the counts stay few.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -16,16 +15,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from kcast.loadtest.results.causes import Cause
-from kcast.spark.jobs.job import Job, Sources
-from kcast.spark.jobs.merging import counts, keys
-from kcast.spark.jobs.parts import put_together
+from kcast.spark.jobs.job import Job, Sources, counts, keys, merge
 
 INTENDED, SENT, DELAY = "intended", "sent", "delay"
 
 COUNTS = StructType(
     [
         *keys(cell=IntegerType(), since=StringType(), value_ns=LongType()),
-        *counts("count", "total_ns"),  # total_ns: of the times as they were, for their mean
+        *counts("count", "total_ns"),  # total_ns: sum of the times before they were rounded, for their mean
     ]
 )
 
@@ -34,7 +31,7 @@ _DIGITS_MAX = 18  # 10^18 ns are 31 years
 
 
 def rounded(time_ns: Column) -> Column:
-    """To three significant figures, halves up, of int64; none is below 0."""
+    """A time, int64 and not below 0, rounded to three significant figures, halves up."""
     unit = sf.lit(10 ** (_DIGITS_MAX - _DIGITS))
     for digits in range(_DIGITS_MAX - 1, _DIGITS - 1, -1):
         unit = sf.when(time_ns < 10**digits, sf.lit(10 ** (digits - _DIGITS)).cast("long")).otherwise(unit)
@@ -43,7 +40,7 @@ def rounded(time_ns: Column) -> Column:
 
 
 def count(sources: Sources) -> DataFrame:
-    """Each time of each kind, by its value."""
+    """`COUNTS` of a slice, from `PAIRS` and the table publish. Times below 0 count as 0."""
     messages = sources.tables["publish"]
     sent = messages.groupBy("cell", "msg_id").agg(sf.min("t_send_ns").alias("t_send_ns"))
     delivered = sources.pairs.where(sf.col("cause") == int(Cause.DELIVERED))
@@ -57,7 +54,7 @@ def count(sources: Sources) -> DataFrame:
     times = of_pairs.unionByName(of_messages).select(
         "cell", sf.col("time.since").alias("since"), sf.greatest("time.ns", sf.lit(0)).alias("ns")
     )
-    return put_together(
+    return merge(
         [
             times.select(
                 "cell",
@@ -76,7 +73,7 @@ def _time(since: str, ns: Column) -> Column:
 
 
 def buckets(merged: DataFrame) -> DataFrame:
-    """The counts as they are."""
+    """The counts: a row for each cell, `since` and value."""
     return merged
 
 

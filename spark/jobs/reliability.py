@@ -1,14 +1,19 @@
-"""What was delivered, counted so that its precision, and what theory says of it, follow from small sums.
+"""Delivered pairs, as sums from which the precision of their share and theory given what happened follow.
 
-All are sums over messages, or clusters of pairs, of products of whole numbers; those of several slices in
-decimals of 38 digits. Kinds of counts, and their keys:
+All are sums over messages, or over clusters of pairs, of products of whole numbers. `kind` tells what a row
+of counts is of, and what its keys are:
 
-    holder        topic a, subscriber b, epoch c     pairs that share a lease and the servers that are down
-    publisher     publisher a
-    message       -                                   sums over messages
-    chances       a <= b chances                      sums over messages of how many pairs have a, and b
-    lost-in/out   -                                   datagrams lost by plan, and how many messages they held
+    holder        topic a, subscriber b, epoch c   pairs that share a lease and the servers that are down
+    publisher     publisher a                      pairs
+    message       no key                           sums over messages, of n pairs, x of them delivered
+    chances       a <= b chances                   sums over messages of the number of pairs with a, times
+                                                   that of pairs with b; if a = b, these pairs themselves
+    lost-in/out   no key                           datagrams lost by plan on a leg, and the lines in them
+
+The chances of a pair are sendings that could have reached it (`PAIRS`).
 """
+
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -18,31 +23,28 @@ from pyspark.sql.types import LongType, StringType, StructType
 from kcast.loadtest.capture.schema import LOST
 from kcast.loadtest.results import effective_trials, planned_variance
 from kcast.loadtest.results.causes import SHORTCOMINGS, Cause
-from kcast.spark.jobs.clusters import NOBODY, WIDE, clusters_of, over_clusters
-from kcast.spark.jobs.job import Job, Sources
-from kcast.spark.jobs.merging import counts, keys
+from kcast.spark.jobs.job import NOT_USED, WIDE, Job, Sources, clusters_of, counts, keys, over_clusters
 
 COUNTS = StructType(
     [
         *keys(cell=Int(), kind=StringType(), a=LongType(), b=LongType(), c=LongType()),
-        *counts("clusters", "pairs", "delivered", "faults"),
-        *counts("squares", "products", "hits", "cubes", kind=WIDE),
+        *counts("clusters", "pairs", "delivered"),
+        *counts("faults"),  # pairs missed through a shortcoming of the machine that ran the test
+        *counts("squares", "products", "hits", "cubes", kind=WIDE),  # of n^2, n x, x^2, n^3
     ]
 )
 _VALUES = ("clusters", "pairs", "delivered", "faults", "squares", "products", "hits", "cubes")
 
 
 def count(sources: Sources) -> DataFrame:
-    """`COUNTS` of a slice. Messages must be in it whole."""
+    """`COUNTS` of a slice, from `PAIRS`, pub_tx and deliver. All pairs of a message must be in one slice."""
     parts = (
         _by_message(sources.pairs),
         _by_holder(sources.pairs),
         _lost(sources.tables["pub_tx"], "lost-in", "pub_id", "server_id", "t_tx_ns"),
         _lost(sources.tables["deliver"], "lost-out", "sub_id", "server_id", "t_user_ns"),
     )
-    counted = parts[0]
-    for part in parts[1:]:
-        counted = counted.unionByName(part)
+    counted = reduce(DataFrame.unionByName, parts)
     return counted.select(*(sf.col(field.name).cast(field.dataType) for field in COUNTS))
 
 
@@ -55,16 +57,17 @@ def _is_fault() -> Column:
 
 
 def _number(condition: Column) -> Column:
+    """An aggregate: the number of rows of which the condition is true."""
     return sf.sum(condition.cast(LongType()))
 
 
 def _record(kind: str, a: Column | None = None, b: Column | None = None, **values: Column) -> Column:
-    """A row of counts, as a struct; what is not given is 0.
+    """A row of counts, as a struct; values that are not given are 0.
 
-    All in 64 bits: of a slice, cubes are below its pairs times the square of the largest audience. Beyond
-    2^63 Spark stops with an error.
+    64 bits are enough for a slice: its cubes are below its pairs times the square of the largest audience.
+    Beyond 2^63 Spark stops with an error.
     """
-    none = sf.lit(NOBODY).cast(LongType())
+    none = sf.lit(NOT_USED).cast(LongType())
     fields = [sf.lit(kind).alias("kind")]
     for name, key in (("a", a), ("b", b), ("c", None)):
         fields.append((none if key is None else key.cast(LongType())).alias(name))
@@ -74,7 +77,7 @@ def _record(kind: str, a: Column | None = None, b: Column | None = None, **value
 
 
 def _by_message(pairs: DataFrame) -> DataFrame:
-    """Of each message its pairs by their chances; of these, sums over the messages."""
+    """The kinds message, publisher and chances."""
     classes = pairs.groupBy("cell", "msg_id", "pub_id", "chances").agg(
         sf.count("*").alias("pairs"),
         _number(_is_delivered()).alias("delivered"),
@@ -86,15 +89,8 @@ def _by_message(pairs: DataFrame) -> DataFrame:
         sf.collect_list(sf.struct("chances", "pairs", "delivered", "faults")).alias("classes"),
     )
     n, x = sf.col("pairs"), sf.col("delivered")
-    whole = _record(
-        "message",
-        clusters=sf.lit(1),
-        pairs=n,
-        delivered=x,
-        squares=n * n,
-        products=n * x,
-        hits=x * x,
-    )
+    ones = {"clusters": sf.lit(1), "pairs": n, "delivered": x}
+    whole = _record("message", **ones, squares=n * n, products=n * x, hits=x * x)
     publisher = _record("publisher", a=sf.col("pub_id"), pairs=n, delivered=x)
     each = sf.transform("classes", _class)
     beside = sf.flatten(
@@ -103,10 +99,7 @@ def _by_message(pairs: DataFrame) -> DataFrame:
             lambda low: sf.transform(
                 sf.filter("classes", lambda high: high["chances"] > low["chances"]),
                 lambda high: _record(
-                    "chances",
-                    a=low["chances"],
-                    b=high["chances"],
-                    squares=low["pairs"] * high["pairs"],
+                    "chances", low["chances"], high["chances"], squares=low["pairs"] * high["pairs"]
                 ),
             ),
         )
@@ -116,22 +109,23 @@ def _by_message(pairs: DataFrame) -> DataFrame:
     return _summed(rows)
 
 
-def _class(of: Column) -> Column:
-    n, h = of["pairs"], of["chances"]
+def _class(pairs: Column) -> Column:
+    """A message's pairs with one number of chances."""
+    n, chances = pairs["pairs"], pairs["chances"]
     return _record(
         "chances",
-        a=h,
-        b=h,
+        a=chances,
+        b=chances,
         pairs=n,
-        delivered=of["delivered"],
-        faults=of["faults"],
+        delivered=pairs["delivered"],
+        faults=pairs["faults"],
         squares=n * n,
         cubes=n * n * n,
     )
 
 
 def _by_holder(pairs: DataFrame) -> DataFrame:
-    """Pairs of each topic, subscriber and epoch: coarser clusters are sums of these."""
+    """The kind holder: pairs of each topic, subscriber and epoch. Coarser clusters are sums of these."""
     held = pairs.groupBy("cell", "topic_id", "sub_id", "epoch").agg(
         sf.count("*").alias("pairs"), _number(_is_delivered()).alias("delivered")
     )
@@ -149,7 +143,11 @@ def _by_holder(pairs: DataFrame) -> DataFrame:
 
 
 def _lost(table: DataFrame, kind: str, client: str, server: str, time: str) -> DataFrame:
-    """Datagrams that were lost by plan: lines of one client, server and moment. Nearly all hold one."""
+    """The kinds lost-in and lost-out: `clusters` are datagrams, `pairs` the lines in them, `squares` of that
+    number.
+
+    A datagram's lines are those of one client, server and moment. Nearly all have one.
+    """
     datagrams = (
         table.where(sf.col("injected") == LOST)
         .groupBy("cell", client, server, time)
@@ -170,7 +168,11 @@ def _summed(rows: DataFrame) -> DataFrame:
 
 
 def clusterings(merged: DataFrame) -> DataFrame:
-    """A row for each cell and clustering: sums over clusters of n pairs, x of them delivered."""
+    """A row for each cell and clustering: sums over its clusters of n pairs, x of them delivered.
+
+    `clusters` (their number), `pairs` (sum of n), `delivered` (of x), `squares` (of n^2), `products` (of n
+    x), `hits` (of x^2).
+    """
     messages = merged.where(sf.col("kind") == "message").select(
         "cell",
         sf.lit(planned_variance.MESSAGE).alias("clustering"),
@@ -189,7 +191,7 @@ def clusterings(merged: DataFrame) -> DataFrame:
     of_publisher = clusters_of({effective_trials.PUBLISHER: ("a",)}, ("a", "b", "c"))
     counted = merged.where(sf.col("kind").isin("holder", "publisher")).select(
         "cell",
-        sf.explode(sf.when(sf.col("kind") == "holder", of_holder).otherwise(of_publisher)).alias("of"),
+        sf.explode(sf.when(sf.col("kind") == "holder", of_holder).otherwise(of_publisher)).alias("cluster"),
         "pairs",
         "delivered",
     )
@@ -197,7 +199,12 @@ def clusterings(merged: DataFrame) -> DataFrame:
 
 
 def chances(merged: DataFrame) -> DataFrame:
-    """Pairs by their chances, and products of how many of a message have `low` and `high`."""
+    """A row for each cell and two numbers of chances, `low` <= `high`, that pairs of one message have.
+
+    `products`: sum over messages of the number of pairs with `low`, times that with `high`. Where these are
+    equal, also `pairs`, `delivered`, `faults` (missed through a shortcoming of the machine that ran the
+    test), and `cubes` (sum over messages of the cube of the number); else these are 0.
+    """
     return merged.where(sf.col("kind") == "chances").select(
         "cell",
         sf.col("a").alias("low"),
@@ -208,7 +215,8 @@ def chances(merged: DataFrame) -> DataFrame:
 
 
 def lost(merged: DataFrame) -> DataFrame:
-    """Lines lost by plan, and the sum of squares of how many were in one datagram, on both legs."""
+    """A row for each cell and leg (`kind`: lost-in, lost-out): `lines` lost by plan, and `squares`, the sum
+    over datagrams of the square of the number of lines in one."""
     return merged.where(sf.col("kind").isin("lost-in", "lost-out")).select(
         "cell", "kind", sf.col("pairs").alias("lines"), "squares"
     )

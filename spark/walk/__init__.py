@@ -1,1 +1,1 @@
-"""What became of each pair: which servers a message came by, and where it was lost."""
+"""What became of each pair: through which servers its message came, and where it was lost."""

@@ -1,8 +1,8 @@
-"""What a capture records beside the messages, as small tables: who was down, whose sockets overflowed, who
-knew whom, and which lives the servers had.
+"""What a capture records beside the messages, as small tables: which servers were down, and when they were
+started; whose sockets overflowed; which servers each client knew.
 
-They have a row for each server, or client, of a cell, with all that is known of it as an array, so that they
-are sent to where the large tables are. The rules are those of `kcast.loadtest.results.facts`.
+Each table has a row for each server, or client, of a cell, with spans of time or the like as an array: so
+it is small enough to be broadcast. The rules are those of `kcast.loadtest.results.facts`.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -15,22 +15,24 @@ SERVER = ("cell", "server_id")
 
 
 def within(spans: Column, at_ns: Column) -> Column:
-    """Whether a time is in one of these spans, both ends included; `spans` may be null."""
+    """Whether a time is in one of these spans, both ends included; false if `spans` is null."""
     is_in = sf.exists(spans, lambda span: (span["from_ns"] <= at_ns) & (at_ns <= span["to_ns"]))
     return spans.isNotNull() & is_in
 
 
 def overlap(spans: Column, from_ns: Column, to_ns: Column) -> Column:
-    """Whether one of these spans has a moment in common with `from_ns` .. `to_ns`; `spans` may be null."""
+    """Whether one of these spans overlaps `from_ns` .. `to_ns`, ends included; false if `spans` is null."""
     has_met = sf.exists(spans, lambda span: (span["from_ns"] <= to_ns) & (from_ns <= span["to_ns"]))
     return spans.isNotNull() & has_met
 
 
 def downs(outage: DataFrame, server_life: DataFrame) -> DataFrame:
-    """`cell, server_id, downs, halts`: spans in which a server was killed or halted, and halted.
+    """`cell, server_id, downs, halts`: spans in which a server was killed or halted, and those of halts
+    alone.
 
-    Who was only cut off is in each datagram's fate, and not here. `downs` begin with the last record of a
-    tap that was cut short, if that is a moment before: what came in afterwards nobody knows.
+    Servers that were only cut off are not here: each datagram's fate tells that. A span of `downs` begins
+    with the last record of a tap that was cut short, if that is shortly before: what the server took in
+    after that is not known.
     """
     real = outage.where(sf.col("kind").isin("kill", "stall")).select(
         *SERVER, "t_down_ns", "t_up_ns", (sf.col("kind") == "stall").alias("is_halt")
@@ -38,7 +40,7 @@ def downs(outage: DataFrame, server_life: DataFrame) -> DataFrame:
     cut_short = server_life.where(sf.col("ended") == 0).select(*SERVER, sf.col("t_to_ns").alias("record_ns"))
     is_before = sf.col("record_ns") <= sf.col("t_down_ns") + EDGE_NS
     joined = real.join(cut_short, list(SERVER), "left")
-    # Outages that are alike in all columns become one: that is no other set of moments.
+    # Outages with equal columns become one, which covers the same time.
     by_outage = joined.groupBy(*SERVER, "t_down_ns", "t_up_ns", "is_halt").agg(
         sf.max(sf.when(is_before, sf.col("record_ns"))).alias("record_ns")
     )
@@ -48,7 +50,7 @@ def downs(outage: DataFrame, server_life: DataFrame) -> DataFrame:
     halt = sf.struct(from_ns.alias("from_ns"), to_ns.alias("to_ns"))
     return (
         by_outage.withColumn(
-            # `greatest` passes over null: without a record there is none to begin with.
+            # `greatest` ignores null: without a record, `unwritten` would not be one.
             "down",
             sf.when(sf.col("record_ns").isNull(), halt).otherwise(down),
         )
@@ -61,7 +63,8 @@ def downs(outage: DataFrame, server_life: DataFrame) -> DataFrame:
 
 
 def lives(server_life: DataFrame) -> DataFrame:
-    """`cell, server_id, lives, first_life_ns`: the lives of each server that keeps a tap."""
+    """`cell, server_id, lives, first_life_ns`: each server that keeps a tap, with its lives (`from_ns,
+    boot_id`)."""
     life = sf.struct(sf.col("t_from_ns").alias("from_ns"), "boot_id")
     return server_life.groupBy(*SERVER).agg(
         sf.collect_list(life).alias("lives"), sf.min("t_from_ns").alias("first_life_ns")
@@ -74,9 +77,9 @@ def life_at(every: Column, at_ns: Column) -> Column:
 
 
 def rises(counters: DataFrame, id_column: str, counter: str) -> DataFrame:
-    """`cell, <id>, spans`: when a counter that is read once a second rose, and a second before and after.
+    """`cell, <id>, spans`: when a counter, read once a second, rose: from a second before to a second after.
 
-    A counter that is less than before began again with a new socket. Before its first reading it was 0.
+    A counter that is lower than before began again with a new socket. Before its first reading it was 0.
     """
     by_time = Window.partitionBy("cell", id_column).orderBy("t_ns", counter)
     before_ns, before, count = sf.col("before_ns"), sf.col("before"), sf.col(counter)
@@ -99,16 +102,16 @@ def rises(counters: DataFrame, id_column: str, counter: str) -> DataFrame:
 
 def client_rises(client_stat: DataFrame, member: DataFrame, id_column: str, counter: str) -> DataFrame:
     """The same of a counter of the clients, by their `pub_id` or `sub_id`."""
-    whose = (
+    ids = (
         member.where(sf.col(id_column) >= 0)
         .groupBy("cell", "client_id")
         .agg(sf.min(id_column).alias(id_column))
     )
-    return rises(client_stat.join(whose, ["cell", "client_id"], "inner"), id_column, counter)
+    return rises(client_stat.join(ids, ["cell", "client_id"], "inner"), id_column, counter)
 
 
 def views(member: DataFrame, id_column: str, name: str, words: int) -> DataFrame:
-    """`cell, <id>, <name>_*`: the servers that each publisher's, or subscriber's, client knew."""
+    """`cell, <id>, <name>_*`: the set of servers that each publisher's, or subscriber's, client knew."""
     first = (
         member.where(sf.col(id_column) >= 0)
         .groupBy("cell", id_column)

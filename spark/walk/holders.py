@@ -1,4 +1,4 @@
-"""Who should receive what, and where each asked and held leases: a row for each subscriber and topic."""
+"""Subscribers and their topics: when each should receive messages, and where it asked for and held leases."""
 
 from collections.abc import Mapping
 
@@ -15,11 +15,12 @@ LEASE = (*HOLDER, "server_id")
 def holders(
     tables: Mapping[str, DataFrame], parameters: DataFrame, lives: DataFrame, words: int
 ) -> DataFrame:
-    """`cell, sub_id, topic_id`, when it should receive, and sets of servers.
+    """A row for each subscriber and topic of intent.
 
-    `due`: spans of time, the second end excluded. `asked`: where it asked a lease, ever; `early`: of these,
-    before the load began. `steady`: of these, where its lease has stood ever since: the server had one life,
-    from which the lease did not end; or keeps no tap, so that nothing else is known.
+    `due`: spans of time in which it should receive, their ends excluded. Sets of servers: `asked`, where it
+    ever asked for a lease; `early`, those of them that it asked before the load began; `steady`, those of
+    these where its lease stood from then on. That is so if the server had one life, in which the lease did
+    not end; and is assumed if the server keeps no tap.
     """
     due = (
         tables["intent"]
@@ -61,13 +62,14 @@ def holders(
 
 
 def asked(subscribe: DataFrame) -> DataFrame:
-    """`cell, sub_id, topic_id, server_id, asked_ns`: when each lease was first asked."""
+    """`cell, sub_id, topic_id, server_id, asked_ns`: when each lease was first asked for."""
     known = subscribe.where(sf.col("server_id") >= 0)
     return known.groupBy(*LEASE).agg(sf.min("t_tx_ns").alias("asked_ns"))
 
 
 def asked_times(subscribe: DataFrame, parameters: DataFrame) -> DataFrame:
-    """The same with `asked_every_ns`, all times, of the cells in which subscribers may leave a server."""
+    """The same with `asked_every_ns`: all times, in cells in which subscribers may leave a server; else
+    none."""
     may_leave = sf.broadcast(parameters.select("cell", "may_leave"))
     at_ns = sf.when(sf.col("may_leave"), sf.col("t_tx_ns"))
     return (
@@ -79,14 +81,15 @@ def asked_times(subscribe: DataFrame, parameters: DataFrame) -> DataFrame:
 
 
 def begins(change: Column) -> Column:
-    """Whether a change of a lease is one upon which it stands."""
+    """Whether a lease stands after a change."""
     return change.isin(OPENED, STANDING)
 
 
 def changes(lease: DataFrame) -> DataFrame:
-    """`cell, sub_id, topic_id, server_id, changes`: of each lease, `t_ns, stands, boot_id`.
+    """`cell, sub_id, topic_id, server_id, changes`: each lease with its changes (`t_ns, stands, boot_id`).
 
-    As ordered by these: at one time an end comes before a beginning, as what has just lapsed is opened anew.
+    They are ordered by these columns. So of changes at one time an end comes first: a lease that has just
+    lapsed is opened anew.
     """
     change = sf.struct("t_ns", begins(sf.col("change")).alias("stands"), "boot_id")
     known = lease.where((sf.col("sub_id") >= 0) & (sf.col("topic_id") >= 0))
@@ -94,7 +97,8 @@ def changes(lease: DataFrame) -> DataFrame:
 
 
 def _leases_that_stood(lease: DataFrame, lives: DataFrame) -> DataFrame:
-    """`..., stood_ns`: leases at servers of one life that stood from then on, for as long as that lasted."""
+    """`LEASE, stood_ns`: leases at servers with one life, which stood from then on to the end of that
+    life."""
     one_life = lives.where(sf.size("lives") == 1).select(
         *facts.SERVER,
         sf.array_max("lives")["boot_id"].alias("boot_id"),

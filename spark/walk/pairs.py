@@ -1,15 +1,15 @@
 """Which (message, subscriber) pairs were delivered, and for each that was not, the one cause.
 
-The rules, and so the results, are those of `kcast.loadtest.results.attribution`; what is counted is the same
-by sets of servers (`masks`), all ways of a pair at once:
+A path is the way of a message to a subscriber through one server. The rules, and so the results, are those of
+`kcast.loadtest.results.attribution`; but all paths of a pair are told apart at once, by sets of servers:
 
-    pub_tx, server_rx -> sendings: how far a message came to each server, then as sets by message
-    subscribe, lease, intent -> holders: whom a message is for, and where that one asked a lease
-    deliver -> copies: what came of it at each subscriber, as sets of servers
+    pub_tx, server_rx -> legs.sendings: what became of a message on its way to each server, as sets by message
+    subscribe, lease, intent -> holders: the subscribers of a topic, and where each asked for a lease, as sets
+    deliver -> legs.copies: what came of it at each subscriber, as sets
 
-What the sets leave open, mostly messages that a server had and of which no copy is recorded, is looked up way
-by way (`doubts`). Tables by message are shuffled once by `cell, msg_id`; those of holders, servers and
-clients are sent to where these are.
+Paths of which the sets do not tell enough, mostly those of messages that a server had and of which no copy is
+recorded, are looked up one by one (`ambiguous_paths`). Tables by message are shuffled once, by `cell,
+msg_id`; those of holders, servers and clients are broadcast.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,21 +19,41 @@ from typing import NamedTuple
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import ByteType, IntegerType, LongType
 
 from kcast.loadtest.results.causes import Cause
-from kcast.spark.capture.schemas import PAIRS, PATHS
-from kcast.spark.walk import copies as of_copies
-from kcast.spark.walk import doubts, facts, holders, server_sets
-from kcast.spark.walk import sendings as of_sendings
+from kcast.spark.capture.schemas import struct
+from kcast.spark.walk import ambiguous_paths, facts, holders, legs, server_sets
+
+# One row for each message and subscriber that should have received it.
+PAIRS = struct(
+    cell=IntegerType(),
+    msg_id=LongType(),
+    pub_id=IntegerType(),
+    sub_id=IntegerType(),
+    topic_id=IntegerType(),
+    t_intended_ns=LongType(),
+    epoch=IntegerType(),  # of the outages, from 0 when the load began
+    cause=ByteType(),  # kcast.loadtest.results.causes.Cause
+    latency_ns=LongType(),  # from t_intended_ns to the first copy in time; -1 without one
+    copies=IntegerType(),  # number that arrived, late ones too
+    heard=IntegerType(),  # number of servers that brought one in time
+    # Sendings of the message to servers that were up and held a lease of the subscriber, whether or not they
+    # were lost: each has a chance of (1 - loss_in)(1 - loss_out) to get through.
+    chances=IntegerType(),
+)
+
+# The number of paths, of delivered pairs too, by what became of the message on them.
+PATHS = struct(cell=IntegerType(), cause=ByteType(), paths=LongType())
 
 MESSAGE = ("cell", "msg_id")
 
-_OF_MESSAGES = ("at", "had", "lost", "open", "lost_up", "lost_twice")
+_OF_MESSAGES = ("sent", "had", "lost", "open", "lost_up", "lost_twice")
 _OF_HOLDERS = ("asked", "early", "steady")
 
-# Causes that sets of servers decide, in the order of the way: where only one side used a server, and where
-# both did, with the names of these sets.
-_NONE_COMMON = (Cause.UNSENT, Cause.VIEW, Cause.DRAW, Cause.UNASKED)
+# Causes that sets of servers decide, from the publisher on: of paths through a server that only one side
+# used, and of paths through a common server, with the names of these sets.
+_APART = (Cause.UNSENT, Cause.VIEW, Cause.DRAW, Cause.UNASKED)
 _BY_SET = {
     Cause.DOWN: "down",
     Cause.LOSS_IN: "lost_in",
@@ -43,54 +63,56 @@ _BY_SET = {
     Cause.LATE: "late",
     Cause.DELIVERED: "in_time",
 }
-_BY_SETS = (*_NONE_COMMON, *_BY_SET)
+_BY_SETS = (*_APART, *_BY_SET)
 
 _OF_PAIRS = ("cell", "msg_id", "pub_id", "sub_id", "topic_id", "t_intended_ns", "epoch")
 _OF_COPIES = ("latency_ns", "copies", "heard", "chances")
 
 
 class Attributed(NamedTuple):
-    """`PAIRS` and `PATHS`, and what they are made of, which is kept on disk until `release`."""
+    """`PAIRS` and `PATHS`, and the tables that they are made of, which are kept on disk until `release`."""
 
     pairs: DataFrame
     paths: DataFrame
     kept: tuple[DataFrame, ...]
 
     def release(self) -> None:
-        """Gives the disk back; the tables are made anew if they are used again."""
+        """Frees the disk. If `pairs` or `paths` are used again, all is computed again."""
         for frame in self.kept:
             frame.unpersist()
 
 
 def attribute(tables: Mapping[str, DataFrame], parameters: DataFrame, servers: int) -> Attributed:
-    """What became of each pair, from a capture's tables (`schemas.table_schema`) and `PARAMETERS`.
+    """What became of each pair, from captures' tables (`schemas.table_schema`) and `PARAMETERS`.
 
-    `servers` is how many the largest cell has. Most of the work is done here; what is left, the first time
-    that the result is used.
+    `servers` is the number of servers of the largest cell. Most of the work is done here, the rest when the
+    result is first used.
     """
     words = server_sets.words_for(servers)
     downs = facts.downs(tables["outage"], tables["server_life"])
     lives = facts.lives(tables["server_life"])
-    events = of_sendings.events(tables, downs)
-    sendings = _keep(of_sendings.sendings(events, lives))
+    events = legs.events(tables, downs)
+    sendings = _keep(legs.sendings(events, lives))
     messages = _messages(tables, parameters, sendings, words)
-    listeners = _listeners(tables, parameters, lives, words)
+    subscribers = _subscribers(tables, parameters, lives, words)
     times = (
         tables["publish"]
         .join(sf.broadcast(parameters.select("cell", "deadline_ns")), "cell", "inner")
         .select(*MESSAGE, "t_intended_ns", "deadline_ns")
     )
-    came = of_copies.copies(tables["deliver"], times, downs, words)
-    walked = _keep(_walk(messages, listeners, came, words))
-    certain, doubtful = walked.where(sf.col("doubt").isNull()), walked.where(sf.col("doubt").isNotNull())
-    if doubtful.isEmpty():
-        # What would be looked up takes longer to plan than most of the above.
-        return Attributed(_as_pairs(certain), _paths(_paths_by_sets(walked)), (sendings, walked))
-    evidence = doubts.Evidence(tables, parameters, events, sendings, downs, lives)
-    judged = _keep(doubts.judge(doubtful.select(*_OF_PAIRS, *_OF_COPIES, "doubt.*"), evidence, words))
-    settled = doubts.by_pair(judged).withColumn("cause", _cause())
-    paths = _paths_by_sets(walked).unionByName(doubts.by_cause(judged))
-    pairs = _as_pairs(certain).unionByName(_as_pairs(settled))
+    copies = legs.copies(tables["deliver"], times, downs, words)
+    walked = _keep(_walk(messages, subscribers, copies, words))
+    is_clear = sf.col("ambiguous").isNull()
+    clear, ambiguous = walked.where(is_clear), walked.where(~is_clear)
+    if ambiguous.isEmpty():
+        # The look-ups would take longer to plan than most of the above.
+        return Attributed(_as_pairs(clear), _paths(_paths_by_sets(walked)), (sendings, walked))
+    lookups = ambiguous_paths.Lookups(tables, parameters, events, sendings, downs, lives)
+    of_pairs = ambiguous.select(*_OF_PAIRS, *_OF_COPIES, "ambiguous.*")
+    judged = _keep(ambiguous_paths.judge(of_pairs, lookups, words))
+    settled = ambiguous_paths.by_pair(judged).withColumn("cause", _cause())
+    paths = _paths_by_sets(walked).unionByName(ambiguous_paths.by_cause(judged))
+    pairs = _as_pairs(clear).unionByName(_as_pairs(settled))
     return Attributed(pairs, _paths(paths), (sendings, walked, judged))
 
 
@@ -98,22 +120,23 @@ def _keep(frame: DataFrame) -> DataFrame:
     return frame.persist(StorageLevel.DISK_ONLY)
 
 
-# --- What there is to join ---------------------------------------------------------------------------
+# --- Both sides --------------------------------------------------------------------------------------
 
 
 def _messages(
     tables: Mapping[str, DataFrame], parameters: DataFrame, sendings: DataFrame, words: int
 ) -> DataFrame:
-    """All messages with their cell's parameters, their publisher's view, and sets of servers.
+    """A row for each message with its cell's parameters, its publisher's view, and sets of servers.
 
-    `at`: sent there, or there without that; of these, `had` it; the others are `lost`, sent there and lost
-    by plan, `open`, sent there while it was up, or else it was down. `lost_up`: sent there while it was up,
-    and lost by plan; `lost_twice`, several times.
+    `sent`: the message was sent there (or was there all the same). Of these, `had`: the server had it;
+    `open`: it did not, though a sending passed while it was up; `lost`: neither, and a sending was lost by
+    plan; the others were down. `lost_up`: a sending was lost by plan while the server was up; `lost_twice`:
+    more than one was.
     """
     only = server_sets.only(sf.col("server_id"), words)
     had, is_open = sf.col("had"), sf.col("is_open")
     sets = {
-        "at": only,
+        "sent": only,
         "had": only.where(had),
         "lost": only.where(~had & ~is_open & sf.col("was_lost")),
         "open": only.where(~had & is_open),
@@ -126,7 +149,7 @@ def _messages(
     )
     published = tables["publish"].select(*MESSAGE, "pub_id", "topic_id", "t_intended_ns")
     views = facts.views(tables["member"], "pub_id", "pub_knows", words)
-    in_cell = sf.col("t_intended_ns") - sf.col("t0_ns")
+    since_ns = sf.col("t_intended_ns") - sf.col("t0_ns")
     return (
         published.where(sf.col("msg_id") >= 0)
         .join(sf.broadcast(parameters), "cell", "inner")
@@ -134,8 +157,8 @@ def _messages(
         .join(there.hint("shuffle_hash"), list(MESSAGE), "left")
         .select(
             *(*MESSAGE, "pub_id", "topic_id", "t_intended_ns", "publish", "subscribe", "k", "must_meet"),
-            sf.floor(in_cell / sf.col("epoch_ns")).cast("int").alias("epoch"),
-            # What was asked before the load was asked before this message was anywhere.
+            sf.floor(since_ns / sf.col("epoch_ns")).cast("int").alias("epoch"),
+            # Leases asked for before the load were asked for before this message was anywhere.
             sf.coalesce(sf.col("first_ns") >= sf.col("t0_ns"), sf.lit(False)).alias("is_of_load"),
             *_view("pub_knows", words).named("pub_knows"),
             *(word for name in _OF_MESSAGES for word in server_sets.of(name, words).filled().named(name)),
@@ -143,10 +166,10 @@ def _messages(
     )
 
 
-def _listeners(
+def _subscribers(
     tables: Mapping[str, DataFrame], parameters: DataFrame, lives: DataFrame, words: int
 ) -> DataFrame:
-    """The holders, with the view of each."""
+    """The rows of `holders`, with each subscriber's view."""
     views = facts.views(tables["member"], "sub_id", "sub_knows", words)
     return (
         holders.holders(tables, parameters, lives, words)
@@ -160,104 +183,105 @@ def _listeners(
     )
 
 
-def _view(name: str, words: int) -> server_sets.Servers:
-    """A client's view; all servers, where it is not recorded."""
+def _view(name: str, words: int) -> server_sets.ServerSet:
+    """A client's view; all servers if it is not recorded."""
     return server_sets.of(name, words).filled(server_sets.up_to(sf.col("servers"), words))
 
 
 # --- The walk ----------------------------------------------------------------------------------------
 
 
-def _walk(messages: DataFrame, listeners: DataFrame, came: DataFrame, words: int) -> DataFrame:
-    """All pairs with what the sets tell: `PAIRS`, and the number of ways by cause, packed.
+def _walk(messages: DataFrame, subscribers: DataFrame, copies: DataFrame, words: int) -> DataFrame:
+    """A row for each pair: the columns of `PAIRS`, the number of paths by cause (packed), and `ambiguous`.
 
-    `doubt` is null where that is all. Else it has the servers of which the sets leave something open
-    (`doubts.SETS`), and of the other ways `furthest`: the cause of the one on which the message came
-    furthest through a server common to both sides, -1 without one; `nearest`: of those through others;
-    `apart`: the pair's if there is no common server, -1 if that is `nearest`; `unasked`: of a way through a
-    server that the subscriber knew, and did not ask.
+    `ambiguous` is null if the sets decide all paths of the pair. Else it has the servers of the others
+    (`ambiguous_paths.SETS`), and causes: `furthest`, of the decided path through a common server on which the
+    message came furthest, -1 without one; `furthest_apart`, the same through servers that only one side used;
+    `if_apart`, of the pair if there is no common server, -1 if that is `furthest_apart`; `if_unasked`, of a
+    path through a server that the subscriber knew and did not ask.
     """
     is_due = sf.exists(
         "due",
         lambda due: (due["from_ns"] <= sf.col("t_intended_ns")) & (sf.col("t_intended_ns") < due["to_ns"]),
     )
-    pairs = messages.join(sf.broadcast(listeners), ["cell", "topic_id"], "inner").where(is_due)
-    told = pairs.join(came.hint("shuffle_hash"), list(of_copies.PAIR), "left")
+    pairs = messages.join(sf.broadcast(subscribers), ["cell", "topic_id"], "inner").where(is_due)
+    joined = pairs.join(copies.hint("shuffle_hash"), list(legs.PAIR), "left")
 
-    # Step by step, so that no expression is written out more than once in what Spark makes of it.
-    return _counted(_compared(_laid_out(told, words), words), words)
+    # In steps, so that no expression is written out more than once in the code that Spark generates.
+    return _counted(_compared(_filled(joined, words), words), words)
 
 
-def _laid_out(told: DataFrame, words: int) -> DataFrame:
-    """Sets of the message, of the holder, and of what came, without nulls."""
-    uses_all = sf.col("must_meet") & (sf.col("publish") >= sf.col("k"))
+def _filled(joined: DataFrame, words: int) -> DataFrame:
+    """The pairs with the sets of message, subscriber and copies, without nulls."""
+    pub_uses_all = sf.col("must_meet") & (sf.col("publish") >= sf.col("k"))
     sub_uses_all = sf.col("must_meet") & (sf.col("subscribe") >= sf.col("k"))
     is_of_load = sf.col("is_of_load")
     pub_knows, sub_knows = server_sets.of("pub_knows", words), server_sets.of("sub_knows", words)
     sets = {name: server_sets.of(name, words) for name in (*_OF_MESSAGES, "asked", "sub_knows", "pub_knows")}
     sets |= {name: server_sets.of(name, words).where(is_of_load) for name in ("early", "steady")}
-    sets |= {name: server_sets.of(name, words).filled() for name in of_copies.SETS}
-    return told.select(
+    sets |= {name: server_sets.of(name, words).filled() for name in legs.SETS}
+    return joined.select(
         *_OF_PAIRS,
         sf.coalesce("latency_ns", sf.lit(-1)).alias("latency_ns"),
         sf.coalesce("copies", sf.lit(0)).alias("copies"),
         sf.coalesce("passing", sf.lit(0)).alias("passing"),
         *("publish", "must_meet"),
-        uses_all.alias("pub_uses_all"),
+        pub_uses_all.alias("pub_uses_all"),
         sub_uses_all.alias("sub_uses_all"),
         pub_knows.differ(sub_knows).alias("differ"),
         *_named(sets),
     )
 
 
-def _compared(laid_out: DataFrame, words: int) -> DataFrame:
-    """What became of the message at which servers, as sets that have no server in common."""
+def _compared(filled: DataFrame, words: int) -> DataFrame:
+    """The pairs with a set of servers for each thing that may have become of the message there."""
     of = {
         name: server_sets.of(name, words)
-        for name in (*_OF_MESSAGES, *_OF_HOLDERS, *of_copies.SETS, "pub_knows", "sub_knows")
+        for name in (*_OF_MESSAGES, *_OF_HOLDERS, *legs.SETS, "pub_knows", "sub_knows")
     }
-    at, some, early, asked = of["at"], of["any"], of["early"], of["asked"]
+    sent, copied, early, asked = of["sent"], of["any"], of["early"], of["asked"]
     differ = sf.col("differ")
-    with_copy, sure = at & some, (at - some) & early
-    apart, unsent = at - some - asked, asked - at
-    tardy = with_copy - of["in_time"]
-    tried = of["lost_up"] & (some | asked)
+    with_copy, without_copy = sent & copied, (sent - copied) & early
+    apart, unsent = sent - copied - asked, asked - sent
+    not_in_time = with_copy - of["in_time"]
+    not_late = not_in_time - of["late"]
+    lost_up = of["lost_up"] & (copied | asked)
     sets = {
         "in_time": with_copy & of["in_time"],
-        "late": tardy & of["late"],
-        "halted": (tardy - of["late"]) & of["halted"],
-        "lost_out": (tardy - of["late"] - of["halted"]) & of["lost_out"],
-        "down_out": tardy - of["late"] - of["halted"] - of["lost_out"],
-        "lost_in": sure & of["lost"],
-        "down": sure - of["had"] - of["open"] - of["lost"],
+        "late": not_in_time & of["late"],
+        "halted": not_late & of["halted"],
+        "lost_out": (not_late - of["halted"]) & of["lost_out"],
+        "down_out": not_late - of["halted"] - of["lost_out"],
+        "lost_in": without_copy & of["lost"],
+        "down": without_copy - of["had"] - of["open"] - of["lost"],
         "apart": apart,
         "apart_by_view": (apart - of["sub_knows"]) | apart.where(sf.col("sub_uses_all") & differ),
         "unsent": unsent,
         "unsent_by_view": (unsent - of["pub_knows"]) | unsent.where(sf.col("pub_uses_all") & differ),
-        "stage": ((at - some) & (asked - early)) | (sure & (of["had"] | of["open"])),
-        "lease": tried & (of["lost_twice"] | (of["lost_up"] - of["steady"])),
-        "lost_surely": (tried & of["steady"]) - of["lost_twice"],
+        "unclear": ((sent - copied) & (asked - early)) | (without_copy & (of["had"] | of["open"])),
+        "lease_unclear": lost_up & (of["lost_twice"] | (of["lost_up"] - of["steady"])),
+        "lost_once": (lost_up & of["steady"]) - of["lost_twice"],
         "knows": of["sub_knows"],
     }
-    unasked = sf.when(sf.col("sub_uses_all"), sf.when(differ, Cause.VIEW).otherwise(Cause.UNASKED))
+    if_unasked = sf.when(sf.col("sub_uses_all"), sf.when(differ, Cause.VIEW).otherwise(Cause.UNASKED))
     if_apart = (
-        sf.when(~at.some(), Cause.UNSENT)
+        sf.when(~sent.some(), Cause.UNSENT)
         .when(~sf.col("must_meet"), -1)
         .when(differ, Cause.VIEW)
-        .when(at.count() < sf.least("publish", of["pub_knows"].count()), Cause.UNSENT)
+        .when(sent.count() < sf.least("publish", of["pub_knows"].count()), Cause.UNSENT)
         .otherwise(Cause.UNASKED)
     )
-    return laid_out.select(
+    return filled.select(
         *(*_OF_PAIRS, "latency_ns", "copies", "passing", "pub_uses_all", "sub_uses_all"),
         of["in_time"].count().alias("heard"),
-        if_apart.cast("byte").alias("apart"),
-        unasked.otherwise(Cause.DRAW).cast("byte").alias("unasked"),
+        if_apart.cast("byte").alias("if_apart"),
+        if_unasked.otherwise(Cause.DRAW).cast("byte").alias("if_unasked"),
         *_named(sets),
     )
 
 
 def _counted(compared: DataFrame, words: int) -> DataFrame:
-    """How many ways there are by cause, and the greatest causes."""
+    """The pairs with their causes, as `_walk` returns them."""
     size = {name: server_sets.of(name, words).count() for name in _BY_SET.values()}
     of_view = {name: server_sets.of(f"{name}_by_view", words).count() for name in ("apart", "unsent")}
     of_rest = {name: server_sets.of(name, words).count() - of_view[name] for name in of_view}
@@ -271,29 +295,30 @@ def _counted(compared: DataFrame, words: int) -> DataFrame:
         **{cause: size[name] for cause, name in _BY_SET.items()},
     }
     counted = compared.select(
-        *(*_OF_PAIRS, "latency_ns", "copies", "heard", "apart", "unasked"),
-        (sf.col("passing") + server_sets.of("lost_surely", words).count()).alias("chances"),
+        *(*_OF_PAIRS, "latency_ns", "copies", "heard", "if_apart", "if_unasked"),
+        (sf.col("passing") + server_sets.of("lost_once", words).count()).alias("chances"),
         *(number.alias(_paths_column(cause)) for cause, number in counts.items()),
-        *_named({name: server_sets.of(name, words) for name in doubts.SETS}),
+        *_named({name: server_sets.of(name, words) for name in ambiguous_paths.SETS}),
     )
-    greatest = counted.withColumns(
+    unclear = server_sets.of("unclear", words) | server_sets.of("lease_unclear", words)
+    with_causes = counted.withColumns(
         {
             "furthest": _greatest(_BY_SET, -1),
-            "nearest": _greatest(_NONE_COMMON, Cause.UNSENT),
-            "in_doubt": (server_sets.of("stage", words) | server_sets.of("lease", words)).some(),
+            "furthest_apart": _greatest(_APART, Cause.UNSENT),
+            "is_ambiguous": unclear.some(),
         }
     )
-    sets = [f"{name}_{number}" for name in doubts.SETS for number in range(words)]
-    doubt = sf.struct("furthest", "nearest", "apart", "unasked", *sets)
-    return greatest.select(
+    sets = [f"{name}_{number}" for name in ambiguous_paths.SETS for number in range(words)]
+    ambiguous = sf.struct("furthest", "furthest_apart", "if_apart", "if_unasked", *sets)
+    return with_causes.select(
         *(*_OF_PAIRS, *_OF_COPIES),
         _cause().alias("cause"),
-        sf.when(sf.col("in_doubt"), doubt).alias("doubt"),
+        sf.when(sf.col("is_ambiguous"), ambiguous).alias("ambiguous"),
         *_packed([_paths_column(cause) for cause in _BY_SETS]),
     )
 
 
-def _named(sets: Mapping[str, server_sets.Servers]) -> list[Column]:
+def _named(sets: Mapping[str, server_sets.ServerSet]) -> list[Column]:
     return [word for name, servers in sets.items() for word in servers.named(name)]
 
 
@@ -301,7 +326,7 @@ def _paths_column(cause: Cause) -> str:
     return f"paths_{cause.name.lower()}"
 
 
-# Numbers of paths are kept four to a column: each column takes time to write and to read.
+# Numbers of paths are kept four to a column: each column takes time to write and read.
 _PACKED_BITS = 16
 _PACKED = 64 // _PACKED_BITS
 
@@ -309,11 +334,11 @@ _PACKED = 64 // _PACKED_BITS
 def _packed(names: Sequence[str]) -> list[Column]:
     packed = []
     for start in range(0, len(names), _PACKED):
-        some = [
+        shifted = [
             sf.shiftleft(sf.col(name).cast("long"), place * _PACKED_BITS)
             for place, name in enumerate(names[start : start + _PACKED])
         ]
-        packed.append(reduce(Column.bitwiseOR, some).alias(f"packed_{start // _PACKED}"))
+        packed.append(reduce(Column.bitwiseOR, shifted).alias(f"packed_{start // _PACKED}"))
     return packed
 
 
@@ -323,23 +348,23 @@ def _unpacked(number: int) -> Column:
 
 
 def _greatest(causes: Iterable[Cause], otherwise: int) -> Column:
-    """The greatest of some causes that there is a path with."""
+    """The greatest of these causes that a path of the pair has; `otherwise` without one."""
     found = sf.lit(otherwise)
     for cause in sorted(causes):
         found = sf.when(sf.col(_paths_column(cause)) > 0, int(cause)).otherwise(found)
     return found.cast("byte")
 
 
-# --- What comes of it --------------------------------------------------------------------------------
+# --- The results -------------------------------------------------------------------------------------
 
 
 def _cause() -> Column:
-    """The pair's, from the causes of its ways."""
+    """The pair's cause, from those of its paths."""
     return (
         sf.when(sf.col("latency_ns") >= 0, int(Cause.DELIVERED))
         .when(sf.col("furthest") >= 0, sf.col("furthest"))
-        .when(sf.col("apart") >= 0, sf.col("apart"))
-        .otherwise(sf.col("nearest"))
+        .when(sf.col("if_apart") >= 0, sf.col("if_apart"))
+        .otherwise(sf.col("furthest_apart"))
     )
 
 

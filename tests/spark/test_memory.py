@@ -17,8 +17,7 @@ from pyspark.sql.types import LongType, StructType
 from kcast.spark import analysis
 from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import open_captures
-from kcast.spark.jobs.job import Job
-from kcast.spark.jobs.merging import keys
+from kcast.spark.jobs.job import Job, keys
 from tests.support.big_capture import big_scenario, write_run
 
 pytestmark = pytest.mark.spark

@@ -15,11 +15,11 @@ from kcast.loadtest.capture.folder import ScenarioFolder
 from kcast.loadtest.capture.schema import DUPLICATE, PASSED, TABLES
 from kcast.loadtest.results.attribution import Attribution, attribute
 from kcast.loadtest.results.tables import columns
-from kcast.spark.capture.schemas import PAIRS, PATHS, table_schema
+from kcast.spark.capture.parameters import parameters
+from kcast.spark.capture.schemas import table_schema
 from kcast.spark.findings.cells import Cell
-from kcast.spark.jobs.job import Job, Sources
-from kcast.spark.jobs.merging import merge_all
-from kcast.spark.jobs.parameters import parameters
+from kcast.spark.jobs.job import Job, Sources, merge
+from kcast.spark.walk.pairs import PAIRS, PATHS
 
 Row = dict[str, Any]
 Shuffle = Callable[[DataFrame], DataFrame]
@@ -127,7 +127,7 @@ def sums_of(jobs: Sequence[Job], slices: Sequence[Sources]) -> dict[str, list[Ro
     """The sums of all jobs, from the merged counts of the slices."""
     found: dict[str, list[Row]] = {}
     for job in jobs:
-        merged = merge_all([job.count(part) for part in slices], job.counts).persist()
+        merged = merge([job.count(part) for part in slices], job.counts).persist()
         assert merged.schema.names == job.counts.names
         for name, add_up in job.sums.items():
             assert name not in found

@@ -33,7 +33,6 @@ ALLOWED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("spark/follow/running_counts.py", "_forget"): (("rdd",), "only to drop a checkpoint"),
     ("spark/simulation/run.py", "run_blocks"): (("collect",), "a row for each scene"),
     ("spark/simulation/run.py", "_counts"): (("mapInArrow",), "numbers of blocks, which are simulated there"),
-    ("spark/findings/pearson3.py", "quantile"): (("tail",), "a distribution's, and not Spark's"),
 }
 
 

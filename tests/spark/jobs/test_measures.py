@@ -27,7 +27,7 @@ from kcast.spark.findings import cost as cost_findings
 from kcast.spark.findings import health as health_findings
 from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings.placement import Topics
-from kcast.spark.jobs import balance, cost, health, latency
+from kcast.spark.jobs import attribution, balance, cost, health, latency
 from kcast.spark.jobs.job import Sources
 from tests.loadtest.results import test_health as wrong
 from tests.loadtest.results.test_random import random_world
@@ -36,7 +36,7 @@ from tests.support.spark_cells import Captured, as_cells, shuffled, sources, sum
 
 pytestmark = pytest.mark.spark
 
-JOBS = (latency.JOB, balance.JOB, cost.JOB, health.JOB)
+JOBS = (attribution.JOB, latency.JOB, balance.JOB, cost.JOB, health.JOB)
 RANDOM_SEEDS = range(12)
 WRONG = (
     *(wrong.partial, wrong.not_published, wrong.published_outside_of_its_window, wrong.rows_lost),

@@ -16,16 +16,16 @@ from kcast.loadtest.results.attribution import Attribution
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.results.pair_clusters import pair_clusters
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.capture.schemas import PAIRS, PATHS, table_schema
+from kcast.spark.capture.parameters import parameters
+from kcast.spark.capture.schemas import table_schema
 from kcast.spark.findings import attack as attack_findings
 from kcast.spark.findings import audience as audience_findings
 from kcast.spark.findings import reliability
 from kcast.spark.findings.cells import clusters_by_cell
-from kcast.spark.jobs import attack, audience
+from kcast.spark.jobs import attribution, audience
 from kcast.spark.jobs import reliability as reliability_job
-from kcast.spark.jobs.job import Job, Sources
-from kcast.spark.jobs.merging import merge_all
-from kcast.spark.jobs.parameters import parameters
+from kcast.spark.jobs.job import Job, Sources, merge
+from kcast.spark.walk.pairs import PAIRS, PATHS
 from tests.support.handmade_capture import T0
 from tests.support.handmade_pairs import Columns, cell_of, reliability_sums, simulate_pairs
 
@@ -43,7 +43,7 @@ SCENARIOS = (
     Scenario(**LOAD, **OUTAGES, k=6, k_prime=2, side="subscribe", known=0.9),
     Scenario(**LOAD, scheme="CH", k=2),
 )
-JOBS = (reliability_job.JOB, audience.JOB, attack.JOB)
+JOBS = (reliability_job.JOB, audience.JOB, attribution.JOB)
 CELLS = [cell_of(scenario, number) for number, scenario in enumerate(SCENARIOS)]
 
 
@@ -103,7 +103,7 @@ def summed(job: Job, slices: Sequence[Sources]) -> dict[str, list[Row]]:
     counted = [job.count(part) for part in slices]
     for part in counted:
         assert part.schema.simpleString() == job.counts.simpleString()
-    merged = merge_all(counted, job.counts).localCheckpoint()
+    merged = merge(counted, job.counts).localCheckpoint()
     return {name: [row.asDict() for row in make(merged).collect()] for name, make in job.sums.items()}
 
 
@@ -239,8 +239,8 @@ def test_audiences_and_deaf_runs_are_those_of_a_plain_walk(
 
 
 def test_pairs_are_counted_by_the_servers_heard(whole: Whole) -> None:
-    sums = summed(attack.JOB, sliced(whole.sources, 2))
-    assert canonical(sums) == canonical(whole.sums["attack"])
+    sums = summed(attribution.JOB, sliced(whole.sources, 2))
+    assert canonical(sums) == canonical(whole.sums["attribution"])
     for cell, columns in enumerate(whole.pairs):
         counted = {row["heard"]: row["pairs"] for row in sums["heard"] if row["cell"] == cell}
         assert counted == Counter(columns["heard"].tolist())

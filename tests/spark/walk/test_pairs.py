@@ -19,11 +19,10 @@ from kcast.loadtest.capture.folder import create_run
 from kcast.loadtest.capture.schema import DUPLICATE, LOST, OPENED, PASSED, STANDING
 from kcast.loadtest.results.causes import EDGE_NS, TAP_UNWRITTEN_NS, Cause
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.capture.schemas import PAIRS, PATHS
 from kcast.spark.findings import attribution as findings
 from kcast.spark.jobs import attribution
 from kcast.spark.walk import server_sets
-from kcast.spark.walk.pairs import Attributed, attribute
+from kcast.spark.walk.pairs import PAIRS, PATHS, Attributed, attribute
 from tests.loadtest.results.test_attribution import BROKEN
 from tests.loadtest.results.test_random import Oracle, random_world
 from tests.support.big_capture import big_scenario, write_scenario
@@ -297,7 +296,7 @@ def test_sets_of_servers(spark: SparkSession, words: int) -> None:
     some, evens = server_sets.of("set", words), server_sets.up_to(sf.lit(size // 2 + 1), words)
     every = sf.sequence(sf.lit(-1), sf.lit(size))
 
-    def listed(servers: server_sets.Servers) -> Any:
+    def listed(servers: server_sets.ServerSet) -> Any:
         return sf.filter(every, servers.has)
 
     operations = {
@@ -317,7 +316,7 @@ def test_sets_of_servers(spark: SparkSession, words: int) -> None:
         *(servers.count().alias(f"{name}_count") for name, servers in operations.items()),
         *(servers.some().alias(f"{name}_some") for name, servers in operations.items()),
         some.differ(evens).alias("differ"),
-        some.differ(some | server_sets.none(words)).alias("is_other"),
+        some.differ(some | server_sets.up_to(sf.lit(0), words)).alias("is_other"),
     ).collect()
     assert len(found) == len(samples)
     low = set(range(size // 2 + 1))

@@ -1,0 +1,136 @@
+"""What the documents name is there: files, modules and what stands in them, targets of make, and links."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+from tests.support.serve_process import served_address, serving
+
+TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "pubsub/PROTOCOL.md")
+PAGES = sorted([*TOP, *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))])
+
+FOLDERS = r"(?:pubsub|client|hashring|loadtest|spark|tests|docs|tools|\.ci|\.github)"
+PLACE = re.compile(rf"(?<![\w/.<-])({FOLDERS}/[\w./*-]*[\w*/])(?::(\w+))?")
+NAME = re.compile(r"(?<![\w.])((?:kcast\.(?:pubsub|client|hashring|loadtest|spark)|tests)(?:\.\w+)+)")
+CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+MAKE = re.compile(r"(?<![\w-])make ([a-z][a-z-]*)")
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
+
+
+def stands_in(name: str, source: str) -> bool:
+    """Whether a module's source defines a name, at its top or in a class."""
+    defined = rf"^\s*(?:async )?(?:def|class) {name}\b|^\s*{name}\b(?:: .+)? ?="
+    return re.search(defined, source, re.MULTILINE) is not None
+
+
+def missing_places(text: str, root: Path = ROOT) -> list[str]:
+    """The `folder/file` and `folder/file:name` of a text that are not in the checkout."""
+    found = []
+    for place, name in PLACE.findall(text):
+        paths = list(root.glob(place.rstrip("/")))
+        if not paths or (name and not stands_in(name, paths[0].read_text())):
+            found.append(f"{place}:{name}" if name else place)
+    return found
+
+
+def missing_names(text: str, root: Path = ROOT) -> list[str]:
+    """The dotted names of a text that are no module, package, or what a module defines."""
+    found = []
+    for name in NAME.findall(text):
+        parts = name.removeprefix("kcast.").split(".")
+        known = max(n for n in range(1, len(parts) + 1) if n == 1 or exists(root.joinpath(*parts[:n])))
+        left, module = parts[known:], root.joinpath(*parts[:known])
+        source = next((path.read_text() for path in sources(module) if path.exists()), "")
+        if not all(stands_in(part, source) for part in left):
+            found.append(name)
+    return found
+
+
+def exists(module: Path) -> bool:
+    return any(path.exists() for path in sources(module))
+
+
+def sources(module: Path) -> tuple[Path, Path]:
+    return module.with_suffix(".py"), module / "__init__.py"
+
+
+def slugs(text: str) -> set[str]:
+    """The anchors that a page's headings have."""
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    heads = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def broken_links(page: str, text: str, root: Path = ROOT) -> list[str]:
+    found = []
+    for target, anchor in LINK.findall(CODE.sub("", text)):
+        if ":" in target:
+            continue
+        path = (root / page).parent / target if target else root / page
+        if not path.exists() or (anchor and anchor not in slugs(path.read_text())):
+            found.append(f"{target}#{anchor}" if anchor else target)
+    return found
+
+
+def missing_targets(text: str, makefile: str) -> list[str]:
+    wanted = {name for code in CODE.findall(text) for name in MAKE.findall(code)}
+    return [name for name in sorted(wanted) if not re.search(rf"^{name}:", makefile, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert missing_places(text) == []
+    assert missing_names(text) == []
+    assert missing_targets(text, (ROOT / "Makefile").read_text()) == []
+    assert broken_links(page, text) == []
+
+
+def test_each_page_is_in_the_sites_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert [page for page in PAGES if f": {page}\n" not in navigation] == []
+
+
+# The checks on the checks.
+
+
+def test_what_is_not_there_is_found() -> None:
+    text = "see `spark/run.py:run`, spark/run.py:walk, docs/*.md and (loadtest/nothing.py). kcast/spark"
+    assert missing_places(text) == ["spark/run.py:walk", "loadtest/nothing.py"]
+    text = "`kcast.client.core.ClientCore`, kcast.client.core.Nobody. Then kcast.spark.nothing; tests.support"
+    assert missing_names(text) == ["kcast.client.core.Nobody", "kcast.spark.nothing"]
+    assert missing_targets("make sure: `make test` and `make nothing`", "test: lint\n") == ["nothing"]
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.md").write_text("# A page, *first*\n```\n# no heading\n```\n")
+    links = "[a](one.md) [b](one.md#a-page-first) [c](one.md#no-heading) [d](two.md) [e](https://example.net)"
+    assert broken_links("other.md", links, tmp_path) == ["one.md#no-heading", "two.md"]
+
+
+# The programs of docs/sans-io.md.
+
+
+def programs() -> list[str]:
+    text = (ROOT / "docs/sans-io.md").read_text()
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def run(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_cores_work_without_a_network_as_the_page_says() -> None:
+    assert run(programs()[0]) == "b'4 degrees'\n"
+
+
+def test_the_client_core_works_on_a_plain_socket_as_the_page_says() -> None:
+    with serving() as serve:
+        _, port = served_address(serve())
+        assert run(programs()[1].replace(":7400", f":{port}")) == "b'4 degrees'\n"

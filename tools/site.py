@@ -1,0 +1,54 @@
+"""What `mkdocs build` needs to know of this checkout; mkdocs.yml names this file.
+
+Pages keep their paths in the checkout, so that a link that works there works in the site, and is checked.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from griffe import Extension, Object
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
+# Beside docs/: what is a page, or linked from one.
+MORE = (
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE"),
+    *("pubsub/PROTOCOL.md", "compose.yaml"),
+)
+
+
+def on_startup(**_: object) -> None:
+    """Puts the packages' folders under the names that they are imported by, for the API reference."""
+    names = ROOT / "build/site-names/kcast"
+    names.mkdir(parents=True, exist_ok=True)
+    for package in PACKAGES:
+        link = names / package
+        if not link.is_symlink():
+            link.symlink_to(ROOT / package)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """The site's files, by their paths in the checkout; the theme's own stay as they are."""
+    docs = Path(config.docs_dir)
+    paths = [path for path in docs.rglob("*") if path.is_file()]
+    paths += [ROOT / name for name in MORE]
+    found = [file for file in files if not str(file.abs_src_path or "").startswith(f"{docs}/")]
+    for path in sorted(paths):
+        name = path.relative_to(ROOT).as_posix()
+        found.append(File.generated(config, name, abs_src_path=str(path)))
+    return Files(found)
+
+
+class Examples(Extension):
+    """Examples in docstrings (`>>>`) as blocks of code, which plain Markdown would run into one line."""
+
+    def on_object(self, *, obj: Object, **_: Any) -> None:
+        """Puts a fence around each paragraph that is an example."""
+        if obj.docstring is not None:
+            text = obj.docstring.value
+            obj.docstring.value = re.sub(
+                r"^>>> (?:.+\n?)+", r"```pycon\n\g<0>\n```\n", text, flags=re.MULTILINE
+            )
