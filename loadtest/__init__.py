@@ -1,1 +1,1 @@
-"""Clusters to test on, faults, and the demo that holds measurement against prediction."""
+"""Load tests: clusters to test on, faults, captures, results, and the demo."""

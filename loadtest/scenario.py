@@ -1,8 +1,8 @@
-"""What one load test is: a value that, with its seed, decides all that can be decided beforehand.
+"""A scenario: the settings of one load test, which with its seed decide all that can be decided beforehand.
 
-Who publishes what and when, who listens to what, which servers are down when, and what each client knows of
-the cluster all follow from it, in every process alike and without a word between them: so a run replays, and
-a subscriber knows what it should have received.
+Every process computes from it, without messages between them, who publishes what and when, who subscribes to
+what, which servers are down when, and which servers each client knows. So a run can be repeated, and a
+subscriber knows what it should have received.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ Arrivals = Literal["poisson", "constant"]
 Outages = Literal["none", "independent", "exact", "zones", "rolling"]
 By = Literal["isolation", "kill", "stall"]
 
-ID_CHARS = 16  # a message's number, in hex, at the end of each payload
+ID_CHARS = 16  # each payload ends with the message's number, in hex
 PAYLOAD_BYTES_MAX = DATAGRAM_BYTES_MAX - 400  # room for the longest first line, topic and envelope
 TOPICS_MAX = 1_000_000  # their names have six digits
 
@@ -30,17 +30,19 @@ class ScenarioError(KcastError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One load test. Names as options of `kcast load` have them; rates are per second, shares 0 .. 1.
+    """The settings of one load test, named like the options of `kcast load`. Shares are 0 .. 1.
 
-    `rate` is of each publisher. `outage` is the share of servers that are down at a time: with `outages`
-    "independent" each is down in each epoch of `epoch_s` seconds with that probability, "zones" the same of
-    whole zones; with "exact" exactly `down` of the servers are, drawn anew each epoch; with "rolling" one
-    after the other, each for an epoch. `by` is how: "isolation" cuts a server off from all clients and
-    leaves it running, "kill" ends it and starts it again, "stall" halts it. `known` is the share of the
-    servers that each client knows. Losses and what else happens to datagrams are per leg: `_in` from client
-    to server, `_out` back.
+    `rate` is messages per second of each publisher. `outages` says which servers are down, drawn anew in each
+    epoch of `epoch_s` seconds:
 
-    Raises ScenarioError where the values make no load test.
+    - "independent": each server with probability `outage`; "zones": each of `zones` zones, likewise.
+    - "exact": exactly `down` servers; "rolling": one server after the other, each for an epoch.
+
+    `by` says how: "isolation" cuts a server off from all clients and leaves it running, "kill" ends it and
+    starts it again, "stall" halts it. `known` is the share of the servers that each client knows. Faults of
+    datagrams are per leg: `loss_in` from client to server, `loss_out` back, and the others on both legs.
+
+    Raises ScenarioError for values that make no load test.
     """
 
     name: str = "load"
@@ -48,7 +50,7 @@ class Scenario:
     backend: Backend = "processes"
     servers: int = 12
     ttl_s: int = 60
-    # who uses how many servers
+    # policy and client options
     scheme: Literal["S", "R", "CH", "RCH"] = "RCH"
     k: int = 5
     k_prime: int = 3
@@ -112,7 +114,7 @@ class Scenario:
             raise ScenarioError(f"topics is {self.topics}: give {TOPICS_MAX:,} at most")
         slowest_s = 2 * (self.delay_ms + self.jitter_ms) / 1000 + (self.repeat - 1) * self.repeat_interval_s
         if slowest_s >= self.deadline_s:
-            # Else what is late by plan would pass for the fault of the machine.
+            # Otherwise, messages that are late as planned would be put down to a slow machine.
             raise ScenarioError(
                 f"deadline_s is {self.deadline_s}: delays and repeats alone take up to {slowest_s:g} s: "
                 "give a longer deadline"
@@ -136,7 +138,7 @@ class Scenario:
 
     @property
     def policy(self) -> Policy:
-        """Which servers publishers and subscribers use."""
+        """The policy that scheme, k, k_prime and side stand for."""
         if self.scheme == "R":
             return Policy.from_scheme("R", servers=self.servers)
         if self.scheme == "S":
@@ -147,25 +149,25 @@ class Scenario:
 
     @property
     def publishing_users(self) -> int:
-        """How many users publish."""
+        """Number of users that publish."""
         return self.publishers + self.mixed
 
     @property
     def subscribing_users(self) -> int:
-        """How many users subscribe."""
+        """Number of users that subscribe."""
         return self.subscribers + self.mixed
 
     def with_(self, **changes: Any) -> Self:
-        """The same, but for these. Raises ScenarioError."""
+        """Returns a copy with these fields changed. Raises ScenarioError."""
         return replace(self, **changes)
 
     def as_json(self) -> dict[str, Any]:
-        """All fields, as run.json has them."""
+        """Returns all fields, as in run.json."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The scenario that `as_json` told. Raises ScenarioError for fields that it has not."""
+        """Returns the scenario with these fields. Raises ScenarioError for unknown fields and bad values."""
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
             raise ScenarioError(f"a scenario has no {unknown[0]}: it was written by another version of kcast")
@@ -176,9 +178,9 @@ class Scenario:
 
 
 def select(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> tuple[Scenario, ...]:
-    """Those whose name matches one of the patterns, which may have `*`; all where there is no pattern.
+    """Returns the scenarios whose name matches one of the patterns (`*` is allowed); all if there are none.
 
-    Raises ScenarioError for a pattern that matches none.
+    Raises ScenarioError for a pattern that matches no scenario.
     """
     if not patterns:
         return tuple(scenarios)
@@ -190,19 +192,19 @@ def select(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> tuple[Scen
 
 
 def _matches(scenario: Scenario, pattern: str) -> bool:
-    return scenario.name == pattern or fnmatchcase(scenario.name, pattern)  # a name may have [ and ?
+    return scenario.name == pattern or fnmatchcase(scenario.name, pattern)  # a name may contain [ and ?
 
 
 def topic_name(topic_id: int) -> bytes:
-    """The name of a load test's topic: six digits at its end are its number."""
+    """Returns the name of a load test's topic; the six digits at its end are its number."""
     return b"load/%06d" % topic_id
 
 
 def message_id(pub_id: int, seq: int) -> int:
-    """The number of a publisher's message; `seq` counts from 0."""
+    """Returns the number of a publisher's message; `seq` counts from 0."""
     return pub_id << 32 | seq
 
 
 def payload(msg_id: int, size_bytes: int) -> bytes:
-    """What carries a message's number: as long as wanted, the number in hex at its end."""
+    """Returns a payload of `size_bytes` that ends with the message's number, in hex."""
     return b"%b%016x" % (b"." * (size_bytes - ID_CHARS), msg_id)

@@ -1,18 +1,19 @@
 """Stateless cookies: proof that a client receives at the address it sends from. PROTOCOL §6.
 
-The threat: a subscribe with a forged source address makes a server send every copy of a topic to a victim.
-So before it keeps anything for an address, a server sends a value there, and wants it back. The value has
-to be unforgeable, bound to the address, short-lived, and must cost the server no memory, or asking for
-cookies would itself be the attack (RFC 6347 §4.2.1 has the argument; DNS cookies, RFC 9018, the form).
+The threat: a subscribe with a forged source address would make a server send every copy of a topic to a
+victim. So a server first sends a value to the address, and keeps nothing for the address until that value
+comes back. The value must be unforgeable, bound to the address and short-lived. It must also cost the server
+no memory, or asking for cookies would itself be an attack (RFC 6347 §4.2.1 has the argument, RFC 9018 on DNS
+cookies the form).
 
     cookie = base64url( issued || tag )                      24 bytes, 32 characters
     issued = version, three zero bytes, seconds on the server's own monotonic clock (4 bytes)
     tag    = BLAKE2s-128(key of the epoch, issued || family || IP || port)
 
-The port is bound too: a cookie that is good for one host behind a NAT must not be good for its neighbours.
-Keys derive from the server's secret and the epoch, so nothing is stored and nothing needs rotating. The
-secret lives as long as the process: after a restart every cookie is foreign, which costs a client one more
-round trip and tells it that the leases are gone.
+The port is bound too: a cookie of one host behind a NAT must not be good for its neighbours. Keys derive from
+the server's secret and the epoch, so nothing is stored and nothing needs rotating. The secret lives as long
+as the process. After a restart every cookie is foreign: that costs a client one more round trip, and tells it
+that its leases are gone.
 """
 
 import hmac
@@ -32,7 +33,7 @@ _EPOCHS_ALIVE = int(COOKIE_PUBLISH_LIFE_S // COOKIE_EPOCH_S) + 2
 
 
 class Cookies:
-    """Mints and checks cookies with one server's `secret` (32 random bytes)."""
+    """Mints and checks cookies with one server's `secret` (32 random bytes; else ValueError)."""
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != SECRET_BYTES:
@@ -41,14 +42,14 @@ class Cookies:
         self._epoch_key = lru_cache(maxsize=_EPOCHS_ALIVE)(self._derive_key)
 
     def mint(self, address: Address, now: float) -> bytes:
-        """A cookie for this address, issued now: 32 base64url characters."""
+        """Returns a cookie for this address, issued now: 32 base64url characters."""
         issued = _ISSUED.pack(_VERSION, int(now))
         return urlsafe_b64encode(issued + self._tag(issued, int(now), address))
 
     def age_s(self, cookie: bytes, address: Address, now: float) -> float | None:
-        """Seconds since this cookie was issued to this address; None for one that this server never issued.
+        """Returns the seconds since this cookie was issued to this address, at most 3600; None if it was not.
 
-        `cookie` is 32 base64url characters, as the parser guarantees.
+        `cookie` must be 32 base64url characters, as the parser guarantees.
         """
         raw = urlsafe_b64decode(cookie)
         issued = raw[: _ISSUED.size]
@@ -56,7 +57,7 @@ class Cookies:
         issued_s: int
         version, issued_s = _ISSUED.unpack(issued)
         age_s = now - issued_s
-        # Outside the longest life no key is derived: else garbage could make the key cache churn.
+        # No key is derived for other epochs: else garbage could empty the cache of keys.
         if version != _VERSION or not 0 <= age_s <= COOKIE_PUBLISH_LIFE_S:
             return None
         if not hmac.compare_digest(raw[_ISSUED.size :], self._tag(issued, issued_s, address)):

@@ -1,7 +1,7 @@
-"""A server core on an event loop, with a socket for each address family, timers, and the signals that end it.
+"""Runs a server core on an event loop: a socket for each address family, timers, and signals that end it.
 
-A turn is: take what has arrived, let the core do what is due, send what it gives. What arrives in one turn
-is forwarded in one flush, so the busier the server, the fewer system calls a copy costs.
+In each turn it takes what has arrived, lets the core do what is due, and sends what the core returns. What
+arrives in one turn is forwarded in one flush, so the busier the server, the fewer system calls a copy costs.
 """
 
 import signal
@@ -17,20 +17,20 @@ from kcast.pubsub.udp import UdpPort
 if TYPE_CHECKING:
     import asyncio
 
-# asyncio and uvloop are imported where the loop starts: they take longer than all else that a server needs,
-# and `--help`, a usage error or a taken port have no use for them.
+# asyncio and uvloop are imported when the loop starts. They take longer than all other imports of a server,
+# and `--help`, a usage error or a taken port do not need them.
 
-_TIMER_SLACK_S = 0.001  # loops round to milliseconds; a timer that fires too early would only be set again
+_TIMER_SLACK_S = 0.001  # loops round to milliseconds, and a timer that fires too early must be set again
 
 
 class Core(Endpoint, Protocol):
     """A server core as this driver sees it."""
 
     def start_drain(self, now: float) -> None:
-        """Begin to end: tell the clients, take no new leases."""
+        """Begins to end: tells the clients, and takes no new leases."""
 
     def is_drained(self, now: float) -> bool:
-        """Whether the end has come. `next_timeout` tells when to look."""
+        """Whether draining is done. `next_timeout` tells when to look."""
 
 
 class Ending(Enum):
@@ -55,14 +55,15 @@ def run(
     report_interval_s: float = 5.0,
     lifeline: int | None = None,
 ) -> Ending:
-    """Serves until SIGINT, or until SIGTERM and the end of the draining that it begins; a second signal ends
-    that.
+    """Serves until a signal ends it; returns why it ended.
 
-    `on_ready` is called once datagrams are being taken, `on_drain` when draining begins and does not end at
-    once, `report` so long after something has arrived. `lifeline` is a descriptor that becomes readable when
-    whoever started this process is gone, which ends it too.
+    SIGINT ends it at once. SIGTERM begins draining, which a second signal ends at once. `on_ready` is called
+    when datagrams are taken, `on_drain` when draining begins (unless it is done at once), and `report`
+    `report_interval_s` after something has arrived. `lifeline` is a descriptor that becomes readable when the
+    process that started this one is gone; that ends it too.
 
-    For the main thread, since signals are. At most one port for each family; they stay open.
+    Call it in the main thread, which alone can handle signals. Give at most one port for each address family;
+    they stay open.
     """
     import asyncio
 
@@ -97,7 +98,7 @@ def run(
 
 
 class Driver:
-    """Turns of one core on one loop, from `start` to `stop`; a loop may have many. `run` has one."""
+    """Runs the turns of one core on an event loop, from `start` to `stop`. A loop may run several."""
 
     def __init__(
         self,
@@ -123,13 +124,13 @@ class Driver:
         self._is_draining = False
 
     def start(self) -> None:
-        """Begins to take datagrams, or goes on."""
+        """Begins to take datagrams, or resumes."""
         for port in self._ports:
             self._loop.add_reader(port.fileno(), self._on_readable, port)
         self._finish_turn(monotonic())
 
     def stop(self) -> None:
-        """Does nothing more. What arrives then waits in the sockets."""
+        """Takes nothing more. What arrives waits in the sockets."""
         for port in self._ports:
             self._loop.remove_reader(port.fileno())
         for timer in (self._timer, self._report_timer):
@@ -138,14 +139,14 @@ class Driver:
         self._timer = self._report_timer = None
 
     def _on_readable(self, port: UdpPort) -> None:
-        # At most 32 calls a turn; if more is waiting the descriptor is still readable at the next poll.
+        # At most 32 calls in a turn. If more is waiting, the next poll finds the descriptor readable.
         bursts = port.receive()
         now = monotonic()
         for burst in bursts:
             self._core.receive(burst, now)
         self._finish_turn(now)
         if self._report_timer is None:
-            # Set by what arrives, and not again after it, so that an idle server does nothing.
+            # Set only when something arrives, so that an idle server does nothing.
             self._report_timer = self._loop.call_later(self._report_interval_s, self._on_report_timer)
 
     def _on_report_timer(self) -> None:
@@ -165,7 +166,7 @@ class Driver:
         if self._is_draining and self._core.is_drained(now):
             self.end(Ending.DRAINED)
             return
-        # A timer that is too early only costs one look; to move it at every renewal would cost each turn.
+        # A timer that fires too early costs one look. Moving it at every renewal would cost every turn.
         if due is not None and (self._timer is None or due < self._timer_due):
             if self._timer is not None:
                 self._timer.cancel()
@@ -182,7 +183,7 @@ class Driver:
     # --- The end -------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Begins to end; called again, ends at once."""
+        """Begins draining; called again, ends at once."""
         if self._is_draining:
             self.end(Ending.SIGNAL)
             return
@@ -194,13 +195,13 @@ class Driver:
             self._on_drain()
 
     def end(self, ending: Ending) -> None:
-        """Sets `ending`, if it is not."""
+        """Sets `ending`, unless it is set."""
         if not self.ending.done():
             self.ending.set_result(ending)
 
 
 def _of_family(transmits: list[Transmit], is_ipv6: bool) -> list[Transmit]:
-    """What goes to destinations of one address family."""
+    """Returns what goes to destinations of one address family."""
     chosen = []
     for data, segment_bytes, destinations in transmits:
         if len(destinations) == 1:

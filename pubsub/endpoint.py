@@ -1,11 +1,11 @@
-"""The contract between sans-IO cores and whatever moves their datagrams.
+"""The contract between sans-IO cores and the drivers that move their datagrams.
 
-A core takes what arrived, a clock reading and (at construction) a random source; it gives back what to
-send. It never touches a socket, a clock, asyncio, threads or a global random. So the same core runs
-under a real driver and under the simulated network of the tests.
+A core takes what has arrived, a clock reading and (at construction) a random source; it returns what to send.
+It never touches a socket, a clock, asyncio, threads or a global random. So the same core runs under a real
+driver and in the simulated network of the tests.
 
-Both speak in *bursts*: the kernel hands over, and takes, runs of equal datagrams from or to one peer in
-one call (UDP_GRO, UDP_SEGMENT), and the number of calls, not of bytes, is what a datagram costs.
+Both sides handle *bursts*: in one call the kernel brings, or takes, a run of datagrams of equal length from
+or to one peer (UDP_GRO, UDP_SEGMENT). What a datagram costs depends on the number of calls, hardly on bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,19 +13,23 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 Address = tuple[str, int]
-"""An IP address in its shortest text form and a UDP port. IPv4-mapped IPv6 appears as plain IPv4."""
+"""An IP address in its shortest text form, and a UDP port. IPv4-mapped IPv6 is written as IPv4."""
 
 
 def format_address(address: Address) -> str:
-    """`ip:port` as people write it, an IPv6 address in brackets."""
+    """Returns `ip:port` as people write it.
+
+    >>> format_address(("192.0.2.7", 7400)), format_address(("2001:db8::7", 7400))
+    ('192.0.2.7:7400', '[2001:db8::7]:7400')
+    """
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Burst(NamedTuple):
-    """What one receive call brought from one peer: datagrams of `segment_bytes`, the last may be shorter.
+    """What one receive call brought from one peer: datagrams of `segment_bytes`; the last may be shorter.
 
-    `kernel_ns` is when the kernel took the first of them in, in ns since 1970; 0 where nobody asked for that.
+    `kernel_ns` is when the kernel received the first of them, in ns since 1970; 0 if nobody asked for that.
     """
 
     data: bytes
@@ -35,7 +39,7 @@ class Burst(NamedTuple):
 
 
 class Transmit(NamedTuple):
-    """Datagrams of `segment_bytes` (the last may be shorter) to be sent to each of `destinations`."""
+    """Datagrams of `segment_bytes` (the last may be shorter) to send to each of `destinations`."""
 
     data: bytes
     segment_bytes: int
@@ -43,7 +47,7 @@ class Transmit(NamedTuple):
 
 
 def datagrams(data: bytes, segment_bytes: int) -> Iterator[bytes]:
-    """The datagrams that a `Burst` or a `Transmit` carries, in order."""
+    """Yields the datagrams that a `Burst` or a `Transmit` carries, in order."""
     if len(data) <= segment_bytes:
         yield data
         return
@@ -54,27 +58,27 @@ def datagrams(data: bytes, segment_bytes: int) -> Iterator[bytes]:
 class Endpoint(Protocol):
     """A core as its driver sees it. `now` is monotonic time in seconds and never goes back.
 
-    A driver's turn is: `receive` all that has arrived, `handle_timeout` if `next_timeout` is due, then
-    send what `flush` returns.
+    In each turn a driver calls `receive` with all that has arrived, then `handle_timeout` if `next_timeout`
+    is due, and sends what `flush` returns.
 
-    What stands between a driver and a core, and lets through what it will and when it will, is one too.
+    A filter between a driver and a core, which drops or delays datagrams, is an endpoint too.
     """
 
     def receive(self, burst: Burst, now: float) -> None:
-        """Take what arrived. Any bytes are acceptable; nothing raises."""
+        """Takes what has arrived: any bytes. Never raises."""
 
     def handle_timeout(self, now: float) -> None:
-        """Do what has fallen due by `now`. Harmless when called early."""
+        """Does what is due by `now`. Harmless if called early."""
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` wants to be called, on the same clock as `now`; None for never."""
+        """Returns when to call `handle_timeout`, on the clock of `now`; None for never."""
 
     def flush(self, now: float) -> list[Transmit]:
-        """What is to be sent now; the core forgets it."""
+        """Returns what is to be sent now. The core forgets it."""
 
 
 class LeaseChange(StrEnum):
-    """What became of a lease, as a tap is told."""
+    """What a tap is told about a lease."""
 
     OPENED = "opened"
     EXPIRED = "expired"
@@ -82,10 +86,10 @@ class LeaseChange(StrEnum):
 
 
 class Tap(Protocol):
-    """What a server reports so that losses can be explained later. Must not raise, block or keep `lines`."""
+    """What a server tells a recorder, to explain losses later. Must not raise, block or keep `lines`."""
 
     def burst(self, now: float, source: Address, topic: bytes, lines: Sequence[bytes]) -> None:
-        """Lines (without LF) of one topic (wire form) were admitted, and are about to be routed."""
+        """Lines (without LF) of one topic (wire form) were admitted, and will be routed."""
 
     def lease(self, now: float, change: LeaseChange, topic: bytes, address: Address) -> None:
-        """A lease was opened, or has ended."""
+        """A lease was opened, or has ended (topic in wire form)."""

@@ -2,8 +2,8 @@
 
 
 class KcastError(Exception):
-    """The caller, or what the caller was given, is at fault; the message says what to do.
+    """An error of the caller, or of what the caller was given. The message says what to do.
 
-    Most are also the built-in error that they come nearest to, such as ValueError. What peers do wrong raises
+    Most subclasses are also the nearest built-in error, such as ValueError. What peers do wrong raises
     nothing: it is counted.
     """

@@ -1,10 +1,10 @@
-"""Every limit and lifetime of the protocol and of a server, in one place, beside their PROTOCOL sections."""
+"""All limits and lifetimes of the protocol and of a server, with their PROTOCOL sections."""
 
 from dataclasses import dataclass, fields
 
 DATAGRAM_BYTES_MAX = 1200  # §2.1: below every path MTU in use, so that nothing is ever fragmented
 LINES_PER_DATAGRAM_MAX = 64  # §2.1: non-blank lines; bounds the work that one datagram can cause
-LINES_PER_DATAGRAM_MIN = 2  # what any server takes: a vouch line, and one that it vouches for
+LINES_PER_DATAGRAM_MIN = 2  # every server takes a vouch line, and one line that it vouches for
 TOPIC_BYTES_MAX = 255  # §3.1: encoded
 
 REQUEST_BYTES_MIN = 192  # §5.2: a `%?` or `%!` datagram is at least this long ...
@@ -12,22 +12,22 @@ REPLY_BYTES_MAX = 192  # §5.2: ... and no answer is longer, so no request is ev
 NONCE_CHARS_MAX = 22
 COOKIE_CHARS = 32
 
-COOKIE_LEASE_LIFE_S = 128.0  # §6.2: how old a cookie may be that asks for leases
-COOKIE_PUBLISH_LIFE_S = 3600.0  # §6.2: how old a cookie may be that only publishes
+COOKIE_LEASE_LIFE_S = 128.0  # §6.2: age up to which a cookie serves for leases
+COOKIE_PUBLISH_LIFE_S = 3600.0  # §6.2: age up to which a cookie serves for publishes
 COOKIE_EPOCH_S = 64.0  # §6.2: cookies of one epoch share a derived key
 
 TTL_S_DEFAULT = 60.0  # N of the 2004 note
-TTL_S_MAX = 9_999_999  # §5: a receipt has seven digits for it
+TTL_S_MAX = 9_999_999  # §5: a receipt has room for seven digits
 RENEWALS_PER_TTL = 3  # M of the 2004 note
 RENEWAL_INTERVAL_S_MAX = 25.0  # §7.3: firewalls forget UDP flows after 30 s
 
-FIFO_PROMISE_S_MIN = 10.0  # §7.5: renewing a full table more often would keep a server busy
-DRAIN_MARGIN_S = 5.0  # §7.6: how much longer than a renewal interval a server drains
+FIFO_PROMISE_S_MIN = 10.0  # §7.5: more frequent renewals of a full table would keep a server busy
+DRAIN_MARGIN_S = 5.0  # §7.6: a server drains this much longer than a renewal interval
 
-OVERDRAWN_S = 10.0  # §5.9: how long who published too much has to vouch, so that it hears of it
+OVERDRAWN_S = 10.0  # §5.9: a client that published too much must vouch for so long, so it hears of it
 
-WORK_BITS_MAX = 24  # §5.11: what a client pays at most for a datagram: some seconds
-HEAD_CHARS_MAX = 32  # §5.1: so that a receipt, a refusal and a head fit in an answer
+WORK_BITS_MAX = 24  # §5.11: the most that a client pays for a datagram: some seconds
+HEAD_CHARS_MAX = 32  # §5.1: a receipt, a refusal and a head must fit in an answer
 
 PUBLISHER_CHARS_MAX = 43  # §9.1: base64url of a 256-bit hash
 
@@ -37,17 +37,20 @@ assert COOKIE_LEASE_LIFE_S <= COOKIE_PUBLISH_LIFE_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one server allows. Rates are per second, with bursts of one second; 0 is no limit for a rate."""
+    """What one server allows. Rates are per second, with bursts of one second; a rate of 0 is no limit.
+
+    Raises ValueError for a value out of range.
+    """
 
     leases: int = 100_000
     leases_per_address: int = 4_000  # an address is IP and port
     leases_per_prefix: int = 20_000  # a prefix is an IPv4 /24 or an IPv6 /48; loopback has no such limit
     topics: int = 50_000
-    publishers: int = 100_000  # publish leases, and addresses whose rates are remembered
+    publishers: int = 100_000  # with publish leases, and whose rates are remembered
     lines_per_datagram: int = LINES_PER_DATAGRAM_MAX
-    publishes_per_s: int = 50_000  # lines of one address
-    copies_per_s: int = 2_000_000  # that one address's publishes cause
-    challenges_per_s: int = 20_000  # answers to addresses that have shown no cookie, in all
+    publishes_per_s: int = 50_000  # lines from one address
+    copies_per_s: int = 2_000_000  # caused by the publishes of one address
+    challenges_per_s: int = 20_000  # answers to all addresses without a good cookie together
 
     def __post_init__(self) -> None:
         for field in fields(self):

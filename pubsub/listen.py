@@ -1,4 +1,4 @@
-"""Where a server is reached: its sockets, one for each address family, and which addresses are its own."""
+"""Opens a server's sockets, one for each address family, and classifies addresses."""
 
 import errno
 import socket
@@ -24,7 +24,7 @@ _LOCAL_NETWORKS = tuple(
 
 
 class ListenError(KcastError):
-    """An address that cannot be served on; the message says what to do."""
+    """An address cannot be served on. The message says what to do."""
 
 
 def open_ports(
@@ -34,23 +34,23 @@ def open_ports(
     receive_buffer_bytes: int,
     make: Callable[[socket.socket], UdpPort] = UdpPort,
 ) -> list[UdpPort]:
-    """A socket for each host, all on the same port; port 0 is any that is free for all of them.
+    """Opens a socket for each host, all on the same port; port 0 picks one that is free for all of them.
 
-    `make` makes a port of each socket. Raises ValueError for hosts that are no addresses to serve on, or two
-    of one family, and ListenError where one cannot be bound.
+    `make` wraps each socket. Raises ValueError for a host that is no address to serve on, or two of one
+    family, and ListenError if an address cannot be bound.
     """
     for attempt in range(_FREE_PORT_TRIES):
         try:
             return _open_all(hosts, port, receive_buffer_bytes, make)
         except ListenError as error:
-            # A port that is free for one family need not be for the other.
+            # A port that is free for one family may be taken for the other.
             if port or not is_taken(error) or attempt == _FREE_PORT_TRIES - 1:
                 raise
     raise AssertionError("unreachable")
 
 
 def is_taken(error: ListenError) -> bool:
-    """Whether it is another socket that has the port."""
+    """Whether another socket has the port."""
     return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
 
 
@@ -60,7 +60,7 @@ def _open_all(
     hosts = [_plain(host) for host in hosts]
     families = [":" in host for host in hosts]
     if len(set(families)) < len(families):
-        raise ValueError("one address of each family at most: give one IPv4 and one IPv6 address")
+        raise ValueError("two addresses of one family: give one IPv4 and one IPv6 address at most")
     with ExitStack() as stack:
         ports = []
         for host in hosts:
@@ -77,7 +77,7 @@ def _open_all(
 
 
 def _plain(host: str) -> str:
-    """IPv4-mapped IPv6 as IPv4; what is no address is left for `open_socket` to refuse."""
+    """Turns IPv4-mapped IPv6 into IPv4. What is no address is left for `open_socket` to refuse."""
     try:
         ip = ip_address(host)
     except ValueError:
@@ -101,17 +101,17 @@ def _bind_failure(error: OSError, where: str) -> str:
 
 
 def is_wildcard(address: Address) -> bool:
-    """Whether it stands for all addresses of the machine."""
+    """Whether the address stands for all addresses of the machine."""
     return ip_address(address[0]).is_unspecified
 
 
 def is_loopback(address: Address) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether only this machine can reach the address."""
     return ip_address(address[0]).is_loopback
 
 
 def is_local(address: Address) -> bool:
-    """Whether the address is loopback, private or link-local: whom `--open` is open to."""
+    """Whether the address is loopback, private or link-local: `--open` is open to these."""
     return _is_local_host(address[0])
 
 
@@ -122,10 +122,10 @@ def _is_local_host(host: str) -> bool:
 
 
 def own_addresses(bound: Sequence[Address]) -> frozenset[Address]:
-    """Where sockets bound so are reached, as far as can be told.
+    """Returns the addresses at which these sockets are reached, as far as they are known.
 
-    Of a wildcard address only the loopback ones are known: the machine's others change while it runs, and
-    to learn them would take netlink.
+    For a wildcard address only the loopback addresses are known. The machine's others may change while the
+    server runs, and netlink would be needed to learn them.
     """
     own = set(bound)
     for host, port in bound:

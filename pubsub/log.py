@@ -1,10 +1,10 @@
-"""What a server tells whoever runs it: lines on standard error, for people or (`--log json`) for programs.
+"""What a server tells its operator: lines on standard error, for people or (`--log json`) for programs.
 
-Whatever clients can cause is counted, and told as what has been added to the counters, every few seconds
-at most: so nobody can fill a disk by sending datagrams. Cookies, messages, topics and clients' addresses are
-in no line.
+What clients can cause is only counted. A line tells how much the counters have grown, at most every few
+seconds, so nobody can fill a disk by sending datagrams. No line has a cookie, message, topic or client's
+address in it.
 
-A log must not stop a server: what standard error does not take at once is lost.
+The log must not stop the server: a line that standard error does not take at once is lost.
 """
 
 import json
@@ -20,36 +20,34 @@ from contextlib import suppress
 from io import UnsupportedOperation
 from typing import NamedTuple
 
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.drops import HARMLESS
+from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort
 
 REPORT_INTERVAL_S = 5.0
 
-# Dropped in the normal course of things: a publish that nobody listens to is no reason for a line.
-_ROUTINE = frozenset((Drop.NO_SUBSCRIBER.value,))
-
 
 class Log:
-    """Writes the lines. `label` tells one server from others of the same command."""
+    """Writes the lines. `label` tells apart the servers of one command."""
 
     def __init__(self, *, as_json: bool = False, label: str = "") -> None:
         self._as_json = as_json
         self._label = label
 
     def labelled(self, label: str) -> "Log":
-        """The same log, for one of several servers."""
+        """Returns the same log with a label, for one of several servers."""
         return Log(as_json=self._as_json, label=label)
 
     def info(self, event: str, text: str, **fields: object) -> None:
-        """Something to know. `event` names it for programs, `text` says it to people, fields hold figures."""
+        """Tells something. `event` names it for programs, `text` tells people, `fields` are figures."""
         self._write("info", event, text, fields)
 
     def warning(self, event: str, text: str, **fields: object) -> None:
-        """Something to look into."""
+        """Tells something to look into."""
         self._write("warning", event, text, fields)
 
     def error(self, event: str, text: str, **fields: object) -> None:
-        """Why the server ends, or does not start."""
+        """Tells why the server ends, or does not start."""
         self._write("error", event, text, fields)
 
     def _write(self, level: str, event: str, text: str, fields: Mapping[str, object]) -> None:
@@ -62,12 +60,12 @@ class Log:
 
 
 def to_json(fields: Mapping[str, object]) -> str:
-    """One object in one line, ASCII alone, so that no terminal acts on it."""
+    """Returns an object in one line of printable ASCII, so that no terminal acts on it."""
     return json.dumps(fields).replace("\x7f", "\\u007f")
 
 
 def _printable(text: str) -> str:
-    """The text with all that a terminal could act on escaped."""
+    """Returns the text with everything escaped that a terminal could act on."""
     if text.isprintable():
         return text
     return "".join(
@@ -76,7 +74,7 @@ def _printable(text: str) -> str:
 
 
 def _now() -> str:
-    """UTC in ISO 8601, to the millisecond."""
+    """Returns the time in UTC, in ISO 8601 with milliseconds."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1_000_000:03}Z"
 
@@ -87,17 +85,17 @@ def _write_to_stderr(line: str) -> None:
     with suppress(OSError, ValueError):
         try:
             descriptor = sys.stderr.fileno()
-        except UnsupportedOperation:  # something that stands in for it
+        except UnsupportedOperation:  # a replacement that has no descriptor
             sys.stderr.write(line)
             return
         _write_at_once(descriptor, line.encode(errors="backslashreplace"))
 
 
 def _write_at_once(descriptor: int, data: bytes) -> None:
-    """Writes what goes without waiting; into a pipe up to PIPE_BUF bytes in one piece, whoever else writes.
+    """Writes what can be written without waiting. In a pipe, up to PIPE_BUF bytes stay in one piece.
 
-    To look whether there is room would not do where others write to the same pipe or socket: one of them may
-    fill it meanwhile.
+    To check first whether there is room is not enough for a pipe or socket that others write to: they may
+    fill it in between.
     """
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISSOCK(mode):
@@ -105,7 +103,7 @@ def _write_at_once(descriptor: int, data: bytes) -> None:
             connection.send(data, socket.MSG_DONTWAIT)
         return
     if stat.S_ISFIFO(mode):
-        # Opened anew, since O_NONBLOCK on the descriptor would be for all who share it.
+        # Opened anew, because O_NONBLOCK on the descriptor would apply to all processes that share it.
         own = None
         with suppress(OSError):
             own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
@@ -115,16 +113,16 @@ def _write_at_once(descriptor: int, data: bytes) -> None:
             finally:
                 os.close(own)
             return
-    # A file, a terminal, or a pipe of another user's: there, what is said above remains.
+    # A file, a terminal, or a pipe of another user: checking first is all that can be done.
     if select.select([], [descriptor], [], 0)[1]:
         os.write(descriptor, data)
 
 
-# --- What did not get through ------------------------------------------------------------------------
+# --- What was dropped or refused ---------------------------------------------------------------------
 
 
 class Losses(NamedTuple):
-    """All that a server and its sockets did not do, since they began, by reason or errno's name."""
+    """What a server and its sockets have dropped or refused since they began, by reason or errno's name."""
 
     drops: Counter[str]
     refusals: Counter[str]
@@ -134,8 +132,8 @@ class Losses(NamedTuple):
 
     @classmethod
     def of(cls, server: Server, ports: Sequence[UdpPort]) -> "Losses":
-        """Reads the counters; any thread may."""
-        # `dict` copies without letting another thread run, where a loop could meet a new key.
+        """Reads the counters. Any thread may call it."""
+        # `dict` copies in one step; in a loop, another thread could add a key meanwhile.
         drops = Counter({str(reason): count for reason, count in dict(server.drops).items()})
         send_errors: Counter[str] = Counter()
         receive_errors: Counter[str] = Counter()
@@ -152,7 +150,7 @@ class Losses(NamedTuple):
         )
 
     def since(self, before: "Losses") -> "Losses":
-        """What has been added."""
+        """Returns what has been added since `before`."""
         return Losses(
             drops=self.drops - before.drops,
             refusals=self.refusals - before.refusals,
@@ -161,9 +159,16 @@ class Losses(NamedTuple):
             receive_errors=self.receive_errors - before.receive_errors,
         )
 
+    def drops_and_harmless(self) -> tuple[Counter[str], Counter[str]]:
+        """Splits `drops`: what was really dropped, by reason; and the rest, by what people call it."""
+        drops, harmless = self.drops.copy(), Counter[str]()
+        for reason, name in HARMLESS.items():
+            harmless[name] += drops.pop(reason, 0)
+        return +drops, +harmless
+
 
 class Report:
-    """Tells what was lost since it was last called, if that is worth a line."""
+    """Tells what was dropped or refused since the last call, if anything was."""
 
     def __init__(self, log: Log, read: Callable[[], Losses]) -> None:
         self._log = log
@@ -174,12 +179,11 @@ class Report:
         """Writes at most one line of each kind."""
         losses = self._read()
         new = losses.since(self._told)
-        if new.drops.keys() - _ROUTINE or new.refusals:
-            parts = [f"dropped {listed(new.drops)}"] if new.drops else []
+        drops, _ = new.drops_and_harmless()
+        if drops or new.refusals:
+            parts = [f"dropped {listed(drops)}"] if drops else []
             parts += [f"refused {listed(new.refusals)}"] if new.refusals else []
-            self._log.info("drops", "; ".join(parts), drops=dict(new.drops), refusals=dict(new.refusals))
-        elif new.drops:
-            losses = losses._replace(drops=self._told.drops)  # to be told with the next that is worth it
+            self._log.info("drops", "; ".join(parts), drops=drops, refusals=new.refusals)
         if new.overflows:
             self._log.warning(
                 "overflow",
@@ -199,5 +203,5 @@ class Report:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """`reason=count` for all that are not 0, in the order of the alphabet."""
+    """Returns `reason=count` for all that are not 0, in alphabetical order."""
     return " ".join(f"{name}={count}" for name, count in sorted(counts.items()) if count)

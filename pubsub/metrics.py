@@ -1,9 +1,8 @@
-"""Metrics of one server for Prometheus, over HTTP, in threads of their own. Imported for `--metrics` only.
+"""Serves one server's metrics to Prometheus over HTTP, in its own threads. Imported for `--metrics` only.
 
-Nothing is counted twice: what the core and the sockets count is read at the moment of a scrape, and the
-server does nothing for it. Counters are copied by single steps of the interpreter, so no lock is needed and
-no turn is held up, except for the millisecond in which a scrape has the interpreter. No label has values
-that clients choose: topics and addresses are in none.
+A scrape reads the counters of the core and of the sockets; the server does nothing for it. Counters are
+copied in single steps of the interpreter, so no lock is needed, and a scrape holds up the server only for the
+millisecond in which it runs. No label has values that clients choose, such as topics or addresses.
 """
 
 import errno
@@ -22,21 +21,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import MetricsHandler
 from prometheus_client.registry import Collector
 
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Losses
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort
 
 if TYPE_CHECKING:
     from kcast.pubsub.tap import TapWriter
 
 REQUEST_TIMEOUT_S = 10.0
-# At a time. The next one ends the oldest: so stuck scrapers neither collect threads nor keep others out, and
-# whoever can be answered is, since that takes a millisecond.
+# At a time; one more ends the oldest. So stuck scrapers do not use up threads or keep others out. Answering
+# takes a millisecond, so those that can be answered are.
 REQUESTS_MAX = 8
 
-_NEVER_S = 3600.0  # how often the thread that accepts wakes up to look whether it should stop: it should not
+_NEVER_S = 3600.0  # how often the accepting thread wakes up to see whether it should stop: it never should
 
 _REFUSALS = ("topic", "full", "address", "prefix", "topics", "work", "drain", "rate", "size")  # PROTOCOL §5.8
 
@@ -44,7 +44,7 @@ _REFUSALS = ("topic", "full", "address", "prefix", "topics", "work", "drain", "r
 _COUNTS = (
     ("received_datagrams", "datagrams_received", "Datagrams received."),
     ("received_bytes", "bytes_received", "Bytes of UDP payload received."),
-    ("messages", "messages_received", "Published lines taken to be forwarded."),
+    ("messages", "messages_received", "Published lines that were admitted."),
     ("copies", "copies_sent", "Copies of messages handed to the network."),
     ("leases_opened", "leases_opened", "Leases opened."),
     ("leases_renewed", "leases_renewed", "Leases renewed."),
@@ -63,7 +63,7 @@ _COUNTS = (
 
 
 class ServerCollector(Collector):
-    """One server's counters and gauges, read when asked for."""
+    """Reads one server's counters and gauges at each scrape."""
 
     def __init__(self, server: Server, ports: Sequence[UdpPort], tap: "TapWriter | None" = None) -> None:
         self._server = server
@@ -71,7 +71,7 @@ class ServerCollector(Collector):
         self._tap = tap
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics. Any thread may call this."""
+        """Yields all metrics. Any thread may call it."""
         server, losses = self._server, Losses.of(self._server, self._ports)
         counts = dict(server.counts)
         for name, key, text in _COUNTS:
@@ -88,7 +88,7 @@ class ServerCollector(Collector):
             yield GaugeMetricFamily(f"kcast_{name}_limit", "What the server allows; 0 is no limit.", value)
         text = "Requests refused, in whole or in part, by reason."
         yield _by_label("kcast_refusals", text, "reason", losses.refusals, _REFUSALS)
-        text = "Datagrams or lines that had no effect, by reason."
+        text = "Datagrams or lines that had no effect, by reason; no-subscriber and cookie-* lose nothing."
         yield _by_label("kcast_drops", text, "reason", losses.drops, tuple(Drop))
         yield _by_label(
             "kcast_send_errors", "Datagrams that were not sent, by error.", "errno", losses.send_errors
@@ -98,7 +98,7 @@ class ServerCollector(Collector):
         )
         yield CounterMetricFamily(
             "kcast_receive_overflows",
-            "Times that the kernel dropped what arrived, for want of room in the receive buffer.",
+            "Times that the kernel dropped what arrived because the receive buffer was full.",
             losses.overflows,
         )
         yield GaugeMetricFamily(
@@ -121,7 +121,7 @@ class ServerCollector(Collector):
 def _by_label(
     name: str, text: str, label: str, counts: Mapping[str, int], always: Sequence[str] = ()
 ) -> CounterMetricFamily:
-    """A counter with one label; what stands in `always` is there from the beginning, as 0."""
+    """Returns a counter with one label. Values in `always` are there from the beginning, as 0."""
     family = CounterMetricFamily(name, text, labels=(label,))
     for value in sorted({*counts, *always}):
         family.add_metric((value,), counts.get(value, 0))
@@ -132,7 +132,7 @@ def _by_label(
 
 
 class _Handler(MetricsHandler):
-    timeout = REQUEST_TIMEOUT_S  # of every read and write
+    timeout = REQUEST_TIMEOUT_S  # for every read and write
 
 
 class _HttpServer(ThreadingMixIn, HTTPServer):
@@ -148,37 +148,37 @@ class _HttpServer(ThreadingMixIn, HTTPServer):
         super().__init__(address, _Handler.factory(registry))
 
     def server_bind(self) -> None:
-        """As HTTPServer's, without looking its own name up, which may take long."""
+        """Binds as HTTPServer does, but does not look up the machine's name, which may take long."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Takes any, and makes a place for it."""
+        """Accepts every request, and makes room for it."""
         with self._lock:
             if len(self._open) >= REQUESTS_MAX:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
                 with suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread finds that nobody is there
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread then finds the connection closed
             self._open[request] = None
         return True
 
     def shutdown_request(self, request: Any) -> None:
-        """The end of each, however it went. From then on its descriptor may be another's."""
+        """Ends a request. From then on its descriptor may belong to another."""
         with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A scraper that went away is not worth a line."""
+        """Says nothing: a scraper has gone away."""
 
 
 def serve_metrics(collector: Collector, address: Address) -> Address:
-    """Serves the metrics, with those of the process, until the process ends. Returns where.
+    """Serves the metrics, and those of the process, until the process ends. Returns the bound address.
 
-    Raises ListenError where the address cannot be served on.
+    Raises ListenError if the address cannot be served on.
     """
     registry = CollectorRegistry()
     registry.register(collector)

@@ -1,4 +1,4 @@
-"""One server as a process: core, sockets, log, metrics and tap, from the first line to the last."""
+"""Runs one server as a process: puts core, sockets, log, metrics and tap together."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ EXIT_FAILURE = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """What one server is to be like. `open_to` is "" for nobody, or "local" or "anyone"."""
+    """The settings of one server. `open_to` is "" (nobody), "local" or "anyone"."""
 
     ttl_s: int
     table: str
@@ -39,9 +39,9 @@ class ServeSettings:
 
 
 def warn(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> None:
-    """Says what whoever starts a server should know about these settings, on this machine."""
+    """Warns of what these settings mean on this machine."""
     if settings.open_to == "anyone":
-        log.warning("open", "open to any address: anyone can make it flood others")
+        log.warning("open", "open to any address: anyone can make this server flood others")
     elif settings.open_to:
         log.warning("open", "open to loopback and private addresses: anyone there can subscribe others")
     if any(is_wildcard(port.address) for port in ports):
@@ -54,8 +54,8 @@ def warn(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> None:
     if granted < wanted:
         log.warning(
             "receive-buffer",
-            f"the system gives a receive buffer of {granted} bytes where {wanted} were wanted, so less can "
-            f"wait while the server is busy; raise the limit with: sysctl -w net.core.rmem_max={wanted}",
+            f"the receive buffer has {granted} bytes, less than the {wanted} wanted, so datagrams are lost "
+            f"sooner while the server is busy; raise the limit with: sysctl -w net.core.rmem_max={wanted}",
             granted_bytes=granted,
             wanted_bytes=wanted,
         )
@@ -69,7 +69,10 @@ def serve(
     on_ready: Callable[[], None],
     lifeline: int | None = None,
 ) -> int:
-    """Runs the server until a signal ends it; the exit code. `on_ready` and `lifeline` as in `driver.run`."""
+    """Runs the server until a signal ends it; returns the exit code.
+
+    `on_ready` and `lifeline` are as in `driver.run`.
+    """
     addresses = [port.address for port in ports]
     with ExitStack() as stack:
         tap = None
@@ -107,7 +110,7 @@ def serve(
 
 
 def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap | None) -> Server:
-    """The core, with a secret that no other has; `addresses` are what its sockets are bound to."""
+    """Makes the core, with a new secret. `addresses` are those that its sockets are bound to."""
     return Server(
         secret=secrets.token_bytes(SECRET_BYTES),
         ttl_s=settings.ttl_s,
@@ -122,7 +125,7 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
 
 
 def open_tap(path: str, size_bytes_max: int, addresses: Sequence[Address], log: Log) -> "TapWriter":
-    """The tap of one life of a server. Raises OSError and ValueError."""
+    """Opens the tap for one life of a server. Raises OSError or ValueError if it cannot be written."""
     from kcast.pubsub.tap import TapWriter
 
     return TapWriter(
@@ -154,17 +157,20 @@ def _say_ended(ending: Ending, server: Server, ports: Sequence[UdpPort], log: Lo
     if ending is Ending.ORPHANED:
         log.error("orphan", "the process that started this server is gone")
     losses = Losses.of(server, ports)
-    drops = dict(losses.drops) | {f"send-{name}": count for name, count in losses.send_errors.items()}
+    drops, harmless = losses.drops_and_harmless()
+    drops.update({f"send-{name}": count for name, count in losses.send_errors.items()})
     drops["receive-buffer"] = losses.overflows
     copies, messages = server.counts["copies_sent"], server.counts["messages_received"]
+    unwanted = "".join(f", {name}: {count}" for name, count in harmless.items())
     refusals = f"; refusals: {listed(losses.refusals)}" if losses.refusals else ""
     log.info(
         "end",
-        f"messages: {messages}, copies sent: {copies}; drops: {listed(drops) or 'none'}{refusals}",
+        f"messages: {messages}, copies sent: {copies}{unwanted}; drops: {listed(drops) or 'none'}{refusals}",
         ending=ending.name.lower(),
         copies=copies,
         messages=messages,
-        drops={name: count for name, count in sorted(drops.items()) if count},
-        refusals=dict(losses.refusals),
+        harmless=harmless,
+        drops=+drops,
+        refusals=losses.refusals,
         leases=len(server.leases),
     )

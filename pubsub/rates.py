@@ -1,9 +1,9 @@
-"""Token buckets: how much an address, or all strangers together, may ask of a server in a second.
+"""Token buckets: how much an address, or all strangers together, may ask of a server per second.
 
-A bucket fills at its rate, up to one second's worth, and whoever comes while there is anything in it is
-served whole, so it may go below empty: a burst larger than the bucket is then paid for by waiting, and is
-not refused for ever. Rates are kept for proven addresses (PROTOCOL §6): a limit on addresses that anyone can
-forge would let anyone shut others out, as it does at open servers.
+A bucket fills at its rate and holds one second's worth. A request that finds anything in it is served whole,
+so the bucket may go below empty: a burst larger than the bucket is paid for by waiting afterwards, and not
+refused for ever. Rates are kept only for proven addresses (PROTOCOL §6): with a limit on addresses that can
+be forged anyone could shut others out. At open servers that is so.
 """
 
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from kcast.pubsub.limits import OVERDRAWN_S
 
 
 class Rate:
-    """One bucket of `per_s` tokens a second; 0 is no limit."""
+    """One bucket that gets `per_s` tokens per second; 0 is no limit."""
 
     def __init__(self, per_s: float) -> None:
         self.per_s = per_s
@@ -22,7 +22,7 @@ class Rate:
         self._at = 0.0
 
     def take(self, amount: float, now: float) -> bool:
-        """Takes so many tokens, if there is any; False, and nothing taken, where there is none."""
+        """Takes `amount` tokens if the bucket has any; else takes nothing and returns False."""
         if not self.per_s:
             return True
         self._tokens = min(self.per_s, self._tokens + (now - self._at) * self.per_s)
@@ -44,9 +44,9 @@ class _Budget:
 
 
 class PublishRates:
-    """What each address may publish: lines a second, and the copies a second that they cause.
+    """What each address may publish: lines per second, and the copies per second that they cause.
 
-    Remembers the `capacity` addresses that published last; who has been forgotten begins with full buckets.
+    Remembers the `capacity` addresses that published last. A forgotten address begins with full buckets.
     """
 
     def __init__(self, publishes_per_s: float, copies_per_s: float, capacity: int) -> None:
@@ -59,11 +59,11 @@ class PublishRates:
         return len(self._budgets)
 
     def is_large(self, lines: int, copies: int) -> bool:
-        """Whether this is more than a full bucket holds."""
+        """Whether this is more than full buckets hold."""
         return lines > self.publishes_per_s > 0 or copies > self.copies_per_s > 0
 
     def take(self, address: Address, lines: int, copies: int, now: float) -> bool:
-        """Whether this address may publish so many lines, that cause so many copies, now."""
+        """Whether this address may publish `lines`, which cause `copies`, now; if so, it is charged."""
         budget = self._budgets.get(address)
         if budget is None:
             if len(self._budgets) >= self.capacity:

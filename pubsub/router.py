@@ -1,8 +1,8 @@
-"""Routing: published lines in, transmits to subscribers out. PROTOCOL §4.3. Sans-IO.
+"""Routing: takes published lines, returns what to send to subscribers. PROTOCOL §4.3. Sans-IO.
 
-A batch of bursts is routed first, then each subscriber gets all its lines in as few datagrams as they fit:
-the number of system calls, not of bytes, is what a copy costs. A burst whose lines are all of one topic
-leaves as it came, without being cut into lines.
+A batch of bursts is routed first. Then each subscriber gets all its lines in as few datagrams as possible,
+because a copy costs system calls, hardly bytes. A burst whose lines are all of one topic leaves as it came,
+without being cut into lines.
 """
 
 from collections import Counter, defaultdict
@@ -15,9 +15,9 @@ from kcast.pubsub.table import LeaseTable
 
 
 class Router:
-    """Routes by the leases of `table`; `counts` are told of `copies_sent`.
+    """Routes by the leases of `table`, and counts `copies_sent` in `counts`.
 
-    `marks_copies`: every datagram of copies begins with a blank line, as an open server's do (§4.4).
+    With `marks_copies` every datagram of copies begins with a blank line, as at an open server (§4.4).
     """
 
     def __init__(self, table: LeaseTable, counts: Counter[str], *, marks_copies: bool = False) -> None:
@@ -30,7 +30,7 @@ class Router:
     def forward(self, topic: bytes, lines: list[bytes]) -> int:
         """Takes lines (without LF) of one topic; they leave with the next `flush`.
 
-        Returns how many do not fit in a datagram of copies: those that the mark makes too long.
+        Returns the number of lines that are left out because the mark makes them too long for a datagram.
         """
         fitting = lines
         if self._mark:
@@ -42,14 +42,14 @@ class Router:
     def forward_burst(
         self, data: bytes, segment_bytes: int, topic: bytes, line_count: int, now: float
     ) -> bool:
-        """Takes a burst of one topic, to leave as it came; False where nobody wants it."""
+        """Takes a burst of one topic, to leave as it came. Returns False if nobody subscribed to it."""
         assert not self._mark
         subscribers = self._table.subscribers(topic, now)
         if not subscribers:
             return False
         waiting = self._lines_by_topic.pop(topic, None)
         if waiting:
-            # What came before it leaves before it.
+            # Lines that came before the burst leave before it.
             line_count += len(waiting)
             self._bursts.append(Transmit(*wire.pack_lines(waiting), subscribers))
         self._counts["copies_sent"] += line_count * len(subscribers)
@@ -57,7 +57,7 @@ class Router:
         return True
 
     def flush(self, now: float) -> tuple[list[Transmit], dict[bytes, int]]:
-        """What is to be sent; and of topics that nobody wanted, how many lines."""
+        """Returns what to send, and the number of lines by topic for topics without a subscriber."""
         unwanted: dict[bytes, int] = {}
         wanted: dict[bytes, list[bytes]] = {}
         topics_of: defaultdict[Address, list[bytes]] = defaultdict(list)
@@ -70,8 +70,8 @@ class Router:
             self._counts["copies_sent"] += len(lines) * len(subscribers)
             size_bytes = len(lines[0]) if len(lines) == 1 else sum(map(len, lines))
             if size_bytes > DATAGRAM_BYTES_MAX // 2:
-                # Enough for a datagram by itself: packed once for all its subscribers. To copy it for each
-                # would let a few busy topics and many odd sets of them fill the memory.
+                # Enough to fill a datagram alone, so it is packed once for all its subscribers. If it were
+                # copied for each set of topics, a few busy topics in many sets could fill the memory.
                 transmits.append(Transmit(*wire.pack_lines(lines, mark=self._mark), subscribers))
                 continue
             wanted[topic] = lines
@@ -84,7 +84,7 @@ class Router:
     def _pack_for_each(
         self, lines_of: dict[bytes, list[bytes]], topics_of: dict[Address, list[bytes]]
     ) -> Iterator[Transmit]:
-        """Each subscriber's lines together; one packing for equal sets of topics."""
+        """Packs each subscriber's lines together, once for subscribers with the same topics."""
         audiences: defaultdict[tuple[bytes, ...], list[Address]] = defaultdict(list)
         for address, topics in topics_of.items():
             audiences[tuple(topics)].append(address)
@@ -94,17 +94,17 @@ class Router:
 
 
 def whole_topic(data: bytes, segment_bytes: int, lines_max: int) -> tuple[bytes, int] | None:
-    """The topic of a burst whose every non-blank line is a publish of it, and the number of lines.
+    """Returns the topic and the number of lines of a burst whose non-blank lines are all publishes of it.
 
-    None for other bursts, and for those with more than `lines_max` lines in a datagram. Decided by counting,
-    without cutting 64 KB into lines: all lines start with `topic SP` when that prefix stands at the start and
-    after every LF that ends a non-blank line.
+    Returns None for other bursts, and for more than `lines_max` lines in a datagram. It counts, and does not
+    cut 64 KB into lines: all lines begin with `topic SP` if that prefix stands at the start, and as often
+    after an LF as there are further non-blank lines.
     """
     topic, space, _ = data[:DATAGRAM_BYTES_MAX].partition(b" ")
     if not space or data[-1:] != b"\n" or data[segment_bytes - 1 :: segment_bytes].strip(b"\n"):
         return None
     prefix = topic + b" "
-    # Most bursts of several topics show it in their second datagram: they need not be counted through.
+    # Most bursts of several topics show another topic in the second datagram: then nothing is counted.
     second = data[segment_bytes : 2 * segment_bytes].lstrip(b"\n")
     if second and not second.startswith(prefix):
         return None
@@ -118,11 +118,11 @@ def whole_topic(data: bytes, segment_bytes: int, lines_max: int) -> tuple[bytes,
 
 
 def publishes_by_topic(data: bytes, segment_bytes: int, lines_max: int) -> dict[bytes, list[bytes]] | None:
-    """The lines (without LF) of a burst that is nothing but publishes, by topic, each topic's in order.
+    """Returns the lines (without LF) of a burst that has only publishes, by topic, in their order.
 
-    None for bursts that have to be looked at datagram by datagram: with subscribe or control lines (or topics
-    that begin with an escape), with bytes after a last LF, or with more than `lines_max` lines in a datagram,
-    padding counted.
+    Returns None for bursts that must be looked at datagram by datagram: those with subscribe or control lines
+    (or topics that begin with an escape), with bytes after the last LF of a datagram, or with more than
+    `lines_max` lines in a datagram, blank ones included.
     """
     if data[-1:] != b"\n" or data[segment_bytes - 1 :: segment_bytes].strip(b"\n"):
         return None

@@ -1,24 +1,26 @@
-"""The dumb server: a table of who wants which topic, and forwarding. Sans-IO. PROTOCOL §4 to §7.
+"""The dumb server: keeps a table of who wants which topic, and forwards. Sans-IO. PROTOCOL §4 to §7.
 
-What is checked, in this order, cheapest first; nothing is kept for an address before its cookie is good:
+A datagram with a cookie is checked in this order, cheapest first. Nothing is kept for an address before its
+cookie is good:
 
     length -> first line's verb -> request at least as long as its answer -> cookie -> number of lines
            -> rate -> which leases are new -> draining -> stamp -> limits -> table
 
-Every datagram gets at most one datagram back, never longer than itself. A reply verb that arrives is
-dropped, so no forged packet can set two servers talking, nor can copies: an open server marks its own, and
-forwards none that is marked (§4.4). All that is not done is counted in `drops`, and in `refusals` where the
-client was told.
+Every datagram gets at most one datagram back, never longer than itself. Reply verbs that arrive are dropped,
+so no forged packet can set two servers talking. Neither can copies: an open server marks its own, and
+forwards none that is marked (§4.4). What is not done is counted in `drops`, by reason (`kcast.pubsub.drops`),
+and in `refusals` if the client is told.
 
-Copies leave in `flush`, not in `receive`, so that a batch of bursts is routed as one (`kcast.pubsub.router`).
+A datagram enters by `receive`. Copies and answers leave by `flush`, so that a batch of bursts is routed as
+one (`kcast.pubsub.router`).
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.cookie import Cookies
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, LeaseChange, Tap, Transmit, datagrams
 from kcast.pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
@@ -39,45 +41,14 @@ from kcast.pubsub.router import Router, publishes_by_topic, whole_topic
 from kcast.pubsub.table import TABLES, ExpiringSet, is_loopback
 
 
-class Drop(StrEnum):
-    """Why something that arrived had no effect. Of a datagram, of a line, or of a burst's own copies."""
-
-    OWN_ADDRESS = "own-address"
-    OVERSIZE = "oversize"
-    EMPTY = "empty"
-    TOO_MANY_LINES = "too-many-lines"
-    UNTERMINATED = "unterminated"
-    SHORT = "short"
-    MALFORMED = "malformed"
-    REPLY_VERB = "reply-verb"
-    UNKNOWN_VERB = "unknown-verb"
-    MISPLACED = "misplaced"
-    EXTRA_REQUEST = "extra-request"
-    COOKIE_FOREIGN = "cookie-foreign"
-    COOKIE_OLD = "cookie-old"
-    CHALLENGE_RATE = "challenge-rate"
-    UNVOUCHED_SUBSCRIBE = "unvouched-subscribe"
-    UNVOUCHED_PUBLISH = "unvouched-publish"
-    COPY = "copy"
-    PUBLISH_RATE = "publish-rate"
-    TOPIC = "topic"
-    WORK = "work"
-    DRAIN = "drain"
-    FULL = "full"
-    ADDRESS = "address"
-    PREFIX = "prefix"
-    TOPICS = "topics"
-    PUBLISHERS = "publishers"
-    NO_SUBSCRIBER = "no-subscriber"
-
-
 class Server:
     """One server's core; satisfies `Endpoint`.
 
-    `secret` is 32 random bytes, new for each process. `table` is "ttl" or "fifo". `work_bits` is the price
-    of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). `own_addresses` are where it is
-    reached, which can be no subscriber. `open_to` tells which sources may speak the bare note without a
-    handshake (§4.4); None is nobody. `tap` is told of bursts and lease changes. Raises ValueError.
+    `secret` is 32 random bytes, new for each process. `table` is "ttl" or "fifo" (§7.5). `work_bits` is the
+    price of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). `own_addresses` are those
+    at which the server is reached; they cannot subscribe. `open_to` tells which sources may subscribe and
+    publish without a handshake (§4.4); None allows nobody. `tap` is told of bursts and lease changes. Raises
+    ValueError for a setting out of range.
     """
 
     def __init__(
@@ -96,7 +67,7 @@ class Server:
         if not 1 <= ttl_s <= TTL_S_MAX:
             raise ValueError(f"ttl_s is {ttl_s}: give 1 to {TTL_S_MAX} seconds")
         if not 0 <= work_bits <= WORK_BITS_MAX:
-            raise ValueError(f"work_bits is {work_bits}: give 0 to {WORK_BITS_MAX}; clients pay no more")
+            raise ValueError(f"work_bits is {work_bits}: give 0 to {WORK_BITS_MAX}: clients pay no more")
         if not wire.is_head(head):
             raise ValueError(f"head is {head!r}: give at most {HEAD_CHARS_MAX} printable ASCII, no spaces")
         if table not in TABLES:
@@ -113,7 +84,7 @@ class Server:
         self._own_addresses = own_addresses
         self._open_to = open_to
         self._tap = tap
-        # Bare lines can be forged by who knows of a publish lease: that must not shut out who vouches.
+        # Whoever knows of a publish lease can forge bare lines. That must not shut out the one who vouches.
         self._vouched_rates, self._bare_rates = (
             PublishRates(self.limits.publishes_per_s, self.limits.copies_per_s, self.limits.publishers)
             for _ in range(2)
@@ -129,7 +100,7 @@ class Server:
     # --- Endpoint ------------------------------------------------------------------------------------
 
     def receive(self, burst: Burst, now: float) -> None:
-        """Routes what arrived; copies and answers wait for `flush`."""
+        """Routes what has arrived. Copies and answers wait for `flush`."""
         self.counts["bytes_received"] += len(burst.data)
         if burst.source in self._own_addresses:
             self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(burst.data, burst.segment_bytes))
@@ -138,20 +109,20 @@ class Server:
                 self._receive_datagram(datagram, burst.source, now)
 
     def handle_timeout(self, now: float) -> None:
-        """Forgets what has expired."""
+        """Forgets leases that have expired."""
         self._expire_leases(now)
         self.publish_leases.pop_expired(now)
 
     def next_timeout(self) -> float | None:
-        """When the first lease of either kind ends, or the draining."""
+        """Returns when the first lease of either kind ends, or the draining does; None if nothing will."""
         ends = (self.leases.next_expiry(), self.publish_leases.next_expiry(), self._drained_at)
         return min((at for at in ends if at is not None), default=None)
 
     def flush(self, now: float) -> list[Transmit]:
-        """Answers first, then copies."""
+        """Returns what is to be sent: answers first, then copies."""
         copies, unwanted = self._router.flush(now)
         for topic, line_count in unwanted.items():
-            # Only canonical topics get into the table, so the check is needed just here.
+            # Topics in the table are canonical already; only unmatched ones need this check.
             self.drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += line_count
         replies, self._replies = self._replies, []
         return replies + copies
@@ -164,17 +135,17 @@ class Server:
         return self._drained_at is not None
 
     def start_drain(self, now: float) -> None:
-        """Tells clients with each answer that the end is near, and takes no new leases (§7.6)."""
+        """Begins to end (§7.6): every answer says so from now on, and new leases are refused."""
         if self._drained_at is None:
             renewal_s = min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
             self._drained_at = now + renewal_s + DRAIN_MARGIN_S
             self._drain = {"drain": "1"}
 
     def is_drained(self, now: float) -> bool:
-        """Whether everyone has had the time to hear of it, or nobody is left who must."""
+        """Whether every client has had the time to hear of it, or no lease is left."""
         if self._drained_at is None:
             return False
-        # Health checks come every few seconds and each leaves a lease: nobody waits for their copies.
+        # Health checks come every few seconds, and each leaves a lease whose copies nobody awaits.
         return now >= self._drained_at or len(self.leases) <= self.leases.audience_count(wire.HEALTH_TOPIC)
 
     # --- Admission -----------------------------------------------------------------------------------
@@ -200,7 +171,7 @@ class Server:
             self._receive_bare(datagram, lines, source, now)
 
     def _receive_vouched(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
-        """A datagram whose first line shows a cookie: leases, publishes, one receipt (§5.4)."""
+        """Takes a datagram whose first line shows a cookie: leases, publishes, one receipt (§5.4)."""
         if len(datagram) < REQUEST_BYTES_MIN:
             self.drops[Drop.SHORT] += 1
             return
@@ -238,7 +209,7 @@ class Server:
         source: Address,
         now: float,
     ) -> None:
-        """Does what a good cookie vouches for, and answers."""
+        """Does what a good cookie vouches for, and answers (§5.7, §5.8)."""
         refused, reason = self._lease_all(subscribes, vouch, source, now)
         self._forward(publishes, source, now)
         answer = b""
@@ -258,12 +229,12 @@ class Server:
         self._reply(datagram, source, answer)
 
     def _sort_lines(self, lines: list[bytes]) -> tuple[list[bytes], dict[bytes, list[bytes]]]:
-        """Subscribe lines, and publish lines by topic, of a vouched datagram."""
+        """Returns the subscribe lines of a vouched datagram, and its publish lines by topic."""
         subscribes: list[bytes] = []
         publishes: dict[bytes, list[bytes]] = {}
         for line in lines:
             if wire.is_control(line):
-                # A receipt says all that a pong would, and only the first line can vouch.
+                # A receipt tells all that a pong would, and only the first line can vouch.
                 misplaced = line.startswith((b"%!", b"%?", b"%~"))
                 self.drops[Drop.MISPLACED if misplaced else self._control_drop(line)] += 1
                 continue
@@ -277,15 +248,15 @@ class Server:
     def _lease_all(
         self, topics: list[bytes], vouch: wire.Vouch | None, source: Address, now: float
     ) -> tuple[int, str]:
-        """Renews and opens leases. Returns the bitmap of the topics refused, and the first reason.
+        """Renews and opens leases. Returns the bitmap of refused topics, and the first reason.
 
-        Without a vouch, as from those whom an open server is open to, there is nothing to pay.
+        Without a vouch, as from sources that an open server is open to, leases have no price.
         """
         if not topics:
             return 0, ""
         self._expire_leases(now)
         live = {topic for topic in topics if self.leases.is_live(topic, source, now)}
-        # Those that stand come first: a full fifo table could push them out for the new ones beside them.
+        # Live leases come first: else a full fifo table could push them out for the new ones beside them.
         for topic in topics:
             if topic in live:
                 self.leases.renew(topic, source, now)
@@ -305,7 +276,7 @@ class Server:
         return refused, reason
 
     def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        """Why no new lease of this datagram can be opened, if none can."""
+        """Returns why this datagram may open no new lease at all; None if it may."""
         if self.is_draining:
             return Drop.DRAIN
         price_bits = stamp.price_bits(self.work_bits, new_count)
@@ -345,7 +316,7 @@ class Server:
         return False
 
     def _receive_bare(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
-        """A datagram that shows no cookie: publishes under a publish lease, `%?`, `%~`, the open note."""
+        """Takes a datagram without a cookie: `%?`, `%~`, publishes (§7.2), and what an open server takes."""
         request: wire.Ask | wire.Ping | None = None
         subscribes: list[bytes] = []
         publishes: dict[bytes, list[bytes]] = {}
@@ -415,17 +386,17 @@ class Server:
         self._reply(datagram, source, wire.format_line(challenge), is_proven=is_proven)
 
     def _may_answer(self, stranger: Address, rate: Rate, now: float) -> bool:
-        """Whether a stranger is answered now. On loopback it always is: nobody else can claim to be there."""
+        """Whether a stranger is answered now. On loopback always: nobody can forge such an address."""
         if is_loopback(stranger[0]) or rate.take(1, now):
             return True
-        # Silence: an answer that says so would cost what the limit is there to save.
+        # Silence: an answer that says so would cost what the limit saves.
         self.drops[Drop.CHALLENGE_RATE] += 1
         return False
 
     def _pong(
         self, nonce: bytes, datagram: bytes, source: Address, now: float, *, is_refused: bool = False
     ) -> None:
-        """Answers a ping; with 0 where bare lines were refused, so that the client vouches, and is told."""
+        """Answers a ping (§5.9), with 0 if bare lines were refused: then the client vouches, and is told."""
         left_s = int(self.publish_leases.left_s(source, now))
         is_proven = left_s > 0
         if not is_proven and not self._may_answer(source, self._strangers_pongs, now):
@@ -438,13 +409,13 @@ class Server:
     def _refuse_whole(
         self, vouch: wire.Vouch, reason: str, datagram: bytes, source: Address, more: Mapping[str, str] = {}
     ) -> None:
-        """Nothing of the datagram was done."""
+        """Answers that nothing of the datagram was done (§5.8)."""
         self.refusals[reason] += 1
         answer = wire.format_line(wire.Refusal(vouch.nonce, reason, None, {**more, **self._drain}))
         self._reply(datagram, source, answer)
 
     def _reply(self, request: bytes, source: Address, answer: bytes, *, is_proven: bool = True) -> None:
-        """Sends the one answer to a datagram, unless it is longer than what it answers (§5.2)."""
+        """Sends the one answer to a datagram, unless it would be longer than the datagram (§5.2)."""
         assert len(answer) <= REPLY_BYTES_MAX
         if len(answer) > len(request):
             self.drops[Drop.SHORT] += 1
@@ -467,9 +438,9 @@ class Server:
                 self.drops[Drop.OVERSIZE] += too_long
 
     def _receive_publishes(self, burst: Burst, now: float) -> bool:
-        """Takes a burst of nothing but publishes, from who has a publish lease, at once.
+        """Takes a burst that is nothing but publishes at once, if its source has a publish lease.
 
-        False for all others, which have to be looked at datagram by datagram. An open server looks at all.
+        Returns False for all others: they are looked at datagram by datagram, as an open server does always.
         """
         data, segment_bytes, source, _ = burst
         if segment_bytes > DATAGRAM_BYTES_MAX or self._open_to is not None:
@@ -487,7 +458,7 @@ class Server:
         else:
             return False
         if len(data) > segment_bytes and self._bare_rates.is_large(line_count, copies):
-            return False  # a rate may be overdrawn by a datagram, not by a burst
+            return False  # one datagram may overdraw a rate, a burst may not
         if not self._take(self._bare_rates, source, line_count, copies, now):
             pass
         elif publishes is not None:
@@ -507,7 +478,7 @@ class Server:
             self.drops[Drop.NO_SUBSCRIBER] += line_count
 
     def _demand_of(self, publishes: dict[bytes, list[bytes]]) -> tuple[int, int]:
-        """How many lines these are, and the copies that they cause."""
+        """Returns the number of lines, and the number of copies that they cause."""
         line_count = copies = 0
         for topic, lines in publishes.items():
             line_count += len(lines)
@@ -515,7 +486,7 @@ class Server:
         return line_count, copies
 
     def _take(self, rates: PublishRates, source: Address, line_count: int, copies: int, now: float) -> bool:
-        """Whether the source may publish so much now, which it then has."""
+        """Whether the source may publish this much now; if so, it is charged for it."""
         if rates.take(source, line_count, copies, now):
             return True
         self.drops[Drop.PUBLISH_RATE] += line_count

@@ -1,17 +1,17 @@
 """Stamps: proof of work that a new lease costs. PROTOCOL §5.11.
 
-The threat: whoever owns many addresses, or sits behind one that many share, can fill a table with leases that
-it never reads. A cookie makes it receive at each address; a stamp makes each lease cost some computing, on
-top of the limits per address and prefix. It is a price, not a wall: a graphics card pays a thousand times
-faster. What it buys is that scarce entries are not free, while honest clients, who pay once for a lease and
-renew it without, hardly notice.
+The threat: an attacker with many addresses, or behind one that many share, can fill a table with leases
+whose copies it never reads. A cookie makes it receive at each address. A stamp makes each lease cost some
+computing, on top of the limits per address and prefix. It is a price, not a wall: a graphics card pays a
+thousand times faster. It makes scarce entries cost something, while honest clients pay once for a lease,
+renew it for nothing, and hardly notice.
 
     work  = BLAKE2b( cookie || subscribe lines with their LF || stamp, 8 bytes, person = "kcastwk1" )
     valid = work, as a big-endian number, begins with `bits` zero bits
 
-The cookie binds a stamp to the client's address, to one life of one server, and to 128 s, so nothing can be
-computed ahead or used elsewhere; the lines bind it to the leases. A datagram that opens n of them costs
-`price_bits(bits, n)`: n leases cost n times as much as one, however they are put together.
+The cookie binds a stamp to the client's address, to one life of one server, and to 128 s, so stamps cannot be
+computed ahead or used elsewhere. The lines bind it to the leases. A datagram that opens n leases costs
+`price_bits(bits, n)`: n leases cost n times as much as one, however they are divided among datagrams.
 """
 
 from collections.abc import Sequence
@@ -22,22 +22,25 @@ _PERSON = b"kcastwk1"
 
 
 def price_bits(bits: int, new_leases: int) -> int:
-    """Zero bits that a datagram opening so many leases costs, at `bits` for one: bits + ceil(log2(n)).
+    """Returns the zero bits that a datagram with `new_leases` costs: bits + ceil(log2(n)).
 
-    Nothing where `bits` is 0, or no lease is new.
+    `bits` is the price of one lease. Returns 0 if `bits` is 0 or no lease is new.
+
+    >>> price_bits(10, 1), price_bits(10, 2), price_bits(10, 5)
+    (10, 11, 13)
     """
     return bits + (new_leases - 1).bit_length() if bits and new_leases else 0
 
 
 def is_valid(stamp: bytes, cookie: bytes, topics: Sequence[bytes], bits: int) -> bool:
-    """Whether this stamp is worth `bits` for these topics (wire form, all of the datagram, in order)."""
+    """Whether this stamp pays `bits` for these topics: all of the datagram, in order, in wire form."""
     return _work_on(cookie, topics, stamp).digest() <= _worst_work(bits)
 
 
 class Mint:
     """Looks for a stamp, a slice at a time: the caller says when to compute, and for how long.
 
-    `cookie` and `topics` as in `is_valid`. `tries` counts the hashes so far; 2^bits are to be expected.
+    `cookie` and `topics` as in `is_valid`. `tries` counts the hashes so far; on average 2^bits are needed.
     """
 
     def __init__(self, cookie: bytes, topics: Sequence[bytes], bits: int) -> None:
@@ -47,7 +50,7 @@ class Mint:
         self._worst_work = _worst_work(bits)
 
     def work(self, tries: int) -> bytes | None:
-        """Tries so many stamps; the first that is valid, or None if none of these is."""
+        """Tries this many stamps. Returns the first valid one, or None."""
         copy, worst_work = self._midstate.copy, self._worst_work
         for number in range(self.tries, self.tries + tries):
             stamp = b"%x" % number
@@ -65,5 +68,5 @@ def _work_on(cookie: bytes, topics: Sequence[bytes], stamp: bytes) -> blake2b:
 
 
 def _worst_work(bits: int) -> bytes:
-    """The highest work that is worth so many bits."""
+    """Returns the highest work that pays this many bits."""
     return ((1 << 8 * WORK_BYTES >> bits) - 1).to_bytes(WORK_BYTES, "big")

@@ -1,12 +1,13 @@
-"""Who holds a lease on which topic, and for how much longer. PROTOCOL §7.1, §7.5.
+"""The tables of leases: who has subscribed to which topic, and until when. PROTOCOL §7.1, §7.5.
 
-Every lease lives at most `ttl_s` from its last renewal, so renewal order is expiry order: the oldest lease
-stands first, and expiring costs the leases that expire and no scan.
+Every lease lives at most `ttl_s` from its last renewal, so leases expire in the order of renewal: the oldest
+stands first, and no scan is needed.
 
-Two tables differ in what they promise and in what they do when they are full. The `ttl` table always
-promises `ttl_s`, and refuses what is new when it is full. The `fifo` table is that of the 2004 note: of
-fixed size, the oldest leaves first, and the promise is an estimate of how long that takes. Here the promise
-is kept: a lease is pushed out only after it. The estimate decides how soon those who went away make room.
+There are two tables. They differ in what they promise, and in what they do when they are full. The `ttl`
+table always promises `ttl_s`; when full, it refuses new leases. The `fifo` table is that of the 2004 note: it
+has a fixed size, the oldest lease leaves first, and the promise is an estimate of how long that takes. Here
+the promise is kept: a lease is pushed out only after it. The estimate decides how soon leases that are no
+longer renewed make room.
 """
 
 from collections import Counter, OrderedDict
@@ -24,7 +25,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Limit(StrEnum):
-    """Which limit a new lease would exceed: the reason of a refusal (PROTOCOL §5.8)."""
+    """The limit that a new lease would exceed: the reason of a refusal (PROTOCOL §5.8)."""
 
     FULL = "full"
     ADDRESS = "address"
@@ -33,14 +34,14 @@ class Limit(StrEnum):
 
 
 class Lease(NamedTuple):
-    """What a lease is known by: a topic in wire form, and who gets its copies."""
+    """A lease: a topic in wire form, and the address that gets its copies."""
 
     topic: bytes
     address: Address
 
 
 class ExpiringSet(Generic[Key]):
-    """Keys that leave `ttl_s` after they were last renewed; never more than `capacity` of them."""
+    """A set of at most `capacity` keys, each of which leaves `ttl_s` after its last renewal."""
 
     def __init__(self, ttl_s: float, capacity: int) -> None:
         self.ttl_s = ttl_s
@@ -51,7 +52,7 @@ class ExpiringSet(Generic[Key]):
         return len(self._expires_at)
 
     def renew(self, key: Key, now: float) -> bool:
-        """Adds or renews the key; False, and nothing done, where it is new and the set is full."""
+        """Adds or renews the key. Returns False, and does nothing, if it is new and the set is full."""
         if key not in self._expires_at and len(self._expires_at) >= self.capacity:
             return False
         self._expires_at[key] = now + self.ttl_s
@@ -59,19 +60,19 @@ class ExpiringSet(Generic[Key]):
         return True
 
     def left_s(self, key: Key, now: float) -> float:
-        """Seconds that the key still has; 0 where it is not in the set."""
+        """Returns the seconds until the key leaves; 0 if it is not in the set."""
         return max(0.0, self._expires_at.get(key, now) - now)
 
     def oldest(self) -> Key | None:
-        """The key whose renewal lies back furthest."""
+        """Returns the key that was renewed longest ago; None if the set is empty."""
         return next(iter(self._expires_at), None)
 
     def remove(self, key: Key) -> None:
-        """Removes a key that is in the set."""
+        """Removes a key. Raises KeyError if it is not in the set."""
         del self._expires_at[key]
 
     def pop_expired(self, now: float) -> list[Key]:
-        """Removes and returns all keys whose time has come."""
+        """Removes and returns all keys that have expired."""
         expired = []
         while self._expires_at:
             key, expires_at = next(iter(self._expires_at.items()))
@@ -82,12 +83,12 @@ class ExpiringSet(Generic[Key]):
         return expired
 
     def next_expiry(self) -> float | None:
-        """When the first key leaves, on the clock of `now`; None while empty."""
+        """Returns when the first key leaves, on the clock of `now`; None if the set is empty."""
         return next(iter(self._expires_at.values()), None)
 
 
 class _Audience:
-    """The subscribers of one topic, and a ready list of the live ones."""
+    """The subscribers of one topic, and a cached tuple of the live ones."""
 
     __slots__ = ("expires_at", "live", "live_until")
 
@@ -98,7 +99,7 @@ class _Audience:
 
 
 class LeaseTable:
-    """The `ttl` table: topic -> subscribers, each for `ttl_s` seconds unless renewed, within `limits`."""
+    """The `ttl` table: topic -> subscribers, each for `ttl_s` after its last renewal, within `limits`."""
 
     def __init__(self, ttl_s: float, limits: Limits) -> None:
         self.ttl_s = ttl_s
@@ -108,32 +109,32 @@ class LeaseTable:
         self._count_of_address: Counter[Address] = Counter()
         self._count_of_prefix: Counter[str | bytes] = Counter()
         self.evicted: list[Lease] = []
-        """Leases pushed out; whoever reports them empties it."""
+        """Leases that were pushed out. Whoever reports them empties the list."""
 
     def __len__(self) -> int:
         return len(self._leases)
 
     @property
     def topic_count(self) -> int:
-        """How many topics have a lease on them."""
+        """Number of topics that have a lease."""
         return len(self._topics)
 
     def promise_s(self, now: float) -> float:
-        """How long a lease asked for now is sure to live, in seconds."""
+        """Returns the seconds that a lease granted now is sure to live."""
         return self.ttl_s
 
     def is_live(self, topic: bytes, address: Address, now: float) -> bool:
-        """Whether this lease stands."""
+        """Whether this lease is live."""
         audience = self._topics.get(topic)
         return audience is not None and audience.expires_at.get(address, now) > now
 
     def renew(self, topic: bytes, address: Address, now: float) -> None:
-        """Renews a lease that stands."""
+        """Renews a live lease."""
         self._leases.renew(Lease(topic, address), now)
         self._topics[topic].expires_at[address] = now + self.ttl_s
 
     def open(self, topic: bytes, address: Address, now: float) -> Limit | None:
-        """Opens a lease that does not stand, or tells the limit that forbids it. `expire` comes before."""
+        """Opens a new lease, or returns the limit that forbids it. Call `expire` before."""
         limit = self._exceeded(topic, address)
         if limit is not None:
             return limit
@@ -166,41 +167,41 @@ class LeaseTable:
         return len(self._leases) < self.limits.leases
 
     def audience_count(self, topic: bytes) -> int:
-        """How many leases there are on a topic; perhaps some that have just lapsed with them."""
+        """Returns the number of leases on a topic; it may include some that have just expired."""
         audience = self._topics.get(topic)
         return 0 if audience is None else len(audience.expires_at)
 
     def subscribers(self, topic: bytes, now: float) -> Sequence[Address]:
-        """The addresses with a live lease on this topic, longest-standing first."""
+        """Returns the addresses with a live lease on this topic, longest-standing first."""
         audience = self._topics.get(topic)
         if audience is None:
             return ()
         if now >= audience.live_until:
-            # Renewals only push expiries back, so the list is right until the earliest expiry seen here.
+            # Renewals only move expiries back, so the tuple is right until the earliest expiry seen here.
             live = {address: at for address, at in audience.expires_at.items() if at > now}
             audience.live = tuple(live)
             audience.live_until = min(live.values(), default=now)
         return audience.live
 
     def expire(self, now: float) -> list[Lease]:
-        """Forgets the leases whose time has come, and returns them."""
+        """Forgets the leases that have expired, and returns them."""
         expired = self._leases.pop_expired(now)
         for lease in expired:
             self._forget(lease)
         return expired
 
     def next_expiry(self) -> float | None:
-        """When the first lease ends, on the clock of `now`; None while there is none."""
+        """Returns when the first lease expires, on the clock of `now`; None if there is none."""
         return self._leases.next_expiry()
 
     def _forget(self, lease: Lease) -> None:
-        """Removes all that is kept of a lease but its place in the order."""
+        """Removes all that is kept about a lease, but for its place in the order of renewals."""
         topic, address = lease
         audience = self._topics[topic]
         del audience.expires_at[address]
         audience.live_until = 0.0
         if not audience.expires_at:
-            # An empty topic goes at once, or naming topics would be a way to fill the memory.
+            # A topic without leases goes at once: else subscribing to many would fill the memory.
             del self._topics[topic]
         _count_down(self._count_of_address, address)
         prefix = prefix_of(address[0])
@@ -209,13 +210,14 @@ class LeaseTable:
 
 
 class FifoTable(LeaseTable):
-    """The `fifo` table: full, it pushes out the oldest lease, if what that was promised is over.
+    """The `fifo` table: when full, it pushes out the oldest lease, if that lease's promise is over.
 
-    The last time that a lease was pushed out, or stood in the way, its age told how long the table keeps who
-    does not renew. While nothing is pushed out, that grows by a second a second. Half of it is promised (so
-    that the rate at which clients come may double before one is refused), at least 10 s, at most `ttl_s`.
-    Where the oldest has missed no renewal yet, the table is full of the living, and its age tells nothing:
-    else one who knocks now and then would make all others renew as often as can be.
+    When a lease is pushed out, or would have to be, its age tells how long the table keeps a lease that is
+    not renewed. Between such moments the estimate grows by a second per second. Half of it is promised, at
+    least 10 s and at most `ttl_s`; half, so that clients may come twice as fast before one is refused.
+
+    If the oldest lease has missed no renewal yet, all leases in the table are in use, and its age tells
+    nothing: else a client that asks now and then would make all others renew as often as possible.
     """
 
     def __init__(self, ttl_s: float, limits: Limits) -> None:
@@ -225,17 +227,17 @@ class FifoTable(LeaseTable):
         self._lifetime_seen_at = 0.0
 
     def promise_s(self, now: float) -> float:
-        """Half of the estimated lifetime, within bounds; the same for all leases of one datagram."""
+        """Returns half of the estimated lifetime, within bounds; the same for all leases of a datagram."""
         return max(min(self._estimate_s(now) / 2, self.ttl_s), min(FIFO_PROMISE_S_MIN, self.ttl_s))
 
     def renew(self, topic: bytes, address: Address, now: float) -> None:
-        """Renews a lease that stands, for what can be promised now."""
+        """Renews a live lease, for as long as can be promised now."""
         super().renew(topic, address, now)
         lease = Lease(topic, address)
         self._promised_until[lease] = max(self._promised_until[lease], now + self.promise_s(now))
 
     def open(self, topic: bytes, address: Address, now: float) -> Limit | None:
-        """As the `ttl` table's, but a full table makes room if it may."""
+        """Opens a new lease as in the `ttl` table, but a full table makes room if it can."""
         limit = super().open(topic, address, now)
         if limit is None:
             self._promised_until[Lease(topic, address)] = now + self.promise_s(now)
@@ -272,12 +274,12 @@ TABLES: dict[str, type[LeaseTable]] = {"ttl": LeaseTable, "fifo": FifoTable}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this IP address is of the machine itself, and cannot come from elsewhere."""
+    """Whether this IP address is a loopback address, which no other machine can use."""
     return host.startswith("127.") or host == "::1"
 
 
 def prefix_of(host: str) -> str | bytes | None:
-    """The network that shares a limit with this IP address: its /24 or /48; None for loopback."""
+    """Returns the network whose addresses share a limit: a /24 or /48. None for loopback: no limit."""
     if is_loopback(host):
         return None
     return _prefix_of_ipv6(host) if ":" in host else host[: host.rindex(".")]

@@ -1,1 +1,1 @@
-"""What came of a load test: deliveries, causes of misses, latencies, and whether they can be believed."""
+"""The results of a load test: deliveries, causes of misses, latencies, and whether they can be trusted."""

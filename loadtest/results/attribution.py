@@ -1,26 +1,31 @@
 """Which (message, subscriber) pairs were delivered, and for each that was not, the one cause.
 
-A pair's message may come through any server that the publisher sent it to and the subscriber holds a lease
-of: each of these is a *path*. On each path the message came as far as the capture shows, and what stopped it
-there is recorded too, or it is unexplained. A pair that was missed has the cause of the path on which its
-message came furthest (`Cause` is in that order). Only where no server is common to both sides has the pair a
-cause of its own: a draw, or views that differ.
+A message can reach a subscriber by any server that the publisher sent it to and that the subscriber holds a
+lease at: each of these is a *path*. The capture shows how far the message came on each path, and what stopped
+it there; if nothing is recorded, the path is unexplained. A missed pair has the cause of the path on which
+its message came furthest (`Cause` is in that order). Where the two sides have no server in common, the pair
+has the cause of that: a draw, or views that differ.
 
     publish x intent -> pairs
-    pub_tx, server_rx -> how far a message came to each server, once for all subscribers
-    deliver -> what came of it at each subscriber
-    lease -> for what a server had and a subscriber did not get: whether a lease stood
+    pub_tx, server_rx -> how far a message came at each server, once for all subscribers
+    deliver -> what became of it at each subscriber
+    lease -> whether a lease stood, for messages that a server had and a subscriber did not get
 
-What is decided where facts touch:
+Rules for facts that contradict each other or coincide:
 
-- A server has a message if its tap says so, and a subscriber if a copy of it is recorded, whatever else is.
-- So has a server that a copy came from, to whomever: of one that was killed the tap's last second is missing.
-- Lease changes of the same ns as a message come before it: the server routes at the end of a turn.
-- Of several sendings to one server the one that came furthest counts; so do losses before cuts.
-- What a client sent to, or got from, a server that the harness had cut off has that in its fate. Only kills
-  and stalls are looked up by time, and reach a moment beyond their times (`facts`).
+- A server had a message if its tap says so, and a subscriber if a copy is recorded, whatever else there is.
+- A server also had a message if any subscriber got a copy from it: the tap of a killed server lacks the end.
+- Lease changes in the same ns as a message come before it: a server routes at the end of a turn.
+- Of several sends to one server the one that came furthest counts, and losses count before cuts.
+- Datagrams that the load test cut off have that recorded as their fate. Only kills and stalls are looked up
+  by time, with a margin (`facts`).
 
-All is numpy over packed integer keys, in chunks of a million paths: 200,000 pairs on 8 servers take seconds.
+It is numpy over packed integer keys, in chunks of a million paths: 200,000 pairs on 8 servers take seconds.
+
+The same rules are implemented again on Spark, in `kcast.spark.walk`, for captures that do not fit into
+memory. Whoever changes a rule changes both: tests/spark/walk/test_pairs.py holds them equal, pair by pair, on
+random and on simulated captures. A third, slow implementation in tests/loadtest/results/test_random.py judges
+both.
 """
 
 from collections.abc import Iterator
@@ -32,14 +37,14 @@ from numpy.typing import NDArray
 from kcast.hashring.policy import Policy
 from kcast.loadtest.capture.schema import CUT_OFF, DUPLICATE, LOST, OPENED, PASSED, STANDING
 from kcast.loadtest.results.causes import SECOND_NS, UNEXPLAINED, Cause
-from kcast.loadtest.results.facts import Downs, Lives, Views, overflows
+from kcast.loadtest.results.facts import RealDowntimes, ServerLives, Views, overflows
 from kcast.loadtest.results.joins import Groups, Ints, expanded, last_before, places
 from kcast.loadtest.results.tables import Array, Capture, Columns, columns
 
 CHUNK_PATHS = 1 << 20
 
 _NO_PATH = -1
-_RECEIVED = 100  # a stage of messages at servers, which is the beginning of others at subscribers
+_RECEIVED = 100  # the server had the message: what became of it then is another stage for each subscriber
 _NEVER = np.iinfo(np.int64).max
 
 Stages = NDArray[np.int8]
@@ -47,11 +52,11 @@ Stages = NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """What became of each pair. Arrays are by pair, in the order of message and subscriber.
+    """What became of each pair. Arrays have one element per pair, in the order of message and subscriber.
 
-    `latencies_ns` is from the time at which the message was to be published to the first copy in time; -1
-    without one. `paths` counts all ways, of delivered pairs too, by cause; `copies` what came for the pairs,
-    late ones with them.
+    `latencies_ns` is from the time at which the message was to be published to its first copy within the
+    deadline, -1 without one. `paths` counts paths by cause, those of delivered pairs too. `copies` is the
+    number of copies that subscribers got of the pairs, late ones included.
     """
 
     topics: Array
@@ -68,13 +73,13 @@ class Attribution:
 
     @property
     def delivered(self) -> Array:
-        """Whether each pair was delivered in time."""
+        """Whether each pair was delivered within the deadline."""
         is_delivered: Array = self.causes == Cause.DELIVERED
         return is_delivered
 
     @property
     def misses(self) -> dict[Cause, int]:
-        """How many pairs were missed for each cause that there was."""
+        """Number of missed pairs by cause, for causes that occurred."""
         counts = np.bincount(self.causes, minlength=len(Cause))
         return {
             cause: int(counts[cause]) for cause in Cause if counts[cause] and cause is not Cause.DELIVERED
@@ -82,30 +87,30 @@ class Attribution:
 
     @property
     def unexplained(self) -> int:
-        """Pairs that were missed for no reason that is recorded."""
+        """Number of pairs missed for no reason that is recorded."""
         return sum(self.misses.get(cause, 0) for cause in UNEXPLAINED)
 
 
 def attribute(capture: Capture, *, chunk_paths: int = CHUNK_PATHS) -> Attribution:
-    """Walks all paths of all pairs. `chunk_paths` bounds the memory. Raises CaptureError."""
+    """Follows all paths of all pairs; `chunk_paths` of them are in memory at a time. Raises CaptureError."""
     return _Walk(capture).attribution(chunk_paths)
 
 
 class _Walk:
-    """The tables of a capture by dense numbers: messages, subscribers and servers count from 0."""
+    """The tables of a capture, with messages, subscribers and servers numbered densely from 0."""
 
     def __init__(self, capture: Capture) -> None:
         scenario = capture.scenario
         self.policy: Policy = scenario.policy
         self.deadline_ns = round(scenario.deadline_s * SECOND_NS)
         self.ttl_ns = scenario.ttl_s * SECOND_NS
-        # Subscribers may leave a server for another (`avoid_dead`), whose lease then ends by itself.
+        # A subscriber may leave a dead server for another (`avoid_dead`); its lease there then expires.
         self.may_leave = scenario.avoid_dead and self.policy.subscribe < self.policy.k
         self._read_messages(capture)
         self._read_pairs(capture)
         tables = self._read_server_sides(capture)
         self.views = Views(capture, self.server_count)
-        self.downs, self.lives = Downs(capture), Lives(capture)
+        self.downs, self.lives = RealDowntimes(capture), ServerLives(capture)
         self._read_overflows(capture)
         self._read_copies(capture)
         self._place_messages(*tables)
@@ -134,7 +139,7 @@ class _Walk:
         at = self.intended[messages]
         is_due = (intent["t_from_ns"][rows] <= at) & (at < intent["t_to_ns"][rows])
         messages, rows = messages[is_due], rows[is_due]
-        # A subscriber may have several windows; that two hold one message is no second pair.
+        # A subscriber may have several windows; a message in two of them is one pair.
         self.pair_keys = np.unique(messages * len(self.subs) + places(self.subs, intent["sub_id"][rows]))
         self.pair_msg, self.pair_sub = np.divmod(self.pair_keys, max(1, len(self.subs)))
         self.topic_count = 1 + int(max(self.topic_of.max(initial=0), intent["topic_id"].max(initial=0)))
@@ -164,7 +169,7 @@ class _Walk:
         self.server_overflows = overflows(server["server_id"], server["t_ns"], server["kernel_drops"])
 
     def _read_copies(self, capture: Capture) -> None:
-        """Of each copy, or group of copies by one server for one pair, what became of it."""
+        """Sets what became of the copies of each pair by each server."""
         deliver = columns(capture, "deliver", "msg_id", "sub_id", "server_id", "t_user_ns", "injected")
         messages, subs = places(self.ids, deliver["msg_id"]), places(self.subs, deliver["sub_id"])
         is_ours = (messages >= 0) & (deliver["server_id"] >= 0)
@@ -193,10 +198,10 @@ class _Walk:
         by_pair = Groups(pairs[in_time])
         self.latencies[by_pair.keys] = by_pair.least((first - intended)[in_time])
 
-    # --- How far messages came to servers ------------------------------------------------------------
+    # --- How far messages came at servers ------------------------------------------------------------
 
     def _place_messages(self, tx: Columns, rx: Columns) -> None:
-        """Sets what became of each message at each server that it was sent to, whoever subscribes."""
+        """Sets what became of each message at each server that it was sent to, for all subscribers alike."""
         tx = self._of_messages(tx)
         rx = self._with_forwarded(tx, rx)
         self.admitted_at = self._first_admissions(rx)
@@ -216,13 +221,13 @@ class _Walk:
         groups_missing = places(sent.keys, self.at_keys[missing])
         owners, rows = sent.rows_of(groups_missing)
         stages = self._stages_of_sendings({name: values[rows] for name, values in tx.items()})
-        # In the order of their groups, of which each has some.
+        # Rows are in the order of their groups, and no group is empty.
         starts = np.searchsorted(owners, np.arange(len(groups_missing)))
         if len(starts):
             self.at_stages[missing] = np.maximum.reduceat(stages, starts)
 
     def _with_forwarded(self, tx: Columns, rx: Columns) -> Columns:
-        """With what servers have forwarded, and so had, that their taps have not."""
+        """`rx`, with rows for messages that servers forwarded, and so had, but that their taps lack."""
         keys, times = self.forwarded.keys, self.first_forwarded
         messages, servers = np.divmod(keys, self.server_count)
         is_alive, boots = self.lives.at(servers, times)
@@ -235,7 +240,7 @@ class _Walk:
         return {name: np.concatenate((rx[name], rows[name])) for name in rx}
 
     def _of_messages(self, table: Columns) -> Columns:
-        """The rows of messages of this run, with their numbers in `msg` and `key`."""
+        """The rows of known messages and servers; adds `msg`, the message's number, and `key`, of both."""
         messages = places(self.ids, table["msg_id"])
         is_known = (messages >= 0) & (table["server_id"] >= 0)
         kept = {name: values[is_known] for name, values in table.items()}
@@ -246,7 +251,7 @@ class _Walk:
 
     @staticmethod
     def _first_admissions(rx: Columns) -> dict[str, Array]:
-        """When each life of a server first took a line of each publisher."""
+        """The time at which each life of a server first accepted a line from each publisher."""
         order = np.lexsort((rx["t_rx_ns"], rx["pub_id"], rx["boot_id"]))
         boots, pubs, times = (rx[name][order] for name in ("boot_id", "pub_id", "t_rx_ns"))
         is_first = np.ones(len(order), dtype=np.bool_)
@@ -254,7 +259,7 @@ class _Walk:
         return {"boots": boots[is_first], "pubs": pubs[is_first], "times": times[is_first]}
 
     def _stages_of_sendings(self, tx: Columns) -> Stages:
-        """What became of sendings after which the server had not the message."""
+        """What stopped sends whose message the server did not get."""
         servers, at, pubs = tx["server_id"], tx["t_tx_ns"], self.pub_of[tx["msg"]]
         return np.select(
             [
@@ -274,9 +279,9 @@ class _Walk:
         ).astype(np.int8)
 
     def _were_unvouched(self, servers: Ints, at: Ints, pubs: Ints) -> Array:
-        """Whether a server that had restarted had taken nothing yet from a publisher.
+        """Whether a server had restarted and accepted nothing yet from the publisher.
 
-        Publishers find out within a second, or by the answer to what they vouch for with an old cookie.
+        Publishers find out within a second, or by the answer to a datagram with an old cookie.
         """
         restarted, boots = self.lives.restarted(servers, at)
         admitted = self.admitted_at
@@ -299,7 +304,7 @@ class _Walk:
         is_known = (subs >= 0) & (lease["topic_id"] >= 0) & (lease["topic_id"] < self.topic_count)
         kept = {name: values[is_known] for name, values in lease.items()}
         stands = (kept["change"] == OPENED) | (kept["change"] == STANDING)
-        # At one time an end comes before a beginning: what has just lapsed is opened anew.
+        # Of changes at one time an end comes before a beginning: a lease that has just expired is reopened.
         order = np.argsort(stands, kind="stable")
         kept, self.lease_stands = {name: values[order] for name, values in kept.items()}, stands[order]
         self.boots = np.unique(kept["boot_id"])
@@ -326,10 +331,10 @@ class _Walk:
         self.asked_every = (keys, times) if self.may_leave else (keys[:0], times[:0])
         self.asked_holders = self.asked_keys // self.server_count
 
-    # --- The walk ------------------------------------------------------------------------------------
+    # --- Paths ---------------------------------------------------------------------------------------
 
     def attribution(self, chunk_paths: int) -> Attribution:
-        """All pairs, in chunks."""
+        """Returns what became of all pairs, computed in chunks."""
         causes = np.empty(len(self.pair_keys), dtype=np.int8)
         counts = np.zeros(len(Cause), dtype=np.int64)
         for start, end in self._chunks(chunk_paths):
@@ -348,20 +353,20 @@ class _Walk:
         )
 
     def _chunks(self, chunk_paths: int) -> Iterator[tuple[int, int]]:
-        """Runs of pairs with about so many paths, of messages and of leases."""
+        """Ranges of pairs that have about `chunk_paths` paths each."""
         per_pair = 1 + self.at_count[self.pair_msg] + self.policy.subscribe
         total = np.cumsum(per_pair)
         ends = np.flatnonzero(np.diff(total // chunk_paths, append=-1)) + 1
         yield from zip([0, *ends.tolist()], ends.tolist(), strict=False)
 
     def _walk(self, start: int, end: int) -> tuple[Stages, Ints]:
-        """The causes of some pairs, were they all missed, and the number of their paths by cause."""
+        """The causes of a range of pairs, as if all were missed, and the number of their paths by cause."""
         messages, subs = self.pair_msg[start:end], self.pair_sub[start:end]
         holders = self._holder_keys(subs, self.topic_of[messages])
         pub_views = self.views.of("pub_id", self.pub_of[messages])
         sub_views = self.views.of("sub_id", self.subs[subs])
 
-        # Where the message was sent.
+        # Servers that the message was sent to.
         owners, numbers = expanded(self.at_count[messages])
         at = self.at_from[messages][owners] + numbers
         servers = self.at_server[at]
@@ -382,7 +387,7 @@ class _Walk:
         was_full = self.client_overflows.contain(subs[owners[untapped]], self.at_last[at[untapped]])
         stages[untapped[was_full]] = Cause.OVERFLOW_OUT
 
-        # Where only the subscriber was.
+        # Servers that only the subscriber used.
         more_owners, more_stages = self._unsent_paths(messages, holders, pub_views, sub_views)
 
         furthest = np.full(end - start, _NO_PATH, dtype=np.int8)
@@ -398,7 +403,7 @@ class _Walk:
         return furthest, counts
 
     def _was_asked(self, asked: Ints, at: Ints) -> Array:
-        """Whether the subscriber had asked a lease when the message was sent there."""
+        """Whether the subscriber had asked for a lease by the time the message was sent there."""
         if not len(self.asked_keys):
             return np.zeros(len(asked), dtype=np.bool_)
         is_early: Array = self.asked_first[asked] <= self.at_last[at]
@@ -411,11 +416,11 @@ class _Walk:
 
     @property
     def _must_meet(self) -> bool:
-        """Whether two who know the same servers always have one in common."""
+        """Whether two clients with the same view always use a common server."""
         return self.policy.publish + self.policy.subscribe > self.policy.k
 
     def _stages_unasked(self, servers: Ints, pub_views: Ints, sub_views: Ints) -> Stages:
-        """Of messages at servers of which the subscriber has not asked a lease."""
+        """Causes of paths by servers that the subscriber had not asked for a lease."""
         uses_all = self._must_meet and self.policy.subscribe >= self.policy.k
         return np.select(
             [
@@ -429,7 +434,7 @@ class _Walk:
     def _unsent_paths(
         self, messages: Ints, holders: Ints, pub_views: Ints, sub_views: Ints
     ) -> tuple[Ints, Stages]:
-        """Servers that subscribers asked and to which the message was not sent: the pair of each, and why."""
+        """Paths by servers that subscribers asked and the message was not sent to: their pairs and causes."""
         low = np.searchsorted(self.asked_holders, holders)
         high = np.searchsorted(self.asked_holders, holders, side="right")
         owners, numbers = expanded(high - low)
@@ -449,7 +454,7 @@ class _Walk:
         return owners, stages
 
     def _causes_apart(self, messages: Ints, nearest: Stages, pub_views: Ints, sub_views: Ints) -> Stages:
-        """Of pairs without a common server."""
+        """Causes of pairs whose two sides have no server in common."""
         draws = np.minimum(self.policy.publish, self.views.sizes(pub_views))
         nothing_sent = self.at_count[messages] == 0
         same_view = pub_views == sub_views
@@ -462,7 +467,7 @@ class _Walk:
         ).astype(np.int8)
 
     def _stages_beyond(self, at: Ints, lease_paths: Ints, subs: Ints, holders: Ints) -> Stages:
-        """Of messages that servers had, and of which no copy for the subscriber is recorded."""
+        """Causes of paths on which the server had the message and no copy for the subscriber is recorded."""
         owners, rows = self.had.rows_of(places(self.had.keys, self.at_keys[at]))
         times, servers = self.rx["t_rx_ns"][rows], self.rx["server_id"][rows]
         boots = places(self.boots, self.rx["boot_id"][rows])
@@ -491,7 +496,7 @@ class _Walk:
         return furthest
 
     def _had_left(self, paths: Ints, times: Ints) -> Array:
-        """Whether subscribers that may leave a server had not asked it for a ttl."""
+        """Whether a subscriber that may leave servers had not asked this one for a ttl or longer."""
         if not self.may_leave:
             return np.zeros(len(paths), dtype=np.bool_)
         keys, asked_at = self.asked_every

@@ -1,4 +1,4 @@
-"""Two runs side by side, scenario by scenario: what is delivered more or less, and what is faster."""
+"""Compares two runs scenario by scenario: delivered shares and latencies."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,13 @@ _SIGNIFICANT = "!"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a scenario's second run has that the first had not.
+    """How a scenario's second run differs from its first.
 
-    `share` is by how much more was delivered, in shares 0 .. 1, and `low` .. `high` its 95 % interval:
-    Newcombe's, 1998, of the two intervals. Of the same test, seed and all, outages are the same, and these
-    are without their luck. `latency_ratios` are by percentile, second by first; None where there is none.
-    `changed` are the scenario's fields with both values, if they differ.
+    `share` is the second delivered share (0 .. 1) minus the first, and `low` .. `high` its 95 % interval, by
+    Newcombe's method 10 (Interval estimation for the difference between independent proportions, 1998), from
+    Wilson's intervals of the two. If the scenarios are equal, seed included, their outages are the same, and
+    the intervals are those given the outages. `latency_ratios` are second / first by percentile, None without
+    a first. `changed` has both values of each field in which the scenarios differ.
     """
 
     name: str
@@ -35,16 +36,16 @@ class Difference:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the shares differ by more than chance explains."""
+        """Whether the interval of the difference excludes 0."""
         return not self.low <= 0 <= self.high
 
     @property
     def are_valid(self) -> bool:
-        """Whether both shares can be trusted."""
+        """Whether the verdict on delivery is good for both runs."""
         return self.first.delivery_verdict.valid and self.second.delivery_verdict.valid
 
     def as_json(self) -> dict[str, Any]:
-        """All fields but the summaries, of which the shares."""
+        """Returns all fields, with the shares in place of the summaries."""
         return {
             "name": self.name,
             "first": self.first.share,
@@ -61,14 +62,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two runs: what scenarios of one name differ by, and the names of those that only one has."""
+    """Two runs: the differences of scenarios that both have, by name, and the names that only one has."""
 
     differences: Sequence[Difference]
     only_first: Sequence[str]
     only_second: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:
-        """All fields."""
+        """Returns all fields."""
         return {
             "scenarios": [difference.as_json() for difference in self.differences],
             "only_first": list(self.only_first),
@@ -76,9 +77,9 @@ class Comparison:
         }
 
     def text(self) -> str:
-        """A table of the differences, and what to know of them, in lines."""
+        """Returns a table of the differences with notes below, as lines of text."""
         if not self.differences:
-            return "\n".join(["the two runs have no scenario in common", *self._strangers(), ""])
+            return "\n".join(["the two runs have no scenario in common", *self._unmatched(), ""])
         heads = ("scenario", "first", "second", "difference", "95 % interval", "p50", "p99")
         rows = [heads, *map(_row, self.differences)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
@@ -92,16 +93,16 @@ class Comparison:
         notes = [note for difference in self.differences for note in _notes(difference)]
         if any(difference.is_significant for difference in self.differences):
             notes.insert(0, f"{_SIGNIFICANT} more than chance explains in 19 of 20 cases")
-        return "\n".join([*lines, *notes, *self._strangers(), ""])
+        return "\n".join([*lines, *notes, *self._unmatched(), ""])
 
-    def _strangers(self) -> Iterable[str]:
+    def _unmatched(self) -> Iterable[str]:
         for which, names in (("first", self.only_first), ("second", self.only_second)):
             if names:
                 yield f"only in the {which} run: {', '.join(names)}"
 
 
 def compare(first: Iterable[Summary], second: Iterable[Summary]) -> Comparison:
-    """Holds the scenarios of one name of two runs against each other, in the first one's order."""
+    """Returns the differences between scenarios of the same name, in the order of the first run."""
     firsts = {summary.name: summary for summary in first}
     seconds = {summary.name: summary for summary in second}
     return Comparison(
@@ -112,7 +113,7 @@ def compare(first: Iterable[Summary], second: Iterable[Summary]) -> Comparison:
 
 
 def difference(first: Summary, second: Summary) -> Difference:
-    """What the second has that the first has not."""
+    """Returns how the second run of a scenario differs from the first."""
     share, changed = second.share - first.share, _changed(first.scenario, second.scenario)
     (first_low, first_high), (second_low, second_high) = (
         (summary.low, summary.high) if changed else _given_outages(summary) for summary in (first, second)

@@ -1,6 +1,7 @@
-"""What a capture records beside the messages: who was down, whose sockets overflowed, who knew whom.
+"""What a capture records beside the messages: outages, overflowing sockets, servers' lives, clients' views.
 
-Each is a question by number of server or client and time, for many of them at once.
+Each class answers a question about a server or client at a time, for arrays of these. The same is implemented
+on Spark in `kcast.spark.walk.facts`; tests/spark/walk/test_pairs.py holds the two equal.
 """
 
 import numpy as np
@@ -12,11 +13,11 @@ from kcast.loadtest.results.tables import Array, Capture, columns, views
 _REAL = ("kill", "stall")
 
 
-class Downs:
-    """When servers were really down. Those that were only cut off are in each datagram's fate, and not here.
+class RealDowntimes:
+    """When servers were killed or stalled. Isolation is not here: it is in each datagram's recorded fate.
 
-    `killed_or_halted` begins with the last record of a tap that was cut short, if that is a moment before:
-    what the server took in afterwards nobody knows. `halted` are the stalls alone.
+    `killed_or_halted` begins at the last record of a tap that a kill cut short, if that is shortly before the
+    kill: it is unknown what the server received after that record. `halted` are the stalls alone.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -31,7 +32,7 @@ class Downs:
 
     @staticmethod
     def _last_records(capture: Capture, servers: Ints, froms: Ints) -> Ints:
-        """The last time in the tap of each server that was killed, where that is not long before."""
+        """The last time in the tap of each killed server, but at most TAP_UNWRITTEN_NS before the kill."""
         life = columns(capture, "server_life", "server_id", "t_to_ns", "ended")
         is_cut = life["ended"] == 0
         ends = life["t_to_ns"][is_cut]
@@ -42,9 +43,10 @@ class Downs:
 
 
 def overflows(ids: Array, times: Array, counts: Array) -> Spans:
-    """When a counter that is read once a second rose, by id, and a second before and after.
+    """Returns the spans in which a counter, read once a second, rose, with a second before and after; by id.
 
-    A counter that is less than before began again with a new socket. Before its first reading it was 0.
+    A counter that is less than before has started again at 0, with a new socket. Before its first reading it
+    was 0.
     """
     order = np.lexsort((times, ids))
     keys, at, count = ids[order].astype(np.int64), times[order], counts[order]
@@ -57,8 +59,8 @@ def overflows(ids: Array, times: Array, counts: Array) -> Spans:
     return Spans(keys[rises], since[rises] - SECOND_NS, at[rises] + SECOND_NS)
 
 
-class Lives:
-    """The servers' taps: which keep one, and which life each was in."""
+class ServerLives:
+    """Which servers keep a tap, and which life each server was in at a time."""
 
     def __init__(self, capture: Capture) -> None:
         life = columns(capture, "server_life", "server_id", "boot_id", "t_from_ns")
@@ -70,18 +72,18 @@ class Lives:
         self._first_froms = first.least(self._froms)
 
     def are_tapped(self, servers: Ints) -> Array:
-        """Whether these servers keep a tap."""
+        """Returns whether each of these servers keeps a tap."""
         return places(self._tapped, servers) >= 0
 
     def at(self, servers: Ints, times: Ints) -> tuple[Array, Array]:
-        """Whether each server had begun a life by a time, and the boot id of that life."""
+        """Returns whether each server had begun a life by a time, and the boot id of that life."""
         if not len(self._servers):
             return np.zeros(len(servers), dtype=np.bool_), np.zeros(len(servers), dtype=np.int64)
         last = last_before(self._servers, self._froms, servers, times)
         return last >= 0, self._boots[last]
 
     def restarted(self, servers: Ints, times: Ints) -> tuple[Array, Array]:
-        """Whether each server had restarted by a time, and the boot id of the life that it was in."""
+        """Returns whether each server had restarted by a time, and the boot id of the life it was in."""
         if not len(self._servers):
             return np.zeros(len(servers), dtype=np.bool_), np.zeros(len(servers), dtype=np.int64)
         last = last_before(self._servers, self._froms, servers, times)
@@ -90,7 +92,7 @@ class Lives:
 
 
 class Views:
-    """Which servers the clients of publishers and subscribers knew; all, where it is not recorded."""
+    """Which servers each publisher's and subscriber's client knew; all servers if that is not recorded."""
 
     def __init__(self, capture: Capture, servers: int) -> None:
         member, knows = views(capture)
@@ -98,13 +100,13 @@ class Views:
         padded = np.zeros((len(knows) + 1, width), dtype=np.bool_)
         padded[: len(knows), : knows.shape[1]] = knows
         padded[-1] = True
-        # The last row is that of whoever is not in the table.
+        # The last row, which knows all servers, is for clients that are not in the table.
         self._knows, inverse = np.unique(padded, axis=0, return_inverse=True)
         self._views = inverse.reshape(-1).astype(np.int64)
         self._rows = {name: _rows_by_id(member[name]) for name in ("pub_id", "sub_id")}
 
     def of(self, side: str, ids: Ints) -> Ints:
-        """The number of each client's view, by its `pub_id` or `sub_id`; equal for equal views."""
+        """Returns the number of each client's view, equal for equal views; `side` is "pub_id" or "sub_id"."""
         keys, rows = self._rows[side]
         found = places(keys, ids)
         if not len(keys):
@@ -112,12 +114,12 @@ class Views:
         return np.where(found < 0, self._views[-1], self._views[rows[found]])
 
     def know(self, numbers: Ints, servers: Ints) -> Array:
-        """Whether these views have these servers."""
+        """Returns whether each view has the server beside it."""
         known: Array = self._knows[numbers, servers]
         return known
 
     def sizes(self, numbers: Ints) -> Ints:
-        """How many servers each view has."""
+        """Returns the number of servers in each view."""
         counts: Ints = self._knows.sum(axis=1)[numbers]
         return counts
 

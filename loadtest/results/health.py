@@ -1,6 +1,7 @@
-"""What a capture tells of the run itself: losses of the recording, overflows, processes that stood still.
+"""What a capture tells of the run itself: rows that were not recorded, overflows, processes that stood still.
 
-`verdicts` says what is to be thought of it.
+`verdicts` judges it. `kcast.spark.jobs.health` computes the same on Spark; tests/spark/jobs/test_measures.py
+holds the two equal.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from kcast.loadtest.results.verdicts import Health
 
 
 def examine(capture: Capture) -> Health:
-    """Reads it from the capture. Raises CaptureError."""
+    """Returns the health that a capture shows. Raises CaptureError."""
     scenario = capture.scenario
     window = columns(capture, "window", "pub_id", "t_from_ns", "t_to_ns", "scheduled")
     publish = columns(capture, "publish", "msg_id", "pub_id", "t_intended_ns")
@@ -43,7 +44,7 @@ def examine(capture: Capture) -> Health:
 
 
 def _servers_lost(capture: Capture) -> tuple[int, ...]:
-    """Servers with a tap that was cut short, and no kill between that life's beginning and the next one's."""
+    """Servers with a life whose tap was cut short though no kill ended that life."""
     outage = columns(capture, "outage", "server_id", "t_down_ns", "kind")
     is_kill = outage["kind"] == "kill"
     kills = np.stack((outage["server_id"][is_kill].astype(np.int64), outage["t_down_ns"][is_kill]))
@@ -54,7 +55,7 @@ def _servers_lost(capture: Capture) -> tuple[int, ...]:
         killed_ns = np.sort(kills[1][kills[0] == server])
         froms_ns, ended = life["t_from_ns"][own], life["ended"][own]
         order = np.argsort(froms_ns)
-        # How many kills there were before the end of each life, at which the next one begins.
+        # The number of kills before the end of each life; that is before the next life begins.
         until = np.append(np.searchsorted(killed_ns, froms_ns[order][1:]), len(killed_ns))
         if ((np.diff(until, prepend=0) == 0) & (ended[order] == 0)).any():
             lost.append(server)
@@ -62,7 +63,7 @@ def _servers_lost(capture: Capture) -> tuple[int, ...]:
 
 
 def _published(window: dict[str, Array], publish: dict[str, Array]) -> int:
-    """Messages that were published and belong to a window of their publisher."""
+    """Number of published messages that were due in a window of their publisher."""
     ids, first = np.unique(publish["msg_id"], return_index=True)
     first = first[ids >= 0]
     pubs, intended = publish["pub_id"][first], publish["t_intended_ns"][first]
@@ -76,7 +77,7 @@ def _published(window: dict[str, Array], publish: dict[str, Array]) -> int:
 
 
 def _risen(ids: Array, times: Array, counts: Array) -> int:
-    """By how much counters rose in all, by id; one that is less than before began again."""
+    """The sum over ids of how much each counter rose; one that is less than before has restarted at 0."""
     if not len(ids):
         return 0
     _, numbers = np.unique(ids, return_inverse=True)

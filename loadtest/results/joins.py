@@ -1,6 +1,6 @@
-"""Joins of tables in numpy: by packed integer keys, with sorting and bisection instead of loops.
+"""Joins of tables in numpy, by packed integer keys, with sorting and bisection instead of loops.
 
-Keys are int64, and equal where what they stand for is. Nothing here knows what they stand for.
+Keys are int64. Nothing here knows what they stand for.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ NOWHERE = -1
 
 
 def places(ids: Ints, wanted: NDArray[np.integer]) -> Ints:
-    """Where each of `wanted` is in `ids`, which are sorted and unique; -1 where it is not."""
+    """Returns the index of each of `wanted` in `ids`, which are sorted and unique; -1 where it is not."""
     if not len(ids):
         return np.full(len(wanted), NOWHERE, dtype=np.int64)
     found = np.searchsorted(ids, wanted)
@@ -22,14 +22,17 @@ def places(ids: Ints, wanted: NDArray[np.integer]) -> Ints:
 
 
 def expanded(counts: Ints) -> tuple[Ints, Ints]:
-    """Rows of a one-to-many join: the owner of each, and its number among the owner's rows, from 0."""
+    """Returns the rows of a one-to-many join in which owner i has `counts[i]` rows.
+
+    Two arrays: the owner of each row, and the row's number among its owner's rows, from 0.
+    """
     owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     firsts = np.cumsum(counts) - counts
     return owners, np.arange(len(owners), dtype=np.int64) - firsts[owners]
 
 
 class Groups:
-    """The rows of a table by their keys: `keys` are sorted and unique, and each has `counts` rows.
+    """The rows of a table grouped by key: `keys` are sorted and unique, and each has `counts` rows.
 
     `rows[starts[i] : starts[i] + counts[i]]` are the rows of `keys[i]`, in their order in the table.
     """
@@ -47,32 +50,32 @@ class Groups:
         return len(self.keys)
 
     def least(self, values: Ints) -> Ints:
-        """The least of the values of each group's rows."""
+        """Returns the least value in each group, of `values` by row."""
         return np.minimum.reduceat(values[self.rows], self.starts) if len(self) else values[:0]
 
     def most(self, values: Ints) -> Ints:
-        """The greatest of the values of each group's rows."""
+        """Returns the greatest value in each group, of `values` by row."""
         return np.maximum.reduceat(values[self.rows], self.starts) if len(self) else values[:0]
 
     def some(self, flags: Bools) -> Bools:
-        """Whether any of each group's rows has its flag set."""
+        """Returns whether any row of each group has its flag set."""
         return np.logical_or.reduceat(flags[self.rows], self.starts) if len(self) else flags[:0]
 
     def rows_of(self, groups: Ints) -> tuple[Ints, Ints]:
-        """All rows of these groups: the index into `groups`, and the row, of each."""
+        """Returns all rows of these groups, as two arrays: the index into `groups`, and the row."""
         owners, numbers = expanded(self.counts[groups])
         return owners, self.rows[self.starts[groups][owners] + numbers]
 
 
 def last_before(keys: Ints, times: Ints, wanted_keys: Ints, wanted_times: Ints) -> Ints:
-    """For each wanted key and time the last row with that key at that time or before it; -1 for none.
+    """Returns, for each wanted key and time, the last row with that key at or before that time; -1 for none.
 
-    Among rows of one key and time the last one counts, in the order in which they are given.
+    Among rows of one key and time it is the one given last.
     """
     count = len(keys)
     every_key = np.concatenate((keys, wanted_keys))
     every_time = np.concatenate((times, wanted_times))
-    # The sort is stable, and rows come before what is wanted: so they do at the same time, too.
+    # The sort is stable and rows are put first, so a row at the wanted time comes before what is wanted.
     order = np.lexsort((every_time, every_key))
     is_row = order < count
     last = np.maximum.accumulate(np.where(is_row, np.arange(len(order)), NOWHERE))
@@ -86,7 +89,7 @@ def last_before(keys: Ints, times: Ints, wanted_keys: Ints, wanted_times: Ints) 
 
 
 class Spans:
-    """Stretches of time by key, both ends included; they may overlap."""
+    """Intervals of time by key, both ends included; those given may overlap."""
 
     def __init__(self, keys: Ints, starts: Ints, ends: Ints) -> None:
         order = np.lexsort((starts, keys))
@@ -105,7 +108,7 @@ class Spans:
         return len(self._keys)
 
     def contain(self, keys: Ints, times: Ints) -> Bools:
-        """Whether each key is within one of its spans at its time."""
+        """Returns whether each time is within one of its key's spans."""
         if not len(self):
             return np.zeros(len(keys), dtype=np.bool_)
         last = last_before(self._keys, self._starts, keys, times)
@@ -113,7 +116,7 @@ class Spans:
         return is_within
 
     def overlap(self, keys: Ints, froms: Ints, tos: Ints) -> Bools:
-        """Whether any span of each key has a moment in common with its time `froms` .. `tos`."""
+        """Returns whether each interval `froms` .. `tos` overlaps one of its key's spans."""
         if not len(self):
             return np.zeros(len(keys), dtype=np.bool_)
         last = last_before(self._keys, self._starts, keys, tos)

@@ -1,6 +1,6 @@
-"""What came of a scenario: the share delivered with its interval, why the rest was not, and how soon.
+"""The results of a scenario: the delivered share with its interval, causes of misses, and latencies.
 
-The share's interval counts independent trials, not pairs (`precision`).
+The interval is Wilson's, with the effective sample size in place of the number of pairs (`effective_trials`).
 """
 
 from collections.abc import Mapping
@@ -22,22 +22,24 @@ from kcast.pubsub.errors import KcastError
 
 
 class ResultsError(KcastError, ValueError):
-    """What is no summary of this version; the message says so."""
+    """A stored summary that this version cannot read; the message says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The results of one scenario. Shares are 0 .. 1.
 
-    `low` .. `high` is the 95 % interval of `share`, which counts as `trials` independent pairs would;
-    `interval_note` says what it knows nothing of, empty if there is nothing. With the same outages it would
-    be as of `trials_given_outages`.
-    `predicted` is theory's before it is known which servers are down when, None where it has none, and
-    `prediction_note` says why, or what it leaves out. `expected` is theory's given the outages as they came,
-    with the range in which 95 % of such runs fall; None where it has none.
-    `causes` are of missed pairs and sum to `misses`; `paths` are of all ways through a server, of delivered
-    pairs too. Both are by `Cause.label`, in the order of the way. `copies` came for the pairs, of which
-    `duplicates` after a pair's first.
+    `low` .. `high` is the 95 % interval of the delivered `share`. `trials` is the effective sample size: that
+    many independent pairs would have an interval as wide. `trials_given_outages` is that among runs with the
+    same outages. `interval_note` says which source of variation the interval leaves out; empty if none.
+
+    `predicted` is theory beforehand; None where there is none, and `prediction_note` says why, or what it
+    leaves out. `expected` is theory given what happened, and 95 % of runs with these outages are in
+    `expected_low` .. `expected_high`; None where there is none.
+
+    `causes` counts missed pairs and sums to `misses`; `paths` counts all paths, those of delivered pairs too.
+    Both are by `Cause.label`, in the order of the way. `copies` is the number of copies that came for the
+    pairs; `duplicates` of them are later copies of delivered pairs.
     """
 
     scenario: Scenario
@@ -68,28 +70,31 @@ class Summary:
 
     @property
     def name(self) -> str:
-        """The scenario's."""
+        """The scenario's name."""
         return self.scenario.name
 
     @property
     def misses(self) -> int:
-        """Pairs that were not delivered in time."""
+        """Number of pairs not delivered within the deadline."""
         return self.pairs - self.delivered
 
     @property
     def unexplained(self) -> int:
-        """Misses for no reason that is recorded."""
+        """Number of misses for no reason that is recorded."""
         return sum(self.causes.get(cause.label, 0) for cause in UNEXPLAINED)
 
     @property
     def copies_per_pair(self) -> float:
-        """How many copies came for each pair; 0 without pairs."""
+        """Mean number of copies per pair; 0 without pairs."""
         return self.copies / self.pairs if self.pairs else 0.0
 
     @property
     def agrees(self) -> bool | None:
-        """Whether what was measured is what theory says, the outages being known if possible; None where it
-        says nothing, or only roughly. Of sound runs about one in twenty does not."""
+        """Whether the measured share agrees with theory; None where theory is missing or only rough.
+
+        Theory given what happened decides if there is one, else theory beforehand. About one sound run in
+        twenty disagrees by chance.
+        """
         if self.expected_low is not None and self.expected_high is not None:
             return self.expected_low <= self.share <= self.expected_high
         if self.predicted is None or self.prediction_note or self.interval_note:
@@ -97,7 +102,7 @@ class Summary:
         return self.low <= self.predicted <= self.high
 
     def as_json(self) -> dict[str, Any]:
-        """All fields, and those that follow from them; ready for `json.dumps`."""
+        """Returns all fields, and those that follow from them, ready for `json.dumps`."""
         return {
             "scenario": self.scenario.as_json(),
             "status": self.status,
@@ -130,9 +135,9 @@ class Summary:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """What `as_json` told. Raises ResultsError where it was not that."""
+        """Returns what `as_json` was called on. Raises ResultsError for anything else."""
         try:
-            # What an earlier kcast did not tell.
+            # Earlier versions did not write these.
             values = {"interval_note": "", "trials_given_outages": values["trials"]} | dict(values)
             kept = {name: values[name] for name in cls.__slots__}
             return cls(
@@ -151,7 +156,7 @@ class Summary:
 
 
 def summarise(capture: Capture, status: str | None = None) -> Summary:
-    """Reads a scenario's capture and tells what came of it; `status` is the capture's own by default.
+    """Returns the results of a scenario, from its capture; `status` is the capture's own by default.
 
     Raises CaptureError.
     """
@@ -207,7 +212,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
 
 
 def _t0_ns(capture: Capture, attribution: Attribution) -> int:
-    """When the load began."""
+    """The time at which the load began."""
     froms = columns(capture, "window", "t_from_ns")["t_from_ns"]
     times = froms if len(froms) else attribution.t_intended_ns
     return int(times.min()) if len(times) else 0

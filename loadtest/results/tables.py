@@ -1,7 +1,7 @@
 """A capture's tables as numpy columns.
 
-Only what is asked for is read: a capture of ten million copies is a gigabyte if all of it is, and what the
-results need is a fifth.
+Only the columns that are asked for are read: a capture of ten million copies is a gigabyte, and the results
+need a fifth of it.
 """
 
 from collections.abc import Sequence
@@ -21,24 +21,24 @@ _INTEGERS = {"int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.
 
 
 class Capture(Protocol):
-    """What the results are made of: the folder of one scenario, a `capture.folder.ScenarioFolder`."""
+    """The capture of one scenario; `capture.folder.ScenarioFolder` is one."""
 
     @property
     def scenario(self) -> Scenario:
-        """What was run."""
+        """The scenario that was run."""
 
     @property
     def status(self) -> str:
-        """How far it came; "running" and "complete" are in order."""
+        """How the capture ended. Figures can be trusted only of "running" and "complete"."""
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A whole table, without rows where nothing was recorded."""
+        """Returns a whole table; it has no rows if nothing was recorded."""
 
 
 def columns(capture: Capture, table: str, *names: str) -> Columns:
-    """These columns of a table, all equally long; numbers as numbers, text as an array of str.
+    """Returns these columns of a table by name, all of one length; text is an array of str.
 
-    Raises CaptureError as the capture does.
+    Raises CaptureError.
     """
     types = {column.name: column.type for column in TABLES[table]}
     read = capture.read(table, names)
@@ -46,10 +46,10 @@ def columns(capture: Capture, table: str, *names: str) -> Columns:
 
 
 def views(capture: Capture) -> tuple[Columns, Array]:
-    """The `member` table's ids, and which servers that client knew: rows x servers, bool."""
+    """Returns the `member` table's ids, and which servers each client knew: bool, rows x servers."""
     read = capture.read("member", ("pub_id", "sub_id", "servers"))
     lists = read.column("servers").combine_chunks()
-    if isinstance(lists, pa.ChunkedArray):  # of no or one chunk, by the version of pyarrow
+    if isinstance(lists, pa.ChunkedArray):  # some versions of pyarrow return chunks
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], pa.list_(pa.int32()))
     known = lists.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
     lengths = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)

@@ -115,7 +115,7 @@ def judge_delivery(
     if health.servers_lost:
         names = ", ".join(f"server-{number + 1}" for number in health.servers_lost)
         reasons.append(
-            f"{names} ended by itself, or by somebody else's doing: see what it said, if anything, in "
+            f"{names} ended, and the scenario did not end it: see what it said, if anything, in "
             "_servers.log of the scenario's folder"
         )
     unexplained = sum(misses.get(cause, 0) for cause in UNEXPLAINED)
@@ -156,7 +156,7 @@ def _shortcomings(health: Health, misses: Mapping[Cause, int], pairs: int, half_
     listed = _list(own | ({"slow-consumer": health.slow_consumer} if health.slow_consumer else {}))
     return [
         f"{_count(count, 'pair')} of {pairs:,} {_were(count)} missed because this machine was too slow "
-        f"({listed}), and no more than {allowed:,.0f} would not matter: lower the rate, use more workers, or "
+        f"({listed}); up to {allowed:,.0f} would not matter: lower the rate, use more workers, or "
         "raise net.core.rmem_max"
     ]
 

@@ -20,9 +20,10 @@ from kcast.hashring.model import delivery_given_down
 from kcast.hashring.policy import Policy
 from kcast.loadtest.demo.tally import CONFIDENCE, cell_confidence
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from tests.client.test_core import ALL, FEW_PUBLISH, PUB, SUB, Lab, of_kind
 from tests.client.test_session import Line, vouched_at_last
 from tests.pubsub.test_server import sent

@@ -15,9 +15,10 @@ from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
 from kcast.client.session import QUEUE_MAX, Session
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN, Limits
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from tests.pubsub.test_server import sent
 
 SERVER: Address = ("192.0.2.1", 7400)

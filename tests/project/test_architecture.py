@@ -15,7 +15,7 @@ from tests.support.checkout import ROOT
 
 # The sans-IO cores. Every file named here must exist; a new core is added here.
 CORES = (
-    *("pubsub/endpoint.py", "pubsub/errors.py", "pubsub/limits.py", "pubsub/wire.py"),
+    *("pubsub/endpoint.py", "pubsub/errors.py", "pubsub/limits.py", "pubsub/wire.py", "pubsub/drops.py"),
     *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py"),
     *("pubsub/table.py", "pubsub/router.py", "pubsub/server.py", "pubsub/tap_format.py"),
     *("client/view.py", "client/envelope.py", "client/dedup.py", "client/gaps.py"),
@@ -39,7 +39,12 @@ ARROWS = {
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.
     "spark": (
         *("kcast.spark", "kcast.hashring", "kcast.client.cli.common", "kcast.pubsub.errors"),
-        *("kcast.loadtest.scenario", "kcast.loadtest.capture.schema", "kcast.loadtest.capture.manifest"),
+        *(
+            "kcast.loadtest.charts",
+            "kcast.loadtest.scenario",
+            "kcast.loadtest.capture.schema",
+            "kcast.loadtest.capture.manifest",
+        ),
         *("kcast.loadtest.results.causes", "kcast.loadtest.results.verdicts"),
         *("kcast.loadtest.results.prediction", "kcast.loadtest.results.effective_trials"),
         *("kcast.loadtest.results.planned_variance", "kcast.loadtest.results.percentiles"),
@@ -56,7 +61,7 @@ FLOORS = {
         ("users", "results"),
         ("faults",),
         ("capture", "clusters"),
-        ("chart", "scenario"),
+        ("charts", "scenario"),
     ),
     "spark": (
         ("submit",),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kcast.pubsub import cookie as cookie_module
 from kcast.pubsub import wire
 from kcast.pubsub.cookie import SECRET_BYTES, Cookies
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import COOKIE_CHARS, COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S
-from kcast.pubsub.server import Drop
 from tests.pubsub.test_server import CLIENT, OTHER, START, answer, handshake, lease, new_server, send, vouched
 from tests.support import wire_vectors
 

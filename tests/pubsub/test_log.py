@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Burst, Transmit
 from kcast.pubsub.log import Log, Losses, Report, listed
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort, open_socket
 
 pytestmark = pytest.mark.world
@@ -199,14 +200,14 @@ def test_what_is_new_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(refusals=Counter(full=4)) == ["refused full=1"]
 
 
-def test_what_nobody_wanted_is_told_only_beside_other_things(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_loses_nothing_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
     told = Told(capsys)
-    assert told(drops=Counter({"no-subscriber": 5})) == []
-    assert told(drops=Counter({"no-subscriber": 6})) == []
-    assert told(drops=Counter({"no-subscriber": 7, "short": 1})) == ["dropped no-subscriber=7 short=1"]
-    assert told(drops=Counter({"no-subscriber": 9, "short": 1}), refusals=Counter(rate=1)) == [
-        "dropped no-subscriber=2; refused rate=1"
-    ]
+    harmless = {"no-subscriber": 440, "cookie-foreign": 2, "cookie-old": 1}
+    assert told(drops=Counter(harmless)) == []
+    assert told(drops=Counter(harmless | {"short": 1})) == ["dropped short=1"]
+    assert told(refusals=Counter(rate=1)) == ["refused rate=1"]
+    drops, unwanted = told.losses.drops_and_harmless()
+    assert (drops, unwanted) == ({"short": 1}, {"nobody subscribed": 440, "stale cookies": 3})
 
 
 def test_overflows_and_errors_are_warnings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,11 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from kcast.pubsub import metrics, wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.metrics import ServerCollector, serve_metrics
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from kcast.pubsub.table import Limit
 from kcast.pubsub.tap import TapWriter
 from kcast.pubsub.udp import UdpPort, open_socket

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.router import Router, publishes_by_topic, whole_topic
-from kcast.pubsub.server import Drop
 from kcast.pubsub.table import LeaseTable
 from tests.pubsub.test_server import CLIENT, OTHER, START, THIRD, lease, new_server, publish_lease, sent
 

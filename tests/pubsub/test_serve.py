@@ -79,7 +79,7 @@ def test_an_open_server_forwards_the_bare_note(serve: Serve, host: str) -> None:
     assert warning == (
         "kcast serve: open to loopback and private addresses: anyone there can subscribe others"
     )
-    assert summary == "kcast serve: messages: 3, copies sent: 2; drops: no-subscriber=1"
+    assert summary == "kcast serve: messages: 3, copies sent: 2, nobody subscribed: 1; drops: none"
 
 
 def test_without_open_the_bare_note_does_nothing(serve: Serve) -> None:
@@ -114,7 +114,9 @@ def test_a_lease_ends_after_its_ttl(serve: Serve) -> None:
             ended = not subscriber.has_heard()
             copies += not ended and subscriber.hear() == b"\nweather rain\n"
     assert ended
-    assert f"messages: {copies + 1}, copies sent: {copies}; drops: no-subscriber=1" in stop(process)
+    assert f"messages: {copies + 1}, copies sent: {copies}, nobody subscribed: 1; drops: none" in stop(
+        process
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -360,8 +362,8 @@ def test_a_receive_buffer_that_is_cut_comes_with_a_warning(
     limit = int(Path("/proc/sys/net/core/rmem_max").read_text())
     told = invoke("--port", "0", "--receive-buffer", "1G").stderr
     assert told == (
-        f"kcast serve: the system gives a receive buffer of {limit} bytes where 1073741824 were wanted, so "
-        "less can wait while the server is busy; raise the limit with: "
+        f"kcast serve: the receive buffer has {limit} bytes, less than the 1073741824 wanted, so datagrams "
+        "are lost sooner while the server is busy; raise the limit with: "
         "sysctl -w net.core.rmem_max=1073741824\n"
     )
     assert invoke("--port", "0", "--receive-buffer", "8K").stderr == ""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
@@ -20,7 +21,7 @@ from kcast.pubsub.limits import (
     REQUEST_BYTES_MIN,
     Limits,
 )
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import Mint, price_bits
 from tests.support import wire_vectors
 

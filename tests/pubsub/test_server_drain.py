@@ -6,9 +6,10 @@ import pytest
 
 from kcast.pubsub import stamp as stamps
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DRAIN_MARGIN_S, REPLY_BYTES_MAX, TTL_S_MAX, WORK_BITS_MAX, Limits
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from tests.pubsub.test_server import (
     CLIENT,
     NONCE_MAX,

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, COOKIE_PUBLISH_LIFE_S, Limits
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from tests.pubsub.test_server import (
     CLIENT,
     OTHER,

@@ -6,10 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.router import Router
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from tests.pubsub.test_server import (
     CLIENT,
     OTHER,

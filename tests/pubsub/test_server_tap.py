@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, LeaseChange, datagrams
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from tests.pubsub.test_router import random_burst
 from tests.pubsub.test_server import (
     CLIENT,

@@ -7,9 +7,10 @@ import pytest
 
 from kcast.pubsub import stamp as stamps
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import price_bits
 from tests.pubsub.test_server import (
     CLIENT,

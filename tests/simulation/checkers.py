@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from kcast.client.events import Delivery, Outcome, Published
 from kcast.client.session import QUEUE_MAX
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, REPLY_BYTES_MAX
-from kcast.pubsub.server import Drop
 from tests.simulation.admission import Draining, LeasesKept, LimitsHold, RatesHold, RefusalsTrue, WorkPaid
 from tests.simulation.checker import Checker
 from tests.simulation.ledger import (

@@ -7,9 +7,10 @@ from kcast.client import cluster as clusters
 from kcast.client.core import ClientCore
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import REPLY_BYTES_MAX, Limits
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import Mint, price_bits
 from tests.simulation.attacker import made_datagram, made_line, mutated, random_bytes, token
 from tests.simulation.ledger import is_answer, is_control, lines_of

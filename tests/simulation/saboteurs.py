@@ -13,10 +13,11 @@ from kcast.client.requests import Cookie
 from kcast.client.session import Session
 from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.rates import PublishRates
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import Mint
 from kcast.pubsub.table import FifoTable, LeaseTable, Limit
 

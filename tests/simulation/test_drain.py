@@ -6,7 +6,7 @@ import pytest
 
 from kcast.client.events import Outcome, ServerDraining, ServerLost
 from kcast.hashring.policy import Policy
-from kcast.pubsub.server import Drop
+from kcast.pubsub.drops import Drop
 from tests.simulation.crowd import Witness
 from tests.simulation.ledger import ClientTurn
 from tests.simulation.options import Options

@@ -8,8 +8,9 @@ import pytest
 from kcast.client import cluster as clusters
 from kcast.client.core import ClientCore
 from kcast.hashring.policy import Policy
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Burst
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from tests.simulation.fuzz import SERVER
 from tests.simulation.hosts import ServerHost
 from tests.simulation.options import Options

@@ -15,9 +15,9 @@ import pytest
 from kcast.client.events import Outcome
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.server import Drop
 from tests.simulation.crowd import Flood, Greedy, Witness, addresses, scattered_addresses
 from tests.simulation.hosts import ClientHost
 from tests.simulation.ledger import ClientTurn, lines_of

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from kcast.client.core import Backlog
+from kcast.client.errors import Backlog
 from kcast.client.events import Delivery, Outcome, Published, ServerLost
 from kcast.client.session import QUEUE_MAX
 from kcast.hashring.policy import Policy
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Burst
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.server import Drop, Server
+from kcast.pubsub.server import Server
 from tests.simulation.fuzz import STRANGER, ClientFuzz, ServerFuzz
 from tests.simulation.ledger import ClientTurn, line_of
 from tests.simulation.options import Options, options_of_seed

@@ -1,0 +1,52 @@
+"""Why a server did nothing with something that arrived: each reason is counted. PROTOCOL §2 to §7.
+
+A reason of which clients are told is a refusal too (PROTOCOL §5.8). CONTRIBUTING.md says how to add one.
+"""
+
+from enum import StrEnum
+
+
+class Drop(StrEnum):
+    """Why a datagram or a line had no effect. The values are the labels in logs and metrics."""
+
+    # Datagrams.
+    OWN_ADDRESS = "own-address"  # it claims to come from the server itself
+    OVERSIZE = "oversize"  # too long; also a line that an open server's mark makes too long (§4.4)
+    EMPTY = "empty"  # no complete line
+    TOO_MANY_LINES = "too-many-lines"
+    SHORT = "short"  # shorter than its answer (§5.2)
+    COOKIE_FOREIGN = "cookie-foreign"  # not of this life of the server, or not of this address; answered
+    COOKIE_OLD = "cookie-old"  # too old for leases (§6.2); answered
+    CHALLENGE_RATE = "challenge-rate"  # an answer to a stranger, over the limit
+
+    # Lines.
+    UNTERMINATED = "unterminated"  # the last line had no LF
+    MALFORMED = "malformed"
+    REPLY_VERB = "reply-verb"
+    UNKNOWN_VERB = "unknown-verb"
+    MISPLACED = "misplaced"  # a request where it cannot be one (§5.4, §5.5)
+    EXTRA_REQUEST = "extra-request"  # the datagram's first request is answered (§5.2)
+    UNVOUCHED_SUBSCRIBE = "unvouched-subscribe"
+    UNVOUCHED_PUBLISH = "unvouched-publish"
+    COPY = "copy"  # what an open server has forwarded already (§4.4)
+    PUBLISH_RATE = "publish-rate"
+    TOPIC = "topic"  # not in the one wire form (§3.1)
+    NO_SUBSCRIBER = "no-subscriber"  # a publish that matched no lease
+
+    # New leases.
+    WORK = "work"
+    DRAIN = "drain"
+    FULL = "full"
+    ADDRESS = "address"
+    PREFIX = "prefix"
+    TOPICS = "topics"
+    PUBLISHERS = "publishers"  # no publish lease was opened: the set is full
+
+
+HARMLESS = {
+    Drop.NO_SUBSCRIBER: "nobody subscribed",
+    Drop.COOKIE_FOREIGN: "stale cookies",
+    Drop.COOKIE_OLD: "stale cookies",
+}
+"""Reasons by which nothing is lost, and what people call them. A client with a stale cookie gets a fresh one
+and sends again."""
