@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 class Markdown(Extension):
-    """Docstrings as Markdown: examples (`>>>`) become blocks of code, and what `name: ...` explains a list."""
+    """Docstrings as Markdown: examples (`>>>`) become blocks of code, lines `name: ...` a list."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
         """Rewrites an object's docstring."""
