@@ -1,1 +1,1 @@
-"""From the sums of the jobs to tables with theory and verdicts. Pure, and without Spark."""
+"""Tables with theory and verdicts, from the sums of the jobs. Pure, and without Spark."""

@@ -1,4 +1,4 @@
-"""How evenly servers are loaded, beside what random placement of the topics gives. No Spark."""
+"""The load of the servers: how even it is, and what random placement of the topics gives. No Spark."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How unevenly servers are loaded when each topic lies on random servers: the CV by chance alone. Pure.
+"""The uneven load of servers when each topic lies on random ones: the CV by chance alone. Pure.
 
 A topic lies on h random servers of C. Over all placements, a server's load has mean and variance
 

@@ -82,7 +82,7 @@ class Misses:
 
 
 def why_none(scenario: Scenario) -> str:
-    """Why there is no theory given what happened for a scenario; empty if there is."""
+    """The reason why a scenario has no theory given what happened; empty if it has one."""
     if scenario.by == "stall" and scenario.outages != "none":
         return "servers that were halted still deliver what waits for them, so how many chances is not known"
     if scenario.duplicate > 0:
