@@ -20,12 +20,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kcast.client.cluster import Cluster
-from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.engine import RUN_LABEL, connect, engine_errors, in_parallel, labels, sweep
-from kcast.loadtest.clusters.hosting import server_key, tap_path
+from kcast.loadtest.clusters.server_names import server_key, tap_path
 from kcast.loadtest.clusters.server_stats import read_sockets, stat_of
-from kcast.loadtest.clusters.servers import IMAGE, ServerFailed, ServerStat, lab_cluster, refuse_impossible
+from kcast.loadtest.clusters.servers import (
+    IMAGE,
+    ServerFailed,
+    Servers,
+    ServerStat,
+    in_order,
+    refuse_impossible,
+)
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.limits import REQUEST_BYTES_MIN
 from kcast.pubsub.tap_files import FILES_MAX, numbered
@@ -44,7 +49,7 @@ _MEMORY = "512m"
 _PROCESSES = 64
 
 
-class ContainerCluster:
+class ContainerCluster(Servers):
     """`Servers` in containers of `image`. With `tap_dir`, which the engine must see, they have taps there.
 
     Raises EngineMissing and ServerFailed.
@@ -79,7 +84,7 @@ class ContainerCluster:
         self._image = image
         self._start_timeout_s = start_timeout_s
         self._run = secrets.token_hex(6)
-        self._servers = [_Server(index) for index in range(count)]
+        self._servers = [_ServerContainer(index) for index in range(count)]
         self._client: Any = None
         self._network: Any = None
         self._reaper: subprocess.Popen[bytes] | None = None
@@ -119,16 +124,6 @@ class ContainerCluster:
         return tuple(server.address for server in self._servers)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The servers' addresses as clients' events name them."""
-        return tuple(map(format_address, self.addresses))
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The servers' keys on the ring, in order."""
-        return tuple(server.key for server in self._servers)
-
-    @property
     def running(self) -> tuple[bool, ...]:
         """Which servers live."""
         self._look()
@@ -145,10 +140,6 @@ class ContainerCluster:
         """The tap files of each server's lives that have ended."""
         return tuple(tuple(server.taps) for server in self._servers)
 
-    def cluster(self, policy: Policy | None = None) -> Cluster:
-        """What a cluster file for these servers would say."""
-        return lab_cluster(self.addresses, self.keys, policy)
-
     def kill(self, *indexes: int) -> None:
         """Ends servers with SIGKILL."""
         self._finish([server for server in self._chosen(indexes) if server.is_running], "SIGKILL")
@@ -158,7 +149,7 @@ class ContainerCluster:
         starting = [server for server in self._chosen(indexes) if not server.is_running]
         try:
             with engine_errors():
-                in_parallel(_Server.start, starting)
+                in_parallel(_ServerContainer.start, starting)
                 self._await_ready(starting)
         except BaseException:
             with suppress(ServerFailed):
@@ -169,17 +160,17 @@ class ContainerCluster:
         """Pauses the containers of servers."""
         chosen = [each for each in self._chosen(indexes) if each.is_running and not each.is_stalled]
         with engine_errors():
-            in_parallel(_Server.stall, chosen)
+            in_parallel(_ServerContainer.stall, chosen)
 
     def resume(self, *indexes: int) -> None:
         """Lets stalled servers go on."""
         with engine_errors():
-            in_parallel(_Server.resume, [each for each in self._chosen(indexes) if each.is_stalled])
+            in_parallel(_ServerContainer.resume, [each for each in self._chosen(indexes) if each.is_stalled])
 
     def isolate(self, *indexes: int) -> None:
         """Takes servers off the network."""
 
-        def disconnect(server: _Server) -> None:
+        def disconnect(server: _ServerContainer) -> None:
             self._network.disconnect(server.container)
             server.is_isolated = True
 
@@ -189,7 +180,7 @@ class ContainerCluster:
     def rejoin(self, *indexes: int) -> None:
         """Puts isolated servers back, at the addresses that they had; returns when those that run answer."""
 
-        def connect_again(server: _Server) -> None:
+        def connect_again(server: _ServerContainer) -> None:
             self._network.connect(server.container, ipv4_address=server.address[0])
             server.is_isolated = False
 
@@ -207,7 +198,9 @@ class ContainerCluster:
         """What each server has said on standard error, in all its lives."""
         if self._client is not None:
             with engine_errors():
-                in_parallel(_Server.read_log, [each for each in self._servers if each.container is not None])
+                in_parallel(
+                    _ServerContainer.read_log, [each for each in self._servers if each.container is not None]
+                )
         return {server.key: server.log for server in self._servers}
 
     def stats(self) -> list[ServerStat]:
@@ -264,7 +257,7 @@ class ContainerCluster:
             return network
         raise AssertionError("unreachable")
 
-    def _create(self, server: "_Server") -> None:
+    def _create(self, server: "_ServerContainer") -> None:
         api = self._client.api
         endpoint = api.create_endpoint_config(ipv4_address=server.address[0])
         command, mounts, user = list(self._command), [], None
@@ -295,7 +288,7 @@ class ContainerCluster:
         is_rootless = any("rootless" in each for each in self._client.info().get("SecurityOptions") or ())
         return "0:0" if is_rootless else f"{os.getuid()}:{os.getgid()}"
 
-    def _await_ready(self, starting: "list[_Server]") -> None:
+    def _await_ready(self, starting: "list[_ServerContainer]") -> None:
         waiting = {server.address: server for server in starting}
         deadline = time.monotonic() + self._start_timeout_s
         look_at = 0.0
@@ -329,7 +322,7 @@ class ContainerCluster:
 
     # --- Ending --------------------------------------------------------------------------------------
 
-    def _finish(self, servers: "list[_Server]", signal_name: str) -> None:
+    def _finish(self, servers: "list[_ServerContainer]", signal_name: str) -> None:
         with engine_errors():
             in_parallel(lambda server: server.finish(signal_name), servers)
 
@@ -355,8 +348,8 @@ class ContainerCluster:
 
     # --- What there is -------------------------------------------------------------------------------
 
-    def _chosen(self, indexes: Iterable[int]) -> "list[_Server]":
-        numbers = sorted({range(len(self))[index] for index in indexes})
+    def _chosen(self, indexes: Iterable[int]) -> "list[_ServerContainer]":
+        numbers = in_order(indexes, len(self))
         self._look()
         return [self._servers[number] for number in numbers]
 
@@ -372,7 +365,7 @@ class ContainerCluster:
                 server.take_state(states.get(server.container.id, ""))
 
 
-class _Server:
+class _ServerContainer:
     """One server: its container, with as many lives as it is started, and what is known of it."""
 
     def __init__(self, index: int) -> None:

@@ -22,19 +22,20 @@ import time
 import traceback
 from contextlib import suppress
 from importlib import import_module
-from typing import IO, BinaryIO, NoReturn
+from typing import IO, BinaryIO, ClassVar, NoReturn
 
-from kcast.loadtest.clusters.hosting import (
-    Plan,
+from kcast.loadtest.clusters.host_common import (
+    Host,
+    HostOptions,
     Refused,
     ServerState,
     allow_files,
     answer,
     say_cut_off,
-    server_key,
     take_replies_output,
     write_all,
 )
+from kcast.loadtest.clusters.server_names import server_key
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Log
 from kcast.pubsub.process import EXIT_FAILURE, serve, warn
@@ -45,7 +46,7 @@ _FILES_PER_SERVER = 2
 _PORT = struct.Struct("=H")  # what a server writes when it is ready
 
 
-class _Server:
+class _ServerProcess:
     """One server: its process while it runs, its port and log for ever."""
 
     def __init__(self, index: int) -> None:
@@ -83,6 +84,16 @@ class _Server:
         self.is_stalled = False
         return os.waitstatus_to_exitcode(status)
 
+    def stall(self) -> None:
+        if self.is_running and not self.is_stalled:
+            self.signal(signal.SIGSTOP)
+            self.reap(os.WUNTRACED)
+
+    def resume(self) -> None:
+        if self.is_running:
+            self.signal(signal.SIGCONT)
+            self.is_stalled = False
+
     def failure(self, what: str) -> Refused:
         """That it did not start, with the end of what it said."""
         where = f" (port {self.port})" if self.port else ""
@@ -94,30 +105,28 @@ class _Server:
         return os.pread(self.log.fileno(), size - start, start).decode(errors="replace")
 
 
-class _Host:
-    """What the owner may ask for. Every change is answered with the state of all servers."""
+class _ProcessHost(Host[_ServerProcess]):
+    """What the owner may ask for."""
+
+    VERBS: ClassVar = (*Host.VERBS, "logs")
 
     def __init__(self, replies: BinaryIO) -> None:
+        super().__init__()
         self._replies = replies
         self._lifeline, self._lifeline_end = os.pipe()
-        self._servers: list[_Server] = []
-        self._flags: mmap.mmap
-        self._plan: Plan
+        self._options: HostOptions
 
     def open(self, count: int, options: list[str], tap_dir: str | None) -> None:
-        self._plan = Plan.of(count, options, tap_dir)
+        self._options = HostOptions.of(count, options, tap_dir)
         allow_files(count * _FILES_PER_SERVER)
-        self._flags = mmap.mmap(-1, count)  # shared with all servers
-        self._servers = [_Server(index) for index in range(count)]
+        self.flags = mmap.mmap(-1, count)  # shared with all servers
+        self.servers = [_ServerProcess(index) for index in range(count)]
         _import_what_servers_need()
         gc.collect()
         gc.freeze()  # or each server's first collection would copy all of it
 
-    def states(self) -> list[ServerState]:
-        return [ServerState(s.is_running, s.port, s.process_id, s.lives) for s in self._servers]
-
     def start(self, servers: list[int], timeout_s: float) -> list[ServerState]:
-        starting = [self._servers[index] for index in servers if not self._servers[index].is_running]
+        starting = [self.servers[index] for index in servers if not self.servers[index].is_running]
         try:
             for server in starting:
                 self._fork(server)
@@ -128,7 +137,7 @@ class _Host:
         return self.states()
 
     def kill(self, servers: list[int]) -> list[ServerState]:
-        chosen = [self._servers[index] for index in servers if self._servers[index].is_running]
+        chosen = [self.servers[index] for index in servers if self.servers[index].is_running]
         for server in chosen:
             server.signal(signal.SIGKILL)
         for server in chosen:
@@ -136,10 +145,10 @@ class _Host:
         return self.states()
 
     def kill_all(self) -> None:
-        self.kill([server.index for server in self._servers])
+        self.kill([server.index for server in self.servers])
 
     def stop(self, servers: list[int]) -> list[ServerState]:
-        chosen = [self._servers[index] for index in servers if self._servers[index].is_running]
+        chosen = [self.servers[index] for index in servers if self.servers[index].is_running]
         for server in chosen:
             server.signal(signal.SIGINT)  # which a server takes for its end, without draining
             server.signal(signal.SIGCONT)
@@ -156,34 +165,12 @@ class _Host:
                 server.log.flush()
         return self.kill([server.index for server in chosen])
 
-    def stall(self, servers: list[int]) -> list[ServerState]:
-        for server in [self._servers[index] for index in servers]:
-            if server.is_running and not server.is_stalled:
-                server.signal(signal.SIGSTOP)
-                server.reap(os.WUNTRACED)
-        return self.states()
-
-    def resume(self, servers: list[int]) -> list[ServerState]:
-        for server in [self._servers[index] for index in servers]:
-            if server.is_running:
-                server.signal(signal.SIGCONT)
-                server.is_stalled = False
-        return self.states()
-
-    def isolate(self, servers: list[int]) -> None:
-        for index in servers:
-            self._flags[index] = 1
-
-    def rejoin(self, servers: list[int]) -> None:
-        for index in servers:
-            self._flags[index] = 0
-
     def logs(self) -> list[str]:
-        return [server.read_log() for server in self._servers]
+        return [server.read_log() for server in self.servers]
 
     # --- Starting ------------------------------------------------------------------------------------
 
-    def _await_ready(self, starting: list[_Server], timeout_s: float) -> None:
+    def _await_ready(self, starting: list[_ServerProcess], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         waiting = _Waiting(starting)
         while waiting.servers:
@@ -195,7 +182,7 @@ class _Host:
                 (server.port,) = _PORT.unpack(said)
                 waiting.remove(server)
 
-    def _fork(self, server: _Server) -> None:
+    def _fork(self, server: _ServerProcess) -> None:
         status, said = os.pipe()
         server.life_at = os.fstat(server.log.fileno()).st_size
         try:
@@ -210,7 +197,7 @@ class _Host:
         server.process_id, server.status = process_id, status
         server.lives += 1
 
-    def _be(self, server: _Server, said: int) -> NoReturn:
+    def _be(self, server: _ServerProcess, said: int) -> NoReturn:
         """In the child, which never returns into what the host was doing."""
         code = EXIT_FAILURE
         try:
@@ -228,14 +215,14 @@ class _Host:
         finally:
             os._exit(code)
 
-    def _serve(self, server: _Server, said: int) -> int:
-        log = Log(as_json=self._plan.given.log == "json")
+    def _serve(self, server: _ServerProcess, said: int) -> int:
+        log = Log(as_json=self._options.given.log == "json")
         try:
-            ports = self._plan.open_gates(server.index, server.port, self._flags)
+            ports = self._options.open_sockets(server.index, server.port, self.flags)
         except (ListenError, ValueError) as error:
             log.error("start", str(error))
             return EXIT_FAILURE
-        settings = self._plan.settings(server.index, server.lives + 1)
+        settings = self._options.settings(server.index, server.lives + 1)
         warn(settings, ports, log)
         number = _PORT.pack(ports[0].address[1])
         code = serve(settings, ports, log, on_ready=lambda: write_all(said, number), lifeline=self._lifeline)
@@ -246,7 +233,7 @@ class _Host:
 class _Waiting:
     """Servers of which something is awaited, and the owner, who must be there."""
 
-    def __init__(self, servers: list[_Server]) -> None:
+    def __init__(self, servers: list[_ServerProcess]) -> None:
         self.servers = list(servers)
         self._poll = select.poll()
         self._poll.register(0, 0)  # its end is reported unasked; what it holds is not for now
@@ -254,14 +241,14 @@ class _Waiting:
             assert server.status is not None
             self._poll.register(server.status, select.POLLIN)
 
-    def read(self, deadline: float) -> list[tuple[_Server, bytes]]:
+    def read(self, deadline: float) -> list[tuple[_ServerProcess, bytes]]:
         """What servers say until the deadline, as soon as one does; b"" is its end."""
         ready = dict(self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
         if 0 in ready:
             raise _OwnerGone
         return [(each, os.read(each.status, 64)) for each in self.servers if each.status in ready]
 
-    def remove(self, server: _Server) -> None:
+    def remove(self, server: _ServerProcess) -> None:
         """Awaits nothing more of it."""
         assert server.status is not None
         self._poll.unregister(server.status)
@@ -282,12 +269,10 @@ def _import_what_servers_need() -> None:
 def main() -> None:
     """Does what is asked for, until nobody can ask any more."""
     replies = take_replies_output()
-    host = _Host(replies)
-    verbs = ("open", "states", "start", "kill", "stop", "stall", "resume", "isolate", "rejoin", "logs")
-    handlers = {verb: getattr(host, verb) for verb in verbs}
+    host = _ProcessHost(replies)
     try:
         for line in iter(sys.stdin.buffer.readline, b""):
-            write_all(replies.fileno(), answer(line, handlers))
+            write_all(replies.fileno(), answer(line, host.handlers))
     except (_OwnerGone, BrokenPipeError):
         pass
     finally:

@@ -13,12 +13,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from kcast.client.cluster import Cluster
-from kcast.hashring.policy import Policy
-from kcast.loadtest.clusters.hosting import ServerState, server_key, tap_path
+from kcast.loadtest.clusters.host_common import ServerState
+from kcast.loadtest.clusters.server_names import tap_path
 from kcast.loadtest.clusters.server_stats import read_sockets, stat_of
-from kcast.loadtest.clusters.servers import ServerFailed, ServerStat, lab_cluster, refuse_impossible
-from kcast.pubsub.endpoint import Address, format_address
+from kcast.loadtest.clusters.servers import (
+    ServerFailed,
+    Servers,
+    ServerStat,
+    in_order,
+    refuse_impossible,
+)
+from kcast.pubsub.endpoint import Address
 
 START_TIMEOUT_S = 30.0
 _REPLY_TIMEOUT_S = 20.0  # what a host needs at most beyond the time that it was given
@@ -27,7 +32,7 @@ _LOG_LINES = 12
 _HOST = "127.0.0.1"
 
 
-class HostedServers:
+class HostedServers(Servers):
     """`Servers` of which the module `program` is the host.
 
     `options` are further ones for `kcast serve`, and `tap_dir` is where each life of a server gets a tap.
@@ -50,12 +55,12 @@ class HostedServers:
         self._options = ("--host", _HOST, "--ttl", str(ttl_s), *options)
         self._tap_dir = None if tap_dir is None else tap_dir.absolute()
         self._start_timeout_s = start_timeout_s
-        self._host: _Host | None = None
+        self._host: _HostProcess | None = None
         self._states = [ServerState(is_running=False, port=0, process_id=None, lives=0)] * count
         self._logs = [""] * count
 
     def __enter__(self) -> Self:
-        self._host = _Host(self.program)
+        self._host = _HostProcess(self.program)
         try:
             tap_dir = None if self._tap_dir is None else str(self._tap_dir)
             self._host.ask("open", count=len(self), options=self._options, tap_dir=tap_dir)
@@ -86,16 +91,6 @@ class HostedServers:
         return tuple((_HOST, state.port) for state in self._states)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The servers' addresses as clients' events name them."""
-        return tuple(format_address(address) for address in self.addresses)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The servers' keys on the ring, in order."""
-        return tuple(server_key(index) for index in range(len(self)))
-
-    @property
     def running(self) -> tuple[bool, ...]:
         """Which servers live."""
         self._look()
@@ -118,10 +113,6 @@ class HostedServers:
             for index, state in enumerate(self._states)
         )
         return tuple(tuple(path for path in lives if path.exists()) for lives in paths)
-
-    def cluster(self, policy: Policy | None = None) -> Cluster:
-        """What a cluster file for these servers would say."""
-        return lab_cluster(self.addresses, self.keys, policy)
 
     def kill(self, *indexes: int) -> None:
         """Ends servers with SIGKILL, at once: they can say and do nothing more."""
@@ -147,11 +138,11 @@ class HostedServers:
 
     def isolate(self, *indexes: int) -> None:
         """Lets nothing in or out of servers."""
-        self._ask("isolate", servers=_in_order(indexes, len(self)))
+        self._ask("isolate", servers=in_order(indexes, len(self)))
 
     def rejoin(self, *indexes: int) -> None:
         """Ends the isolation."""
-        self._ask("rejoin", servers=_in_order(indexes, len(self)))
+        self._ask("rejoin", servers=in_order(indexes, len(self)))
 
     def stop(self) -> None:
         """Ends all in order, so that their taps are whole."""
@@ -178,7 +169,7 @@ class HostedServers:
         return "" if self._host is None else self._host.errors()
 
     def _change(self, verb: str, indexes: Iterable[int], **arguments: Any) -> None:
-        states = self._ask(verb, servers=_in_order(indexes, len(self)), **arguments)
+        states = self._ask(verb, servers=in_order(indexes, len(self)), **arguments)
         if states is not None:
             self._states = [ServerState(*state) for state in states]
 
@@ -197,7 +188,7 @@ class HostedServers:
         return self._host.ask(verb, **arguments)
 
 
-class _Host:
+class _HostProcess:
     """The child, and the conversation with it."""
 
     def __init__(self, program: str) -> None:
@@ -281,8 +272,3 @@ class _Host:
         lines = self.errors().splitlines()[-_LOG_LINES:]
         what = f"the process that runs the servers ended with exit code {code}"
         return ServerFailed("\n  ".join([what, *lines]))
-
-
-def _in_order(indexes: Iterable[int], count: int) -> list[int]:
-    """Numbers of servers, each once. Raises IndexError for what is none."""
-    return sorted({range(count)[index] for index in indexes})
