@@ -1,4 +1,4 @@
-"""What the Parquet files of a capture say of themselves, without their rows being read."""
+"""The footers of a capture's Parquet files, which tell what is in a file without its rows being read."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ _NAMES = {"double": "float64"}
 
 
 class Footer(NamedTuple):
-    """`least` and `most` are of the columns that have statistics."""
+    """Number of rows, and the least and greatest value of each whole-number column that has statistics."""
 
     rows: int
     least: Mapping[str, int]
@@ -26,14 +26,15 @@ class Footer(NamedTuple):
 
 
 def is_part(name: str) -> bool:
-    """Whether a file of this name is to be read: hidden ones were not finished."""
+    """Whether a file of this name is to be read: hidden files were not finished."""
     return name.endswith(SUFFIX) and not name.startswith((".", "_"))
 
 
-def footers(files: Files, wanted: Sequence[tuple[str, str]]) -> list[Footer | CaptureError]:
-    """Of files, each a path and the table that it should be a part of; or a line that says what is wrong."""
+def footers(files: Files, parts: Sequence[tuple[str, str]]) -> list[Footer | CaptureError]:
+    """The footer of each part, a path and the name of its table; or an error that says what is wrong with
+    it."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(lambda each: _footer(files, *each), wanted))
+        return list(threads.map(lambda part: _footer(files, *part), parts))
 
 
 def _footer(files: Files, path: str, table: str) -> Footer | CaptureError:

@@ -16,7 +16,7 @@ from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.capture.captures import CaptureError, Captures, open_captures
-from kcast.spark.capture.reading import Place, damage_named, read_table
+from kcast.spark.capture.reading import CellFolder, damage_named, read_table
 from kcast.spark.capture.schemas import table_schema
 from kcast.spark.session import files as session_files
 from tests.support.capture_rows import rows
@@ -125,9 +125,9 @@ def test_only_some_scenarios_keep_their_numbers(spark: SparkSession, sound: Path
 
 def test_folders_of_any_place_are_read(spark: SparkSession, sound: Path) -> None:
     folders = open_run(sound).scenarios
-    places = [Place(7 + number, f"file:{folder.path}") for number, folder in enumerate(folders)]
+    places = [CellFolder(7 + number, f"file:{folder.path}") for number, folder in enumerate(folders)]
     assert {row[0] for row in of(read_table(spark, places, "deliver"))} == {7, 8, 9}
-    nothing = read_table(spark, [Place(0, f"file:{sound}/nothing")], "deliver")
+    nothing = read_table(spark, [CellFolder(0, f"file:{sound}/nothing")], "deliver")
     assert (of(nothing), nothing.schema) == ([], table_schema("deliver"))
 
 
@@ -266,11 +266,11 @@ def nothing_published(run: Path) -> None:
     [
         (truncate, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: no whole Parquet file"),
         (empty_file, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: no whole Parquet file"),
-        (lose_file, "left out: deliver has 3 rows in 1 file, and 6 rows in 2 files were written"),
-        (lose_table, "left out: server_rx has 0 rows in 0 files, and 6 rows in 2 files were written"),
+        (lose_file, "left out: deliver has 3 rows in 1 file, but 6 rows in 2 files were written"),
+        (lose_table, "left out: server_rx has 0 rows in 0 files, but 6 rows in 2 files were written"),
         (lose_table_of_an_older_run, "left out: server_rx is missing"),
         (lose_stats_of_an_older_run, "left out: process_stat is missing"),
-        (add_file, "left out: deliver has 9 rows in 3 files, and 6 rows in 2 files were written"),
+        (add_file, "left out: deliver has 9 rows in 3 files, but 6 rows in 2 files were written"),
         (swap_tables, "left out: .*no part of the table deliver"),
         (other_version, f"left out: .*of schema version 2, and this kcast reads {SCHEMA_VERSION}"),
         (other_columns, "left out: .*no part of the table deliver"),
@@ -329,7 +329,7 @@ def test_a_run_that_is_broken_is_refused_whatever_else_there_is(
 
 
 def test_the_same_run_twice_is_refused(spark: SparkSession, sound: Path, broken: Path) -> None:
-    with pytest.raises(CaptureError, match=r"the same run as in .*: give it once"):
+    with pytest.raises(CaptureError, match=r"this is run .* is: give it once"):
         opened(spark, sound, broken)
 
 
@@ -377,7 +377,7 @@ def test_a_file_that_vanishes_is_not_called_damaged(spark: SparkSession, broken:
     table = captures.table("deliver")
     path = part(broken, "deliver")
     path.unlink()
-    with pytest.raises(CaptureError, match=f"{path.name}: it was there and is not"), damage_named():
+    with pytest.raises(CaptureError, match=f"{path.name}: it was there and is gone"), damage_named():
         table.collect()
 
 
