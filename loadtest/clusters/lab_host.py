@@ -1,8 +1,8 @@
-"""The host of a lab: many servers on one event loop, which does to them what its owner asks.
+"""The host of a lab: runs many servers on one event loop, and does to them what its owner asks.
 
     python -m kcast.loadtest.clusters.lab_host
 
-Standard input is watched by the same loop, so a request is answered between two turns of servers.
+The same loop reads standard input, so a request is carried out between two turns of servers.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _FILES_PER_SERVER = 3  # at most two sockets, and a tap
 
 
 class _LabServer:
-    """One server of the lab: what it consists of while it runs, and its port for ever."""
+    """One server of the lab; it keeps its port in all its lives."""
 
     def __init__(self, index: int, options: HostOptions, flags: Flags) -> None:
         self.log = Log(label=server_key(index))
@@ -57,7 +57,7 @@ class _LabServer:
         return os.getpid() if self.is_running else None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begins a life. Raises Refused."""
+        """Starts a life. Raises Refused."""
         settings = self._options.settings(self._index, self.lives + 1)
         with ExitStack() as parts:
             try:
@@ -85,7 +85,7 @@ class _LabServer:
         self.lives += 1
 
     def end(self) -> None:
-        """Ends it, its tap written to the end."""
+        """Ends it, after writing its tap to the end."""
         self._driver = None
         self._is_stalled = False
         self._parts.close()
@@ -102,7 +102,7 @@ class _LabServer:
 
 
 class _LabHost(Host[_LabServer]):
-    """What the owner may ask for. Every change is answered with the state of all servers."""
+    """Carries out the owner's requests."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class _LabHost(Host[_LabServer]):
         if not self._is_begun:
             self._is_begun = True
             gc.collect()
-            gc.freeze()  # or collections would walk through what all servers have
+            gc.freeze()  # otherwise each collection would walk through what all servers have
         return self.states()
 
     def kill(self, servers: list[int]) -> list[ServerState]:
@@ -170,7 +170,7 @@ async def _serve(replies: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Does what is asked for, until nobody can ask any more."""
+    """Carries out requests until the owner is gone."""
     uvloop.run(_serve(take_replies_output()))
 
 
