@@ -35,67 +35,6 @@ def wilson(successes: float, trials: float, confidence: float = 0.95) -> tuple[f
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def binomial_tail(successes: float, trials: float, chance: float) -> float:
-    """P(X <= `successes`) for a binomial X; counts need not be whole: I(1 - p; n - x, x + 1), DLMF 8.17.5."""
-    if successes < 0:
-        return 0.0
-    return 1.0 if successes >= trials else _beta_cdf(trials - successes, successes + 1, 1 - chance)
-
-
-def chi_squared_tail(x: float, degrees: int) -> float:
-    """P(X > x) for X the sum of so many squared standard normals.
-
-    By the closed forms for whole degrees (Abramowitz and Stegun 26.4.4 and 26.4.5): erfc or exp, and a finite
-    sum. Raises ValueError if `degrees` is less than 1.
-    """
-    if degrees < 1:
-        raise ValueError(f"degrees is {degrees}: give at least 1")
-    if x <= 0:
-        return 1.0
-    half = x / 2
-    # Terms half^i / Gamma(i + 1) exp(-half), i = 0, 1, ... for even degrees, 1/2, 3/2, ... for odd ones.
-    odd = degrees % 2
-    terms = [erfc(sqrt(half))] if odd else []
-    log_half = log(half)
-    for i in range(degrees // 2):
-        power = i + odd / 2
-        terms.append(exp(power * log_half - half - lgamma(power + 1)))
-    return min(1.0, fsum(terms))
-
-
-def gamma_tail(shape: float, x: float) -> float:
-    """P(X > x) for X of the gamma distribution of this shape and scale 1: Q(shape, x), DLMF 8.2.4.
-
-    By the series for the lower part (8.11.4) or the continued fraction for the upper (8.9.2).
-    """
-    if x <= 0:
-        return 1.0
-    front = exp(shape * log(x) - x - lgamma(shape + 1))
-    if x < shape + 1:
-        term = total = 1.0
-        n = shape
-        while term > total * 1e-16:
-            n += 1
-            term *= x / n
-            total += term
-        return max(0.0, 1 - front * total)
-    tiny = 1e-300
-    b = x + 1 - shape
-    c, d = 1 / tiny, 1 / b
-    fraction = d
-    for i in range(1, 100_000):
-        b += 2
-        a = -i * (i - shape)
-        d = a * d + b
-        d = 1 / (d if abs(d) > tiny else tiny)
-        c = b + a / c
-        c = c if abs(c) > tiny else tiny
-        fraction *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return front * shape * fraction
-
-
 def student_tail(t: float, degrees: float) -> float:
     """P(|T| > t) for Student's T with `degrees` degrees of freedom (Student, 1908); normal if inf."""
     if degrees == inf:

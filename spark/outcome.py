@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from kcast.client.cli.common import table
+from kcast.loadtest.charts.words import count, number, percent_digits, probability
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import DISAGREES, THEORIES
-from kcast.spark.report.words import count, number, percent_digits, probability
 
 EXIT_LATENCY_NOT_VALID = 3
 EXIT_DELIVERY_NOT_VALID = 4

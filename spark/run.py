@@ -24,7 +24,7 @@ from kcast.spark.session.java import JavaMissing
 from kcast.spark.session.progress import Progress
 from kcast.spark.session.start import start
 from kcast.spark.simulation.run import simulate
-from kcast.spark.simulation.scenes import Settings
+from kcast.spark.simulation.scenes import NoteSettings
 
 FAILURES = (CaptureError, JavaMissing, SparkFailed)
 """What can go wrong, each with a message for people."""
@@ -56,7 +56,7 @@ def _findings(request: AnalysisRequest) -> Findings:
         if request.runs:
             findings = _of_captures(spark, request, watcher)
         if request.simulates:
-            simulated = simulate(spark, watcher, settings=Settings(seed=request.seed))
+            simulated = simulate(spark, watcher, settings=NoteSettings(seed=request.seed))
             findings = replace(findings, tables={**findings.tables, **simulated})
     return replace(findings, about={**findings.about, "seconds": round(time.monotonic() - began, 1)})
 

@@ -222,7 +222,7 @@ class DemoRecorder:
             self._client_stats.append(
                 (
                     *(number, now_ns, client.counts["copies_received"], client.counts["deliveries"]),
-                    *(client.drops[Drop.DUPLICATE], client.drops[Drop.SLOW_CONSUMER]),
+                    *(client.counts["duplicates"], client.drops[Drop.SLOW_CONSUMER]),
                     *(client.kernel_drops, client.send_errors.total()),
                 )
             )

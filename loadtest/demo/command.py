@@ -17,13 +17,21 @@ import click
 
 from kcast import pubsub
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
-from kcast.loadtest import chart
+from kcast.loadtest.charts.text_chart import text_chart
 from kcast.loadtest.clusters.servers import ServerFailed
 from kcast.loadtest.demo import report
 from kcast.loadtest.demo.plan import K, Plan, Result
 from kcast.loadtest.demo.run import DemoFailed, run
 from kcast.loadtest.demo.tally import CONFIDENCE, PIECE_BYTES_MAX, Cell, failures, pieces
-from kcast.loadtest.demo.view import LiveWatcher, PlainWatcher, curves, explanation, policy_name, table
+from kcast.loadtest.demo.view import (
+    LiveWatcher,
+    PlainWatcher,
+    drawing,
+    explanation,
+    named_series,
+    policy_name,
+    table,
+)
 
 if TYPE_CHECKING:
     from kcast.loadtest.demo.capture import DemoRecorder
@@ -144,13 +152,8 @@ def _demo(plan: Plan, files: tuple[Path, ...], out: Path, wants_report: bool, as
         result = _run(plan, texts, stream)
     reasons = failures(result.cells, result.faults, result.dropped, result.leases_after_s)
     results = _report(plan, result, sources, len(texts), reasons)
-    drawn = curves(plan, result.cells)
     source = ", ".join(sources)
-    subtitle = (
-        f"{len(texts):,} lines of {source if len(source) <= 40 else f'{len(sources)} files'}, "
-        f"{plan.servers} servers, K = {K}, few publish, no avoidance while down, seed {plan.seed}"
-    )
-    title = "Delivery while servers die: measured against predicted"
+    what = f"{len(texts):,} lines of {source if len(source) <= 40 else f'{len(sources)} files'}"
     svg_path, json_path = out / "delivery.svg", out / "results.json"
     try:
         if as_json:
@@ -163,13 +166,13 @@ def _demo(plan: Plan, files: tuple[Path, ...], out: Path, wants_report: bool, as
             print()
             print(table(result.cells))
             print(explanation(plan, result))
-            print(chart.text(drawn, ascii_only))
+            print(text_chart(named_series(plan, result.cells), "K'", "  theory", ascii_only=ascii_only))
             for reason in reasons:
                 print(f"NOT: {reason}")
             print("measurement and model agree" if not reasons else "measurement and model do NOT agree")
         sys.stdout.flush()
     finally:  # a run that is over shall not be lost because one of its outputs fails
-        _write(svg_path, chart.svg(drawn, title, subtitle))
+        _write(svg_path, drawing(plan, result.cells, what))
         _write(json_path, json.dumps(results, indent=2) + "\n")
     if not as_json:
         print(f"chart:   {svg_path}\nresults: {json_path}", flush=True)

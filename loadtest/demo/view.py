@@ -4,10 +4,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from math import floor
 from typing import TYPE_CHECKING, TextIO
 
 from kcast.hashring.policy import Policy
-from kcast.loadtest.chart import Curve, Point, Role, format_share
+from kcast.loadtest.charts.curves import Axes, Line, Point, Series, picture
+from kcast.loadtest.charts.scales import Linear, whole_numbers
+from kcast.loadtest.charts.svg import EXPECTED, swatch
+from kcast.loadtest.charts.words import percent_digits
 from kcast.loadtest.demo.plan import K_PRIMES, K, Plan, Result
 from kcast.loadtest.demo.tally import Cell, Phase, Tally, unconditional
 
@@ -111,7 +115,7 @@ def live_figures(phase: Phase, tally: Tally) -> str:
     shares = []
     for k_prime in K_PRIMES:
         expected = tally.expected[phase, k_prime]
-        share = format_share(tally.delivered[phase, k_prime] / expected) if expected else "-"
+        share = percent_digits(tally.delivered[phase, k_prime] / expected) if expected else "-"
         shares.append(f"K'={k_prime} {share:>6} %")
     return "  ".join(shares)
 
@@ -140,7 +144,7 @@ def table(cells: Sequence[Cell]) -> str:
         model: tuple[str, ...] = ("-", "-", "not judged")
         if cell.predicted is not None and cell.low is not None and cell.high is not None:
             model = (
-                f"{format_share(cell.predicted)} %",
+                f"{percent_digits(cell.predicted)} %",
                 _span(cell.share(cell.low), cell.share(cell.high)),
                 "ok" if cell.is_good else "NOT",
             )
@@ -152,7 +156,7 @@ def table(cells: Sequence[Cell]) -> str:
                 f"{cell.pairs:,}",
                 f"{cell.delivered:,}",
                 f"{cell.duplicates:,}",
-                f"{format_share(cell.share(cell.delivered))} %",
+                f"{percent_digits(cell.share(cell.delivered))} %",
                 _span(*cell.interval),
                 *model,
             )
@@ -172,12 +176,12 @@ def table(cells: Sequence[Cell]) -> str:
 
 
 def _span(low: float, high: float) -> str:
-    return f"{format_share(low)}-{format_share(high)}"
+    return f"{percent_digits(low)}-{percent_digits(high)}"
 
 
 def explanation(plan: Plan, result: Result) -> str:
     """What the figures mean, and why the prediction is not the one that could be made beforehand."""
-    before = ", ".join(f"{format_share(unconditional(plan.servers, plan.kill, k))} %" for k in K_PRIMES)
+    before = ", ".join(f"{percent_digits(unconditional(plan.servers, plan.kill, k))} %" for k in K_PRIMES)
     k_primes = ", ".join(map(str, K_PRIMES))
     topics_with = Counter(result.dead_of_topic.values())
     spread = ", ".join(f"{dead} of {topics_with[dead]} topics" for dead in sorted(topics_with))
@@ -208,24 +212,54 @@ def _last_loss(result: Result) -> str:
     return f"The last message that did not reach all was published {result.last_loss_s:.1f} s after it."
 
 
-def curves(plan: Plan, cells: Sequence[Cell]) -> list[Curve]:
-    """Delivery against K' in each judged phase, and the prediction for that with servers down."""
+def named_series(plan: Plan, cells: Sequence[Cell]) -> list[tuple[str, Series]]:
+    """Delivery against K' in each judged phase, and what theory says for that with servers down."""
     down = f"{plan.kill} of {plan.servers} down"
-
-    def measured(phase: Phase) -> tuple[Point, ...]:
-        return tuple(Point(c.k_prime, c.share(c.delivered)) for c in cells if c.phase is phase)
-
-    predicted = tuple(
-        Point(c.k_prime, c.predicted, c.share(c.low), c.share(c.high))
-        for c in cells
-        if c.phase is Phase.DOWN and c.predicted is not None and c.low is not None and c.high is not None
-    )
+    looks = ((Phase.UP, "all up", 0), (Phase.DOWN, down, 2), (Phase.RECOVERED, "recovered", 1))
     return [
-        Curve(Role.UP, "all up, measured", measured(Phase.UP)),
-        Curve(Role.DOWN, f"{down}, measured", measured(Phase.DOWN)),
-        Curve(Role.PREDICTED, f"{down}, predicted, 99.99 % range", predicted),
-        Curve(Role.RECOVERED, "recovered, measured", measured(Phase.RECOVERED)),
+        (name, Series(style, [_point(cell) for cell in cells if cell.phase is phase], _theory(phase, cells)))
+        for phase, name, style in looks
     ]
+
+
+def _point(cell: Cell) -> Point:
+    share = cell.share(cell.delivered)
+    if cell.phase is not Phase.DOWN or cell.low is None or cell.high is None:
+        return Point(cell.k_prime, share)
+    ends = (cell.share(cell.low), cell.share(cell.high))
+    return Point(
+        cell.k_prime, share, None, None, cell.predicted, *ends, note=f"{percent_digits(share)} % arrived"
+    )
+
+
+def _theory(phase: Phase, cells: Sequence[Cell]) -> list[Line]:
+    places = [(c.k_prime, c.predicted) for c in cells if c.phase is phase and c.predicted is not None]
+    return [Line(places, "given_events")] if phase is Phase.DOWN else []
+
+
+def drawing(plan: Plan, cells: Sequence[Cell], what: str) -> str:
+    """Delivery against K' as an SVG document; `what` says what was published."""
+    named = named_series(plan, cells)
+    points = [point for _, series in named for point in series.points]
+    least = min(
+        point.y if point.expected_low is None else min(point.y, point.expected_low) for point in points
+    )
+    low = max(0, floor(least * 10 - 0.5))  # in tenths: the axis begins at least 5 % below all that is drawn
+    axes = Axes(
+        whole_numbers(K_PRIMES),
+        Linear(low / 10, 1, [(tenth / 10, f"{tenth * 10} %") for tenth in range(low, 11)]),
+        f"K′: how many of its topic’s K = {K} servers a message is published to",
+        "pairs delivered",
+    )
+    legend = [(swatch(series.style, f"dot s{series.style}"), f"{name}: measured") for name, series in named]
+    legend.append((EXPECTED, "theory given what happened, range of 99.99 % of runs"))
+    return picture(
+        [series for _, series in named],
+        axes,
+        f"What arrives while {plan.kill} of {plan.servers} servers are down",
+        f"{what}; nobody avoids the servers that are down; seed {plan.seed}",
+        legend,
+    )
 
 
 def policy_name(k_prime: int) -> str:

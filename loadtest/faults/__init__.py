@@ -1,1 +1,1 @@
-"""What goes wrong in a load test, on purpose and seeded: outages, partial views, bad legs."""
+"""Faults of a load test, by plan and seed: outages, clients that know few servers, impaired datagrams."""

@@ -1,14 +1,14 @@
-"""Bad legs between one client and its servers, inside the client's own process.
+"""Losses, delays, duplicates and outages between a client and its servers, made inside the client's process.
 
-So no rights are needed, all backends have the same faults, the same seed has the same fates, and whoever
-observes is told of every datagram that was killed. An Impairment stands where a driver expects the core:
+So it needs no privileges, works alike on all backends, repeats with its seed, and an observer learns the fate
+of every datagram. An Impairment stands where a driver expects the core:
 
     driver -> receive -> [leg out: lost? doubled? held?] -> server cut off? -> core
     driver <- flush   <- server cut off? <- [leg in: lost? doubled? held?] <- core
 
-Legs have their names from the servers' side, as in a scenario: *in* goes from client to server, *out* back.
-A server that is cut off neither gets nor sends anything, and lives on. That is judged at the moment at which
-a datagram would leave or arrive here, after what time it was held, and comes before its being lost.
+Legs are named from the servers' side, as in a scenario: *in* is from client to server, *out* back. A server
+that is cut off goes on running but neither gets nor sends anything. Whether it is cut off is decided at the
+moment a datagram would leave or arrive here, after it was held; being cut off counts before being lost.
 """
 
 from collections import Counter
@@ -30,12 +30,12 @@ _FATES = {LOST: "lost", CUT_OFF: "cut_off", DUPLICATE: "duplicate"}
 
 
 class Leg(NamedTuple):
-    """What happens to the datagrams of one leg, to each on its own; shares are 0 .. 1 of them.
+    """What happens to the datagrams of one leg, to each independently. Shares are 0 .. 1.
 
-    `duplicate` comes twice, if it comes at all. All take `delay_s` and, drawn evenly, up to `jitter_s` more:
-    with jitter, one may overtake another. `reorder` takes HELD_BACK_S longer, so that whatever follows by
-    less overtakes it. What is held comes when the driver's timer next allows: a driver whose timers know
-    milliseconds adds one or two.
+    A duplicated datagram comes twice, unless it is lost. Each takes `delay_s`, and up to `jitter_s` more,
+    uniformly distributed: with jitter, one may overtake another. A reordered one takes HELD_BACK_S longer, so
+    that those sent shortly after overtake it. What is held leaves when the driver's timer fires, which may be
+    one or two milliseconds late.
     """
 
     loss: float = 0.0
@@ -49,38 +49,38 @@ CLEAR = Leg()
 
 
 def legs(scenario: Scenario) -> tuple[Leg, Leg]:
-    """The legs of a scenario, in and out. But for the losses they are alike: a delay counts on each."""
+    """Returns the legs of a scenario, in and out. They differ in loss only; a delay applies to each."""
     both = Leg(0.0, scenario.duplicate, scenario.reorder, scenario.delay_ms / 1000, scenario.jitter_ms / 1000)
     return both._replace(loss=scenario.loss_in), both._replace(loss=scenario.loss_out)
 
 
 class Observer(Protocol):
-    """Who is told what became of every datagram, when it passes or would have. Must not raise or block.
+    """Learns the fate of every datagram, when it passes or would have passed. Must not raise or block.
 
     Each call is about a run of datagrams of `segment_bytes` (the last may be shorter) with one fate,
-    `injected`, as `kcast.loadtest.capture.schema` numbers them. `server` is -1 where the address is no
-    server's.
+    `injected`, as numbered in `kcast.loadtest.capture.schema`. `server` is -1 for an address of no server.
     """
 
     def sent(self, now: float, server: int, data: bytes, segment_bytes: int, injected: int) -> None:
-        """Datagrams leave for a server, or would have."""
+        """Datagrams leave for a server, or would have left."""
 
     def received(
         self, now: float, server: int, data: bytes, segment_bytes: int, kernel_ns: int, injected: int
     ) -> None:
-        """Datagrams have arrived from a server, or would have. `kernel_ns` as in `Burst`.
+        """Datagrams have arrived from a server, or would have. `kernel_ns` is as in `Burst`.
 
-        Of those that were held it is when the kernel would have taken them, had the network been so slow.
+        For those that were held, it is the time at which the kernel would have got them from so slow a
+        network.
         """
 
 
 class Impairment:
-    """An Endpoint that puts two bad legs, and outages, around another.
+    """An Endpoint that puts two impaired legs, and outages, around another.
 
-    `servers` has the number of each server, by every address of it. `rng` is drawn from only here: each leg
-    and fault has a stream of its own, so that one that is switched on changes no draw of the others.
+    `servers` has the number of each server, by each of its addresses. `rng` is used only to seed: each leg
+    and fault has a random stream of its own, so that switching one on changes no draw of the others.
 
-    `counts` tells how many datagrams were `lost_in`, `cut_off_in`, `duplicate_in` and the same with `_out`.
+    `counts` has the numbers of datagrams `lost_in`, `cut_off_in`, `duplicate_in`, and the same with `_out`.
     Raises ValueError for shares outside 0 .. 1 and times below 0.
     """
 
@@ -97,8 +97,8 @@ class Impairment:
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._core = core
-        self._in = _Road(legs_in, rng)
-        self._out = _Road(legs_out, rng)
+        self._in = _ImpairedLeg(legs_in, rng)
+        self._out = _ImpairedLeg(legs_out, rng)
         self._cut: frozenset[int] = frozenset()
         self.set_down(down)
         self._servers = servers
@@ -107,13 +107,13 @@ class Impairment:
     # --- Endpoint ------------------------------------------------------------------------------------
 
     def receive(self, burst: Burst, now: float) -> None:
-        """Takes what has arrived, to let it through now, later or never."""
+        """Takes a burst that has arrived, and passes it to the core now, later or never."""
         server = self._servers.get(burst.source, NONE)
-        road = self._out
-        pieces = None if road.is_clear else road.enter(burst.data, burst.segment_bytes)
+        leg = self._out
+        pieces = None if leg.is_clear else leg.enter(burst.data, burst.segment_bytes)
         if pieces is None:
             if now * 1e9 >= self._cut_until_ns:
-                self._look(now)
+                self._update_cut(now)
             if server in self._cut:
                 self._arrive(burst, server, CUT_OFF, now)
                 return
@@ -125,32 +125,32 @@ class Impairment:
         for held_s, data, fate in pieces:
             kernel_ns = burst.kernel_ns and burst.kernel_ns + int(held_s * 1e9)
             piece = Burst(data, burst.segment_bytes, burst.source, kernel_ns)
-            road.hold(now + held_s, _Held(piece, server, fate))
+            leg.hold(now + held_s, _HeldRun(piece, server, fate))
         self._let_in(now)
 
     def handle_timeout(self, now: float) -> None:
-        """Lets the core have what was held until now, and do what is due."""
+        """Passes to the core what was held until now, and lets it do what is due."""
         if self._out.held:
             self._let_in(now)
         self._core.handle_timeout(now)
 
     def next_timeout(self) -> float | None:
-        """When the core wants to be called, or something held is due."""
-        times = [road.held[0][0] for road in (self._in, self._out) if road.held]
+        """Returns when the core wants to be called, or something held is due; None for never."""
+        times = [leg.held[0][0] for leg in (self._in, self._out) if leg.held]
         at = self._core.next_timeout()
         if at is not None:
             times.append(at)
         return min(times, default=None)
 
     def flush(self, now: float) -> list[Transmit]:
-        """What is to be sent now, of what the core has sent now or before."""
+        """Returns what is to be sent now, of what the core has sent now or before."""
         transmits = self._core.flush(now)
-        road = self._in
-        if not transmits and not road.held:
+        leg = self._in
+        if not transmits and not leg.held:
             return transmits
         if now * 1e9 >= self._cut_until_ns:
-            self._look(now)
-        if road.is_clear and not self._cut:
+            self._update_cut(now)
+        if leg.is_clear and not self._cut:
             if self._observer is not None:
                 for data, segment_bytes, destinations in transmits:
                     for address in destinations:
@@ -168,26 +168,26 @@ class Impairment:
 
     @property
     def held(self) -> int:
-        """How many runs of datagrams are held, of both legs."""
+        """Number of runs of datagrams held on both legs."""
         return len(self._in.held) + len(self._out.held)
 
     def close(self, now: float) -> None:
-        """Gives up what is still held: it is told, and counted, as lost. For when the client has been closed.
+        """Drops what is still held, once the client is closed: the observer is told that it was lost.
 
-        But what concerns a server that is cut off counts as that.
+        Datagrams of a server that is cut off count as cut off.
         """
         if now * 1e9 >= self._cut_until_ns:
-            self._look(now)
+            self._update_cut(now)
         for held in self._in.due(inf):
             self._leave(held._replace(fate=LOST), now, [])
         for held in self._out.due(inf):
             self._arrive(held.run, held.server, LOST, now)
 
-    # --- The way in ----------------------------------------------------------------------------------
+    # --- Arriving ------------------------------------------------------------------------------------
 
     def _let_in(self, now: float) -> None:
         if now * 1e9 >= self._cut_until_ns:
-            self._look(now)
+            self._update_cut(now)
         for held in self._out.due(now):
             self._arrive(held.run, held.server, held.fate, now)
 
@@ -202,16 +202,16 @@ class Impairment:
         if fate in (PASSED, DUPLICATE):
             self._core.receive(burst, now)
 
-    # --- The way out ---------------------------------------------------------------------------------
+    # --- Leaving -------------------------------------------------------------------------------------
 
     def _send(self, transmit: Transmit, address: Address, now: float, leaving: list[Transmit]) -> None:
         data, segment_bytes, destinations = transmit
         server = self._servers.get(address, NONE)
-        road = self._in
-        pieces = None if road.is_clear else road.enter(data, segment_bytes)
+        leg = self._in
+        pieces = None if leg.is_clear else leg.enter(data, segment_bytes)
         if pieces is None:
             if server in self._cut:
-                self._leave(_Held(Burst(data, segment_bytes, address), server, CUT_OFF), now, leaving)
+                self._leave(_HeldRun(Burst(data, segment_bytes, address), server, CUT_OFF), now, leaving)
                 return
             if self._observer is not None:
                 self._observer.sent(now, server, data, segment_bytes, PASSED)
@@ -219,14 +219,14 @@ class Impairment:
             leaving.append(transmit if alone else Transmit(data, segment_bytes, (address,)))
             return
         for held_s, piece, fate in pieces:
-            road.hold(now + held_s, _Held(Burst(piece, segment_bytes, address), server, fate))
+            leg.hold(now + held_s, _HeldRun(Burst(piece, segment_bytes, address), server, fate))
         self._let_out(now, leaving)  # before what was sent later
 
     def _let_out(self, now: float, leaving: list[Transmit]) -> None:
         for held in self._in.due(now):
             self._leave(held, now, leaving)
 
-    def _leave(self, held: "_Held", now: float, leaving: list[Transmit]) -> None:
+    def _leave(self, held: "_HeldRun", now: float, leaving: list[Transmit]) -> None:
         (data, segment_bytes, address, _), server, fate = held
         if server in self._cut:
             fate = CUT_OFF
@@ -240,14 +240,15 @@ class Impairment:
     # --- Outages -------------------------------------------------------------------------------------
 
     def set_down(self, down: DownTimes | None) -> None:
-        """Cuts servers off at these times, and at no others: for a load whose beginning is known only once
-        all clients are ready. Not while another thread may be in the client; greenlets and tasks never are.
+        """Sets the times at which servers are cut off, when it is known at which time the load begins.
+
+        Must not be called while another thread may be in the client; greenlets and tasks never are.
         """
         self._down = down
-        self._cut_until_ns: float = -inf  # the next datagram has it looked up
+        self._cut_until_ns: float = -inf  # so the next datagram updates it
 
-    def _look(self, now: float) -> None:
-        """Which servers are cut off from now on, and until when that holds. The clock never goes back."""
+    def _update_cut(self, now: float) -> None:
+        """Sets which servers are cut off now, and until when that holds. The clock never goes back."""
         change_ns = None
         self._cut = frozenset()
         if self._down is not None:
@@ -257,16 +258,16 @@ class Impairment:
         self._cut_until_ns = inf if change_ns is None else change_ns
 
 
-class _Held(NamedTuple):
-    """A run of datagrams from or to `run.source`, and what is to become of it when it is due."""
+class _HeldRun(NamedTuple):
+    """A run of datagrams from or to `run.source`, and the fate it has when it is due."""
 
     run: Burst
     server: int
     fate: int
 
 
-class _Road:
-    """One leg: draws what becomes of datagrams, and holds them until they are due."""
+class _ImpairedLeg:
+    """One leg: draws the fates of datagrams, and holds them until they are due."""
 
     def __init__(self, leg: Leg, rng: Random) -> None:
         for name, share in (("loss", leg.loss), ("duplicate", leg.duplicate), ("reorder", leg.reorder)):
@@ -275,22 +276,22 @@ class _Road:
         for name, time_s in (("delay_s", leg.delay_s), ("jitter_s", leg.jitter_s)):
             if not 0 <= time_s < inf:
                 raise ValueError(f"{name} of a leg is {time_s}: give seconds, 0 or more")
-        # All seeds are drawn, used or not.
+        # All seeds are drawn, used or not, so that no setting changes the other streams.
         loss, duplicate, reorder, jitter = (rng.getrandbits(64) for _ in range(4))
         self.is_clear = not any(leg)
-        self.held: list[tuple[float, int, _Held]] = []  # a heap; the number keeps those of one time in order
-        self._lost = _Chance(leg.loss, loss)
-        self._doubled = _Chance(leg.duplicate, duplicate)
-        self._reordered = _Chance(leg.reorder, reorder)
+        self.held: list[tuple[float, int, _HeldRun]] = []  # a heap; the number orders runs of one time
+        self._lost = _Sampler(leg.loss, loss)
+        self._doubled = _Sampler(leg.duplicate, duplicate)
+        self._reordered = _Sampler(leg.reorder, reorder)
         self._delay_s, self._jitter_s = leg.delay_s, leg.jitter_s
         self._is_slow = leg.delay_s > 0 or leg.jitter_s > 0 or leg.reorder > 0
         self._jitter = Random(jitter)
         self._held_count = 0
 
     def enter(self, data: bytes, segment_bytes: int) -> list[tuple[float, bytes, int]] | None:
-        """What becomes of a run: pieces of it with for how long they are held, and their fate.
+        """Draws the fates of a run: pieces of it as (seconds to be held, data, fate).
 
-        None where all of it passes at once.
+        Returns None where all of it passes at once.
         """
         count = _datagram_count(data, segment_bytes)
         lost = self._lost.hits(count)
@@ -311,22 +312,22 @@ class _Road:
                 pieces.append((held_s, datagram, DUPLICATE))
         return pieces
 
-    def hold(self, due: float, held: _Held) -> None:
-        """Keeps what is to come out at `due`."""
+    def hold(self, due: float, held: _HeldRun) -> None:
+        """Holds a run until `due`."""
         self._held_count += 1
         heappush(self.held, (due, self._held_count, held))
 
-    def due(self, now: float) -> Iterator[_Held]:
-        """Takes out what is due, in the order of its times."""
+    def due(self, now: float) -> Iterator[_HeldRun]:
+        """Takes out the runs that are due, in order of time."""
         while self.held and self.held[0][0] <= now:
             yield heappop(self.held)[2]
 
 
-class _Chance:
-    """Which of the datagrams that come along meet with something, each with probability `share`.
+class _Sampler:
+    """Picks each of the datagrams that come along with probability `share`, independently.
 
-    What is drawn is how many are spared until the next one is met. That is the same distribution, and most
-    bursts cost no more than a subtraction.
+    It draws the number of datagrams until the next pick, which is geometrically distributed. So most bursts
+    cost no more than a subtraction.
     """
 
     def __init__(self, share: float, seed: int) -> None:
@@ -335,7 +336,7 @@ class _Chance:
         self._spared = self._draw()
 
     def hits(self, count: int) -> Sequence[int]:
-        """Which of the next `count` are met, counted from 0."""
+        """Returns which of the next `count` datagrams are picked, counted from 0."""
         at = self._spared
         if at >= count:
             self._spared = at - count
@@ -362,7 +363,7 @@ def _datagram_count(data: bytes, segment_bytes: int) -> int:
 def _split(
     data: bytes, segment_bytes: int, count: int, lost: Sequence[int], doubled: Sequence[int]
 ) -> Iterator[tuple[bytes, int]]:
-    """A run by fates; each part is a run of equal segments again, since none but the last may be shorter."""
+    """Splits a run by fate. Each part is again a run of equal segments: only its last may be shorter."""
     if not lost:
         yield data, PASSED
     else:

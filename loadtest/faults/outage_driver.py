@@ -1,12 +1,12 @@
-"""Takes real servers down and brings them up again as a plan has it, in a thread of its own.
+"""Takes real servers down and brings them up again by a plan, in a thread of its own.
 
-Killing is instant, starting again takes some tenths of a second for each server and core, so that reality
-differs from the plan; what is written down is when a server was down in fact.
+Killing a server takes no time, and starting it again some tenths of a second of a core: so reality differs
+from the plan. What is recorded is when a server really was down.
 
-Whatever is to come up comes up first, and only then goes down what is to go down: never are more servers down
-than planned, and a rolling restart takes no server before the last one is back. The price is that servers go
-down late by the time it took others to start. Where that is long against an epoch, the plan cannot be kept:
-`late_ns` and `missed` tell.
+Servers that should come up are brought up before others are taken down: so never more servers are down than
+planned, and a rolling restart takes no server down before the last one is back. The price is that servers go
+down late, by the time that others took to start. Where that is long compared with an epoch, the plan cannot
+be kept; `late_ns` and `missed` show it.
 """
 
 import time
@@ -24,9 +24,9 @@ from kcast.loadtest.scenario import By
 
 
 class RealOutage(NamedTuple):
-    """A server that was down, not before `t_down_ns` and not after `t_up_ns`. `epoch` is the plan's.
+    """A server was down, at most from `t_down_ns` to `t_up_ns` of CLOCK_MONOTONIC. `epoch` is the plan's.
 
-    One that stayed down for several epochs has one for each, cut where the plan changes epochs.
+    A server that stayed down for several epochs has an entry for each, divided where the plan divides epochs.
     """
 
     server: int
@@ -37,15 +37,15 @@ class RealOutage(NamedTuple):
 
 
 class OutageDriver:
-    """Carries out `outages`, counted from `t0_ns` of CLOCK_MONOTONIC, while it is used with `with`.
+    """Carries out planned `outages`, whose times count from `t0_ns` of CLOCK_MONOTONIC; use it with `with`.
 
-    `kind` is how: "kill" and restart, "stall" and resume, or "isolation". All servers run again at the end of
-    the `with`, but not where that ends by an exception: then the servers' owner stops them anyway, and nobody
-    wants to wait. `take` gives what has happened.
+    `kind` is how: "kill" and restart, "stall" and resume, or "isolation". At the end of the `with` all
+    servers run again, unless it ends by an exception: then the servers are about to be stopped anyway. `take`
+    returns what has happened.
 
-    It holds `lock` while it uses the servers, which are for one thread at a time: so must whoever else does.
-    Where it fails (a server did not start again), the rest of the plan is left undone, and `failure` says
-    why; the end of the `with` raises it.
+    Servers are for one thread at a time: it holds `lock` while it uses them, and so must others. If it fails
+    (a server did not start again), the rest of the plan is not carried out, and `failure` says why; the end
+    of the `with` raises it.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class OutageDriver:
         self.lock = lock or Lock()
         self.failure: Exception | None = None
         self.late_ns = 0
-        """For how long the servers lagged behind the plan, at most."""
+        """The longest time by which servers were behind the plan."""
         self._planned: defaultdict[int, list[Outage]] = defaultdict(list)
         for outage in sorted(outages, key=_from_ns):
             self._planned[outage.server].append(outage)
@@ -80,7 +80,7 @@ class OutageDriver:
         self._down_since_ns: dict[int, int] = {}
         self._happened: deque[RealOutage] = deque()
         self._done: set[Outage] = set()
-        self._thread = Thread(target=self._run, name="conductor", daemon=True)
+        self._thread = Thread(target=self._run, name="outage driver", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -94,27 +94,27 @@ class OutageDriver:
             raise self.failure
 
     def stop(self, *, bring_up: bool = True) -> None:
-        """Ends it, once what is being done is done; then brings up what is down. Harmless when repeated."""
+        """Stops carrying out the plan, and brings up what is down; may be called again."""
         self._stopping.set()
         self._thread.join()
         down = set(self._down_since_ns)
         if bring_up:
             with self.lock:
-                self._attempt(lambda: self._raise(down))
+                self._keep_failure(lambda: self._end_outages(down))
         else:
-            self._note(down, self._clock())
+            self._record(down, self._clock())
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will be done: the plan is at its end, or was stopped, or has failed."""
+        """Whether nothing more will be done: the plan is finished, was stopped, or has failed."""
         return not self._thread.is_alive()
 
     def take(self) -> list[RealOutage]:
-        """The outages that have ended since the last call."""
+        """Returns the outages that have ended since the last call."""
         return [self._happened.popleft() for _ in range(len(self._happened))]
 
     def missed(self) -> list[Outage]:
-        """Outages of the plan that should be over, and did not take place: it fell behind, or was stopped."""
+        """Returns planned outages that should be over but did not take place."""
         now_ns = self._clock() - self._t0_ns
         down = frozenset(self._down_since_ns)
         return [
@@ -127,12 +127,12 @@ class OutageDriver:
     # --- The thread ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._attempt(self._follow)
+        self._keep_failure(self._follow)
 
-    def _attempt(self, act: Callable[[], None]) -> None:
+    def _keep_failure(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except Exception as error:  # for the owner, who looks at it or ends the `with`
+        except Exception as error:  # kept for the owner, who reads it or ends the `with`
             self.failure = self.failure or error
 
     def _follow(self) -> None:
@@ -145,25 +145,25 @@ class OutageDriver:
             with self.lock:
                 now_ns = self._clock()
                 wanted = self._down_times.down_at(now_ns)
-                self._raise(set(self._down_since_ns) - wanted)
-                # What has fallen due meanwhile waits for the next round, which brings others up first.
+                self._end_outages(set(self._down_since_ns) - wanted)
+                # What has become due meanwhile waits for the next round, which brings others up first.
                 still = wanted & self._down_times.down_at(self._clock())
-                self._lower(still - set(self._down_since_ns))
+                self._begin_outages(still - set(self._down_since_ns))
             self.late_ns = max(self.late_ns, self._clock() - due_ns)
             due_ns = self._down_times.next_change_ns(now_ns)
 
-    def _raise(self, indexes: set[int]) -> None:
+    def _end_outages(self, indexes: set[int]) -> None:
         if indexes:
             self._bring_up(*sorted(indexes))
-            self._note(indexes, self._clock())
+            self._record(indexes, self._clock())
 
-    def _lower(self, indexes: frozenset[int]) -> None:
+    def _begin_outages(self, indexes: frozenset[int]) -> None:
         if indexes:
             self._down_since_ns |= dict.fromkeys(indexes, self._clock())
             self._take_down(*sorted(indexes))
 
-    def _note(self, indexes: set[int], t_up_ns: int) -> None:
-        """Writes down that servers are up again, by the epochs for which they were down."""
+    def _record(self, indexes: set[int], t_up_ns: int) -> None:
+        """Records that servers are up again, by the epochs for which they were down."""
         for server in sorted(indexes):
             t_down_ns = self._down_since_ns.pop(server)
             from_ns, to_ns = t_down_ns - self._t0_ns, t_up_ns - self._t0_ns

@@ -1,9 +1,9 @@
-"""Which servers are down when, and which of them each client knows: pure functions of a scenario.
+"""The plan of faults: which servers are down when, and which each client knows. Pure functions of a scenario.
 
-Every process computes the same, and nobody has to be told. Times are ns from t0, the moment at which the
-load begins. Each server, zone, epoch and client has a random stream of its own, so that scenarios which
-differ in one number differ in that alone: a longer run begins as the shorter one did, and with a larger share
-those that were down (or known) before are so still. Cells of a grid are then compared on the same luck.
+Every process computes the same plan by itself. Times are ns from t0, the moment at which the load begins.
+Each server, zone, epoch and client has a random stream of its own, so that scenarios which differ in one
+setting share the rest: a longer run begins like the shorter one, and with a larger share the servers that
+were down (or known) before still are. The scenarios of a grid can therefore be compared with less noise.
 """
 
 from bisect import bisect_right
@@ -16,13 +16,13 @@ from typing import NamedTuple
 from kcast.client.cluster import Cluster
 from kcast.loadtest.scenario import Scenario, ScenarioError
 
-DRAWS_MAX = 10_000_000  # servers x epochs; beyond it the plan alone takes minutes
+DRAWS_MAX = 10_000_000  # servers x epochs; above it planning takes minutes
 
 _NS = 1_000_000_000
 
 
 class Outage(NamedTuple):
-    """A server that is down from `from_ns` until just before `to_ns`, by the draw of one epoch."""
+    """A planned outage: `server` is down from `from_ns` until just before `to_ns`, both within one epoch."""
 
     server: int
     epoch: int
@@ -31,19 +31,18 @@ class Outage(NamedTuple):
 
 
 def outages(scenario: Scenario) -> tuple[Outage, ...]:
-    """Who is down when, by start and then server: one entry for each server and epoch, never merged.
+    """Returns the planned outages, by start and then server: one for each server and epoch, never merged.
 
-    A server may thus be down in several entries on end. The last epoch ends with the scenario's duration,
-    and from then on all servers are up.
+    So a server that is down for several epochs has several outages in a row. The last epoch ends with the
+    scenario's duration; after it all servers are up.
 
-    - "independent": each server in each epoch, with probability `outage`.
-    - "exact": `down` servers drawn anew each epoch, so that just as many are down at any time.
-    - "zones": server i is in zone i mod `zones` (as if racks had been filled in turn); each zone is down in
-      each epoch with probability `outage`, and all its servers with it.
-    - "rolling": server 0 in epoch 0, server 1 in epoch 1, and so on, over again after the last: just one is
-      down at any time. All have had their turn after servers x `epoch_s` seconds.
+    - "independent": each server is down in each epoch with probability `outage`.
+    - "exact": `down` servers, drawn anew in each epoch, are down.
+    - "zones": server i is in zone i mod `zones` (as if racks were filled in turn); each zone is down in each
+      epoch with probability `outage`, and all its servers with it.
+    - "rolling": server 0 is down in epoch 0, server 1 in epoch 1, and so on; after the last, server 0 again.
 
-    Raises ScenarioError where there are too many epochs to plan.
+    Raises ScenarioError if there are too many epochs to plan.
     """
     if scenario.outages == "none":
         return ()
@@ -89,7 +88,7 @@ def _stream(scenario: Scenario, what: str, number: int) -> Random:
 class DownTimes:
     """Which servers are down at a time of the clock on which the load began at `t0_ns`.
 
-    Takes any outages, in any order; they may overlap.
+    `outages` may be in any order, and may overlap.
     """
 
     def __init__(self, outages: Iterable[Outage], t0_ns: int) -> None:
@@ -113,25 +112,25 @@ class DownTimes:
                 self._down.append(down)
 
     def down_at(self, now_ns: int) -> frozenset[int]:
-        """The servers that are down."""
+        """Returns the servers that are down."""
         return self._down[bisect_right(self._times_ns, now_ns)]
 
     def is_down(self, server: int, now_ns: int) -> bool:
-        """Whether this server is down."""
+        """Returns whether this server is down."""
         return server in self._down[bisect_right(self._times_ns, now_ns)]
 
     def next_change_ns(self, now_ns: int) -> int | None:
-        """When that will be others next, after `now_ns`; None for never."""
+        """Returns the next time after `now_ns` at which other servers will be down; None for never."""
         index = bisect_right(self._times_ns, now_ns)
         return self._times_ns[index] if index < len(self._times_ns) else None
 
 
 def known_servers(scenario: Scenario, client_id: int) -> tuple[int, ...]:
-    """The servers that a client knows, in order: `known` of all, rounded, and at least one.
+    """Returns the servers that a client knows, in order: the share `known` of all, rounded, at least one.
 
-    All clients know equally many, each a random choice of its own, so that a server which one client knows
-    is known to another with probability `known`. It may be fewer than the policy's k: such a client's topics
-    lie on all that it knows, which is what happens to a client with too short a list.
+    All clients know equally many servers, each by a random choice of its own: so a server that one client
+    knows is known to another with probability `known`. It may be fewer than the policy's k; such a client
+    uses all servers that it knows for each topic, as any client does whose list is too short.
     """
     servers = range(scenario.servers)
     count = max(1, round(scenario.known * len(servers)))
@@ -142,5 +141,5 @@ def known_servers(scenario: Scenario, client_id: int) -> tuple[int, ...]:
 
 
 def view_of(cluster: Cluster, indexes: Iterable[int]) -> Cluster:
-    """The cluster as one sees it who knows only these of its servers."""
+    """Returns the cluster with only these of its servers."""
     return replace(cluster, servers=tuple(cluster.servers[index] for index in indexes))

@@ -21,10 +21,10 @@ from kcast.client.cli.common import (
     table,
     to_json,
 )
+from kcast.loadtest.charts import words
 from kcast.loadtest.faults.plan import outages
 from kcast.loadtest.load import grid
 from kcast.loadtest.load.estimate import CPU_SHARE_MAX, Estimate, estimate, total
-from kcast.loadtest.load.units import duration_text, size_text
 from kcast.loadtest.scenario import Scenario, ScenarioError, select
 from kcast.loadtest.users.options import OPTIONS, click_options
 
@@ -270,8 +270,8 @@ def _estimate_row(each: Estimate) -> tuple[str, ...]:
     return (
         each.name,
         *(f"{count:,.0f}" for count in (each.messages, each.pairs, each.copies)),
-        duration_text(each.time_s),
-        size_text(each.disk_bytes),
+        words.duration(each.time_s),
+        words.size(each.disk_bytes),
         f"{each.cpu_share:.0%}",
     )
 

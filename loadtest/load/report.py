@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from kcast.client.cli.common import table, to_json
-from kcast.loadtest.chart import format_share
-from kcast.loadtest.load.units import ms_text
+from kcast.loadtest.charts.words import percent_digits, significant
 from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
 
@@ -49,9 +48,11 @@ def tell(results: Mapping[str, Summary], out: Path, *, wants_spectra: bool, as_j
 
 def headline(summary: Summary) -> str:
     """What came of a scenario, in a line."""
-    words = [f"delivered {format_share(summary.share)} % of {summary.pairs:,} pairs"]
+    words = [f"delivered {percent_digits(summary.share)} % of {summary.pairs:,} pairs"]
     if summary.latency.count:
-        words.append(f"p50 {ms_text(summary.latency.p50_ms)} ms, p99 {ms_text(summary.latency.p99_ms)} ms")
+        words.append(
+            f"p50 {significant(summary.latency.p50_ms)} ms, p99 {significant(summary.latency.p99_ms)} ms"
+        )
     if not summary.delivery_verdict.valid:
         words.append("NOT VALID")
     elif not summary.latency_verdict.valid:
@@ -82,7 +83,7 @@ def results_table(results: Mapping[str, Summary]) -> list[str]:
 def _row(name: str, summary: Summary) -> tuple[str, ...]:
     times = summary.latency
     theory = [
-        "-" if share is None else f"{format_share(share)} %"
+        "-" if share is None else f"{percent_digits(share)} %"
         for share in (summary.predicted, _expected(summary))
     ]
     if summary.agrees is False:
@@ -91,11 +92,11 @@ def _row(name: str, summary: Summary) -> tuple[str, ...]:
     return (
         name,
         f"{summary.pairs:,}",
-        f"{format_share(summary.share)} %",
-        f"{format_share(summary.low)}-{format_share(summary.high)}",
+        f"{percent_digits(summary.share)} %",
+        f"{percent_digits(summary.low)}-{percent_digits(summary.high)}",
         *theory,
         f"{summary.copies_per_pair:.2f}",
-        *(ms_text(value) if times.count else "-" for value in latencies),
+        *(significant(value) if times.count else "-" for value in latencies),
         _verdict(summary),
     )
 
@@ -153,7 +154,7 @@ def spectrum(times: TimeDistribution, *, in_full: bool) -> list[str]:
                 continue
         shown = line.total
         longer = "inf" if inverse is None else f"{inverse:,.2f}"
-        rows.append((ms_text(line.value_ms), f"{line.share:.6f}", f"{line.total:,}", longer))
+        rows.append((significant(line.value_ms), f"{line.share:.6f}", f"{line.total:,}", longer))
         while inverse is not None and least <= inverse:
             least *= 2
     return table(_SPECTRUM_HEADS, rows, left=0)

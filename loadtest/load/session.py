@@ -17,12 +17,12 @@ from kcast.loadtest.capture.folder import (
     open_run,
     resume_run,
 )
+from kcast.loadtest.charts import words
 from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
 from kcast.loadtest.load.estimate import estimate, total
 from kcast.loadtest.load.locusts import LocustFailed
 from kcast.loadtest.load.report import exit_code, tell
 from kcast.loadtest.load.run import LoadFailed, Settings, run_all
-from kcast.loadtest.load.units import size_text
 from kcast.loadtest.load.view import LiveWatcher, PlainWatcher
 from kcast.loadtest.results.compare import compare as compare_runs
 from kcast.loadtest.results.summary import ResultsError, Summary
@@ -117,7 +117,7 @@ def _refuse_small_disk(out: Path, scenarios: Sequence[Scenario], workers: int) -
     free = shutil.disk_usage(there).free
     if free < needed:
         raise LoadFailed(
-            f"{out} needs about {size_text(needed)}, and {size_text(free)} are free there: "
+            f"{out} needs about {words.size(needed)}, and {words.size(free)} are free there: "
             "give another --out, or less load"
         )
 

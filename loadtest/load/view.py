@@ -4,8 +4,7 @@ import time
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from kcast.client.cli.common import count_of
-from kcast.loadtest.chart import format_share
-from kcast.loadtest.load.units import ms_text
+from kcast.loadtest.charts.words import percent_digits, significant
 from kcast.loadtest.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -147,15 +146,15 @@ def figures(progress: "Progress") -> str:
     if progress["phase"] in ("starting", "waiting"):
         return f"{progress['ready']} of {count_of(progress['users'], 'user')} ready"
     settled = progress["delivered"] + progress["missed"]
-    share = f"{format_share(progress['delivered'] / settled)} %" if settled else "-"
+    share = f"{percent_digits(progress['delivered'] / settled)} %" if settled else "-"
     words = [
         f"{progress['published']:,} published",
         f"delivered {share}",
-        f"p50 {ms_text(progress['latency_p50_ms'])} ms",
-        f"p99 {ms_text(progress['latency_p99_ms'])} ms",
+        f"p50 {significant(progress['latency_p50_ms'])} ms",
+        f"p99 {significant(progress['latency_p99_ms'])} ms",
     ]
     if progress["lag_max_ms"] >= LAG_MS_SHOWN:
-        words.append(f"lag {ms_text(progress['lag_max_ms'])} ms")
+        words.append(f"lag {significant(progress['lag_max_ms'])} ms")
     if progress["overflows"]:
         words.append(f"{progress['overflows']:,} overflows")
     if progress["rows_lost"]:

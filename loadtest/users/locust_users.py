@@ -23,7 +23,7 @@ from locust import User, task
 from locust.env import Environment
 
 from kcast.client.blocking import Client, ClientClosed, Subscription
-from kcast.client.core import Backlog
+from kcast.client.errors import Backlog
 from kcast.client.events import Outcome, Published
 from kcast.client.view import View
 from kcast.loadtest.capture.schema import NONE

@@ -101,7 +101,7 @@ class Vitals:
                     "t_ns": [monotonic_ns() + self._offset_ns()],
                     "copies": [copies],
                     "deliveries": [counts["deliveries"]],
-                    "duplicates": [drops[Drop.DUPLICATE]],
+                    "duplicates": [counts["duplicates"]],
                     "slow_consumer": [slow],
                     "kernel_drops": [overflows],
                     "send_errors": [send_errors],

@@ -1,1 +1,1 @@
-"""What the sums mean: tables, theory, verdicts. Pure; no Spark."""
+"""Tables with theory and verdicts, from the sums of the jobs. Pure, and without Spark."""

@@ -1,7 +1,7 @@
-"""What would still be delivered if an attacker blocked some of a topic's servers, at random.
+"""The share of pairs still delivered if an attacker blocks some of a topic's servers at random.
 
-A pair that `heard` servers brought in time is lost when all of these are among the blocked. That is counted,
-from the copies captured: sound whatever else happened in the run.
+A pair whose copies came in time from `heard` servers is lost when all of these are blocked. This is computed
+from the copies captured, so it holds whatever else happened in the run.
 """
 
 from collections import defaultdict
@@ -16,11 +16,11 @@ from kcast.spark.findings.findings import Row
 from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 POINTS_MAX = 64
-"""With more servers of a topic than this, so many steps from none to all are told."""
+"""Largest number of steps from no blocked server to all; a topic with more servers gets this many."""
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """The table attack, of the sums `heard`. Cells without pairs are left out."""
+    """Returns the table `attack`, from the sums `heard`. Scenarios without pairs are left out."""
     pairs: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for row in sums["heard"]:
         pairs[row["cell"]][row["heard"]] = row["pairs"]
@@ -43,17 +43,17 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
 
 
 def delivered(heard: Mapping[int, int], k: int, blocked: int) -> float:
-    """The share of pairs that hear of a server which is not blocked, `heard` being pairs by servers heard.
+    """The share of pairs with a copy from a server that is not blocked (0 to 1).
 
-    Blocking is at random, so all `h` servers heard are among the `blocked` with C(k - h, blocked - h) /
-    C(k, blocked).
+    `heard` maps a number of servers to the number of pairs with copies from that many. Blocking is at random,
+    so all h of a pair's servers are blocked with probability C(k - h, blocked - h) / C(k, blocked).
     """
     lost = fsum(count * _all_blocked(min(servers, k), k, blocked) for servers, count in heard.items())
     return 1 - lost / sum(heard.values())
 
 
 def theory(scenario: Scenario, blocked: int) -> float | None:
-    """The model's share; None where it has none."""
+    """The share by the model; None where the model does not fit the scenario."""
     path = independent_path(scenario)
     if path is None:
         return None

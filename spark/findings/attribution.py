@@ -1,4 +1,4 @@
-"""Why pairs were missed, in words. No Spark."""
+"""The causes of misses, in words. No Spark."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,9 +8,9 @@ from kcast.spark.findings.findings import Row
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """`attribution`: of each cell the causes that any of its ways ended with, in the order of the way.
+    """Returns the table `attribution`: each scenario's causes, in the order in which a message meets them.
 
-    What was delivered is among them, with its paths and no misses.
+    Only causes that ended a path are listed. "delivered" is one of them; it has paths and no misses.
     """
     found = {(row["cell"], Cause(row["cause"])): row for row in sums["causes"]}
     rows = []

@@ -1,4 +1,4 @@
-"""How many messages reached all their subscribers, and the longest run that one subscriber missed."""
+"""The share of messages that reached all their subscribers; the longest run that one subscriber missed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
@@ -17,9 +17,9 @@ NS_PER_S = 1_000_000_000
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """The table audience, of the sums `audience_sizes`, `audience_clusterings` and `deaf`.
+    """Returns the table `audience`, from the sums `audience_sizes`, `audience_clusterings` and `deaf`.
 
-    Cells without pairs are left out.
+    Scenarios without pairs are left out.
     """
     sizes = by_cell(sums["audience_sizes"])
     clusters = clusters_by_cell(sums["audience_clusterings"], "messages", "all_reached")
@@ -36,7 +36,7 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], 
     messages = sum(row["messages"] for row in sizes)
     reached = sum(row["all_reached"] for row in sizes)
     of_cell = {
-        # A message is a trial of its own.
+        # Each message is a cluster of one trial.
         MESSAGE: ClusterSums(messages, messages, reached, messages, reached, reached),
         **clusters,
     }
@@ -62,7 +62,10 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], 
 
 
 def theory(scenario: Scenario, messages_by_size: Mapping[int, int]) -> float | None:
-    """The model's share, for messages with so many subscribers; None where it has none."""
+    """The share of messages that reach all subscribers, by the model; None where it does not fit.
+
+    `messages_by_size` maps a number of subscribers to the number of messages with that many.
+    """
     if independent_path(scenario) is None:
         return None
     up = 1 - share_down(scenario)
@@ -73,7 +76,7 @@ def theory(scenario: Scenario, messages_by_size: Mapping[int, int]) -> float | N
 
 
 def _missed_by_down(scenario: Scenario, messages_by_size: Mapping[int, int]) -> list[float] | None:
-    """The share that does not, when 0 .. k of a topic's servers are down."""
+    """The shares of messages that miss a subscriber when 0, 1, .. k of a topic's servers are down."""
     if independent_path(scenario) is None:
         return None
     losses = scenario.loss_in, scenario.loss_out

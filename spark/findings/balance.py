@@ -1,4 +1,4 @@
-"""How evenly the work lies on the servers, beside what random placement of the topics gives. No Spark."""
+"""The load of the servers: how even it is, and what random placement of the topics gives. No Spark."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from kcast.spark.findings.placement import FORWARDED, LEASES, RECEIVED, Topics, 
 
 COLUMNS = {RECEIVED: "received", FORWARDED: "forwarded", LEASES: "leases"}
 FROM_TAPS = (RECEIVED, LEASES)
-"""What is known of servers that keep a tap only."""
+"""Known only of servers that keep a tap."""
 
 
 def servers_of(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[int, list[Row]]:
-    """By cell: servers that were alive, with `received`, `forwarded`, `leases` and `up_ns`, in order.
+    """Returns each scenario's servers, in order, with `received`, `forwarded`, `leases` and `up_ns`.
 
-    A server was alive that has a tap, or did anything; where none has a tap, all of the scenario's, and what
-    only taps tell is None. `up_ns` is None where it is not known how long the load was.
+    Servers that have a tap, or did anything, are counted. Where no server has a tap, all servers of the
+    scenario are, and what only taps record is None. `up_ns` is None where the length of the load is unknown.
     """
     found: dict[int, dict[int, Row]] = defaultdict(dict)
     for row in sums["servers"]:
@@ -51,7 +51,10 @@ def _server(number: int, row: Row | None, has_taps: bool) -> Row:
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """`balance` and `servers`. What taps alone tell is not in `balance` of cells without."""
+    """Returns the tables `balance` and `servers`.
+
+    Scenarios without taps have no rows in `balance` for what only taps record.
+    """
     topics = {row["cell"]: Topics(*(int(row[name]) for name in Topics._fields)) for row in sums["topics"]}
     balance: list[Row] = []
     servers: list[Row] = []
@@ -66,7 +69,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
         for what, column in COLUMNS.items():
             loads = [row[column] for row in of_cell if row[column] is not None]
             if loads:
-                # Who was down keeps its leases, once it had them.
+                # A server that was down keeps the leases that it had.
                 cv = predicted[what] if what == LEASES else with_outages(predicted[what], up_ns)
                 balance.append({"cell": cell.number, "what": what, **spread(loads), "predicted_cv": cv})
     order = ("cell", "what", "servers", "total", "mean", "cv", "predicted_cv", "peak", "gini")
@@ -74,7 +77,10 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
 
 
 def spread(loads: Sequence[int]) -> Row:
-    """Mean, CV (of all servers, not of a sample), peak and Gini coefficient; None of these of no load."""
+    """Returns mean, CV, peak and Gini coefficient of all servers; the last three are None without load.
+
+    The CV is that of the population, not of a sample.
+    """
     total, count = sum(loads), len(loads)
     row: Row = {
         "servers": count,

@@ -1,4 +1,4 @@
-"""What deliveries cost, which side had better use K', and what all servers carry together. No Spark."""
+"""What deliveries cost, which side should use K', and what all servers carry together. No Spark."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ NS_PER_S = 1_000_000_000
 
 
 class Fates:
-    """What became of a cell's pairs, and of all ways through a server, by cause; and copies that came."""
+    """What became of a scenario's pairs, and of all paths through a server, by cause; and the copies."""
 
     def __init__(self) -> None:
         self.pairs: dict[Cause, int] = {}
@@ -32,28 +32,28 @@ class Fates:
 
     @property
     def misses(self) -> dict[Cause, int]:
-        """Pairs that were missed, by cause."""
+        """Number of pairs missed, by cause."""
         return {cause: count for cause, count in self.pairs.items() if cause is not Cause.DELIVERED}
 
     @property
     def pair_count(self) -> int:
-        """All pairs."""
+        """Number of pairs."""
         return sum(self.pairs.values())
 
     @property
     def delivered(self) -> int:
-        """Pairs that were delivered in time."""
+        """Number of pairs delivered in time."""
         return self.pairs.get(Cause.DELIVERED, 0)
 
     @property
     def duplicates(self) -> int:
-        """Copies after a pair's first, which may have come too late."""
+        """Number of copies after the first of their pair; that first one may have come too late."""
         too_late = self.pairs.get(Cause.LATE, 0) + self.pairs.get(Cause.HALTED, 0)
         return max(0, self.copies - self.delivered - too_late)
 
 
 def fates(sums: Mapping[str, Sequence[Row]]) -> dict[int, Fates]:
-    """By cell, causes in their order."""
+    """Returns the fates of each scenario's pairs, with causes in their order."""
     found: dict[int, Fates] = defaultdict(Fates)
     for row in sorted(sums["causes"], key=lambda row: (row["cell"], row["cause"])):
         of_cell, cause = found[row["cell"]], Cause(row["cause"])
@@ -66,7 +66,7 @@ def fates(sums: Mapping[str, Sequence[Row]]) -> dict[int, Fates]:
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """`cost` and `capacity`."""
+    """Returns the tables `cost` and `capacity`. Scenarios without messages are left out."""
     totals = {row["cell"]: row for row in sums["cost"]}
     topics = {row["cell"]: row for row in sums["topics"]}
     of_pairs = fates(sums)
@@ -112,19 +112,19 @@ def _ratio(value: float, by: float) -> float | None:
 
 
 def copies_theory(scenario: Scenario) -> float | None:
-    """Copies that come to a subscriber for a message, on average, by the model; None where it has none.
+    """The mean number of copies of a message that come to a subscriber, by the model; None where it has none.
 
-    That is where clients avoid dead servers, where servers are halted, or killed and without leases for a
-    while, and for views that differ too much. It needs no independence of servers: averages add up.
+    The model has none where clients avoid dead servers, where servers are killed or halted, and where views
+    differ too much. Servers need not fail independently, since averages add up.
     """
     policy, k = scenario.policy, servers_per_topic(scenario)
     if scenario.outages != "none" and (scenario.avoid_dead or scenario.by != "isolation"):
         return None
     publish, subscribe = draws(scenario)
-    common = 1.0  # of a topic's servers, the share that both sides mean
+    common = 1.0  # share of a topic's servers that both sides agree on
     known = max(1, round(scenario.known * scenario.servers))
     if known < scenario.servers and policy.placement == "all":
-        # Each server that one side draws is as likely as any other to be among the other's.
+        # Each server drawn by one side is equally likely to be known to the other side.
         publish, subscribe = min(publish, known), min(subscribe, known)
     elif known < scenario.servers:
         if policy.placement == "modulo" or known < k or k > K_MAX:
@@ -144,10 +144,10 @@ def copies_theory(scenario: Scenario) -> float | None:
 
 
 def _crossover(scenario: Scenario, total: Row, topics: Row | None) -> tuple[str | None, float | None]:
-    """The side on which K' takes fewer lines, and the rate of a topic (messages/s) at which that changes.
+    """Returns the side on which K' takes fewer lines, and the rate per topic where that changes (messages/s).
 
-    As `kcast.hashring.model.few_publish_is_cheaper`, with the subscribers and the rate of a topic on average,
-    as captured. None for schemes that have no such sides, and without subscribers or duration.
+    See `kcast.hashring.model.few_publish_is_cheaper`; subscribers and rate per topic are means of the
+    capture. None, None for policies without K', and without subscribers or duration.
     """
     seconds = (total["to_ns"] - total["from_ns"]) / NS_PER_S if total["to_ns"] is not None else 0.0
     policy = scenario.policy
@@ -162,9 +162,9 @@ def _crossover(scenario: Scenario, total: Row, topics: Row | None) -> tuple[str 
 
 
 def _capacity(cell: Cell, total: Row, found: Fates, servers: Sequence[Row]) -> Row:
-    """A line in and a line out count alike.
+    """One row of `capacity`. Lines in and lines out count alike.
 
-    What got lost on its way in is made up for: a single server would have lost as much.
+    Lines lost on their way in are allowed for: a single server would have lost as many.
     """
     scenario, messages = cell.scenario, total["messages"]
     audience = found.pair_count / messages

@@ -1,4 +1,4 @@
-"""Findings: all that an analysis has to tell, as report.json has it and the report is made from."""
+"""Findings: all results of an analysis, as report.json holds them and the report shows them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,17 @@ _PYTHON: Mapping[str, tuple[type, ...]] = {
 
 
 class FindingsError(KcastError, ValueError):
-    """What is no report.json of this version; the message says so."""
+    """A file is not a report.json that this version reads; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`tables` are rows by the tables' names, each with all columns of `findings.tables.TABLES`.
+    """The results of one analysis.
 
-    `about` tells how they came to be: kcast (its version), made (wall clock, UTC), command, seconds (that it
-    took), captures (path, run, status, started, ended, host of each), and following (how far a capture that
-    still grows was read; absent otherwise). `problems` are sentences: what was left out, and why.
+    `tables` maps names to rows, each with all columns of `findings.tables.TABLES`. `about` says how the
+    findings were made: kcast (version), made (wall clock, UTC), command, seconds (duration), captures (path,
+    run, status, started, ended, host of each), and following (how far a growing capture was read; absent
+    otherwise). `problems` are sentences that say what was left out, and why.
     """
 
     about: Mapping[str, Any]
@@ -42,18 +43,18 @@ class Findings:
                 raise FindingsError(f"there is no table {name}")
             for row in rows:
                 if list(row) != [column.name for column in columns]:
-                    raise FindingsError(f"{name}: a row has not the columns of the table: {', '.join(row)}")
+                    raise FindingsError(f"{name}: a row lacks or adds columns: {', '.join(row)}")
                 for column in columns:
                     value = row[column.name]
                     if value is not None and type(value) not in _PYTHON[column.type]:
                         raise FindingsError(f"{name}.{column.name}: {value!r} is no {column.type}")
 
     def table(self, name: str) -> Sequence[Row]:
-        """A table's rows; none if it was not asked for."""
+        """The rows of a table; empty if the analysis has no such table."""
         return self.tables.get(name, ())
 
     def to_json(self) -> str:
-        """What report.json holds."""
+        """Returns the text of report.json."""
         return json.dumps(
             {
                 "findings_version": FINDINGS_VERSION,
@@ -68,7 +69,7 @@ class Findings:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """What `to_json` told. Raises FindingsError."""
+        """Reads what `to_json` wrote. Raises FindingsError."""
         try:
             values = json.loads(text)
         except ValueError as error:

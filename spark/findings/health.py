@@ -1,7 +1,7 @@
-"""Whether each cell's figures can be trusted, in the same words as load tests have for it. No Spark.
+"""Whether the figures of each scenario can be trusted, in the words that load tests use. No Spark.
 
-`sums` are here of all jobs: the verdict on delivery weighs what the capture tells of the run, the misses by
-cause, and how narrow the interval is that they must not spoil.
+`sums` are those of all jobs: the verdict on delivery depends on the recorded state of the run, on the misses
+by cause, and on the width of the interval that such misses must not distort.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from kcast.spark.findings.latency import times
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """`health`: a row for each reason not to trust a cell; none for those that are sound."""
+    """Returns the table `health`: a row for each reason not to trust a scenario's delivery or latency."""
     told = healths(cells, sums)
     of_pairs, percentiles = fates(sums), times(sums)
     clusters = clusters_by_cell(sums["clusterings"], "pairs", "delivered")
@@ -43,7 +43,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
 
 
 def healths(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[int, Health]:
-    """What each cell's capture tells of the run, as `kcast.loadtest.results.health.examine` would."""
+    """Returns each scenario's health from its capture, as `kcast.loadtest.results.health.examine` does."""
     told = {row["cell"]: row for row in sums["health"]}
     lost: dict[int, list[int]] = {cell.number: [] for cell in cells}
     for row in sums["servers_lost"]:
@@ -52,7 +52,7 @@ def healths(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[in
 
 
 def invalid(health: Sequence[Row], what: str = DELIVERY) -> frozenset[int]:
-    """The numbers of cells of which `what` is not to be trusted, by the table `health`."""
+    """Returns the numbers of the scenarios whose `what` the table `health` calls not valid."""
     return frozenset(row["cell"] for row in health if row["what"] == what)
 
 
@@ -73,7 +73,7 @@ def _health(row: Row, servers_lost: Sequence[int]) -> Health:
 
 
 def _half_width(cell: Cell, found: Fates, clusters: Mapping[str, ClusterSums]) -> float:
-    """Of the 95 % interval of the share delivered, among runs with the same outages."""
+    """Half the width of the 95 % interval of the delivered share, among runs with the same outages."""
     share = found.delivered / found.pair_count if found.pair_count else 0.0
     return pair_trials_given_outages(cell.scenario, clusters).half_width(share)
 

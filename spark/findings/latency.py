@@ -1,4 +1,4 @@
-"""Percentiles of how long messages took, from how many times there were of each value. No Spark."""
+"""Percentiles of latencies, from the number of times that each value occurred. No Spark."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,14 @@ from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
 
 SINCE = ("intended", "sent")
-"""Of what there are tables; "delay" is how late messages left."""
+"""Start times for which there are rows. The sums have "delay" too: how late messages left."""
 
 
 def times(sums: Mapping[str, Sequence[Row]]) -> dict[tuple[int, str], Percentiles]:
-    """By cell, and what the times are counted from: intended, sent, and delay. Those without times are not in
-    it."""
+    """Returns percentiles by scenario and start time ("intended", "sent" or "delay").
+
+    Scenarios without times are left out.
+    """
     buckets: dict[tuple[int, str], list[tuple[int, int, int]]] = defaultdict(list)
     for row in sums["latency_buckets"]:
         buckets[row["cell"], row["since"]].append((row["value_ns"], row["count"], int(row["total_ns"])))
@@ -26,7 +28,7 @@ def times(sums: Mapping[str, Sequence[Row]]) -> dict[tuple[int, str], Percentile
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """`latency`: without times there is no percentile. And `latency_buckets`."""
+    """Returns the tables `latency`, with null percentiles where there are no times, and `latency_buckets`."""
     found = times(sums)
     latency: list[Row] = []
     for cell in cells:

@@ -16,7 +16,7 @@ _NORMAL = NormalDist()
 _SKEW_MIN = 0.005
 """Below this skewness the normal distribution is used: the two cannot be told apart."""
 TAIL_MIN = 1e-200
-"""Where a tail is thinner than this, distances are counted in plain standard deviations."""
+"""The thinnest tail that is used. Beyond it, distances are counted in plain standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,25 @@
-"""How unevenly servers are used when each topic lies on random ones: the CV that chance alone gives. Pure.
+"""The uneven load of servers when each topic lies on random ones: the CV by chance alone. Pure.
 
-A topic lies on h random servers of C. On average over all placements, a server's load has mean and variance
+A topic lies on h random servers of C. Over all placements, a server's load has mean and variance
 
     mean = sum over topics of (h / C) e        variance = sum of (h / C) (v + e^2 (1 - h / C))
 
-where e and v are mean and variance of what one of the h servers gets of the topic. With n messages and s
-subscribers:
+where e and v are mean and variance of the load that one of the h servers gets from the topic. With n messages
+and s subscribers:
 
     lines     e = n a           v = n va
     leases    e = s b           v = s b (1 - b)                                 b = subscribe / h
     copies    e = n a s b       v = (n a)^2 s b (1 - b) + (s b)^2 n va + n va s b (1 - b)
 
-a and va are mean and variance of the lines of one message at one of the h servers: each message goes to
-`publish` random ones of them, as often as it is repeated, to others first, and may be lost or doubled on its
-way. That the ring gives some servers a little more of all topics than others, a CV of 3 %, is left out: with
-as few topics as a run has, what is above is much more.
+a and va are mean and variance of the number of lines of one message at one of the h servers. Each message
+goes to `publish` random ones of them; its repetitions go to the others first; a line may be lost or doubled
+on its way. The ring gives some servers a little more of all topics than others, a CV of 3 %. This is left
+out: with the few topics of a run, random placement matters much more.
 
-Servers that were down for a part of the load got so much less: with u, the CV of the time that servers were
-up, as captured, CV^2 = (1 + placement^2)(1 + u^2) - 1.
+Servers that were down for part of the load got less in proportion. With u, the CV of the time that servers
+were up, as captured: CV^2 = (1 + placement^2)(1 + u^2) - 1.
 
-Of one run the CV itself is off by chance, by about CV / sqrt(2 C).
+The CV of a single run is itself uncertain, by about CV / sqrt(2 C).
 """
 
 from math import sqrt
@@ -33,7 +33,7 @@ RECEIVED, FORWARDED, LEASES = "received lines", "forwarded copies", "leases"
 
 
 class Topics(NamedTuple):
-    """Sums over topics of products of n, their messages, and s, their subscribers; `nns` is that of n n s."""
+    """Sums over topics of products of n (messages) and s (subscribers); `nns` is the sum of n n s."""
 
     n: int
     s: int
@@ -46,7 +46,7 @@ class Topics(NamedTuple):
 
     @classmethod
     def of(cls, topics: list[tuple[int, int]]) -> Self:
-        """Of each topic's messages and subscribers."""
+        """Adds up (messages, subscribers) of each topic."""
         return cls(
             n=sum(n for n, _ in topics),
             s=sum(s for _, s in topics),
@@ -60,9 +60,9 @@ class Topics(NamedTuple):
 
 
 def placement_cv(scenario: Scenario, topics: Topics) -> dict[str, float | None]:
-    """The CV of lines, copies and leases, by their names; None where there is none.
+    """The CV of lines, copies and leases, by their names.
 
-    That is without load, where clients know different servers, and where they avoid dead ones.
+    None without load, where clients know different servers, or where they avoid dead ones.
     """
     has_model = scenario.known == 1 and not (scenario.avoid_dead and scenario.outages != "none")
     if not has_model:
@@ -89,7 +89,7 @@ def placement_cv(scenario: Scenario, topics: Topics) -> dict[str, float | None]:
 
 
 def with_outages(cv: float | None, up_ns: list[int]) -> float | None:
-    """The same where servers were up for so long; `cv` where nothing is known of that."""
+    """The CV if servers were up for `up_ns`; `cv` itself where these times are not known."""
     mean = sum(up_ns) / len(up_ns) if up_ns else 0.0
     if cv is None or not mean:
         return cv
@@ -98,7 +98,7 @@ def with_outages(cv: float | None, up_ns: list[int]) -> float | None:
 
 
 def _lines(scenario: Scenario, publish: int, k: int) -> tuple[float, float]:
-    """Mean and variance of the lines of one message at one of the topic's servers."""
+    """Mean and variance of the number of lines of one message at one of the topic's servers."""
     _, more = divmod(publish * scenario.repeat, k)
     mean, extra = publish * scenario.repeat / k, more / k
     kept, doubled = 1 - scenario.loss_in, scenario.duplicate

@@ -1,7 +1,8 @@
-"""What share of pairs was delivered, with its interval, beside theory three ways; and one test of all cells.
+"""The delivered share of pairs with its interval, beside the three theories; a joint test of all scenarios.
 
-Verdicts are at 1 %: of a hundred sound analyses one has a cell that disagrees, whatever the number of cells
-(each is tested at 1 % / cells, Bonferroni's way), and one a joint test that does.
+Tests are at the 1 % level. Of a hundred sound analyses, one has a scenario that disagrees, whatever the
+number of scenarios (each is tested at 1 % divided by their number, after Bonferroni), and one has a joint
+test that disagrees.
 """
 
 from collections import defaultdict
@@ -24,7 +25,7 @@ from kcast.spark.findings.theory_beforehand import beforehand, for_servers
 from kcast.spark.findings.theory_given_events import Chances, Misses, expected_misses, lines, why_none
 
 LEVEL = 0.01
-"""How often sound runs may disagree: any cell of an analysis, and each joint test."""
+"""Probability that a sound analysis disagrees: in any of its scenarios, and in each joint test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class _Measured:
 def tables(
     cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]], *, invalid: Collection[int] = ()
 ) -> dict[str, list[Row]]:
-    """The tables reliability and joint, of the sums `clusterings`, `chances` and `lost`.
+    """Returns the tables `reliability` and `joint`, from the sums `clusterings`, `chances` and `lost`.
 
-    `invalid` are the numbers of cells of which the delivery cannot be trusted: these get no verdict, and the
+    `invalid` are the numbers of scenarios whose delivery cannot be trusted: these get no verdict, and the
     joint tests leave them out.
     """
     chances, lost = (by_cell(sums[name]) for name in ("chances", "lost"))
@@ -69,7 +70,7 @@ def _chances(row: Row) -> Chances:
     return Chances(*(int(row[name]) for name in names))
 
 
-# --- One cell ----------------------------------------------------------------------------------------
+# --- One scenario ------------------------------------------------------------------------------------
 
 
 def _measure(
@@ -101,7 +102,7 @@ def _measure(
     if excused:
         notes.append(
             f"{_pairs(excused)} missed by the fault of the machine that ran the test count as missed, and "
-            "agreement is judged as if theory could have had them either way"
+            "the verdict is the same as if each of them could have been delivered"
         )
     contradiction = _contradiction(misses, classes, excused) if valid else ""
     if contradiction:
@@ -141,7 +142,7 @@ def _is_rough(planned: Prediction) -> bool:
 
 
 def _band(misses: Misses | None, pairs: int) -> tuple[float | None, float | None]:
-    """Between which shares so many of such runs fall."""
+    """The range of shares in which 95 % of such runs fall; None, None without theory."""
     if misses is None:
         return None, None
     distribution = misses.distribution
@@ -151,25 +152,25 @@ def _band(misses: Misses | None, pairs: int) -> tuple[float | None, float | None
     few, many = distribution.quantile(tail), distribution.quantile(1 - tail)
     if misses.likely_certain > tail:
         few = misses.certain
-    # What had no chance is missed in each of them, and no more than all pairs are.
+    # Pairs without a chance are missed in every run, and no run misses more than all pairs.
     most, least = (1 - min(max(count, misses.certain), pairs) / pairs for count in (few, many))
     return least, most
 
 
 def _given_events_z(misses: Misses | None, missed: int, excused: int) -> float | None:
-    """How far what was delivered is off, as a standard normal; None without theory, or without luck.
+    """The deviation of the misses from theory, as a standard normal; None without theory or without variance.
 
-    Up to `excused` of those missed theory may count as delivered, whichever brings both nearer.
+    Up to `excused` of the misses may count as delivered, as many as bring the deviation nearest to 0.
     """
     if misses is None or misses.variance == 0:
         return None
     least, most = -misses.score(missed), -misses.score(missed - excused)
-    # Not less than `least` and not more than `most`, and as near to 0 as that allows.
+    # The value from `least` to `most` that is nearest to 0.
     return min(max(0.0, least), most) if least <= 0 else least
 
 
 def _contradiction(misses: Misses | None, classes: Sequence[Chances], excused: int) -> str:
-    """What cannot be, whatever the luck; empty where nothing is."""
+    """A sentence on deliveries or misses that theory rules out altogether; empty if there are none."""
     if misses is None:
         return ""
     impossible = sum(each.delivered for each in classes if each.low == each.high == 0)
@@ -186,10 +187,10 @@ def _contradiction(misses: Misses | None, classes: Sequence[Chances], excused: i
 
 
 def _planned_z(share: float, of: EffectiveSize, theory: float | None) -> float | None:
-    """How far the share is off a theory that knows no outages, as a standard normal; None without one.
+    """The deviation of the share from a theory that knows no events, as a standard normal; None without one.
 
-    By the binomial distribution of as many trials as it is worth: where these are few, or misses come in
-    rare bunches, the normal one would raise alarms. What is more likely than not to be so far off is 0.
+    The test uses a binomial distribution with the effective number of trials: where these are few, or misses
+    come in rare bunches, a normal one would raise false alarms. A tail above one half gives 0.
     """
     trials = of.interval_trials(1 - LEVEL)
     if theory is None or not 0 < theory < 1 or not trials:
@@ -205,11 +206,11 @@ def _pairs(count: int) -> str:
     return f"{count:,} pair was" if count == 1 else f"{count:,} pairs were"
 
 
-# --- All cells ---------------------------------------------------------------------------------------
+# --- All scenarios -----------------------------------------------------------------------------------
 
 
 def _judge(each: _Measured, tested: int) -> None:
-    """Sets the verdict of a cell, one of so many that are tested."""
+    """Sets the verdict of a scenario; `tested` is the number of scenarios tested."""
     z = each.z["given_events"]
     is_far = z is not None and 2 * NormalDist().cdf(-abs(z)) < LEVEL / tested
     if is_far or each.contradiction:
@@ -217,19 +218,19 @@ def _judge(each: _Measured, tested: int) -> None:
 
 
 def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
-    """One test of a theory on all cells that it has an answer for.
+    """Tests a theory on all scenarios for which it has a result.
 
-    Given the outages as they were, cells have their luck each for itself, and their squared z add up to
-    chi-squared with a degree of freedom for each. Before outages are known, cells with the same seed share
-    them. However alike they are, the mean of their squared z is not above what is rare (x > 1.54) more often
-    than chi-squared with one degree (Szekely and Bakirov, Extremal probabilities for Gaussian quadratic
-    forms, 2003), so they count as one.
+    Given the outages as captured, scenarios are independent, and the sum of their squared z is chi-squared
+    with one degree of freedom each. Beforehand, scenarios with the same seed share their outages. However
+    strongly they are correlated, the mean of their squared z exceeds a rare value (x > 1.54) no more often
+    than chi-squared with one degree of freedom (Szekely and Bakirov, Extremal probabilities for Gaussian
+    quadratic forms, 2003). So they count as one.
     """
     groups: defaultdict[object, list[float]] = defaultdict(list)
     for each in measured:
         z = each.z[theory]
         if z is not None:
-            groups[each.cell.number if theory == "given_events" else _luck(each.cell)].append(z * z)
+            groups[each.cell.number if theory == "given_events" else _common_events(each.cell)].append(z * z)
     statistic = fsum(fsum(squares) / len(squares) for squares in groups.values())
     p_value = float(chdtrc(len(groups), statistic)) if groups else None
     exact = [each for each in measured if _is_exact(each)] if theory == "given_events" else []
@@ -249,12 +250,12 @@ def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
 
 
 def _is_exact(each: _Measured) -> bool:
-    """Whether theory leaves nothing to luck."""
+    """Whether theory gives the number of misses exactly."""
     return each.z["given_events"] is None and each.row["verdict"] != NO_THEORY
 
 
-def _luck(cell: Cell) -> tuple[str, int]:
-    """Which cells have the same outages, or views: they follow from the seed."""
+def _common_events(cell: Cell) -> tuple[str, int]:
+    """Returns the same key for scenarios with the same outages or views, which follow from the seed."""
     scenario: Scenario = cell.scenario
     if scenario.outages == "none" and scenario.known == 1:
         return "cell", cell.number

@@ -1,8 +1,8 @@
-"""The tables that an analysis ends in: names, columns, types, and what each means.
+"""The tables of an analysis: names, columns, types, and what each column means.
 
-Plain data: report.json, CSV and Parquet files have just these, and docs/analysis.md describes the same for
-people. Shares and probabilities are 0 .. 1. A value that theory, or the capture, does not give is null.
-`low` .. `high` are 95 % intervals.
+report.json, CSV and Parquet files have exactly these, and docs/analysis.md describes the same. Shares and
+probabilities are 0 .. 1. A value that neither theory nor the capture gives is null. `low` and `high` are the
+ends of a 95 % interval.
 """
 
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ Type = Literal["int", "float", "str", "bool"]
 
 
 class Column(NamedTuple):
-    """A column of a table."""
+    """A column of a table. `meaning` states the unit where there is one, and what null stands for."""
 
     name: str
     type: Type
@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
 
 AGREES, DISAGREES, NO_THEORY = "agrees", "disagrees", "no theory"
-"""Verdicts on what was measured beside theory."""
+"""Verdicts on a measured share beside theory."""
 
 THEORIES = {
     "given_events": "given what happened",
@@ -31,191 +31,251 @@ THEORIES = {
 """The three theories by their columns in `reliability`, in words."""
 
 HOLDS, HOLDS_IF, FAILS = "holds", "holds if", "does not hold"
-"""Verdicts on what the 2004 note claims."""
+"""Verdicts on the claims of the note of 2004."""
 
 _CELL = Column("cell", "int", "number of the scenario in this analysis, from 0")
 
 TABLES: dict[str, tuple[Column, ...]] = {
     "scenarios": (
         _CELL,
-        Column("run", "str", "the run's id"),
-        Column("scenario", "str", "its name"),
-        Column("scheme", "str", "S, R, CH, RCH"),
-        Column("side", "str", "of RCH: publish or subscribe, who uses only K'; else empty"),
+        Column("run", "str", "id of the run"),
+        Column("scenario", "str", "name of the scenario"),
+        Column("scheme", "str", "value of scheme=: S, R, CH or RCH"),
+        Column("side", "str", "the side that uses K' servers, with RCH: publish or subscribe; else empty"),
         Column("k", "int", "servers of a topic"),
-        Column("publish", "int", "to how many of them a message goes"),
-        Column("subscribe", "int", "at how many of them a subscriber is"),
-        Column("servers", "int", "in the cluster"),
+        Column("publish", "int", "servers that a message goes to, of the k"),
+        Column("subscribe", "int", "servers that a subscriber is at, of the k"),
+        Column("servers", "int", "servers in the cluster"),
         Column("backend", "str", "processes, lab, containers, file"),
-        Column("down", "float", "share of servers down at a time, as planned"),
+        Column("down", "float", "planned share of servers down at any moment"),
         Column("outages", "str", "none, independent, exact, zones, rolling"),
-        Column("by", "str", "isolation, kill, stall"),
-        Column("loss_in", "float", "of datagrams from clients to servers"),
-        Column("loss_out", "float", "back"),
+        Column("by", "str", "what takes servers down: isolation, kill, stall"),
+        Column("loss_in", "float", "planned loss of datagrams from clients to servers, as a share"),
+        Column("loss_out", "float", "planned loss of datagrams from servers to clients, as a share"),
         Column("repeat", "int", "times that each message was sent"),
         Column("known", "float", "share of the servers that each client knew"),
-        Column("messages", "int", "published"),
-        Column("publishers", "int", ""),
-        Column("subscribers", "int", ""),
-        Column("duration_s", "float", "of the load"),
-        Column("seed", "int", ""),
+        Column("messages", "int", "messages published"),
+        Column("publishers", "int", "number of publishers"),
+        Column("subscribers", "int", "number of subscribers"),
+        Column("duration_s", "float", "length of the load, in seconds"),
+        Column("seed", "int", "seed of the random choices"),
         Column("delivery_valid", "bool", "whether shares and causes can be trusted"),
-        Column("latency_valid", "bool", "whether latencies can"),
+        Column("latency_valid", "bool", "whether latencies can be trusted"),
     ),
     "health": (
         _CELL,
-        Column("what", "str", "delivery or latency"),
-        Column("reason", "str", "a sentence: why it cannot be trusted"),
+        Column("what", "str", "what cannot be trusted: delivery or latency"),
+        Column("reason", "str", "why not, and what to do, in a sentence"),
     ),
     "reliability": (
         _CELL,
-        Column("pairs", "int", "messages times subscribers that should have received them"),
-        Column("delivered", "int", "of these, in time"),
-        Column("share", "float", "delivered / pairs"),
-        Column("low", "float", "of share, on the effective sample size"),
-        Column("high", "float", ""),
-        Column("trials", "float", "effective sample size: independent trials that tell as much"),
+        Column("pairs", "int", "pairs of a message and a subscriber that should get it"),
+        Column("delivered", "int", "pairs delivered in time"),
+        Column("share", "float", "delivered / pairs; null without pairs"),
+        Column("low", "float", "lower end of the interval of the share, on the effective sample size"),
+        Column("high", "float", "upper end"),
+        Column("trials", "float", "effective sample size: independent pairs that would vary as much"),
         Column(
-            "clusters", "str", "in what losses repeat most: message, topic and epoch, ...; pair: in nothing"
+            "clusters",
+            "str",
+            "the clusters whose common losses weigh most: message, topic and epoch, ...; pair: none",
         ),
         Column("design_effect", "float", "pairs / trials"),
-        Column("beforehand", "float", "theory: independent outages, endless many servers, equal views"),
-        Column("for_servers", "float", "theory: of this many servers, outages and views as planned"),
-        Column("given_events", "float", "theory: outages, views, draws and leases as captured"),
-        Column("given_events_low", "float", "95 % of such runs fall between"),
-        Column("given_events_high", "float", ""),
-        Column("z", "float", "standard deviations between share and theory given what happened"),
+        Column(
+            "beforehand",
+            "float",
+            "theory beforehand: independent outages, any number of servers, equal views; null: none",
+        ),
+        Column(
+            "for_servers", "float", "theory for this many servers: outages and views as planned; null: none"
+        ),
+        Column(
+            "given_events",
+            "float",
+            "theory given what happened: outages, views, draws and leases as captured; null: none",
+        ),
+        Column("given_events_low", "float", "lower end of the range that has 95 % of runs by this theory"),
+        Column("given_events_high", "float", "upper end"),
+        Column(
+            "z",
+            "float",
+            "standard deviations between the share and theory given what happened; null: not tested",
+        ),
         Column("verdict", "str", "agrees, disagrees, no theory: on theory given what happened"),
         Column("note", "str", "why there is no theory, or what it leaves out"),
     ),
     "joint": (
         Column("theory", "str", "given_events, for_servers, beforehand"),
-        Column("scenarios", "int", "with this theory"),
+        Column("scenarios", "int", "scenarios that are tested"),
         Column("statistic", "float", "sum of squared z"),
-        Column("degrees", "int", "of freedom"),
-        Column("p_value", "float", "chance of so much or more if theory is right"),
+        Column("degrees", "int", "degrees of freedom"),
+        Column(
+            "p_value",
+            "float",
+            "probability of this statistic or a greater one if theory is right; null: no test",
+        ),
         Column("verdict", "str", "agrees, disagrees, no theory"),
     ),
     "latency": (
         _CELL,
-        Column("since", "str", "intended: from when it was to be published; sent: from when it was"),
+        Column(
+            "since",
+            "str",
+            "start of the time: intended (when the message was due) or sent (when it was sent)",
+        ),
         Column("count", "int", "first copies in time"),
-        Column("mean_ms", "float", "to three significant figures, as all that follow"),
-        Column("p50_ms", "float", ""),
-        Column("p90_ms", "float", ""),
-        Column("p99_ms", "float", ""),
-        Column("p999_ms", "float", ""),
-        Column("max_ms", "float", ""),
+        Column(
+            "mean_ms",
+            "float",
+            "mean in ms, to three significant figures as all that follow; null without copies",
+        ),
+        Column("p50_ms", "float", "median, in ms"),
+        Column("p90_ms", "float", "90th percentile, in ms"),
+        Column("p99_ms", "float", "99th percentile, in ms"),
+        Column("p999_ms", "float", "99.9th percentile, in ms"),
+        Column("max_ms", "float", "maximum, in ms"),
     ),
     "latency_buckets": (
         _CELL,
         Column("since", "str", "intended, sent"),
-        Column("value_ns", "int", "to three significant figures"),
-        Column("count", "int", ""),
+        Column("value_ns", "int", "latency in ns, to three significant figures"),
+        Column("count", "int", "first copies with this latency"),
     ),
     "balance": (
         _CELL,
-        Column("what", "str", "received lines, forwarded copies, leases"),
-        Column("servers", "int", "that were alive, those without any too"),
-        Column("total", "int", ""),
-        Column("mean", "float", "of a server"),
-        Column("cv", "float", "standard deviation / mean"),
+        Column("what", "str", "what is counted: received lines, forwarded copies, leases"),
+        Column("servers", "int", "servers that were alive, idle ones included"),
+        Column("total", "int", "sum over the servers"),
+        Column("mean", "float", "mean over the servers"),
+        Column("cv", "float", "coefficient of variation: standard deviation / mean; null without load"),
         Column(
-            "predicted_cv", "float", "as random placement of the captured topics would give; null: not known"
+            "predicted_cv",
+            "float",
+            "the CV that random placement of the captured topics would give; null: not known",
         ),
-        Column("peak", "float", "most / mean"),
-        Column("gini", "float", "0 all alike .. 1 one has all"),
+        Column("peak", "float", "greatest load / mean; null without load"),
+        Column("gini", "float", "Gini coefficient: 0 all equal .. 1 one server has all; null without load"),
     ),
     "servers": (
         _CELL,
-        Column("server_id", "int", ""),
-        Column("received", "int", "lines of messages taken in"),
+        Column("server_id", "int", "number of the server in its cluster, from 0"),
+        Column("received", "int", "message lines taken in; null without a tap"),
         Column("forwarded", "int", "copies sent that arrived or were lost on their way"),
-        Column("leases", "int", "opened or standing"),
+        Column("leases", "int", "leases opened or standing; null without a tap"),
     ),
     "cost": (
         _CELL,
-        Column("messages", "int", "published"),
-        Column("sendings", "int", "of messages to servers"),
+        Column("messages", "int", "messages published"),
+        Column("sendings", "int", "lines of messages sent to servers"),
         Column("renewals", "int", "lines that ask for a lease or renew it, during the load"),
-        Column("copies", "int", "that came to subscribers"),
-        Column("duplicates", "int", "of these, after a pair's first"),
-        Column("copies_per_pair", "float", ""),
-        Column("copies_theory", "float", "the same, by the model; null where it has none"),
-        Column("sendings_per_message", "float", ""),
-        Column("lines_per_delivery", "float", "sendings, renewals and copies for each pair delivered"),
-        Column("bytes_per_delivery", "float", "bytes of lines sent and copied for each pair delivered"),
-        Column("renewal_share", "float", "renewals of all lines that servers are sent"),
-        Column("cheaper_side", "str", "publish or subscribe: which side using K' takes fewer lines here"),
-        Column("crossover_rate", "float", "messages/s of a topic at which that changes"),
+        Column("copies", "int", "copies that came to subscribers"),
+        Column("duplicates", "int", "copies after the first of their pair"),
+        Column("copies_per_pair", "float", "copies / pairs; null without pairs"),
+        Column("copies_theory", "float", "the same by the model; null where it has none"),
+        Column("sendings_per_message", "float", "sendings / messages"),
+        Column(
+            "lines_per_delivery",
+            "float",
+            "sendings, renewals and copies for each pair delivered; null without any",
+        ),
+        Column(
+            "bytes_per_delivery", "float", "bytes of these lines for each pair delivered; null without any"
+        ),
+        Column("renewal_share", "float", "renewals / (renewals + sendings)"),
+        Column(
+            "cheaper_side",
+            "str",
+            "the side on which K' takes fewer lines here: publish or subscribe; null: neither",
+        ),
+        Column(
+            "crossover_rate", "float", "messages/s of a topic at which the cheaper side changes; null: none"
+        ),
     ),
     "attribution": (
         _CELL,
         Column("cause", "str", "label of kcast.loadtest.results.causes.Cause"),
-        Column("meaning", "str", "in words"),
+        Column("meaning", "str", "the cause in words"),
         Column("misses", "int", "pairs missed for this cause"),
-        Column("share", "float", "of all misses of the cell"),
-        Column("paths", "int", "ways through a server that ended so, of delivered pairs too"),
+        Column("share", "float", "misses / all misses of the scenario"),
+        Column(
+            "paths", "int", "paths through a server that ended this way, those of delivered pairs included"
+        ),
     ),
     "audience": (
         _CELL,
-        Column("messages", "int", "with at least one subscriber"),
-        Column("subscribers", "float", "of a message, on average"),
-        Column("all_reached", "int", "messages that reached all of them"),
+        Column("messages", "int", "messages with at least one subscriber"),
+        Column("subscribers", "float", "mean number of subscribers of a message"),
+        Column("all_reached", "int", "messages that reached all their subscribers"),
         Column("share", "float", "all_reached / messages"),
-        Column("low", "float", "on the effective sample size; null where nothing tells of outages"),
-        Column("high", "float", ""),
-        Column("theory", "float", "the model's; null where it has none"),
+        Column(
+            "low",
+            "float",
+            "lower end of the interval, on the effective sample size; null where outages are unknown",
+        ),
+        Column("high", "float", "upper end"),
+        Column("theory", "float", "the share by the model; null where it has none"),
         Column("none_reached", "int", "messages that reached nobody"),
-        Column("longest_deaf_messages", "int", "messages of one topic in a row that one subscriber missed"),
-        Column("longest_deaf_s", "float", "from the first of them to the last"),
-        Column("deaf_subscriber", "int", "who that was; null where nothing was missed"),
-        Column("deaf_topic", "int", ""),
+        Column(
+            "longest_deaf_messages", "int", "longest run of messages of one topic that one subscriber missed"
+        ),
+        Column("longest_deaf_s", "float", "seconds from the first message of that run to the last"),
+        Column("deaf_subscriber", "int", "number of that subscriber; null if nothing was missed"),
+        Column("deaf_topic", "int", "number of that topic; null if nothing was missed"),
     ),
     "attack": (
         _CELL,
-        Column("blocked", "int", "servers of a topic that an attacker blocks, at random, of its k"),
-        Column("blocked_share", "float", "of its k"),
-        Column("delivered", "float", "share of pairs that would still be, by the copies captured"),
-        Column("theory", "float", "the model's; null where it has none"),
+        Column("blocked", "int", "servers of a topic that an attacker blocks at random, of its k"),
+        Column("blocked_share", "float", "blocked / k"),
+        Column(
+            "delivered",
+            "float",
+            "share of pairs that would still be delivered, computed from the copies captured",
+        ),
+        Column("theory", "float", "the same by the model; null where it has none"),
     ),
     "capacity": (
         _CELL,
-        Column("audience", "float", "subscribers of a message, on average"),
-        Column("lines_in", "float", "that servers take in for a message"),
-        Column("lines_out", "float", "that they forward for it"),
-        Column("factor", "float", "messages/s of all servers, in units of one server doing the same alone"),
-        Column("theory", "float", "the model's"),
-        Column("hottest", "float", "the same, where the busiest server of this run is the limit"),
+        Column("audience", "float", "mean number of subscribers of a message"),
+        Column("lines_in", "float", "lines that servers take in for a message; null without taps"),
+        Column("lines_out", "float", "lines that servers forward for a message; null without taps"),
+        Column(
+            "factor",
+            "float",
+            "messages/s of all servers together / those of one server alone; null without taps",
+        ),
+        Column("theory", "float", "the factor by the model; null where it has none"),
+        Column(
+            "hottest", "float", "the factor if the busiest server of this run is the limit; null without taps"
+        ),
     ),
     # Of the simulation
     "simulation": (
-        Column("scene", "str", "what was simulated, as in: rch-few-subscribe"),
+        Column("scene", "str", "what was simulated, such as rch-few-subscribe"),
         Column("group", "str", "schemes, draws, loss, views, outages, attack"),
-        Column("ring", "str", "real, ideal"),
+        Column("ring", "str", "real or ideal (a random order of servers for each topic)"),
         Column("scheme", "str", "S, R, CH, RCH"),
-        Column("k", "int", ""),
-        Column("publish", "int", ""),
-        Column("subscribe", "int", ""),
-        Column("servers", "int", ""),
-        Column("down", "float", ""),
-        Column("loss", "float", "a leg"),
-        Column("condition", "str", "in words: what differs from the note's example"),
+        Column("k", "int", "servers of a topic"),
+        Column("publish", "int", "servers that a message goes to, of the k"),
+        Column("subscribe", "int", "servers that a subscriber is at, of the k"),
+        Column("servers", "int", "servers in the cluster"),
+        Column("down", "float", "share of servers down at any moment"),
+        Column("loss", "float", "loss of a leg, as a share"),
+        Column("condition", "str", "what differs from the note's example, in words"),
         Column("outcomes", "int", "messages times subscribers"),
         Column("trials", "float", "effective sample size"),
-        Column("share", "float", "delivered"),
-        Column("low", "float", ""),
-        Column("high", "float", ""),
-        Column("theory", "float", "null where there is no formula"),
+        Column("share", "float", "share of outcomes delivered"),
+        Column("low", "float", "lower end of the interval of the share"),
+        Column("high", "float", "upper end"),
+        Column("theory", "float", "the share by the model; null where there is no formula"),
         Column("verdict", "str", "agrees, disagrees, no theory"),
-        Column("copies", "float", "that come to a subscriber for a message"),
+        Column("copies", "float", "copies of a message that come to a subscriber, on average"),
     ),
     "note": (
-        Column("claim", "str", "the note's, in its words"),
-        Column("figure", "str", "its number"),
-        Column("scenario", "str", "to which form of RCH, or scheme, it belongs"),
+        Column("claim", "str", "the claim, in the note's words"),
+        Column("figure", "str", "the figure that the note gives"),
+        Column("scenario", "str", "the scheme, or form of RCH, that it is about"),
         Column("measured", "str", "what the simulation gave, with its interval"),
         Column("verdict", "str", "holds, holds if, does not hold"),
-        Column("because", "str", "a sentence: under which conditions, or why not"),
+        Column("because", "str", "under which conditions, or why not, in a sentence"),
     ),
 }

@@ -1,15 +1,16 @@
-"""What theory says of a cell, its outages, views, draws and leases being known.
+"""Theory given what happened: the distribution of a scenario's misses, with its events known.
 
-With these as they were captured, each pair had a known number h of chances: sendings of its message to a
-server that was up and held a lease of the subscriber. Only the losses that the scenario asks for are left to
-luck, so the pair is missed with probability q^h, q = 1 - (1 - loss_in)(1 - loss_out). Messages have their
-luck each for itself; the subscribers of one message share what is lost on the way to the servers. That makes
-mean, variance and skewness of the number of misses sums over the messages, of small whole numbers: how many
-of a message's pairs had how many chances.
+The events are the outages, views, draws and leases as captured. With these, each pair has a known number h of
+chances: sendings of its message to a server that was up and held a lease of the subscriber. Only the losses
+that the scenario asks for are random, so the pair is missed with probability q^h, where
+q = 1 - (1 - loss_in)(1 - loss_out). Messages are independent; the subscribers of one message share what is
+lost on the way to the servers. So mean, variance and skewness of the number of misses are sums over messages
+of small whole numbers: how many of a message's pairs had how many chances.
 
-Of two pairs of a message, both having chances by the same `up` sendings of which some came in, each misses
-with the mean of loss_out^(its own that came in). Subscribers at all of a topic's servers have all of these
-sendings. Where subscribers draw, `up` is not recorded, and is taken as likely as the outages planned make it.
+Take two pairs of a message whose chances are among the same `up` sendings, of which `came` came in. Each pair
+is missed with the mean of loss_out^(number of its own sendings that came in). Subscribers at all of a topic's
+servers share all sendings. Where subscribers draw, `up` is not recorded; its distribution follows from the
+planned outages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,15 +27,16 @@ from kcast.spark.findings.pearson3 import TAIL_MIN, Skewed
 from kcast.spark.findings.theory_beforehand import draws
 
 UP_MAX = 64
-"""With more sendings of a message than this, that many up are assumed as are on average."""
+"""Beyond this number of sendings of a message, the mean number of them to live servers is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """Pairs of a cell with `low` chances beside pairs of the same messages with `high`, sums over messages.
+    """Pairs with `low` chances and pairs of the same messages with `high`: sums over a scenario's messages.
 
-    `products` is the sum of how many of each there are, multiplied. Where `low` is `high`: `pairs`, those
-    `delivered`, those missed by the `faults` of the machine that ran the test, and `cubes` of how many.
+    `products` adds up the products of the two numbers of pairs. The other sums exist where `low` is `high`:
+    `pairs`, those `delivered`, those missed by `faults` of the machine that ran the test, and the `cubes` of
+    the numbers of pairs.
     """
 
     low: int
@@ -48,9 +50,9 @@ class Chances:
 
 @dataclass(frozen=True, slots=True)
 class Misses:
-    """The number of misses that theory expects of a cell, and its luck.
+    """The distribution of a scenario's misses in theory: mean, variance and third central moment.
 
-    `certain` of `mean` had no chance at all. `variance` is 0 where there is no luck: where nothing is lost.
+    `certain` of the misses had no chance at all. `variance` is 0 where no loss is planned.
     """
 
     mean: float
@@ -60,27 +62,27 @@ class Misses:
 
     @property
     def distribution(self) -> Skewed | None:
-        """None where there is no luck."""
+        """The distribution of the number of misses; None if it is certain."""
         return Skewed(self.mean, self.variance, self.third) if self.variance > 0 else None
 
     @property
     def likely_certain(self) -> float:
-        """The chance that no more than the certain ones are missed, if bunches of misses are a Poisson's."""
-        lucky = self.mean - self.certain
-        return exp(-lucky * lucky / self.variance) if self.variance > 0 else 1.0
+        """The probability that only the certain misses occur, with a Poisson number of bunches."""
+        uncertain = self.mean - self.certain
+        return exp(-uncertain * uncertain / self.variance) if self.variance > 0 else 1.0
 
     def score(self, missed: int) -> float:
-        """How far so many are off, as a standard normal: above 0 for too many. `variance` must be above 0."""
+        """z-score of `missed` misses (positive: too many). `variance` must be above 0."""
         distribution = Skewed(self.mean, self.variance, self.third)
         if missed > self.certain:
             return distribution.score(missed)
-        # No bunch came, which where few are expected is likely, and half of what is likely lies below.
+        # No bunch was lost. Where few are expected this is likely; half of its probability counts as below.
         below = self.likely_certain / 2
         return NormalDist().inv_cdf(below) if below > TAIL_MIN else distribution.standard(missed)
 
 
 def why_none(scenario: Scenario) -> str:
-    """Why there is no such theory for a scenario, in words; empty if there is."""
+    """The reason why a scenario has no theory given what happened; empty if it has one."""
     if scenario.by == "stall" and scenario.outages != "none":
         return "servers that were halted still deliver what waits for them, so how many chances is not known"
     if scenario.duplicate > 0:
@@ -89,18 +91,18 @@ def why_none(scenario: Scenario) -> str:
 
 
 def expected_misses(scenario: Scenario, classes: Sequence[Chances], bunching: float = 1.0) -> Misses:
-    """What theory expects. `bunching`: of how many messages a lost datagram was, on average (`lines`)."""
-    lot = _Lot(scenario)
+    """Returns the misses in theory. `bunching`: mean number of messages in a lost datagram (`lines`)."""
+    chances = _MissChances(scenario)
     mean, variance, third, certain = [], [], [], 0
     for each in classes:
         if each.low == each.high:
             n, n2, n3, h = each.pairs, each.products, each.cubes, each.low
-            mean.append(n * lot.missed(h))
+            mean.append(n * chances.missed(h))
             if h == 0:
                 certain = n
                 continue
-            p1, p2, p3 = lot.missed(h), lot.both_missed(h, h), lot.three_missed(h)
-            # Of n exchangeable pairs, with sums over the messages of n, n^2 and n^3.
+            p1, p2, p3 = chances.missed(h), chances.both_missed(h, h), chances.three_missed(h)
+            # n exchangeable pairs a message; n, n2, n3 are the sums over messages of n, n^2 and n^3.
             variance.append(n * p1 * (1 - p1) + (n2 - n) * (p2 - p1 * p1))
             third.append(
                 (n3 - 3 * n2 + 2 * n) * p3
@@ -110,22 +112,22 @@ def expected_misses(scenario: Scenario, classes: Sequence[Chances], bunching: fl
                 + 2 * n3 * p1**3
             )
         elif each.low:
-            both = lot.both_missed(each.low, each.high)
-            variance.append(2 * each.products * (both - lot.missed(each.low) * lot.missed(each.high)))
+            both = chances.both_missed(each.low, each.high)
+            variance.append(2 * each.products * (both - chances.missed(each.low) * chances.missed(each.high)))
     return Misses(fsum(mean), certain, max(0.0, fsum(variance)) * bunching, fsum(third) * bunching**2)
 
 
 def lines(lost: Iterable[tuple[int, int]]) -> float:
-    """Of how many messages lost datagrams were, by the messages: at least 1.
+    """The mean number of messages in a lost datagram, weighted by messages; at least 1.
 
-    From (messages, sum of squares of messages by datagram) of both ways; the larger counts. Messages that
-    were in one datagram share its luck.
+    `lost` gives, for either direction, the number of lost messages and the sum over lost datagrams of their
+    squared number of messages. The larger mean counts. Messages in one datagram are lost together.
     """
     return max(1.0, *(squares / count for count, squares in lost if count), 1.0)
 
 
-class _Lot:
-    """The chances that one, two or three pairs of a message are all missed."""
+class _MissChances:
+    """The probabilities that one, two or three pairs of a message are all missed."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._loss_in, self._loss_out = scenario.loss_in, scenario.loss_out
@@ -134,16 +136,16 @@ class _Lot:
         self._publish, self._subscribe = draws(scenario)
         self._repeat = scenario.repeat
         self._up = 1 - share_down(scenario)
-        # Two who know different servers have fewer in common, so this takes their luck for too much alike.
+        # Two subscribers who know different servers share fewer; this overestimates their correlation.
         self._have_all = self._subscribe >= self._hosts
         self.both_missed = lru_cache(maxsize=None)(self._both_missed)
 
     def missed(self, h: int) -> float:
-        """One pair, with `h` chances."""
+        """The probability for one pair with `h` chances."""
         return float(self._miss**h)
 
     def _both_missed(self, low: int, high: int) -> float:
-        """Two pairs."""
+        """The probability for two pairs with `low` and `high` chances."""
         return fsum(
             weight * p * self._given_in(up, came, low) * self._given_in(up, came, high)
             for up, weight in self._ups(low, high)
@@ -151,7 +153,7 @@ class _Lot:
         )
 
     def three_missed(self, h: int) -> float:
-        """Three pairs, with `h` chances each."""
+        """The probability for three pairs with `h` chances each."""
         return fsum(
             weight * p * self._given_in(up, came, h) ** 3
             for up, weight in self._ups(h, h)
@@ -159,17 +161,18 @@ class _Lot:
         )
 
     def _came_in(self, up: int) -> list[tuple[int, float]]:
-        """How many of the sendings to servers that were up came in."""
+        """Distribution of the number of sendings that came in, of `up` to live servers."""
         least, pmf = binomial(up, 1 - self._loss_in)
         return list(enumerate(pmf, least))
 
     def _given_in(self, up: int, came: int, h: int) -> float:
-        """A pair with `h` of `up` sendings, of which so many came in: none of its own came out."""
+        """The probability of no copy for a pair with `h` of the `up` sendings, of which `came` came in."""
         least, pmf = hypergeometric(up, came, h)
         return fsum(p * self._loss_out**own for own, p in enumerate(pmf, least))
 
     def _ups(self, low: int, high: int) -> list[tuple[int, float]]:
-        """How many sendings were to servers that were up, of a message of which pairs had so many chances."""
+        """Distribution of the number of live servers a message was sent to, given that two of its pairs had
+        `low` and `high` chances."""
         if self._have_all:
             return [(high, 1.0)]
         sent = self._publish * self._repeat
@@ -187,9 +190,9 @@ class _Lot:
         return [(up, weight / total) for up, weight in weights if weight > 1e-6 * total]
 
     def _seen(self, up: int, h: int) -> float:
-        """How likely a subscriber has `h` chances where so many servers were up that a message went to.
+        """The probability that a subscriber has `h` chances where a message went to `up` live servers.
 
-        Messages that are sent again go there as often, nearly.
+        Repeated sendings are taken to go to each of them equally often, which is nearly so.
         """
         up, h = -(-up // self._repeat), -(-h // self._repeat)
         least, pmf = hypergeometric(self._hosts, min(up, self._hosts), self._subscribe)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from kcast.loadtest.capture.manifest import CaptureError
 from kcast.loadtest.capture.schema import TABLES
+from kcast.loadtest.charts.words import percent_digits
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.analysis import counted_sources, sum_up
@@ -27,7 +28,6 @@ from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.follow.running_counts import RunningCounts
 from kcast.spark.jobs import attribution, latency, reliability
-from kcast.spark.report.words import percent_digits
 from kcast.spark.session.files import Files, literal
 
 LIVE_JOBS = (reliability.JOB, attribution.JOB, latency.JOB)

@@ -3,15 +3,15 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from kcast.loadtest.charts import curves
+from kcast.loadtest.charts.scales import percents
+from kcast.loadtest.charts.svg import SHAPES, swatch
+from kcast.loadtest.charts.words import percent
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
-from kcast.spark.report import curves
 from kcast.spark.report.cells import Cell, Cells, groups
 from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.scales import percents
-from kcast.spark.report.svg import SHAPES, swatch
-from kcast.spark.report.words import percent
 
 _CLOSE = 0.02
 _PANELS_MAX = 8

@@ -3,15 +3,15 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from kcast.loadtest.charts.scales import percents
+from kcast.loadtest.charts.svg import square
+from kcast.loadtest.charts.words import count, listed, percent
 from kcast.loadtest.results.causes import MEANINGS, SHORTCOMINGS, UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
 from kcast.spark.report.markup import NOT_VALID, Section, Verdict, details, figure, text
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.scales import percents
-from kcast.spark.report.svg import square
-from kcast.spark.report.words import count, listed, percent
 
 _COLOURS = 6
 _OTHER, _UNEXPLAINED = "f6", "f7"

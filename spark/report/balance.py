@@ -4,15 +4,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import sqrt
 
+from kcast.loadtest.charts.scales import from_zero
+from kcast.loadtest.charts.svg import BAND, SPECK, swatch
+from kcast.loadtest.charts.words import count, listed, number, span
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
 from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.scales import from_zero
-from kcast.spark.report.svg import BAND, SPECK, swatch
-from kcast.spark.report.words import count, listed, number, span
 
 WHAT = "forwarded copies"
 _DEVIATIONS = 3.0

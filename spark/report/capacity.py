@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
+from kcast.loadtest.charts.scales import decades
+from kcast.loadtest.charts.svg import DASH, swatch
+from kcast.loadtest.charts.words import count, number, percent, span, times
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
 from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.scales import decades
-from kcast.spark.report.svg import DASH, swatch
-from kcast.spark.report.words import count, number, percent, span, times
 
 _CLOSE = 0.05
 

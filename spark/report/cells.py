@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from kcast.loadtest.charts.words import brief_percent, count
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.report.words import brief_percent, count
 
 SCHEMES = ("RCH", "CH", "R", "S")
 

@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kcast.loadtest.charts.words import NOTHING, count, interval, listed, p_equals, percent, signed
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, THEORIES
 from kcast.spark.report.cells import Cells
 from kcast.spark.report.delivery_curves import CellRow, drawn_alone, drawn_curves, length, panels
 from kcast.spark.report.markup import NOT_VALID, Head, Section, Verdict, badge, name_cell, table, text
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.words import NOTHING, count, interval, listed, p_equals, percent, signed
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,15 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kcast.loadtest.charts import curves
+from kcast.loadtest.charts.scales import Scale, shares, whole_numbers
+from kcast.loadtest.charts.svg import INVALID, RING, swatch
+from kcast.loadtest.charts.words import interval, percent
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import DISAGREES
-from kcast.spark.report import curves, rows
+from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells, groups
 from kcast.spark.report.markup import NOT_VALID, figure
-from kcast.spark.report.scales import Scale, shares, whole_numbers
-from kcast.spark.report.svg import INVALID, RING, swatch
-from kcast.spark.report.words import interval, percent
 
 CellRow = tuple[Cell, Row]
 

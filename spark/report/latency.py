@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import log10
 
+from kcast.loadtest.charts.scales import Log, decades
+from kcast.loadtest.charts.svg import INVALID, swatch
+from kcast.loadtest.charts.words import brief_milliseconds, milliseconds, span
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
 from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.scales import Log, decades
-from kcast.spark.report.svg import INVALID, swatch
-from kcast.spark.report.words import brief_milliseconds, milliseconds, span
 
 _BINS = 110
 _NS_PER_MS = 1_000_000

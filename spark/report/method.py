@@ -1,11 +1,11 @@
 """What was run, and what the words mean. Pure."""
 
+from kcast.loadtest.charts.words import seconds
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.tables import TABLES
 from kcast.spark.report.cells import Cells
 from kcast.spark.report.markup import bullets, details, text
 from kcast.spark.report.numbers import rows_table
-from kcast.spark.report.words import seconds
 
 TITLE = "How to read this"
 

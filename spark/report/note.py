@@ -3,15 +3,16 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from kcast.loadtest.charts import curves
+from kcast.loadtest.charts.scales import shares, whole_numbers
+from kcast.loadtest.charts.svg import DASH, swatch
+from kcast.loadtest.charts.words import brief_percent, count, interval, listed, number, percent
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
-from kcast.spark.report import curves, rows
+from kcast.spark.report import rows
 from kcast.spark.report.cells import Cells
 from kcast.spark.report.markup import Section, Verdict, badge, figure, text
 from kcast.spark.report.numbers import folded
-from kcast.spark.report.scales import shares, whole_numbers
-from kcast.spark.report.svg import DASH, swatch
-from kcast.spark.report.words import brief_percent, count, interval, listed, number, percent
 
 _SCHEMES, _DRAWS = "schemes", "draws"
 _GROUPS = {

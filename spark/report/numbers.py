@@ -3,11 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kcast.spark.findings.findings import Row
-from kcast.spark.findings.tables import TABLES
-from kcast.spark.report.cells import Cells
-from kcast.spark.report.markup import NOT_VALID, Head, Verdict, badge, details, name_cell, table, text
-from kcast.spark.report.words import (
+from kcast.loadtest.charts.words import (
     NOTHING,
     brief_percent,
     milliseconds,
@@ -18,6 +14,10 @@ from kcast.spark.report.words import (
     signed,
     times,
 )
+from kcast.spark.findings.findings import Row
+from kcast.spark.findings.tables import TABLES
+from kcast.spark.report.cells import Cells
+from kcast.spark.report.markup import NOT_VALID, Head, Verdict, badge, details, name_cell, table, text
 
 ROWS_MAX = 400
 """Of a table on the page; the CSV file has all."""

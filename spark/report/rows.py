@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kcast.loadtest.charts.scales import Scale
+from kcast.loadtest.charts.svg import Drawing, Frame, both, shortened, text_px
 from kcast.spark.report.cells import Cell
-from kcast.spark.report.scales import Scale
-from kcast.spark.report.svg import Drawing, Frame, both, shortened, text_px
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,10 @@
 """The looks of the page: light, dark, on a phone, on paper."""
 
-STYLE = """\
-:root{color-scheme:light dark;
---paper:#fdfdfc;--raised:#f5f6f4;--ink:#1d2327;--soft:#5a646d;--rule:#e2e5e4;--grid:#e9ecea;
---good:#0a7a52;--bad:#b93b00;--warn:#8a6100;--good-back:#e3f4ec;--bad-back:#fcebe2;--warn-back:#faf1da;
---c0:#0072b2;--c1:#008f6a;--c2:#d55e00;--c3:#a3508f;--c4:#a07400;--c5:#5b6b7a}
-@media screen and (prefers-color-scheme:dark){:root{
---paper:#101418;--raised:#181e24;--ink:#e7eaed;--soft:#9ba6b0;--rule:#2a323a;--grid:#222930;
---good:#4fd1a0;--bad:#ff9360;--warn:#e6bb55;--good-back:#12302a;--bad-back:#3a2118;--warn-back:#322a14;
---c0:#5cb2ea;--c1:#3fcaa0;--c2:#f28b4b;--c3:#d98fc6;--c4:#dcb145;--c5:#a7b3bf}}
+from kcast.loadtest.charts.svg import STYLE as CHARTS
+
+STYLE = (
+    CHARTS
+    + """\
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%;scroll-behavior:smooth}
 @media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
@@ -55,33 +51,6 @@ text-wrap:pretty}
 svg{display:block;height:auto;max-width:100%;overflow:visible}
 svg.wide{width:100%}svg.narrow{display:none;width:100%;max-width:520px}
 .swatch{flex:none;width:28px}
-svg text{font-size:13px;fill:var(--ink)}
-svg .tick,svg .title{fill:var(--soft)}svg .heading{font-weight:620;font-size:13.5px}
-svg .value{font-weight:600}
-.grid{stroke:var(--grid);stroke-width:1}.axis{stroke:var(--soft);stroke-width:1;opacity:.6}
-.s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}
-.dot{fill:var(--c);stroke:var(--paper);stroke-width:1.25;paint-order:stroke}
-.hollow{fill:var(--paper);stroke:var(--c);stroke-width:1.75}
-.whisker{stroke:var(--c);stroke-width:1.6}
-.band{fill:var(--c);fill-opacity:.19}
-.theory{stroke:var(--ink);stroke-width:1.75}
-.off{fill:none;stroke:var(--bad);stroke-width:2}
-.limit{stroke:var(--c);stroke-width:1.75;stroke-dasharray:2 2}
-.for_servers{fill:none;stroke:var(--c);stroke-width:1.6;opacity:.8}
-.beforehand{fill:none;stroke:var(--c);stroke-width:1.6;stroke-dasharray:2 4;stroke-linecap:round}
-.ridge{fill:var(--c);fill-opacity:.3;stroke:var(--c);stroke-width:1.2;stroke-linejoin:round}
-.specks{fill:none;stroke:var(--c);stroke-width:4;stroke-linecap:round;stroke-opacity:.55}
-.bar{stroke:var(--paper);stroke-width:1}
-.f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}.f4{fill:var(--c4)}
-.f5{fill:var(--c5)}
-.f6{fill:var(--rule)}.f7{fill:var(--bad)}
-.pale{fill:#94cfbf;fill:color-mix(in srgb,var(--c1) 42%,var(--paper))}
-.name{white-space:nowrap}.mean{stroke:var(--soft);stroke-width:1.5}
-.invalid{--c:var(--soft)}
-.invalid .dot,.invalid .hollow{fill:var(--paper);stroke:var(--c);stroke-width:1.5;stroke-dasharray:2 1.6}
-.invalid .whisker,.invalid .theory{stroke:var(--c);stroke-dasharray:2 3}
-.invalid .bar{fill-opacity:.28}.invalid .ridge{fill:none;stroke-dasharray:3 3}
-.invalid .specks{stroke-opacity:.3}
 details{margin:16px 0 0}
 summary{cursor:pointer;color:var(--soft);font-size:14.5px;width:fit-content}
 summary:hover{color:var(--ink)}
@@ -129,3 +98,4 @@ svg.wide{display:block}svg.narrow{display:none}
 details:not([open]){display:none}}
 @page{margin:15mm}
 """
+)

@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from kcast.loadtest.charts.words import count, listed, percent, probability
 from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS
 from kcast.spark.report.cells import Cell, Cells
 from kcast.spark.report.delivery import outcome
 from kcast.spark.report.markup import Section, bullets, details, text
-from kcast.spark.report.words import count, listed, percent, probability
 
 _REASONS_OPEN = 6
 _GOAL = 0.999

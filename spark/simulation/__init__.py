@@ -2,13 +2,13 @@
 
 scene.py      what is simulated: one scheme under one condition
 scenes.py     all scenes, and how large they are
-chance.py     random numbers of a block, distinct draws
+random_draws.py  random numbers of a block, distinct draws
 placement.py  which servers a topic has, on the real ring or on an ideal one
 kernel.py     one block, from random numbers to counts
 counts.py     whole numbers that a block gives, which add up
 theory.py     what kcast.hashring.model says of a scene
 results.py    added counts -> the tables "simulation" and "note"
-evidence.py   what the simulation found, for the verdicts on the note
+simulated.py  the simulated figures, for the verdicts on the note
 claims_*.py   the note's claims, one by one
-run.py        blocks on Spark
+run.py        all blocks on Spark
 """

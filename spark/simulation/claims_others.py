@@ -1,4 +1,4 @@
-"""The note's claims of S, R and CH, judged by the simulation."""
+"""The note's claims about S, R and CH, judged by the simulation."""
 
 from collections.abc import Iterator
 from math import log10
@@ -6,31 +6,31 @@ from math import log10
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import FAILS, HOLDS, HOLDS_IF
 from kcast.spark.simulation.claims_rch import WIDE_AUDIENCE, row
-from kcast.spark.simulation.evidence import Evidence, is_about, round_figure, told, told_with_interval
 from kcast.spark.simulation.scenes import R_ROOTS, roots
+from kcast.spark.simulation.simulated import Simulated, is_about, round_figure, told, told_with_interval
 
 _POWER_TOLERANCE = 0.05
-_MISSES_ONE_ANOTHER = 0.01  # delivered to less than this share: clients miss one another
+_MISSES_ONE_ANOTHER = 0.01  # below this share, clients miss one another
 
 
-def claims(evidence: Evidence) -> Iterator[Row]:
-    """Rows of the table "note", in the order in which the note makes them."""
-    yield _one_server(evidence)
-    yield _other_lists(evidence)
-    yield _bottleneck(evidence)
-    yield _squared(evidence)
-    yield _entire_network(evidence)
-    yield _root(evidence)
-    yield _orders(evidence)
-    yield _robust(evidence)
-    yield _effort(evidence)
-    yield _inconsistent(evidence)
-    yield _no_single_point(evidence)
-    yield _linear(evidence)
+def claims(simulated: Simulated) -> Iterator[Row]:
+    """Yields rows of the table "note", in the order of the note."""
+    yield _one_server(simulated)
+    yield _other_lists(simulated)
+    yield _bottleneck(simulated)
+    yield _squared(simulated)
+    yield _entire_network(simulated)
+    yield _root(simulated)
+    yield _orders(simulated)
+    yield _robust(simulated)
+    yield _effort(simulated)
+    yield _inconsistent(simulated)
+    yield _no_single_point(simulated)
+    yield _linear(simulated)
 
 
-def _one_server(evidence: Evidence) -> Row:
-    blocked, base = evidence.s("blocked-1"), evidence.s()
+def _one_server(simulated: Simulated) -> Row:
+    blocked, base = simulated.s("blocked-1"), simulated.s()
     holds = blocked["share"] == 0 and base["high"] < 1
     return row(
         "retains the single-point-of-failure and denial-of-service problems of the single-server approach",
@@ -42,8 +42,8 @@ def _one_server(evidence: Evidence) -> Row:
     )
 
 
-def _other_lists(evidence: Evidence) -> Row:
-    found, ch = evidence.s("one-unknown"), evidence.ch("known-90")
+def _other_lists(simulated: Simulated) -> Row:
+    found, ch = simulated.s("one-unknown"), simulated.ch("known-90")
     holds = found["high"] < _MISSES_ONE_ANOTHER
     return row(
         "clients with different lists of servers will miss one another",
@@ -56,9 +56,9 @@ def _other_lists(evidence: Evidence) -> Row:
     )
 
 
-def _bottleneck(evidence: Evidence) -> Row:
-    found = evidence.s()
-    alone, factor = (evidence.capacity(found, audience) for audience in (0, WIDE_AUDIENCE))
+def _bottleneck(simulated: Simulated) -> Row:
+    found = simulated.s()
+    alone, factor = (simulated.capacity(found, audience) for audience in (0, WIDE_AUDIENCE))
     holds = is_about(alone, found["servers"]) and is_about(factor, found["servers"])
     return row(
         "ameliorating the performance bottleneck",
@@ -73,16 +73,16 @@ def _bottleneck(evidence: Evidence) -> Row:
     )
 
 
-def _squared(evidence: Evidence) -> Row:
-    servers = evidence.settings.servers
-    sizes = [(roots(servers, factor), evidence.r(factor)) for factor in R_ROOTS]
+def _squared(simulated: Simulated) -> Row:
+    servers = simulated.settings.servers
+    sizes = [(roots(servers, factor), simulated.r(factor)) for factor in R_ROOTS]
     shares = [found["share"] for _, found in sizes]
     few, enough = sizes[0], sizes[-1]
     if shares != sorted(shares):
         verdict, because = FAILS, "Larger subsets did not deliver more."
-    elif few[1]["low"] >= evidence.settings.down:
+    elif few[1]["low"] >= simulated.settings.down:
         squares = enough[0] ** 2 / servers
-        lossy = few[1]["high"] < 1 - evidence.settings.down
+        lossy = few[1]["high"] < 1 - simulated.settings.down
         verdict = HOLDS_IF if lossy else HOLDS
         because = (
             f"A square equal to all servers delivers only {told(few[1])}; {told(enough[1])} take "
@@ -103,8 +103,8 @@ def _squared(evidence: Evidence) -> Row:
     )
 
 
-def _entire_network(evidence: Evidence) -> Row:
-    half, most, nearly_all = (evidence.r(R_ROOTS[-1], f"blocked-{share}") for share in (50, 90, 99))
+def _entire_network(simulated: Simulated) -> Row:
+    half, most, nearly_all = (simulated.r(R_ROOTS[-1], f"blocked-{share}") for share in (50, 90, 99))
     if half["low"] > 0.5 and nearly_all["low"] > 0:
         verdict = HOLDS
         because = f"Some still come with 99 % blocked: {told(nearly_all)}."
@@ -112,7 +112,7 @@ def _entire_network(evidence: Evidence) -> Row:
         verdict, because = FAILS, f"With half of the servers blocked {told(half)} come."
     return row(
         "an attacker must essentially DoS the entire network to shut down a single topic",
-        f"{evidence.settings.servers:,} servers",
+        f"{simulated.settings.servers:,} servers",
         "R",
         f"{told(half)} delivered with half of all servers blocked, {told(most)} with 90 %",
         verdict,
@@ -120,11 +120,11 @@ def _entire_network(evidence: Evidence) -> Row:
     )
 
 
-def _root(evidence: Evidence) -> Row:
-    servers = evidence.settings.servers // 4
-    found = evidence.r(R_ROOTS[-1])
-    smaller = evidence.rows[f"r-{roots(servers, R_ROOTS[-1])}-of-{servers}"]
-    alone, wide = (evidence.growth(found, smaller, audience) for audience in (0, WIDE_AUDIENCE))
+def _root(simulated: Simulated) -> Row:
+    servers = simulated.settings.servers // 4
+    found = simulated.r(R_ROOTS[-1])
+    smaller = simulated.rows[f"r-{roots(servers, R_ROOTS[-1])}-of-{servers}"]
+    alone, wide = (simulated.growth(found, smaller, audience) for audience in (0, WIDE_AUDIENCE))
     if abs(alone - 0.5) > _POWER_TOLERANCE:
         verdict, because = FAILS, "Lines taken in do not grow so."
     elif abs(wide - 0.5) > _POWER_TOLERANCE:
@@ -148,10 +148,10 @@ def _root(evidence: Evidence) -> Row:
     )
 
 
-def _orders(evidence: Evidence) -> Row:
-    found, s = evidence.r(R_ROOTS[-1]), evidence.s()
-    sendings = evidence.per_message(found, "sendings") / evidence.per_message(s, "sendings")
-    leases = evidence.leases(found) / evidence.leases(s)
+def _orders(simulated: Simulated) -> Row:
+    found, s = simulated.r(R_ROOTS[-1]), simulated.s()
+    sendings = simulated.per_message(found, "sendings") / simulated.per_message(s, "sendings")
+    leases = simulated.leases(found) / simulated.leases(s)
     each, both = min(log10(sendings), log10(leases)), log10(sendings) + log10(leases)
     if each >= 2 and max(log10(sendings), log10(leases)) <= 6:
         verdict = HOLDS
@@ -172,9 +172,13 @@ def _orders(evidence: Evidence) -> Row:
     )
 
 
-def _robust(evidence: Evidence) -> Row:
-    k = evidence.settings.k_prime
-    every, one_less, s = evidence.ch(f"blocked-{k}"), evidence.ch(f"blocked-{k - 1}"), evidence.s("blocked-1")
+def _robust(simulated: Simulated) -> Row:
+    k = simulated.settings.k_prime
+    every, one_less, s = (
+        simulated.ch(f"blocked-{k}"),
+        simulated.ch(f"blocked-{k - 1}"),
+        simulated.s("blocked-1"),
+    )
     holds = every["share"] == 0 and one_less["low"] > 0 and s["share"] == 0
     return row(
         "more robust against denial-of-service attacks than S by a factor of K (it requires K times as much "
@@ -190,12 +194,12 @@ def _robust(evidence: Evidence) -> Row:
     )
 
 
-def _effort(evidence: Evidence) -> Row:
-    k = evidence.settings.k_prime
-    found, s = evidence.ch(), evidence.s()
+def _effort(simulated: Simulated) -> Row:
+    k = simulated.settings.k_prime
+    found, s = simulated.ch(), simulated.s()
     ratios = {
-        "lines sent": evidence.per_message(found, "sendings") / evidence.per_message(s, "sendings"),
-        "leases": evidence.leases(found) / evidence.leases(s),
+        "lines sent": simulated.per_message(found, "sendings") / simulated.per_message(s, "sendings"),
+        "leases": simulated.leases(found) / simulated.leases(s),
         "copies": found["copies"] / s["copies"],
     }
     holds = all(is_about(ratio, k) for ratio in ratios.values())
@@ -209,9 +213,9 @@ def _effort(evidence: Evidence) -> Row:
     )
 
 
-def _inconsistent(evidence: Evidence) -> Row:
-    most, half = evidence.ch("known-90"), evidence.ch("known-50")
-    good = 1 - evidence.settings.down  # as much as S has with equal lists
+def _inconsistent(simulated: Simulated) -> Row:
+    most, half = simulated.ch("known-90"), simulated.ch("known-50")
+    good = 1 - simulated.settings.down  # as much as S has with equal lists
     if half["low"] >= good:
         verdict, because = (
             HOLDS,
@@ -232,9 +236,9 @@ def _inconsistent(evidence: Evidence) -> Row:
     )
 
 
-def _no_single_point(evidence: Evidence) -> Row:
-    found = evidence.ch("blocked-1")
-    holds = found["low"] > 1 - evidence.settings.down
+def _no_single_point(simulated: Simulated) -> Row:
+    found = simulated.ch("blocked-1")
+    holds = found["low"] > 1 - simulated.settings.down
     return row(
         "eliminates single points of failure and performance bottlenecks",
         "",
@@ -245,12 +249,12 @@ def _no_single_point(evidence: Evidence) -> Row:
     )
 
 
-def _linear(evidence: Evidence) -> Row:
-    servers = evidence.settings.servers // 4
-    found, smaller = evidence.ch(), evidence.ch(f"of-{servers}")
-    powers = [evidence.growth(found, smaller, audience) for audience in (0, WIDE_AUDIENCE)]
+def _linear(simulated: Simulated) -> Row:
+    servers = simulated.settings.servers // 4
+    found, smaller = simulated.ch(), simulated.ch(f"of-{servers}")
+    powers = [simulated.growth(found, smaller, audience) for audience in (0, WIDE_AUDIENCE)]
     holds = all(abs(power - 1) <= _POWER_TOLERANCE for power in powers)
-    figure = round_figure(evidence.capacity(found, 0))
+    figure = round_figure(simulated.capacity(found, 0))
     return row(
         "bandwidth scales linearly as new servers come online",
         "power 1",

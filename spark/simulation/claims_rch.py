@@ -1,13 +1,14 @@
-"""The note's claims of RCH, judged by the simulation."""
+"""The note's claims about RCH, judged by the simulation."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, inf
 
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import FAILS, HOLDS, HOLDS_IF
-from kcast.spark.simulation.evidence import (
+from kcast.spark.simulation.scenes import FORMS, Form
+from kcast.spark.simulation.simulated import (
     TOLERANCE,
-    Evidence,
+    Simulated,
     blocked_servers,
     is_about,
     percent,
@@ -15,10 +16,9 @@ from kcast.spark.simulation.evidence import (
     told,
     told_with_interval,
 )
-from kcast.spark.simulation.scenes import FORMS, Form
 
 WIDE_AUDIENCE = 1000
-"""Subscribers of a topic, where a figure depends on them."""
+"""Number of subscribers of a topic for which figures that depend on it are given."""
 
 _AUDIENCE_MAX = 1 << 40
 
@@ -29,23 +29,23 @@ _NAMES: dict[Form, str] = {
 _OTHER: dict[Form, Form] = {"few-publish": "few-subscribe", "few-subscribe": "few-publish"}
 
 
-def claims(evidence: Evidence) -> Iterator[Row]:
-    """Rows of the table "note", in the order in which the note makes them, subscribe-to-K' first."""
-    yield _same_work(evidence)
+def claims(simulated: Simulated) -> Iterator[Row]:
+    """Yields rows of the table "note", in the order of the note, subscribe-to-K' first."""
+    yield _same_work(simulated)
     for form in FORMS:
-        yield _copies(evidence, form)
+        yield _copies(simulated, form)
     for form in FORMS:
-        yield _secret(evidence, form)
+        yield _secret(simulated, form)
     for form in reversed(FORMS):
-        yield _bandwidth(evidence, form)
-        yield _reliability(evidence, form)
-        yield _block(evidence, form)
-        yield _subscribers(evidence, form)
-    yield _same_k(evidence)
+        yield _bandwidth(simulated, form)
+        yield _reliability(simulated, form)
+        yield _block(simulated, form)
+        yield _subscribers(simulated, form)
+    yield _same_k(simulated)
 
 
 def row(claim: str, figure: str, scenario: str, measured: str, verdict: str, because: str) -> Row:
-    """One of the table "note"."""
+    """Returns a row of the table "note"."""
     return {
         "claim": claim,
         "figure": figure,
@@ -56,21 +56,21 @@ def row(claim: str, figure: str, scenario: str, measured: str, verdict: str, bec
     }
 
 
-def _reliability(evidence: Evidence, form: Form) -> Row:
-    settings = evidence.settings
+def _reliability(simulated: Simulated, form: Form) -> Row:
+    settings = simulated.settings
     target = 1 - settings.down**settings.k_prime
     least, most = target - 5e-4, target + 5e-4  # 99.9 % is told to one decimal
-    base = evidence.rch(form)
+    base = simulated.rch(form)
 
     def breaks(found: Row) -> bool:
         return bool(found["high"] < least or found["low"] > most)
 
     conditions = {
-        "no packet is lost": evidence.rch(form, "loss-1"),
-        "all know the same servers": evidence.rch(form, "known-90"),
+        "no packet is lost": simulated.rch(form, "loss-1"),
+        "all know the same servers": simulated.rch(form, "known-90"),
     }
     broken = {condition: found for condition, found in conditions.items() if breaks(found)}
-    premise = evidence.rch(form, "zones-10")
+    premise = simulated.rch(form, "zones-10")
     independent = (
         f"Its premise of independent servers matters: where {premise['condition']}, it is {told(premise)}"
         if breaks(premise)
@@ -95,13 +95,13 @@ def _reliability(evidence: Evidence, form: Form) -> Row:
     )
 
 
-def _bandwidth(evidence: Evidence, form: Form) -> Row:
-    settings = evidence.settings
+def _bandwidth(simulated: Simulated, form: Form) -> Row:
+    settings = simulated.settings
     drawn = form == "few-subscribe"  # the note gives this form the large figure
     figure = round_figure(settings.servers / (settings.k_prime if drawn else settings.k))
-    base, other = evidence.rch(form), evidence.rch(_OTHER[form])
-    none, wide, endless = (evidence.capacity(base, audience) for audience in (0, WIDE_AUDIENCE, inf))
-    of_other = evidence.capacity(other, 0)
+    base, other = simulated.rch(form), simulated.rch(_OTHER[form])
+    none, wide, endless = (simulated.capacity(base, audience) for audience in (0, WIDE_AUDIENCE, inf))
+    of_other = simulated.capacity(other, 0)
     whose = (
         f"By lines taken in, {figure:,} is the figure of {_NAMES[_OTHER[form]]}"
         if is_about(of_other, figure)
@@ -114,7 +114,7 @@ def _bandwidth(evidence: Evidence, form: Form) -> Row:
         because = f"only if lines taken in are what counts; with those forwarded it is {endless:,.0f}"
     elif is_about(endless, figure):
         verdict = HOLDS_IF
-        least = _audience_for(evidence, base, figure * (1 - TOLERANCE))
+        least = _audience_for(simulated, base, figure * (1 - TOLERANCE))
         because = (
             f"only for what is forwarded to topics of about {least:,} subscribers and more; with no "
             "subscribers "
@@ -136,24 +136,24 @@ def _bandwidth(evidence: Evidence, form: Form) -> Row:
     )
 
 
-def _audience_for(evidence: Evidence, found: Row, capacity: float) -> int:
-    """How many subscribers a topic needs for so much capacity, which it has with endless many."""
+def _audience_for(simulated: Simulated, found: Row, capacity: float) -> int:
+    """The least number of subscribers per topic with this capacity, which it reaches with enough of them."""
     low, high = 0, 1
-    while evidence.capacity(found, high) < capacity and high < _AUDIENCE_MAX:
+    while simulated.capacity(found, high) < capacity and high < _AUDIENCE_MAX:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if evidence.capacity(found, middle) >= capacity else (middle, high)
+        low, high = (low, middle) if simulated.capacity(found, middle) >= capacity else (middle, high)
     unit = 10 ** max(0, len(str(high)) - 2)
     return int(ceil(high / unit) * unit)
 
 
-def _subscribers(evidence: Evidence, form: Form) -> Row:
-    settings = evidence.settings
+def _subscribers(simulated: Simulated, form: Form) -> Row:
+    settings = simulated.settings
     drawn = form == "few-publish"  # the note gives this form the large figure
     figure = round_figure(settings.servers / (settings.k_prime if drawn else settings.k))
-    base, other = evidence.rch(form), evidence.rch(_OTHER[form])
-    leases, leases_of_other = evidence.leases(base), evidence.leases(other)
+    base, other = simulated.rch(form), simulated.rch(_OTHER[form])
+    leases, leases_of_other = simulated.leases(base), simulated.leases(other)
     holds, of_other = settings.servers / leases, settings.servers / leases_of_other
     if is_about(holds, figure):
         verdict, because = HOLDS, f"a subscriber is at {leases:,.0f} servers"
@@ -176,9 +176,9 @@ def _subscribers(evidence: Evidence, form: Form) -> Row:
     )
 
 
-def _block(evidence: Evidence, form: Form) -> Row:
-    settings = evidence.settings
-    found = evidence.blocked(form)
+def _block(simulated: Simulated, form: Form) -> Row:
+    settings = simulated.settings
+    found = simulated.blocked(form)
     every, one_less, least = found[-1], found[-2], found[0]
     stopped = every["share"] == 0
     if stopped and one_less["low"] > 0:
@@ -205,10 +205,10 @@ def _block(evidence: Evidence, form: Form) -> Row:
     )
 
 
-def _secret(evidence: Evidence, form: Form) -> Row:
-    settings = evidence.settings
-    known = evidence.rch(form, "draw-known")
-    found = evidence.blocked(form)
+def _secret(simulated: Simulated, form: Form) -> Row:
+    settings = simulated.settings
+    known = simulated.rch(form, "draw-known")
+    found = simulated.blocked(form)
     same_share = told(found[-2]), blocked_servers(found[-2])
     if known["share"] > 0:
         verdict, because = HOLDS, f"to know the draw does not help: {told(known)} come all the same"
@@ -229,9 +229,9 @@ def _secret(evidence: Evidence, form: Form) -> Row:
     )
 
 
-def _copies(evidence: Evidence, form: Form) -> Row:
-    settings = evidence.settings
-    base, all_up = evidence.rch(form), evidence.rch("few-publish", "all-up")
+def _copies(simulated: Simulated, form: Form) -> Row:
+    settings = simulated.settings
+    base, all_up = simulated.rch(form), simulated.rch("few-publish", "all-up")
     if is_about(base["copies"], settings.k_prime):
         verdict, because = HOLDS, "servers that are down take nothing away"
     elif is_about(all_up["copies"], settings.k_prime):
@@ -253,15 +253,15 @@ def _copies(evidence: Evidence, form: Form) -> Row:
     )
 
 
-def _same_work(evidence: Evidence) -> Row:
-    settings = evidence.settings
-    ch = evidence.ch()
-    found = [evidence.rch(form) for form in FORMS]
+def _same_work(simulated: Simulated) -> Row:
+    settings = simulated.settings
+    ch = simulated.ch()
+    found = [simulated.rch(form) for form in FORMS]
     same_service = all(one["low"] <= ch["high"] and ch["low"] <= one["high"] for one in found)
     same_copies = all(is_about(one["copies"], ch["copies"]) for one in found)
-    drawn = evidence.per_message(found[0], "sendings"), evidence.leases(found[1])
+    drawn = simulated.per_message(found[0], "sendings"), simulated.leases(found[1])
     same_of_drawers = all(is_about(lines, settings.k_prime) for lines in drawn)
-    all_of_others = evidence.leases(found[0]), evidence.per_message(found[1], "sendings")
+    all_of_others = simulated.leases(found[0]), simulated.per_message(found[1], "sendings")
     measured = (
         f"{_listed([told(one) for one in found])} delivered, {told(ch)} with CH and K = {settings.k_prime}; "
         f"{_listed(['{copies:.2f}'.format(**one) for one in found])} copies, {ch['copies']:.2f} with CH"
@@ -288,12 +288,12 @@ def _same_work(evidence: Evidence) -> Row:
     )
 
 
-def _same_k(evidence: Evidence) -> Row:
-    settings = evidence.settings
+def _same_k(simulated: Simulated) -> Row:
+    settings = simulated.settings
     half = settings.k // 2
-    rch = {form: evidence.rch(form, f"k-{half}") for form in FORMS}
-    ch = evidence.ch(f"k-{settings.k_prime - 1}")
-    worse = [form for form in FORMS if rch[form]["high"] < evidence.rch(form)["low"]]
+    rch = {form: simulated.rch(form, f"k-{half}") for form in FORMS}
+    ch = simulated.ch(f"k-{settings.k_prime - 1}")
+    worse = [form for form in FORMS if rch[form]["high"] < simulated.rch(form)["low"]]
     # CH should do as if both used the smaller K.
     alone = 1 - settings.down ** (settings.k_prime - 1)
     tolerant = ch["low"] <= alone <= ch["high"] or ch["share"] > alone

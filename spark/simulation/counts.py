@@ -1,24 +1,25 @@
-"""What a block gives: whole numbers, which add up in any order to the same.
+"""The counts of a block: whole numbers, whose sum does not depend on the order of the blocks.
 
-Outcomes are not independent: those of one draw share its servers, those of one topic and epoch the servers
-that are down, those of one block all of them. So besides the sums there are, for each of these ways to
-cluster them, the clusters and three sums over them, of n n, n x and x x, with n the outcomes of a cluster and
-x those delivered. They say exactly how much the outcomes are worth (`effective_trials`).
+Outcomes are not independent: those of one draw share its servers, those of one topic and epoch share the
+servers that are down, and those of one block share all of them. So besides the totals, the counts hold for
+each of these clusterings the number of clusters and three sums over them, of n n, n x and x x, where n is the
+number of outcomes of a cluster and x the number delivered. The effective sample size follows exactly from
+these (`effective_trials`).
 """
 
 from collections.abc import Mapping
 
 from kcast.hashring.effective_size import ClusterSums, EffectiveSize, effective_size
-from kcast.spark.simulation.chance import Flags
+from kcast.spark.simulation.random_draws import Flags
 
 SUMS = (
     *("outcomes", "delivered", "messages", "subscribers"),
-    # `sendings` of messages to servers, `taken` in by servers that were up, `forwarded` to subscribers, of
-    # which `copies` came; `leases` of all subscribers; `servers` and those of them `up`, over all epochs.
+    # `sendings` of messages to servers; lines `taken` in by servers that were up and `forwarded` to
+    # subscribers; `copies` that came; `leases` of all subscribers; `servers`, and those `up`, of all epochs.
     *("sendings", "taken", "forwarded", "copies", "leases", "servers", "up"),
 )
 CLUSTERINGS = ("draw", "partner", "topic", "block")
-"""By who drew and who did not, each in one topic and epoch; by topic and epoch; by block."""
+"""Clusters by the side that drew, by the other side, by topic and epoch, and by block."""
 
 MOMENTS = ("clusters", "nn", "nx", "xx")
 COLUMNS = (*SUMS, *(f"{clustering}_{moment}" for clustering in CLUSTERINGS for moment in MOMENTS))
@@ -27,12 +28,12 @@ Counts = dict[str, int]
 
 
 def no_counts() -> Counts:
-    """Nothing yet."""
+    """Returns zero for every count."""
     return dict.fromkeys(COLUMNS, 0)
 
 
 def count_delivered(counts: Counts, delivered: Flags) -> None:
-    """Adds an epoch's outcomes, shape (partners, topics, draws), but for the clusters of blocks."""
+    """Adds an epoch's outcomes, shape (partners, topics, draws), except to the clustering by block."""
     partners, _, draws = delivered.shape
     by_draw = delivered.sum(axis=0)
     by_topic = by_draw.sum(axis=1)
@@ -48,7 +49,7 @@ def count_delivered(counts: Counts, delivered: Flags) -> None:
 
 
 def close_block(counts: Counts) -> None:
-    """Makes all outcomes so far one cluster. `counts` is of one block."""
+    """Makes all outcomes of a block one cluster. `counts` are those of this block alone."""
     n, x = counts["outcomes"], counts["delivered"]
     _add_clusters(counts, "block", 1, n, x, x * x)
 
@@ -61,10 +62,10 @@ def _add_clusters(counts: Counts, clustering: str, clusters: int, n: int, x: int
 
 
 def effective_trials(counts: Mapping[str, int]) -> EffectiveSize:
-    """How many independent trials tell as much (`kcast.hashring.effective_size`).
+    """The effective sample size (`kcast.hashring.effective_size`).
 
-    If everything, or nothing, was delivered nothing is known of the spread, and it is the number of blocks,
-    which surely are independent.
+    If all outcomes, or none, were delivered, the spread is unknown, and the number of blocks counts: blocks
+    are independent.
     """
     trials, successes = counts["outcomes"], counts["delivered"]
     sums = {}

@@ -1,6 +1,6 @@
 """What becomes of the messages of one block of one scene, from its random numbers to its counts.
 
-With S, CH and RCH the servers of a topic are numbered by their order: its slots. One side draws a few slots
+With S, CH and RCH the servers of a topic, in order, are its slots. One side draws a few slots
 for each of its users; the other side uses all slots of its K. A copy gets through a drawn slot if the other
 side uses it too, its server is up, and neither leg loses it. Where partners do not differ, because all views
 are equal and no packet is lost, one row stands for all of them.
@@ -14,12 +14,12 @@ from math import ceil, sqrt
 import numpy as np
 
 from kcast.hashring.ring import HashRing
-from kcast.spark.simulation.chance import Chance, Flags, Indices, chance_of, distinct, flags
 from kcast.spark.simulation.counts import Counts, close_block, count_delivered, no_counts
 from kcast.spark.simulation.placement import known_ranks, places, positions, walked, without_one
+from kcast.spark.simulation.random_draws import Flags, Indices, Rng, block_rng, distinct, flags
 from kcast.spark.simulation.scene import Scene
 
-_CLIENTS_AT_ONCE = 256  # whose views are drawn: what they take stays in the processor's cache
+_CLIENTS_AT_ONCE = 256  # clients whose views are drawn together: they fit into the processor's cache
 _WORD_BITS = 64
 
 
@@ -29,64 +29,64 @@ def simulate_block(scene: Scene, block: int, seed: int, ring: HashRing | None) -
     `ring` has the keys of `placement.server_keys`; scenes on an ideal ring need none.
     """
     counts = no_counts()
-    chance = chance_of(seed, scene.name, block)
+    rng = block_rng(seed, scene.name, block)
     if scene.scheme == "R":
-        _simulate_r(scene, chance, counts)
+        _simulate_r(scene, rng, counts)
     else:
-        _simulate_slots(scene, block, ring, chance, counts)
+        _simulate_slots(scene, block, ring, rng, counts)
     close_block(counts)
     return counts
 
 
-def servers_up(scene: Scene, chance: Chance) -> Flags:
+def servers_up(scene: Scene, rng: Rng) -> Flags:
     """Returns which servers are up in an outage epoch, drawn anew at each call: shape (servers,)."""
     servers, down = scene.servers, scene.down
     match scene.outages:
         case "exact":
             up = np.ones(servers, np.bool_)
-            up[chance.choice(servers, round(down * servers), replace=False)] = False
+            up[rng.choice(servers, round(down * servers), replace=False)] = False
             return up
         case "zones":
-            zones_up = flags(chance, (scene.zones,), 1 - down)
-            # Servers' numbers say nothing of where they are on the ring, so any even partition will do.
+            zones_up = flags(rng, (scene.zones,), 1 - down)
+            # Server numbers are unrelated to positions on the ring, so any even partition will do.
             return np.tile(zones_up, -(-servers // scene.zones))[:servers]
         case "shared":
-            # A beta-binomial: given the availability of this epoch servers are independent.
+            # Beta-binomial: given this epoch's availability, servers are independent.
             spread = (1 - scene.correlation) / scene.correlation
-            available = chance.beta((1 - down) * spread, down * spread)
-            return flags(chance, (servers,), available)
+            available = rng.beta((1 - down) * spread, down * spread)
+            return flags(rng, (servers,), available)
         case _:
-            return flags(chance, (servers,), 1 - down)
+            return flags(rng, (servers,), 1 - down)
 
 
 # --- S, CH and RCH -----------------------------------------------------------------------------------
 
 
-def _simulate_slots(scene: Scene, block: int, ring: HashRing | None, chance: Chance, counts: Counts) -> None:
+def _simulate_slots(scene: Scene, block: int, ring: HashRing | None, rng: Rng, counts: Counts) -> None:
     """Adds a block of S, CH or RCH to `counts`."""
-    at = positions(scene, block, chance)
-    servers = places(scene, at, ring, chance)
+    at = positions(scene, block, rng)
+    servers = places(scene, at, ring, rng)
     for _ in range(scene.size.epochs):
-        up = servers_up(scene, chance)
+        up = servers_up(scene, rng)
         counts["servers"] += scene.servers
         counts["up"] += int(np.count_nonzero(up))
-        partners = _partners(scene, chance)
+        partners = _partners(scene, rng)
         if scene.lacks_one:
-            partners = without_one(scene, at, chance, scene.size.partners) == servers[:, 0]
-        _epoch(scene, up[servers], partners, chance, counts)
+            partners = without_one(scene, at, rng, scene.size.partners) == servers[:, 0]
+        _epoch(scene, up[servers], partners, rng, counts)
 
 
-def _epoch(scene: Scene, alive: Flags, partners: Flags, chance: Chance, counts: Counts) -> None:
-    """One epoch: `alive` are the topics' slots, (topics, slots), `partners` as `_partners` gives them."""
+def _epoch(scene: Scene, alive: Flags, partners: Flags, rng: Rng, counts: Counts) -> None:
+    """Adds one epoch. `alive` are the slots that are up, (topics, slots); `partners` is from `_partners`."""
     size = scene.size
-    slots = _slots_drawn(scene, chance)
+    slots = _slots_drawn(scene, rng)
     if scene.blocked:
         topics = np.arange(size.topics)[:, None]
-        alive[topics, distinct(chance, scene.k, scene.blocked, size.topics)] = False
+        alive[topics, distinct(rng, scene.k, scene.blocked, size.topics)] = False
     up = alive.reshape(-1)
     if scene.draws_known:
         up[slots] = False
-    rows = size.partners // len(partners)  # partners that one row stands for
+    rows = size.partners // len(partners)  # number of partners that one row stands for
     drawers, others = size.topics * size.draws, size.topics * size.partners
     if scene.publishers_draw:
         counts["messages"] += drawers
@@ -95,7 +95,7 @@ def _epoch(scene: Scene, alive: Flags, partners: Flags, chance: Chance, counts: 
         counts["leases"] += int(partners.sum()) * rows
         taken = up[slots]
         if scene.loss:
-            taken &= flags(chance, taken.shape, 1 - scene.loss)
+            taken &= flags(rng, taken.shape, 1 - scene.loss)
         counts["taken"] += int(taken.sum())
     else:
         counts["messages"] += others
@@ -105,7 +105,7 @@ def _epoch(scene: Scene, alive: Flags, partners: Flags, chance: Chance, counts: 
         taken = np.ones((len(slots), 1), np.bool_)
         partners = partners & up
         if scene.loss:
-            partners = partners & flags(chance, (size.partners, len(up)), 1 - scene.loss)
+            partners = partners & flags(rng, (size.partners, len(up)), 1 - scene.loss)
             rows = 1
         counts["taken"] += int(partners.sum()) * rows
     copies = np.zeros((1, drawers), np.uint8)
@@ -113,72 +113,72 @@ def _epoch(scene: Scene, alive: Flags, partners: Flags, chance: Chance, counts: 
         through = partners[:, slot] & of_slot
         counts["forwarded"] += int(np.count_nonzero(through)) * rows
         if scene.loss:
-            through = through & flags(chance, (size.partners, drawers), 1 - scene.loss)
+            through = through & flags(rng, (size.partners, drawers), 1 - scene.loss)
         copies = copies + through
     counts["copies"] += int(copies.sum(dtype=np.int64)) * (size.partners // len(copies))
     delivered = (copies > 0).reshape(-1, size.topics, size.draws)
     count_delivered(counts, np.broadcast_to(delivered, (size.partners, *delivered.shape[1:])))
 
 
-def _slots_drawn(scene: Scene, chance: Chance) -> Indices:
-    """The slots that those who draw use: (drawn, topics * draws), numbered through all topics."""
+def _slots_drawn(scene: Scene, rng: Rng) -> Indices:
+    """Draws the slots of the side that draws: (drawn, topics * draws), numbered through all topics."""
     size, length = scene.size, walked(scene)
     k, count = scene.k, scene.publish
     if not scene.publishers_draw:
         k, count = scene.k_of_subscribers, scene.subscribe
     drawers = size.topics * size.draws
     offsets = np.repeat(np.arange(size.topics) * length, size.draws)
-    ranks = _ranks(k, count, drawers, chance)
+    ranks = _ranks(k, count, drawers, rng)
     if scene.known == 1:
         return np.ascontiguousarray(ranks.T) + offsets
     slots = np.empty((count, drawers), np.int64)
     for start in range(0, drawers, _CLIENTS_AT_ONCE):
         some = ranks[start : start + _CLIENTS_AT_ONCE]
-        _, seen = known_ranks(scene, chance, len(some), k)
+        _, seen = known_ranks(scene, rng, len(some), k)
         for drawn in range(count):
             slots[drawn, start : start + len(some)] = (seen <= some[:, drawn, None]).sum(axis=1)
     return slots + offsets
 
 
-def _ranks(k: int, count: int, drawers: int, chance: Chance) -> Indices:
-    """Which of the first `k` servers that they know: (drawers, count), from 0."""
+def _ranks(k: int, count: int, drawers: int, rng: Rng) -> Indices:
+    """Draws ranks among the first `k` servers that a client knows: (drawers, count), from 0."""
     if count == k:
         return np.broadcast_to(np.arange(k), (drawers, k))
-    return distinct(chance, k, count, drawers)
+    return distinct(rng, k, count, drawers)
 
 
-def _partners(scene: Scene, chance: Chance) -> Flags:
-    """Which slots the other side uses: (partners, topics * slots), or one row if all use the same."""
+def _partners(scene: Scene, rng: Rng) -> Flags:
+    """Slots that the other side uses: (partners, topics * slots), or one row if all use the same."""
     size, length = scene.size, walked(scene)
     k = scene.k_of_subscribers if scene.publishers_draw else scene.k
     if scene.known == 1:
         return np.tile(np.arange(length) < k, size.topics)[None]
     uses = np.empty((size.partners, size.topics, length), np.bool_)
     for topic in range(size.topics):
-        uses[:, topic] = known_ranks(scene, chance, size.partners, k)[0]
+        uses[:, topic] = known_ranks(scene, rng, size.partners, k)[0]
     return uses.reshape(size.partners, -1)
 
 
 # --- R -----------------------------------------------------------------------------------------------
 
 
-def _simulate_r(scene: Scene, chance: Chance, counts: Counts) -> None:
+def _simulate_r(scene: Scene, rng: Rng, counts: Counts) -> None:
     """Adds a block of R to `counts`."""
     messages, subscribers = scene.size.draws, scene.size.partners
     for _ in range(scene.size.epochs):
-        up = servers_up(scene, chance)
+        up = servers_up(scene, rng)
         counts["servers"] += scene.servers
         counts["up"] += int(np.count_nonzero(up))
-        up[chance.choice(scene.servers, scene.blocked, replace=False)] = False
+        up[rng.choice(scene.servers, scene.blocked, replace=False)] = False
         held = np.zeros((scene.servers, -(-subscribers // _WORD_BITS)), np.dtype("<u8"))
         leases = np.zeros(scene.servers, np.int64)
         for subscriber in range(subscribers):
-            servers = _servers_drawn(scene, scene.subscribe, chance)
+            servers = _servers_drawn(scene, scene.subscribe, rng)
             held[servers, subscriber // _WORD_BITS] |= np.uint64(1 << subscriber % _WORD_BITS)
             leases[servers] += 1
         reached = np.empty((messages, held.shape[1]), held.dtype)
         for message in range(messages):
-            servers = _servers_drawn(scene, scene.publish, chance)
+            servers = _servers_drawn(scene, scene.publish, rng)
             taken = servers[up[servers]]
             np.bitwise_or.reduce(held[taken], axis=0, out=reached[message])
             counts["taken"] += len(taken)
@@ -192,14 +192,14 @@ def _simulate_r(scene: Scene, chance: Chance, counts: Counts) -> None:
     counts["copies"] = counts["forwarded"]  # no packet is lost
 
 
-def _servers_drawn(scene: Scene, count: int, chance: Chance) -> Indices:
-    """`count` random ones of the servers that a client knows, each by chance."""
+def _servers_drawn(scene: Scene, count: int, rng: Rng) -> Indices:
+    """Draws `count` of the servers that a client knows; it knows each server with probability `known`."""
     if scene.known == 1:
-        return chance.choice(scene.servers, count, replace=False, shuffle=False)
-    # All servers in a random order, of which the known ones are drawn: only its beginning is needed.
+        return rng.choice(scene.servers, count, replace=False, shuffle=False)
+    # The first known servers in a random order of all: only the beginning of that order is needed.
     spare = 10 * sqrt(count * (1 - scene.known)) / scene.known + 20
-    order = chance.choice(scene.servers, min(scene.servers, ceil(count / scene.known + spare)), replace=False)
-    known = order[flags(chance, (len(order),), scene.known)]
+    order = rng.choice(scene.servers, min(scene.servers, ceil(count / scene.known + spare)), replace=False)
+    known = order[flags(rng, (len(order),), scene.known)]
     if len(known) < count:
         raise ValueError(f"{scene.name}: a client knows fewer than {count} servers")
     return known[:count]

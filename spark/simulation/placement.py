@@ -1,4 +1,4 @@
-"""Which servers a topic has, in order: on the real ring, or as if a topic's order of servers were random."""
+"""The servers of a topic, in order: on the real ring, or in random order (the ideal ring)."""
 
 from math import ceil, sqrt
 
@@ -7,21 +7,21 @@ import numpy.typing as npt
 
 from kcast.hashring.hashing import topic_hash
 from kcast.hashring.ring import HashRing
-from kcast.spark.simulation.chance import Chance, Flags, Indices, distinct, flags
+from kcast.spark.simulation.random_draws import Flags, Indices, Rng, distinct, flags
 from kcast.spark.simulation.scene import Scene
 
 Words = npt.NDArray[np.uint64]
 
 
 def server_keys(servers: int) -> list[str]:
-    """Their keys on the real ring: addresses, 10.0.0.0 and on. Raises ValueError beyond 10.255.255.255."""
+    """Returns keys for the real ring: addresses from 10.0.0.0. Raises ValueError beyond 10.255.255.255."""
     if servers > 1 << 24:
         raise ValueError(f"{servers} servers: at most {1 << 24} are simulated")
     return [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(servers)]
 
 
 def walked(scene: Scene) -> int:
-    """How far down a topic's order clients have to look until they know enough servers; next to surely."""
+    """The number of servers that a client looks at, in a topic's order, to find enough that it knows."""
     most = max(scene.k, scene.k_of_subscribers)
     if scene.known == 1:
         return most
@@ -29,42 +29,42 @@ def walked(scene: Scene) -> int:
     return min(scene.servers, ceil(walk))
 
 
-def positions(scene: Scene, block: int, chance: Chance) -> Words:
-    """Where the block's topics are on the ring, of 2**64: real topics' names, or anywhere."""
+def positions(scene: Scene, block: int, rng: Rng) -> Words:
+    """Positions of the block's topics on the ring, 0 .. 2**64 - 1: hashes of names, or random numbers."""
     if scene.ring == "real":
         names = (f"{scene.name}/{block}/{topic}" for topic in range(scene.size.topics))
         return np.fromiter(map(topic_hash, names), np.uint64, scene.size.topics)
-    return chance.integers(1 << 64, size=scene.size.topics, dtype=np.uint64)
+    return rng.integers(1 << 64, size=scene.size.topics, dtype=np.uint64)
 
 
-def places(scene: Scene, at: Words, ring: HashRing | None, chance: Chance) -> Indices:
-    """The servers of topics at these positions, nearest first: (topics, walked). For all schemes but R.
+def places(scene: Scene, at: Words, ring: HashRing | None, rng: Rng) -> Indices:
+    """Returns the servers of topics at these positions, nearest first: (topics, walked). Not for R.
 
-    Raises ValueError for a scene on the real ring without one.
+    Raises ValueError for a scene on the real ring if `ring` is missing or of another size.
     """
-    if scene.scheme == "S":  # by modulo, whatever the ring
+    if scene.scheme == "S":  # by modulo, on either ring
         return (at % np.uint64(scene.servers)).astype(np.int64)[:, None]
     if scene.ring == "ideal":
-        return distinct(chance, scene.servers, walked(scene), len(at))
+        return distinct(rng, scene.servers, walked(scene), len(at))
     if ring is None or len(ring) != scene.servers:
         raise ValueError(f"{scene.name} needs a ring of {scene.servers} servers")
     return ring.nodes_of_hashes(at, walked(scene)).astype(np.int64)
 
 
-def without_one(scene: Scene, at: Words, chance: Chance, clients: int) -> Indices:
-    """S: the servers of these topics to `clients` whose lists lack one server each: (clients, topics)."""
+def without_one(scene: Scene, at: Words, rng: Rng, clients: int) -> Indices:
+    """S: the servers of these topics for clients whose lists each lack one server: (clients, topics)."""
     place = (at % np.uint64(scene.servers - 1)).astype(np.int64)
-    lacking = chance.integers(scene.servers, size=(clients, 1))
+    lacking = rng.integers(scene.servers, size=(clients, 1))
     return place + (place >= lacking)
 
 
-def known_ranks(scene: Scene, chance: Chance, clients: int, k: int) -> tuple[Flags, npt.NDArray[np.int32]]:
-    """Which of a topic's order each client uses as its `k`, and how many it has come to: (clients, walked).
+def known_ranks(scene: Scene, rng: Rng, clients: int, k: int) -> tuple[Flags, npt.NDArray[np.int32]]:
+    """Returns the servers each client uses as its `k`, and how many it knows up to each: (clients, walked).
 
-    Each knows each server by chance. Raises ValueError if there are too few servers.
+    Each client knows each server with probability `known`. Raises ValueError if there are too few servers.
     """
     length = walked(scene)
-    knows = flags(chance, (clients, length), scene.known)
+    knows = flags(rng, (clients, length), scene.known)
     ranks = np.cumsum(knows, axis=1, dtype=np.int32)
     if length and int(ranks[:, -1].min()) < k:
         raise ValueError(f"{scene.name}: a client knows fewer than {k} of the first {length} servers")

@@ -1,4 +1,4 @@
-"""From added counts to the tables "simulation" and "note".
+"""The tables "simulation" and "note", from added counts.
 
 Verdicts on theory are at a level that holds for all scenes together: if theory were right everywhere, all
 would agree with a chance of at least `1 - FALSE_ALARMS` (Bonferroni). Verdicts on the note come from the
@@ -12,29 +12,29 @@ from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from kcast.spark.simulation import claims_others, claims_rch
 from kcast.spark.simulation.counts import Counts, effective_trials
-from kcast.spark.simulation.evidence import Evidence
 from kcast.spark.simulation.scene import Scene
-from kcast.spark.simulation.scenes import Settings
+from kcast.spark.simulation.scenes import NoteSettings
+from kcast.spark.simulation.simulated import Simulated
 from kcast.spark.simulation.theory import theory
 
 FALSE_ALARMS = 0.01
 
 
 def rows(scenes: Sequence[Scene], counts: Mapping[str, Counts]) -> list[Row]:
-    """A row for each scene, in their order. `counts` are by the scenes' names."""
+    """Returns a row for each scene, in order. `counts` are by the scenes' names."""
     predicted = {scene.name: theory(scene) for scene in scenes}
     with_theory = sum(share is not None for share in predicted.values())
     confidence = 1 - FALSE_ALARMS / max(1, with_theory)
     return [_row(scene, counts[scene.name], predicted[scene.name], confidence) for scene in scenes]
 
 
-def judge(settings: Settings, simulated: Sequence[Row], counts: Mapping[str, Counts]) -> list[Row]:
+def judge(settings: NoteSettings, simulated: Sequence[Row], counts: Mapping[str, Counts]) -> list[Row]:
     """Returns the table "note": every claim of the note on S, R, CH and RCH with its verdict.
 
     `simulated` and `counts` are of all of `scenes.scenes(settings)`.
     """
-    evidence = Evidence(settings, {row["scene"]: row for row in simulated}, counts)
-    return [*claims_others.claims(evidence), *claims_rch.claims(evidence)]
+    found = Simulated(settings, {row["scene"]: row for row in simulated}, counts)
+    return [*claims_others.claims(found), *claims_rch.claims(found)]
 
 
 def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: float) -> Row:
@@ -65,9 +65,9 @@ def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: floa
 
 
 def _verdict(share: float, trials: EffectiveSize, predicted: float | None, confidence: float) -> str:
-    """By the score test: whether theory is within Wilson's interval of this confidence."""
+    """The verdict of the score test: whether theory is within Wilson's interval of this confidence."""
     if predicted is None:
         return NO_THEORY
     low, high = trials.interval(share, confidence)
-    # Theory may be 0 or 1 but for rounding.
+    # The tolerance covers rounding where theory is 0 or 1.
     return AGREES if low - 1e-12 <= predicted <= high + 1e-12 else DISAGREES

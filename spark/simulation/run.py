@@ -1,4 +1,4 @@
-"""The simulation on Spark: blocks of all scenes in one job, added up to a row for each scene."""
+"""The simulation on Spark: the blocks of all scenes in one job, added up to a row for each scene."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -17,12 +17,12 @@ from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
 from kcast.spark.simulation.results import judge, rows
 from kcast.spark.simulation.scene import Scene
-from kcast.spark.simulation.scenes import Settings, scenes
+from kcast.spark.simulation.scenes import NoteSettings, scenes
 
 COUNTS = StructType([*keys(scene=IntegerType()), *counted(*COLUMNS)])
-"""Of a slice of the blocks; `scene` is its place among all scenes."""
+"""Columns of the counts; `scene` is the index among all scenes."""
 
-_PARTITIONS_A_CORE = 16  # so that cores end together, and progress is seen
+_PARTITIONS_A_CORE = 16  # small enough for cores to end together and for progress to show
 
 _ARROW = pa.schema([("scene", pa.int32()), *((name, pa.int64()) for name in COLUMNS)])
 
@@ -31,14 +31,14 @@ def simulate(
     spark: SparkSession,
     watcher: Callable[[str], object] | None = None,
     *,
-    settings: Settings | None = None,
+    settings: NoteSettings | None = None,
     partitions: int | None = None,
 ) -> dict[str, list[Row]]:
-    """The tables "simulation" and "note". The same for the same settings, whatever the partitions.
+    """Returns the tables "simulation" and "note", which depend on the settings and not on the partitions.
 
-    `watcher` is told what comes next.
+    `watcher` is called with a few words before each step.
     """
-    chosen = settings or Settings()
+    chosen = settings or NoteSettings()
     every = scenes(chosen)
     tell = watcher or (lambda _: None)
     tell(f"simulate {len(every)} scenes")
@@ -51,7 +51,7 @@ def simulate(
 def run_blocks(
     spark: SparkSession, every: Sequence[Scene], seed: int, partitions: int | None = None
 ) -> dict[str, Counts]:
-    """What all blocks of these scenes give together, by the scenes' names."""
+    """Returns the added counts of all blocks, by the scenes' names."""
     ring_sizes = {scene.servers for scene in every if scene.ring == "real" and scene.scheme != "S"}
     context = spark.sparkContext
     rings = context.broadcast({size: HashRing(server_keys(size)) for size in sorted(ring_sizes)})
@@ -70,7 +70,7 @@ def _counts(
     rings: Broadcast[dict[int, HashRing]],
     partitions: int,
 ) -> DataFrame:
-    """Counts of every slice of the blocks, `COUNTS`. Blocks of all scenes are numbered through."""
+    """Counts of every slice of the blocks, `COUNTS`. Blocks are numbered through all scenes."""
     ends = np.cumsum([scene.size.blocks for scene in every])
     scenes_of_all = tuple(every)
 

@@ -9,12 +9,12 @@ Outages = Literal["independent", "exact", "zones", "shared"]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of a scene is simulated.
+    """The amount of simulation for a scene.
 
-    A block has `topics` topics on one set of servers, seen in `epochs` outage epochs, each with other
-    servers down. In each epoch a topic has `draws` users of the side that draws few servers and `partners` of
-    the other: with few publish so many messages and subscribers, with few subscribe the reverse. Where both
-    sides use the same number, the messages draw.
+    A block has `topics` topics on one set of servers, seen in `epochs` outage epochs, each with other servers
+    down. In each epoch a topic has `draws` users of the side that draws few servers, and `partners` of the
+    other side. With few publish these are messages and subscribers, with few subscribe the reverse. Where
+    both sides use the same number of servers, messages draw.
     """
 
     blocks: int
@@ -25,17 +25,19 @@ class Size:
 
     @property
     def outcomes(self) -> int:
-        """Messages times subscribers in all blocks."""
+        """Number of messages times subscribers in all blocks."""
         return self.blocks * self.epochs * self.topics * self.draws * self.partners
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """`publish` and `subscribe` of the `k` servers of a topic, out of `servers`; R has k = servers.
+    """One scheme under one condition.
 
-    `down` is each server's chance, or share, to be down in an epoch: "independent" of the others, "exact"
-    just so many of all, "zones" all servers of a zone together, "shared" with an availability that is itself
-    drawn in each epoch, by which two servers' fates have the correlation `correlation`. `loss` is of a leg.
+    A message goes to `publish` of the `k` servers of a topic, and a subscriber is at `subscribe` of them;
+    with R, `k` is `servers`. `down` is the share of servers down in an epoch. `outages` says how they fail:
+    "independent"; "exact", with exactly this share down; "zones", all servers of a zone together; "shared",
+    with an availability drawn anew in each epoch, so that two servers' states have the correlation
+    `correlation`. `loss` is the share of packets lost on a leg.
     """
 
     name: str
@@ -49,7 +51,7 @@ class Scene:
     down: float
     size: Size
     condition: str = ""
-    """In words: what differs from the note's example."""
+    """What differs from the note's example, in words."""
     loss: float = 0.0
     outages: Outages = "independent"
     zones: int = 0
@@ -57,13 +59,13 @@ class Scene:
     known: float = 1.0
     """Share of the servers that each client knows, each by chance."""
     lacks_one: bool = False
-    """S: every subscriber's list lacks one server, each another."""
+    """S: every subscriber's list lacks one random server."""
     subscriber_k: int | None = None
-    """The K that subscribers use, where it is not that of publishers."""
+    """The K that subscribers use, if it is not that of publishers."""
     blocked: int = 0
-    """Servers of each topic that an attacker blocks, at random."""
+    """Number of servers of each topic that an attacker blocks at random."""
     draws_known: bool = False
-    """The attacker blocks just the servers that the one who draws has drawn."""
+    """The attacker knows a draw, and blocks exactly its servers."""
 
     def __post_init__(self) -> None:
         if self.draws_known and self.size.draws != 1:
@@ -87,5 +89,5 @@ class Scene:
 
     @property
     def publishers_draw(self) -> bool:
-        """Whether messages, rather than subscribers, are those who draw."""
+        """Whether messages draw, rather than subscribers."""
         return self.publish <= self.subscribe

@@ -1,7 +1,7 @@
-"""All scenes: the note's example, then what it leaves open.
+"""All scenes: the note's example, then the conditions that it leaves open.
 
-Sizes are such that a figure is as sharp as its claim needs, and that there are hundreds of blocks: from
-fewer the effective number of trials could not be told.
+Sizes make each figure as precise as its claim needs, with hundreds of blocks: from fewer, the effective
+sample size could not be estimated.
 """
 
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ from kcast.spark.simulation.scene import Group, Scene, Size
 
 Form = Literal["few-publish", "few-subscribe"]
 FORMS: tuple[Form, ...] = ("few-publish", "few-subscribe")
-"""RCH: who uses only K' servers of a topic, publishers (the note's publish-to-K') or subscribers."""
+"""Forms of RCH, by the side that uses only K' servers: publishers (publish-to-K') or subscribers."""
 
 R_ROOTS = (1.0, 2.0, 2.77)
-"""R: by how much the servers that each side draws exceed the root of all servers."""
+"""R: the number of servers that each side draws, divided by the root of all servers."""
 
 ATTACKED = (0.9, 0.5, 0.1)
-"""RCH: to what share of deliveries an attacker wants to bring a topic."""
+"""RCH: delivered shares to which an attacker wants to reduce a topic."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """The note's example, by default. `effort` multiplies the number of blocks; the seed is 0 .. 2**64 - 1.
+class NoteSettings:
+    """The note's example by default. `effort` multiplies the number of blocks; `seed` is 0 .. 2**64 - 1.
 
     Raises ValueError for what cannot be simulated.
     """
@@ -51,8 +51,8 @@ class Settings:
             raise ValueError(f"down is {self.down}: give a share between 0 and 1")
 
 
-def scenes(settings: Settings) -> tuple[Scene, ...]:
-    """Every scene, by group. Names are unique."""
+def scenes(settings: NoteSettings) -> tuple[Scene, ...]:
+    """Returns all scenes, group after group. Names are unique."""
     makers = (_schemes, _draws, _loss, _views, _outages, _attack)
     return tuple(
         replace(scene, size=replace(scene.size, blocks=max(2, ceil(scene.size.blocks * settings.effort))))
@@ -62,23 +62,23 @@ def scenes(settings: Settings) -> tuple[Scene, ...]:
 
 
 def roots(servers: int, factor: float) -> int:
-    """R: so many servers are `factor` times the root of all."""
+    """R: the number of servers that is `factor` times the root of all."""
     return round(factor * sqrt(servers))
 
 
 _EXAMPLE = Size(blocks=1000, epochs=1, topics=10, draws=1000, partners=10)
 _USUAL = Size(blocks=400, epochs=1, topics=5, draws=500, partners=20)
 _VIEWS = Size(blocks=200, epochs=1, topics=2, draws=250, partners=20)
-_EPOCHS = Size(blocks=400, epochs=20, topics=1, draws=50, partners=10)  # where few epochs differ most
+_EPOCHS = Size(blocks=400, epochs=20, topics=1, draws=50, partners=10)  # epochs differ most
 _CH = Size(blocks=400, epochs=5, topics=400, draws=1, partners=10)
-_CH_DRAWS = Size(blocks=400, epochs=1, topics=200, draws=10, partners=10)  # where messages differ
+_CH_DRAWS = Size(blocks=400, epochs=1, topics=200, draws=10, partners=10)  # messages differ
 _S = Size(blocks=400, epochs=5, topics=200, draws=1, partners=10)
-# Where all, or nothing, should come only blocks count as independent. Small ones do.
+# Where all or nothing should come, only blocks count as independent, so there are many small ones.
 _SURE = Size(blocks=2000, epochs=1, topics=1, draws=20, partners=20)
 _R = Size(blocks=150, epochs=1, topics=1, draws=192, partners=192)
 
 
-def _rch(settings: Settings, form: Form, group: Group, name: str = "", size: Size = _USUAL) -> Scene:
+def _rch(settings: NoteSettings, form: Form, group: Group, name: str = "", size: Size = _USUAL) -> Scene:
     publish = settings.k_prime if form == "few-publish" else settings.k
     subscribe = settings.k if form == "few-publish" else settings.k_prime
     return Scene(
@@ -95,7 +95,7 @@ def _rch(settings: Settings, form: Form, group: Group, name: str = "", size: Siz
     )
 
 
-def _ch(settings: Settings, group: Group, name: str = "", size: Size = _CH) -> Scene:
+def _ch(settings: NoteSettings, group: Group, name: str = "", size: Size = _CH) -> Scene:
     k = settings.k_prime
     return replace(
         _rch(settings, "few-publish", group, size=size),
@@ -107,14 +107,14 @@ def _ch(settings: Settings, group: Group, name: str = "", size: Size = _CH) -> S
     )
 
 
-def _s(settings: Settings, group: Group, name: str = "") -> Scene:
+def _s(settings: NoteSettings, group: Group, name: str = "") -> Scene:
     scene = _ch(settings, group, name, _S)
     return replace(
         scene, name=f"s{'-' if name else ''}{name}", ring="real", scheme="S", k=1, publish=1, subscribe=1
     )
 
 
-def _r(settings: Settings, group: Group, factor: float, name: str = "") -> Scene:
+def _r(settings: NoteSettings, group: Group, factor: float, name: str = "") -> Scene:
     count = roots(settings.servers, factor)
     return replace(
         _rch(settings, "few-publish", group, size=_R),
@@ -127,11 +127,11 @@ def _r(settings: Settings, group: Group, factor: float, name: str = "") -> Scene
 
 
 def _few(scene: Scene, k_prime: int) -> Scene:
-    """RCH with another K'."""
+    """Returns a scene of RCH with another K'."""
     return replace(scene, publish=k_prime) if scene.publishers_draw else replace(scene, subscribe=k_prime)
 
 
-def _schemes(settings: Settings) -> Iterator[Scene]:
+def _schemes(settings: NoteSettings) -> Iterator[Scene]:
     for form in FORMS:
         example = _rch(settings, form, "schemes", size=_EXAMPLE)
         yield replace(example, ring="real")
@@ -149,7 +149,7 @@ def _schemes(settings: Settings) -> Iterator[Scene]:
     yield replace(_ch(quarter, "schemes", f"of-{quarter.servers}"), condition="a quarter of the servers")
 
 
-def _draws(settings: Settings) -> Iterator[Scene]:
+def _draws(settings: NoteSettings) -> Iterator[Scene]:
     sharp = replace(_USUAL, draws=2000, partners=5)
     for form in FORMS:
         for k_prime in range(1, settings.k_prime + 3):
@@ -158,7 +158,7 @@ def _draws(settings: Settings) -> Iterator[Scene]:
                 yield replace(scene, condition=f"K' = {k_prime}")
 
 
-def _loss(settings: Settings) -> Iterator[Scene]:
+def _loss(settings: NoteSettings) -> Iterator[Scene]:
     for loss, enough in ((0.01, settings.k_prime + 1), (0.05, settings.k_prime + 2)):
         condition = f"{100 * loss:g} % of packets are lost on each leg"
         name = f"loss-{loss * 100:g}"
@@ -170,7 +170,7 @@ def _loss(settings: Settings) -> Iterator[Scene]:
             yield replace(more, loss=loss, condition=f"{condition}, and K' = {enough}")
 
 
-def _views(settings: Settings) -> Iterator[Scene]:
+def _views(settings: NoteSettings) -> Iterator[Scene]:
     for known in (0.9, 0.5):
         condition = f"each client knows {100 * known:g} % of the servers, by chance"
         name = f"known-{known * 100:g}"
@@ -203,7 +203,7 @@ def _views(settings: Settings) -> Iterator[Scene]:
     )
 
 
-def _outages(settings: Settings) -> Iterator[Scene]:
+def _outages(settings: NoteSettings) -> Iterator[Scene]:
     all_up = replace(_rch(settings, "few-publish", "outages", "all-up", _SURE), outages="exact", down=0.0)
     yield replace(all_up, condition="no server is down")
     for form in FORMS:
@@ -234,7 +234,7 @@ def _outages(settings: Settings) -> Iterator[Scene]:
             )
 
 
-def _attack(settings: Settings) -> Iterator[Scene]:
+def _attack(settings: NoteSettings) -> Iterator[Scene]:
     k = settings.k
     shares = [blocked_share(delivered, settings.k_prime, 1 - settings.down) for delivered in ATTACKED]
     for form in FORMS:

@@ -1,4 +1,4 @@
-"""What theory says of a scene, by `kcast.hashring.model`."""
+"""The delivered share of a scene in theory, by `kcast.hashring.model`."""
 
 from functools import cache
 
@@ -13,16 +13,16 @@ from kcast.hashring.model import (
 )
 from kcast.spark.simulation.scene import Scene
 
-_divergent = cache(delivery_divergent)  # a second each with K = 1000, and several scenes ask for the same
+_divergent = cache(delivery_divergent)  # takes a second with K = 1000, and several scenes need the same
 
 
 def theory(scene: Scene) -> float | None:
-    """The share of outcomes delivered; None where there is no formula."""
+    """Returns the share of outcomes delivered; None where there is no formula."""
     path_up = path(0.0, scene.loss, scene.loss)
     reach = path(scene.down, scene.loss, scene.loss)
     if scene.lacks_one:
-        # Places in lists of C and of C - 1 servers are as good as independent: they are the same server's
-        # by chance, once in C times.
+        # Positions in lists of C and of C - 1 servers are practically independent: they hold the same
+        # server once in C times.
         return reach / scene.servers
     if scene.draws_known:
         return 0.0  # no drawn server is left
@@ -50,7 +50,7 @@ def _only(known: bool, share: float | None) -> float | None:
 
 
 def _sizes(scene: Scene) -> tuple[int, int, int]:
-    """`k`, `m`, `n` of the model. With unequal K the larger is the population: it holds both sides'."""
+    """`k`, `m`, `n` of the model. With unequal K the larger one is the population, which holds both."""
     return max(scene.k, scene.k_of_subscribers), scene.publish, scene.subscribe
 
 
@@ -63,7 +63,7 @@ def _blocked(scene: Scene, reach: float) -> float | None:
 def _unequal_views(scene: Scene, reach: float) -> float | None:
     if scene.subscriber_k is not None:
         return None
-    if scene.scheme == "R":  # any server is as likely as any other to be drawn, whoever knows it
+    if scene.scheme == "R":  # all servers are equally likely to be drawn, whatever the views
         return delivery(scene.k, scene.publish, scene.subscribe, reach)
     jaccard = scene.known / (2 - scene.known)  # of two views that each have a server with chance `known`
     return _divergent(scene.k, min(scene.publish, scene.subscribe), jaccard, reach)

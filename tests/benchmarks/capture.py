@@ -24,7 +24,6 @@ import numpy as np
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.envelope import Envelope, format_envelope
-from kcast.client.events import Drop
 from kcast.hashring.policy import Policy
 from kcast.loadtest.capture.folder import create_run
 from kcast.loadtest.capture.recorder import Recorder
@@ -128,7 +127,7 @@ def feed(case: Case, bursts: Sequence[Burst], folder: Path | None) -> Figures:
         writer.close()
         assert (writer.rows_written, writer.rows_lost, writer.failure) == (copies, 0, None)
     cpu_s = time.process_time() - cpu_s
-    counts = core.counts["copies_received"], core.counts["deliveries"], core.drops[Drop.DUPLICATE]
+    counts = core.counts["copies_received"], core.counts["deliveries"], core.counts["duplicates"]
     assert counts == (copies, copies // case.copies, copies - copies // case.copies), (counts, core.drops)
     return Figures(cpu_s / copies * 1e6, copies / took_s)
 

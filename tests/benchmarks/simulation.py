@@ -13,7 +13,7 @@ from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
 from kcast.spark.simulation.results import rows
 from kcast.spark.simulation.run import run_blocks
-from kcast.spark.simulation.scenes import Settings, scenes
+from kcast.spark.simulation.scenes import NoteSettings, scenes
 
 BAR_S = 60.0
 HALF_WIDTH = 1e-4
@@ -22,7 +22,7 @@ SAMPLE = 50  # blocks of each form for the processor's time
 
 def main() -> int:
     """0 if the bars are met."""
-    settings = Settings()
+    settings = NoteSettings()
     example = [scene for scene in scenes(settings) if scene.name in ("rch-few-publish", "rch-few-subscribe")]
     begun = time.monotonic()
     with start("local[2]", shuffle_partitions=4) as spark:

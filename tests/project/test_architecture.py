@@ -39,7 +39,12 @@ ARROWS = {
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.
     "spark": (
         *("kcast.spark", "kcast.hashring", "kcast.client.cli.common", "kcast.pubsub.errors"),
-        *("kcast.loadtest.scenario", "kcast.loadtest.capture.schema", "kcast.loadtest.capture.manifest"),
+        *(
+            "kcast.loadtest.charts",
+            "kcast.loadtest.scenario",
+            "kcast.loadtest.capture.schema",
+            "kcast.loadtest.capture.manifest",
+        ),
         *("kcast.loadtest.results.causes", "kcast.loadtest.results.verdicts"),
         *("kcast.loadtest.results.prediction", "kcast.loadtest.results.effective_trials"),
         *("kcast.loadtest.results.planned_variance", "kcast.loadtest.results.percentiles"),
@@ -56,7 +61,7 @@ FLOORS = {
         ("users", "results"),
         ("faults",),
         ("capture", "clusters"),
-        ("chart", "scenario"),
+        ("charts", "scenario"),
     ),
     "spark": (
         ("submit",),

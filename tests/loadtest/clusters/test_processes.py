@@ -180,7 +180,7 @@ import os
 from pathlib import Path
 from kcast.loadtest.clusters.processes import ProcessCluster
 ProcessCluster.program = "tests.support.hanging_host"
-os.environ["PYTHONPATH"] = {str(ROOT)!r}
+os.environ["PYTHONPATH"] = {str(ROOT)!r} + os.pathsep + os.environ.get("PYTHONPATH", "")
 with ProcessCluster(2, ttl_s=2, tap_dir=Path({str(tmp_path)!r})):
     pass
 """

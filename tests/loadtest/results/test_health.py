@@ -137,7 +137,7 @@ def lag_against_the_deadline(world: World) -> None:
         (unexplained, r"1 missed pair of 1,200 was lost for no reason .*network-out 1"),
         (unexplained_on_paths_that_others_made_up_for, "20 paths of 3,600 were"),
         (overflow, r"10 pairs of 1,200 were missed .*overflow-out 10"),
-        (some_overflow, r"2 pairs of 1,200 .*, and no more than 1 would"),
+        (some_overflow, r"2 pairs of 1,200 .*; up to 1 would"),
         (too_late, r"15 pairs of 1,200 .*late 15"),
         (unsent, r"20 pairs of 1,200 .*unsent 20"),
         (nobody_took_it, r"5 pairs of 1,200 .*slow-consumer 5"),

@@ -17,12 +17,12 @@ from kcast.spark.simulation.counts import (
 
 def outcomes(seed: int, blocks: int, shape: tuple[int, int, int]) -> list[np.ndarray]:
     """Blocks of outcomes (partners, topics, draws) that repeat by draw, topic and block."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     made = []
     for _ in range(blocks):
         partners, topics, draws = shape
-        odds = chance.random() + chance.random((1, topics, 1)) + chance.random((1, topics, draws))
-        made.append(chance.random((partners, topics, draws)) < np.clip(odds / 3, 0, 1))
+        odds = rng.random() + rng.random((1, topics, 1)) + rng.random((1, topics, draws))
+        made.append(rng.random((partners, topics, draws)) < np.clip(odds / 3, 0, 1))
     return made
 
 

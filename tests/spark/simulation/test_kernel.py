@@ -8,10 +8,10 @@ import pytest
 from kcast.hashring.model import hypergeometric
 from kcast.hashring.ring import HashRing
 from kcast.spark.simulation import kernel
-from kcast.spark.simulation.chance import Chance, Flags, Indices, chance_of, distinct
 from kcast.spark.simulation.counts import Counts, no_counts
 from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import places, positions, server_keys, walked, without_one
+from kcast.spark.simulation.random_draws import Flags, Indices, Rng, block_rng, distinct
 from kcast.spark.simulation.scene import Scene, Size
 
 SIZE = Size(blocks=1, epochs=1, topics=3, draws=7, partners=4)
@@ -85,8 +85,8 @@ def test_an_epoch_is_what_its_pairs_are(scene: Scene, monkeypatch: pytest.Monkey
         seen["slots"] = drawn_by_kernel(*args)  # type: ignore[arg-type]  # a wrapper passes on what it gets
         return seen["slots"]
 
-    def blocked(chance: Chance, population: int, count: int, rows: int) -> Indices:
-        found = distinct(chance, population, count, rows)
+    def blocked(rng: Rng, population: int, count: int, rows: int) -> Indices:
+        found = distinct(rng, population, count, rows)
         if rows == scene.size.topics:  # else it is the draws
             seen["blocked"] = found
         return found
@@ -94,10 +94,10 @@ def test_an_epoch_is_what_its_pairs_are(scene: Scene, monkeypatch: pytest.Monkey
     monkeypatch.setattr(kernel, "_slots_drawn", drawn)
     monkeypatch.setattr(kernel, "distinct", blocked)
     for seed in range(5):
-        chance = chance_of(seed, scene.name, 0)
-        alive = chance.random((scene.size.topics, walked(scene))) < 0.6
-        partners, counts = kernel._partners(scene, chance), no_counts()
-        kernel._epoch(scene, alive.copy(), partners, chance, counts)
+        rng = block_rng(seed, scene.name, 0)
+        alive = rng.random((scene.size.topics, walked(scene))) < 0.6
+        partners, counts = kernel._partners(scene, rng), no_counts()
+        kernel._epoch(scene, alive.copy(), partners, rng, counts)
         expected = pair_by_pair(scene, alive, seen["slots"], partners, seen.get("blocked"))
         for name, value in expected.items():
             if value:
@@ -106,8 +106,8 @@ def test_an_epoch_is_what_its_pairs_are(scene: Scene, monkeypatch: pytest.Monkey
 
 def test_views_differ_and_are_the_first_known_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = replace(FEW_PUBLISH, known=0.7)
-    chance = chance_of(1, "views", 0)
-    uses = kernel._partners(scene, chance)
+    rng = block_rng(1, "views", 0)
+    uses = kernel._partners(scene, rng)
     assert (uses.reshape(-1, scene.size.topics, walked(scene)).sum(axis=2) == scene.k).all()
     assert len({row.tobytes() for row in uses}) == scene.size.partners
     # Someone knows the last of a topic's first ten, and someone does not.
@@ -180,8 +180,8 @@ def test_zones_fail_as_a_whole() -> None:
 
 def test_the_real_ring_places_topics_as_clients_do() -> None:
     scene = replace(FEW_PUBLISH, ring="real", name="on-ring")
-    chance = chance_of(1, scene.name, 4)
-    found = places(scene, positions(scene, 4, chance), RING, chance)
+    rng = block_rng(1, scene.name, 4)
+    found = places(scene, positions(scene, 4, rng), RING, rng)
     for topic, servers in enumerate(found.tolist()):
         assert [RING.keys[server] for server in servers] == list(RING.nodes(f"on-ring/4/{topic}", 10))
     with pytest.raises(ValueError, match="needs a ring of 50 servers"):
@@ -190,12 +190,12 @@ def test_the_real_ring_places_topics_as_clients_do() -> None:
 
 def test_a_list_that_lacks_one_server_numbers_the_others_anew() -> None:
     scene = replace(CH, name="s", scheme="S", k=1, publish=1, subscribe=1, lacks_one=True, ring="real")
-    chance = chance_of(1, "s", 0)
-    at = positions(scene, 0, chance)
+    rng = block_rng(1, "s", 0)
+    at = positions(scene, 0, rng)
     for servers in (2, 50):
         small = replace(scene, servers=servers)
-        lacking = chance_of(1, "lacking", 0).integers(servers, size=(200, 1))
-        found = without_one(small, at, chance_of(1, "lacking", 0), 200)
+        lacking = block_rng(1, "lacking", 0).integers(servers, size=(200, 1))
+        found = without_one(small, at, block_rng(1, "lacking", 0), 200)
         for row, gone in zip(found.tolist(), lacking[:, 0].tolist(), strict=True):
             shorter = [n for n in range(servers) if n != gone]
             assert row == [shorter[place % len(shorter)] for place in at.tolist()]
@@ -205,16 +205,16 @@ def test_r_is_what_its_pairs_are(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[set[int]] = []
     drawn_by_kernel = kernel._servers_drawn
 
-    def recorded(scene: Scene, count: int, chance: Chance) -> Indices:
-        servers = drawn_by_kernel(scene, count, chance)
+    def recorded(scene: Scene, count: int, rng: Rng) -> Indices:
+        servers = drawn_by_kernel(scene, count, rng)
         drawn.append(set(servers.tolist()))
         return servers
 
-    up = chance_of(9, "up", 0).random(50) < 0.6
+    up = block_rng(9, "up", 0).random(50) < 0.6
     monkeypatch.setattr(kernel, "_servers_drawn", recorded)
     monkeypatch.setattr(kernel, "servers_up", lambda *_: up.copy())
     counts = no_counts()
-    kernel._simulate_r(R, chance_of(1, "r", 0), counts)
+    kernel._simulate_r(R, block_rng(1, "r", 0), counts)
     working = set(np.flatnonzero(up).tolist())
     subscribers, messages = drawn[: R.size.partners], drawn[R.size.partners :]
     assert len(messages) == R.size.draws and all(len(servers) == 9 for servers in drawn)
@@ -227,13 +227,13 @@ def test_r_is_what_its_pairs_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_r_with_views_draws_from_what_is_known() -> None:
-    chance = chance_of(1, "r", 0)
+    rng = block_rng(1, "r", 0)
     narrow = replace(R, known=0.5, publish=20, subscribe=20)
     with pytest.raises(ValueError, match="knows fewer than 20 servers"):
         for _ in range(1000):
-            kernel._servers_drawn(narrow, 20, chance)
+            kernel._servers_drawn(narrow, 20, rng)
     for _ in range(100):
-        assert len(set(kernel._servers_drawn(replace(R, known=0.8), 9, chance).tolist())) == 9
+        assert len(set(kernel._servers_drawn(replace(R, known=0.8), 9, rng).tolist())) == 9
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ from kcast.hashring.ring import HashRing
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF
 from kcast.spark.simulation.counts import COLUMNS, Counts, effective_trials, no_counts
-from kcast.spark.simulation.evidence import percent, round_figure, told
 from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
 from kcast.spark.simulation.results import FALSE_ALARMS, judge, rows
 from kcast.spark.simulation.scene import Scene, Size
-from kcast.spark.simulation.scenes import Settings, scenes
+from kcast.spark.simulation.scenes import NoteSettings, scenes
+from kcast.spark.simulation.simulated import percent, round_figure, told
 from kcast.spark.simulation.theory import theory
 
-SMALL = Settings(seed=7, effort=0.06, servers=2000, k=40)
+SMALL = NoteSettings(seed=7, effort=0.06, servers=2000, k=40)
 EVERY = scenes(SMALL)
 
 

@@ -12,11 +12,11 @@ from kcast.spark.simulation.counts import COLUMNS, no_counts
 from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
 from kcast.spark.simulation.run import run_blocks, simulate
-from kcast.spark.simulation.scenes import Settings, scenes
+from kcast.spark.simulation.scenes import NoteSettings, scenes
 
 pytestmark = pytest.mark.spark
 
-TINY = Settings(seed=3, effort=0.01, servers=2000, k=40)
+TINY = NoteSettings(seed=3, effort=0.01, servers=2000, k=40)
 SOME = tuple(
     scene
     for scene in scenes(TINY)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kcast.spark.simulation.scenes import Settings, scenes
+from kcast.spark.simulation.scenes import NoteSettings, scenes
 from kcast.spark.simulation.theory import theory
 
-EVERY = {scene.name: scene for scene in scenes(Settings())}
+EVERY = {scene.name: scene for scene in scenes(NoteSettings())}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_theory_is_the_known_figure(name: str, share: float) -> None:
 
 
 def test_every_scene_has_a_theory_and_a_name_of_its_own() -> None:
-    assert len(EVERY) == len(scenes(Settings())) > 60
+    assert len(EVERY) == len(scenes(NoteSettings())) > 60
     assert [name for name, scene in EVERY.items() if theory(scene) is None] == []
 
 
@@ -85,4 +85,4 @@ def test_the_example_is_large_enough_for_its_claim() -> None:
 )
 def test_what_cannot_be_simulated_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong)).split("_")[0]):
-        Settings(**wrong)  # type: ignore[arg-type]  # values of several types
+        NoteSettings(**wrong)  # type: ignore[arg-type]  # values of several types

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import ceil, floor, log10
 from typing import Protocol
 
-from kcast.spark.report.words import number
+from kcast.loadtest.charts.words import number
 
 Ticks = Sequence[tuple[float, str]]
 

@@ -6,9 +6,12 @@ Lengths are CSS pixels at the size at which a drawing is meant to be seen.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
 from typing import NamedTuple
 
-from kcast.spark.report.markup import text
+STYLE = Path(__file__).with_name("charts.css").read_text(encoding="utf-8")
+"""The looks of drawings, and the colours of light and dark."""
 
 
 class Frame(NamedTuple):
@@ -90,7 +93,7 @@ class Drawing:
             return
         named = f' class="{name}"' if name else ""
         at = f' text-anchor="{anchor}"' if anchor != "start" else ""
-        self.parts.append(f'<text{named}{at} x="{n(x)}" y="{n(y)}">{text(words)}</text>')
+        self.parts.append(f'<text{named}{at} x="{n(x)}" y="{n(y)}">{escape(words)}</text>')
 
     @contextmanager
     def group(self, name: str) -> Iterator[None]:
@@ -102,14 +105,14 @@ class Drawing:
     def _add(self, element: str, title: str = "") -> None:
         if title:
             name = element.split(" ", 1)[0]
-            self.parts.append(f"<{element}><title>{text(title)}</title></{name}>")
+            self.parts.append(f"<{element}><title>{escape(title)}</title></{name}>")
         else:
             self.parts.append(f"<{element}/>")
 
     def __str__(self) -> str:
         width, name = self.frame.width, "narrow" if self.frame.is_narrow else "wide"
         return (
-            f'<svg class="{name}" role="img" aria-label="{text(self.label)}" '
+            f'<svg class="{name}" role="img" aria-label="{escape(self.label)}" '
             f'viewBox="0 0 {width} {n(self.height)}" width="{width}" height="{n(self.height)}">'
             f"{''.join(self.parts)}</svg>"
         )
@@ -155,6 +158,11 @@ def _sign(drawn: str, style: str = "") -> str:
 DASH = _sign('<line class="theory" x1="14" y1="1" x2="14" y2="15"/>')
 BAND = _sign('<rect class="band" x="2" y="1" width="24" height="14" rx="3"/>', "s5")
 SPECK = _sign('<path class="specks" d="M8 8h0m6 0h0m6 0h0"/>', "s5")
+EXPECTED = _sign(
+    '<rect class="band" x="6" y="1" width="16" height="14" rx="3"/>'
+    '<line class="theory" x1="6" y1="8" x2="22" y2="8"/>',
+    "s5",
+)
 RING = _sign('<circle class="off" cx="14" cy="8" r="6.5"/>')
 INVALID = _sign(f'<g class="invalid"><path class="dot" d="{_shape(0, 14, 8, 5)}"/></g>')
 

@@ -5,11 +5,11 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from kcast.spark.simulation.chance import chance_of, distinct, flags
+from kcast.spark.simulation.random_draws import block_rng, distinct, flags
 
 
 def first_words(seed: int, scene: str, block: int) -> list[int]:
-    words: list[int] = chance_of(seed, scene, block).integers(1 << 62, size=64).tolist()
+    words: list[int] = block_rng(seed, scene, block).integers(1 << 62, size=64).tolist()
     return words
 
 
@@ -25,7 +25,7 @@ def test_seeds_may_be_as_large_as_a_word() -> None:
 
 
 def test_blocks_do_not_run_into_one_another() -> None:
-    long = set(chance_of(1, "a", 0).integers(1 << 62, size=200_000).tolist())
+    long = set(block_rng(1, "a", 0).integers(1 << 62, size=200_000).tolist())
     assert long.isdisjoint(first_words(1, "a", 1))
 
 
@@ -35,7 +35,7 @@ def test_blocks_do_not_run_into_one_another() -> None:
     ("population", "count"), [(5, 5), (10, 4), (1000, 3), (10_000, 12), (100, 60), (7, 0), (1, 1)]
 )
 def test_drawn_are_different_and_all_there_are(population: int, count: int) -> None:
-    rows = distinct(chance_of(3, "distinct", count), population, count, 500)
+    rows = distinct(block_rng(3, "distinct", count), population, count, 500)
     assert rows.shape == (500, count)
     assert rows.size == 0 or (rows.min() >= 0 and rows.max() < population)
     assert all(len(set(row)) == count for row in rows.tolist())
@@ -44,7 +44,7 @@ def test_drawn_are_different_and_all_there_are(population: int, count: int) -> N
 @pytest.mark.parametrize(("population", "count"), [(4, 2), (6, 2), (70, 9)])
 def test_every_order_of_draws_is_equally_likely(population: int, count: int) -> None:
     trials, seed = 24_000, 11
-    rows = distinct(chance_of(seed, "uniform", population), population, count, trials)
+    rows = distinct(block_rng(seed, "uniform", population), population, count, trials)
     pairs, counts = np.unique(rows[:, [0, count - 1]], axis=0, return_counts=True)
     expected = trials / (population * (population - 1))
     if population < 10:
@@ -58,10 +58,10 @@ def test_every_order_of_draws_is_equally_likely(population: int, count: int) -> 
 
 def test_too_many_cannot_be_drawn() -> None:
     with pytest.raises(ValueError, match="cannot draw 4 different of 3"):
-        distinct(chance_of(1, "a", 0), 3, 4, 1)
+        distinct(block_rng(1, "a", 0), 3, 4, 1)
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.01, 0.9, 1.0])
 def test_flags_are_as_likely_as_asked(probability: float) -> None:
-    found = int(flags(chance_of(5, "flags", 0), (1000, 100), probability).sum())
+    found = int(flags(block_rng(5, "flags", 0), (1000, 100), probability).sum())
     assert abs(found - 100_000 * probability) <= 4.5 * (100_000 * probability * (1 - probability)) ** 0.5

@@ -2,11 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
+from math import ceil
 
-from kcast.spark.report.scales import Nines, Scale
-from kcast.spark.report.svg import Drawing, Frame, both, text_px
+from kcast.loadtest.charts.scales import Nines, Scale
+from kcast.loadtest.charts.svg import STYLE, WIDE, Drawing, Frame, both, text_px
 
 Place = tuple[float, float]
+
+_ALONE = """\
+svg{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;overflow:visible}
+svg .headline{font-size:19px;font-weight:620}.back{fill:var(--paper)}
+"""
+"""What a page tells its drawings otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,8 @@ class Point:
     is_valid: bool = True
     is_off: bool = False
     """Whether theory is contradicted, which is ringed."""
+    note: str = ""
+    """What is written beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,27 @@ class Axes:
 def chart(series: Sequence[Series], axes: Axes, label: str, *, height: int = 400, small: bool = False) -> str:
     """In both widths. `label` tells what is to be seen. `small` has smaller marks."""
     return both(lambda frame: _draw(series, axes, label, frame, height, small=small))
+
+
+def picture(
+    series: Sequence[Series], axes: Axes, title: str, subtitle: str, legend: Sequence[tuple[str, str]]
+) -> str:
+    """A document that stands alone, for light and dark. The legend has a swatch and words for each entry."""
+    height, chart_top = 560, 84 + 24 * ceil(len(legend) / 2)
+    entries = (
+        f'<g transform="translate({index % 2 * WIDE.width // 2},{68 + index // 2 * 24})">{swatch}'
+        f'<text x="36" y="12.5">{escape(words)}</text></g>'
+        for index, (swatch, words) in enumerate(legend)
+    )
+    drawn = _draw(series, axes, f"{title}. {subtitle}", WIDE, height - chart_top - 20, small=False)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 868 {height}" width="868" height="{height}">'
+        f"<style>{_ALONE}{STYLE}</style>"
+        '<rect class="back" width="100%" height="100%"/><g transform="translate(24,0)">'
+        f'<text class="headline" y="34">{escape(title)}</text>'
+        f'<text class="title" y="55">{escape(subtitle)}</text>'
+        f'{"".join(entries)}<g transform="translate(0,{chart_top})">{drawn}</g></g></svg>\n'
+    )
 
 
 def clipped(series: Sequence[Series], scale: Scale) -> bool:
@@ -157,4 +188,5 @@ def _point(
                 drawing.line(at - 4, end, at + 4, end, "whisker")
         if point.is_off:
             drawing.circle(at, y(point.y), 10.5, "off")
+        drawing.write(at + 12, y(point.y) + 18, point.note, "value")
         drawing.dot(at, y(point.y), shape, "dot", point.title, 3.4 if small else 5)

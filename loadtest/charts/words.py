@@ -8,6 +8,7 @@ NOTHING = "–"
 
 _SPACE = "\N{NO-BREAK SPACE}"
 _DECIMALS_MAX = 5
+_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def percent(share: float | None, decimals: int = 2) -> str:
@@ -49,11 +50,12 @@ def number(value: float | None, digits: int = 3) -> str:
         return NOTHING
     if not isfinite(value):
         return "∞" if value > 0 else "-∞"
-    text = _figures(value, digits)
+    text = significant(value, digits)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _figures(value: float, digits: int) -> str:
+def significant(value: float, digits: int = 3) -> str:
+    """So many significant digits, zeros at the end too, thousands told apart: `0.410`, `12.3`, `1,240`."""
     if value == 0:
         return "0"
     places = digits - 1 - floor(log10(abs(value)))
@@ -72,7 +74,7 @@ def times(value: float | None) -> str:
 
 def milliseconds(value: float | None) -> str:
     """To three significant figures, in the unit that suits: 85.0 µs, 2.19 ms, 1.20 s."""
-    return NOTHING if value is None else _in_unit(value, lambda figure: _figures(figure, 3))
+    return NOTHING if value is None else _in_unit(value, lambda figure: significant(figure, 3))
 
 
 def brief_milliseconds(value: float) -> str:
@@ -96,6 +98,24 @@ def seconds(value: float | None) -> str:
         return f"{number(value)}{_SPACE}s"
     minutes, rest = divmod(round(value), 60)
     return f"{minutes:,}{_SPACE}min" + (f" {rest}{_SPACE}s" if rest else "")
+
+
+def duration(value_s: float) -> str:
+    """A rough time of seconds, minutes or hours: `42 s`, `12 min 5 s`, `3 h 20 min`."""
+    whole = round(value_s)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(value_bytes: float) -> str:
+    """A number of bytes in the unit that suits: `850 B`, `1.2 MB`."""
+    for unit in _BYTE_UNITS:
+        if value_bytes < 1000 or unit == _BYTE_UNITS[-1]:
+            break
+        value_bytes /= 1000
+    return f"{value_bytes:.0f} {unit}" if unit == "B" or value_bytes >= 100 else f"{value_bytes:.1f} {unit}"
 
 
 def probability(value: float | None) -> str:
