@@ -33,20 +33,21 @@ class ClientBase(ABC):
     ) -> None:
         """Prepares a client; it opens its socket, and sends, only once it is entered.
 
-        cluster: the path of a cluster file, or a Cluster. By default the file that the environment variable
-            KCAST_CLUSTER names.
-        avoid_dead: whether servers that seem dead are avoided; True by default. A publish then prefers those
-            believed alive, and goes to another one when a server does not answer; a subscription leaves
-            servers that are lost or about to stop. With False each stays with the servers drawn for it.
-        publisher: the name that this client's messages carry, 1 to 43 of A-Z, a-z, 0-9, '-' and '_'. By
-            default a new random one. No two clients may have the same: each numbers its own messages.
-        rng: the source of randomness; by default the system's (`random.SystemRandom`).
-        path: what stands between socket and client, for tests that lose, delay or record datagrams: a
-            function that takes the client's core and returns the `kcast.pubsub.endpoint.Endpoint` that all
-            datagrams and timeouts go through instead. By default nothing.
-        renewals_per_ttl: number of times a lease is renewed while it lasts, 1 or more; 3 by default. The
-            fewer, the more likely a lost datagram costs a lease.
-        kernel_times: whether `path` sees when the kernel received each datagram (Linux); False by default.
+        - `cluster`: the path of a cluster file, or a Cluster. By default the file that the environment
+          variable KCAST_CLUSTER names.
+        - `avoid_dead`: whether servers that seem dead are avoided; True by default. A publish then prefers
+          those believed alive, and goes to another one when a server does not answer; a subscription leaves
+          servers that are lost or about to stop. With False each stays with the servers drawn for it.
+        - `publisher`: the name that this client's messages carry, 1 to 43 of A-Z, a-z, 0-9, '-' and '_'. By
+          default a new random one. No two clients may have the same: each numbers its own messages.
+        - `rng`: the source of randomness; by default the system's (`random.SystemRandom`).
+        - `path`: what stands between socket and client, for tests that lose, delay or record datagrams: a
+          function that takes the client's core and returns the `kcast.pubsub.endpoint.Endpoint` that all
+          datagrams and timeouts go through instead. By default nothing.
+        - `renewals_per_ttl`: number of times a lease is renewed while it lasts, 1 or more; 3 by default. The
+          fewer, the more likely a lost datagram costs a lease.
+        - `kernel_times`: whether `path` sees when the kernel received each datagram (Linux); False by
+          default.
 
         Raises ClusterError where the cluster file cannot be used, or none is given and KCAST_CLUSTER is not
         set; ValueError where `publisher` or `renewals_per_ttl` is out of range; TypeError where an argument

@@ -129,16 +129,16 @@ class Client(ClientBase):
     ) -> Published:
         """Publishes a message; returns what became of it at each server, once that is known.
 
-        topic: str (its UTF-8 is sent) or bytes, 1 to 255 of them. Spaces, % and bytes outside of printable
-            ASCII count three times.
-        payload: str (its UTF-8 is sent) or bytes. It has room for 1000 bytes, and for more where the topic is
-            short; % and control bytes count three times.
-        repeat: number of times that the message is sent, 1 by default. Subscribers see it once.
-        repeat_interval_s: seconds from one time to the next, 0.2 by default.
-        confirm: whether each server is asked for a receipt; True by default. With False a busy publisher's
-            messages are `sent` as soon as they have left, and nothing comes back.
-        raw: whether to leave out the publisher's name and the message's number; False by default. Subscribers
-            cannot notice that a raw message is missing.
+        - `topic`: str (its UTF-8 is sent) or bytes, 1 to 255 of them. Spaces, % and bytes outside of
+          printable ASCII count three times.
+        - `payload`: str (its UTF-8 is sent) or bytes. Topic and payload together have room for 1050 bytes, of
+          which % and control bytes count three times.
+        - `repeat`: number of times that the message is sent, 1 by default. Subscribers see it once.
+        - `repeat_interval_s`: seconds from one time to the next, 0.2 by default.
+        - `confirm`: whether each server is asked for a receipt; True by default. With False a busy
+          publisher's messages are `sent` as soon as they have left, and nothing comes back.
+        - `raw`: whether to leave out the publisher's name and the message's number; False by default.
+          Subscribers cannot notice that a raw message is missing.
 
         Raises TopicError; MessageTooLarge; Backlog where 65,536 publishes await their outcome; ClientClosed
         where the client is not open, or is closed before the outcome is known; ValueError and TypeError for
@@ -169,9 +169,9 @@ class Client(ClientBase):
     def subscribe(self, topic: str | bytes, *, queue_max: int = QUEUE_MAX) -> "Subscription":
         """Subscribes to a topic from now on. Iterate over the result with `for`, or `get` from it.
 
-        topic: str (its UTF-8 is sent) or bytes. It is one topic, and no pattern.
-        queue_max: number of deliveries that wait until they are taken, 65,536 by default. Where more come,
-            the oldest go, and are counted in `drops` as `slow-consumer`.
+        - `topic`: str (its UTF-8 is sent) or bytes. It is one topic, and no pattern.
+        - `queue_max`: number of deliveries that wait until they are taken, 65,536 by default. Where more
+          come, the oldest go, and are counted in `drops` as `slow-consumer`.
 
         Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
         that make no sense.
@@ -385,7 +385,7 @@ class _Stream(Generic[Item]):
     def get(self, timeout_s: float | None = None) -> Item | None:
         """Waits for the next item, and returns it; None where none comes in time, or will come at all.
 
-        timeout_s: seconds to wait at most, 0 for not at all; without limit by default.
+        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
 
         Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
         """
@@ -428,7 +428,7 @@ class Subscription(_Stream[Delivery]):
         """Waits until all wanted leases stand, and returns `leases`; earlier where the time is over or the
         subscription ends.
 
-        timeout_s: seconds to wait at most, 0 for not at all; without limit by default.
+        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
 
         Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
         """

@@ -77,10 +77,10 @@ def test_each_public_class_and_method_is_documented_where_it_is(module: ModuleTy
 def test_each_option_is_told_with_its_default(module: ModuleType) -> None:
     init = inspect.getdoc(module.Client.__init__) or ""
     options = list(inspect.signature(module.Client.__init__).parameters)[1:]
-    assert [name for name in options if f"\n{name}: " not in init] == []
+    assert [name for name in options if f"\n- `{name}`: " not in init] == []
     publish = inspect.getdoc(module.Client.publish) or ""
     for name in ("topic", "payload", *module.PublishOptions.__annotations__):
-        assert f"\n{name}: " in publish
+        assert f"\n- `{name}`: " in publish
     for text in (init, publish, inspect.getdoc(module.Client.subscribe) or ""):
         assert "by default" in text.lower() and "Raises" in text
 
