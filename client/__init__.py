@@ -1,1 +1,9 @@
-"""The smart client: view, handshakes, leases, sends, de-duplication; its drivers; the `kcast` command."""
+"""The smart client: view, handshakes, leases, sends, de-duplication; its drivers; the `kcast` command.
+
+It logs under `kcast.client` with the standard `logging`, at DEBUG: servers suspected, lost, returned or
+draining; leases gained and ended; gaps. Nothing is written unless the program sets up logging.
+"""
+
+import logging
+
+logging.getLogger("kcast").addHandler(logging.NullHandler())

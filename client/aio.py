@@ -1,75 +1,50 @@
-"""The asyncio driver: turns of the engine on an event loop, coroutines around it. For uvloop too.
+"""The client for asyncio, and for event loops with its interface, such as uvloop's.
 
-async with Client("cluster.txt") as client:
-    await client.publish("weather/oslo", "-3.5")
-    async for delivery in client.subscribe("weather/oslo"):
-        print(delivery.payload)
+    async with Client("cluster.txt") as client:
+        await client.publish("weather/oslo", "-3.5")
+        async for delivery in client.subscribe("weather/oslo"):
+            print(delivery.payload)
+
+It makes turns of the engine on the event loop: soon after something was asked for or has arrived, and when
+the last turn said.
 """
 
 import asyncio
-import random
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
-from kcast.client.cluster import Cluster
-from kcast.client.engine import (
-    EVENTS_MAX,
-    QUEUE_MAX,
-    ClientClosed,
-    Engine,
-    Inbox,
-    PublishOptions,
-    Wrap,
-    as_bytes,
-)
-from kcast.client.events import Delivery, Drop, Event, Published
-from kcast.pubsub.limits import RENEWALS_PER_TTL
+from kcast.client import public
+from kcast.client.base import ClientBase, Figure
+from kcast.client.engine import EVENTS_MAX, QUEUE_MAX, Engine, Inbox, PublishOptions, as_bytes
+from kcast.client.events import Delivery, Event, Published
+from kcast.client.public import *  # noqa: F403 - what users of either driver meet
 
-__all__ = ["Client", "ClientClosed", "Events", "Subscription"]
+__all__ = ["Client", "Events", "Subscription"]
+__all__ += public.__all__
 
 Item = TypeVar("Item")
 
 TURN_RETRY_S = 1.0
 
 
-class Client:
-    """A client of one cluster; use it with `async with`, in one event loop.
+class Client(ClientBase):
+    """A client of one cluster, for one event loop; use it with `async with`.
 
-    `cluster` is a Cluster or the path of a cluster file (ClusterError where it is wrong). Topics and payloads
-    are bytes, or str that stand for their UTF-8. `avoid_dead` and `renewals_per_ttl` as in `ClientCore`,
-    `path` and `kernel_times` as in `Engine`.
+    Entering it opens the socket (OSError where that fails). Leaving it sends what was published, and ends all
+    waiting. It can be entered once (ClientClosed after that).
     """
 
-    def __init__(
-        self,
-        cluster: Cluster | str | Path,
-        *,
-        avoid_dead: bool = True,
-        publisher: str | None = None,
-        rng: random.Random | None = None,
-        path: Wrap | None = None,
-        renewals_per_ttl: float = RENEWALS_PER_TTL,
-        kernel_times: bool = False,
-    ) -> None:
-        self._engine = Engine(
-            cluster,
-            usage="async with Client(...) as client:",
-            avoid_dead=avoid_dead,
-            publisher=publisher,
-            rng=rng,
-            path=path,
-            renewals_per_ttl=renewals_per_ttl,
-            kernel_times=kernel_times,
-        )
-        self.cluster = self._engine.cluster
-        self.core = self._engine.core
+    _usage = "async with Client(...) as client:"
+
+    def _prepare(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
         self._is_turn_scheduled = False
         self._is_mint_scheduled = False
+
+    def _read(self, read: Callable[[], Figure]) -> Figure:
+        return read()
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -95,19 +70,33 @@ class Client:
     async def publish(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
     ) -> Published:
-        """Publishes, and returns what became of it at each server, once that is known.
+        """Publishes a message; returns what became of it at each server, once that is known.
 
-        See `ClientCore.publish` for the options and errors. With `confirm=False` it returns as soon as all
-        is sent.
+        - `topic`: str (its UTF-8 is sent) or bytes, 1 to 255 of them. Spaces, % and bytes outside of
+          printable ASCII count three times.
+        - `payload`: str (its UTF-8 is sent) or bytes. Topic and payload together have room for 1050 bytes, of
+          which % and control bytes count three times.
+        - `repeat`: number of times that the message is sent, 1 by default. Subscribers see it once.
+        - `repeat_interval_s`: seconds from one time to the next, 0.2 by default.
+        - `confirm`: whether each server is asked for a receipt; True by default. With False a busy
+          publisher's messages are `sent` as soon as they have left, and nothing comes back.
+        - `raw`: whether to leave out the publisher's name and the message's number; False by default.
+          Subscribers cannot notice that a raw message is missing.
+
+        Raises TopicError; MessageTooLarge; Backlog where 65,536 publishes await their outcome; ClientClosed
+        where the client is not open, or is closed before the outcome is known; ValueError and TypeError for
+        options that make no sense.
         """
         return await self.publish_nowait(topic, payload, **options)
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
     ) -> "asyncio.Future[Published]":
-        """Publishes, and returns at once with a future of the outcome, which need not be looked at.
+        """Publishes a message, and returns at once with a future of its outcome, which may be ignored.
 
-        Of thousands that follow each other without any waiting, the last may be `queue-full`.
+        It takes the options of `publish`, and raises the same errors, except that ClientClosed is set in the
+        future where the client is closed before the outcome is known. Of thousands that follow each other
+        without any waiting, the last may not be sent to every server: their outcome there is `queue-full`.
         """
         self._engine.require_open()
         outcome: asyncio.Future[Published] = self._loop.create_future()
@@ -116,45 +105,27 @@ class Client:
         return outcome
 
     def subscribe(self, topic: str | bytes, *, queue_max: int = QUEUE_MAX) -> "Subscription":
-        """Subscribes from now on; iterate over the result with `async for`.
+        """Subscribes to a topic from now on. Iterate over the result with `async for`, or `get` from it.
 
-        Of deliveries that nobody takes, the newest `queue_max` are kept; the rest is dropped and counted as
-        `slow-consumer`. Raises wire.TopicError.
+        - `topic`: str (its UTF-8 is sent) or bytes. It is one topic, and no pattern.
+        - `queue_max`: number of deliveries that wait until they are taken, 65,536 by default. Where more
+          come, the oldest go, and are counted in `drops` as `slow-consumer`.
+
+        Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
+        that make no sense.
         """
-        subscription = Subscription(self._engine, as_bytes(topic), queue_max)
+        subscription = Subscription(self._engine, as_bytes(topic, "topic"), queue_max)
         self._schedule_turn()
         return subscription
 
     def events(self) -> "Events":
-        """All that happens besides deliveries and settled publishes, from now on: lost and returned servers,
-        lease changes, gaps. Iterate over it with `async for`."""
+        """Returns what happens from now on: servers lost, returned or draining; leases gained, ended or
+        refused; gaps. Deliveries and outcomes are not among it.
+
+        Iterate over the result with `async for`, or `get` from it. Raises ClientClosed where the client is
+        not open.
+        """
         return Events(self._engine)
-
-    @property
-    def drops(self) -> Counter[Drop]:
-        """What arrived and was not delivered, by reason."""
-        return self.core.drops
-
-    @property
-    def counts(self) -> Counter[str]:
-        """How many datagrams, copies and deliveries there were: `datagrams_received`, `copies_received`,
-        `deliveries`."""
-        return self.core.counts
-
-    @property
-    def kernel_drops(self) -> int:
-        """Datagrams that the kernel dropped because this process did not read them in time."""
-        return self._engine.kernel_drops
-
-    @property
-    def send_errors(self) -> Counter[str]:
-        """Datagrams that could not be sent, by errno's name."""
-        return self._engine.send_errors
-
-    @property
-    def local_port(self) -> int:
-        """The socket's port; 0 until it is open."""
-        return self._engine.local_port
 
     # --- Turns ---------------------------------------------------------------------------------------
 
@@ -202,9 +173,11 @@ class _Stream(Generic[Item]):
         self._inbox: _Inbox[Item] = _Inbox(size_max)
 
     async def get(self, timeout_s: float | None = None) -> Item | None:
-        """The next one; None where none comes in time, or none will come any more.
+        """Waits for the next item, and returns it; None where none comes in time, or will come at all.
 
-        Raises ClientClosed where the client belongs to the process that this was forked from.
+        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
+
+        Raises ClientClosed in a process that was forked from the client's.
         """
         self._engine.refuse_forked()
         items = self._inbox.items
@@ -222,7 +195,7 @@ class _Stream(Generic[Item]):
         return item
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
-        """Returns when the condition holds, the time is over, or no more will come."""
+        """Waits until the condition holds, the time is over, or no more will come."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not condition() and not self._inbox.is_ended:
@@ -231,7 +204,7 @@ class _Stream(Generic[Item]):
 
 
 class Subscription(_Stream[Delivery]):
-    """The deliveries of one topic, as an async iterator. `close` stops it; so does the client's end."""
+    """The deliveries of one topic, as an async iterator. It ends with `close`, and with the client."""
 
     def __init__(self, engine: Engine, topic: bytes, queue_max: int) -> None:
         super().__init__(engine, queue_max)
@@ -240,27 +213,31 @@ class Subscription(_Stream[Delivery]):
 
     @property
     def leases(self) -> tuple[int, int]:
-        """How many of the topic's servers hold a lease for us now, of how many we want; none once closed."""
+        """The number of servers that hold a lease for this subscription now, and the number wanted; both are
+        0 once it is closed."""
         return self._inbox.leases
 
     async def ready(self, timeout_s: float | None = None) -> tuple[int, int]:
-        """Waits until all wanted leases stand, the time is over, or it is closed; returns `leases` then.
+        """Waits until all wanted leases stand, and returns `leases`; earlier where the time is over or the
+        subscription ends.
 
-        Raises ClientClosed as `get` does.
+        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
+
+        Raises ClientClosed in a process that was forked from the client's.
         """
         self._engine.refuse_forked()
         await self._wait(lambda: self.leases[0] == self.leases[1], timeout_s)
         return self.leases
 
     def close(self) -> None:
-        """Stops renewing, and ends the iteration once what has come is taken."""
+        """Lets the leases run out, and ends the iteration once what has come is taken."""
         self._engine.unsubscribe(self.topic, self._inbox)
 
 
 class Events(_Stream[Event]):
-    """What happens, as an async iterator; of what nobody takes, the newest 4096 are kept.
+    """What happens, as an async iterator. Of events that nobody takes the newest 4096 are kept.
 
-    `close` ends it; so does the client's end. One that is simply dropped is forgotten.
+    It ends with `close`, and with the client. One that is no longer referred to needs no `close`.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -1,52 +1,43 @@
-"""The blocking driver: a thread makes the engine's turns, so leases live on while the user's code computes.
+"""The client for programs without an event loop: it blocks, and any number of threads may use it.
 
     with Client("cluster.txt") as client:
         client.publish("weather/oslo", "-3.5")
         for delivery in client.subscribe("weather/oslo"):
             print(delivery.payload)
 
-The verbs are those of `kcast.client.aio`, for any number of threads. One lock guards the engine; the thread
-holds it during its turns, and nobody holds it while waiting. Whoever asks for something wakes the thread
-through a socket pair, since it waits for the network and for users at once.
+The methods are those of `kcast.client.aio`. A thread makes the engine's turns, so leases live on while the
+user's code computes. One lock guards the engine; the thread holds it during its turns, and nobody holds it
+while waiting. The thread waits for the network and for users at once, so users wake it through a socket pair.
 
-A signal's handler, or a finalizer, may run while its own thread holds a lock. If that is the engine's, the
-engine is in the middle of something: `publish_nowait` and `close` are left to the next turn, and other verbs
-raise. If it is that of a future or an inbox, the handler may have to wait for the engine's: so nobody who has
-that ever waits for another.
+A signal's handler, or a finalizer, may run while its own thread holds a lock. If that is the engine's lock,
+the engine is in the middle of something: `publish_nowait` and `close` are left to the next turn, and other
+methods raise. If it is the lock of a future or an inbox, the handler may have to wait for the engine's lock:
+so a thread that has the engine's lock never waits for one of those.
 
 Where gevent's monkey patches were made before this is imported, the thread is a greenlet, and waiting lets
 others run. Nothing here knows gevent: only what it patches is used.
 """
 
 import _thread
-import random
 import selectors
 import socket
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
-from kcast.client.cluster import Cluster
-from kcast.client.engine import (
-    EVENTS_MAX,
-    QUEUE_MAX,
-    ClientClosed,
-    Engine,
-    Inbox,
-    PublishOptions,
-    Wrap,
-    as_bytes,
-)
-from kcast.client.events import Delivery, Drop, Event, Published
-from kcast.pubsub.limits import RENEWALS_PER_TTL
+from kcast.client import public
+from kcast.client.base import ClientBase, Figure
+from kcast.client.engine import EVENTS_MAX, QUEUE_MAX, Inbox, PublishOptions, as_bytes
+from kcast.client.events import Delivery, Event, Published
+from kcast.client.public import *  # noqa: F403 - what users of either driver meet
 
-__all__ = ["Client", "ClientClosed", "Events", "Subscription"]
+__all__ = ["Client", "Events", "Subscription"]
+__all__ += public.__all__
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -55,54 +46,32 @@ Told = TypeVar("Told")
 CLOSE_TIMEOUT_S = 5.0
 
 _TIMER_SLACK_S = 0.001  # selectors round to milliseconds
-# After a turn or a slice of minting, where others have to do. Locks are not fair: without a pause the thread
-# would have it again before another has woken up.
+# The pause after a turn or a slice of minting while others wait for the lock. Locks are not fair: without it
+# the thread would have the lock again before another has woken up.
 _PAUSE_S = 0.00005
 
 
-class Client:
+class Client(ClientBase):
     """A client of one cluster, for any number of threads; use it with `with`, or `open` and `close`.
 
-    `cluster` is a Cluster or the path of a cluster file (ClusterError where it is wrong). Topics and payloads
-    are bytes, or str that stand for their UTF-8. `avoid_dead` and `renewals_per_ttl` as in `ClientCore`,
-    `path` and `kernel_times` as in `Engine`.
+    It can be opened once (ClientClosed after that). A forked process cannot use the client of its parent:
+    there every method raises ClientClosed.
 
-    A signal's handler should use no more than `publish_nowait` and `close`, also of subscriptions. Where it
-    has interrupted a verb of the same client they take effect a moment later, an error of the publish is in
-    its future, and other verbs raise RuntimeError, since they could wait for ever.
-
-    A forked process cannot use the client of its parent: all there raises ClientClosed.
+    A signal's handler should use only `publish_nowait`, and `close` of the client and of subscriptions. Where
+    it has interrupted a method of the same client, these take effect a moment later, and an error of the
+    publish is in its future; other methods raise RuntimeError, since they could wait for ever.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster | str | Path,
-        *,
-        avoid_dead: bool = True,
-        publisher: str | None = None,
-        rng: random.Random | None = None,
-        path: Wrap | None = None,
-        renewals_per_ttl: float = RENEWALS_PER_TTL,
-        kernel_times: bool = False,
-    ) -> None:
-        self._engine = Engine(
-            cluster,
-            usage="with Client(...) as client:",
-            avoid_dead=avoid_dead,
-            publisher=publisher,
-            rng=rng,
-            path=path,
-            renewals_per_ttl=renewals_per_ttl,
-            kernel_times=kernel_times,
-        )
-        self.cluster = self._engine.cluster
+    _usage = "with Client(...) as client:"
+
+    def _prepare(self) -> None:
         # Reentrant, since a signal's handler may come when its thread has the lock but is not `_user` yet, or
-        # is so no more. Nothing is in the middle then.
+        # is so no more. The engine is not in the middle of anything then.
         self._lock = threading.RLock()
         self._user = 0  # the thread that is in the middle of using the engine
         self._waiting: set[int] = set()  # the threads that want the lock, or have it
         self._deferred: deque[Callable[[], None]] = deque()  # what the next turn begins with
-        self._untold: deque[Callable[[], None]] = deque()  # tells who waits, once the lock is let go
+        self._untold: deque[Callable[[], None]] = deque()  # wakes waiters, once the lock is released
         self._is_woken = False
         self._wake_sender: socket.socket | None = None
         self._is_closing = False
@@ -132,9 +101,9 @@ class Client:
             raise
 
     def close(self) -> None:
-        """Sends what was published, and ends all waiting. Harmless where it is closed already.
+        """Sends what was published, and ends all waiting; does nothing where it is closed already.
 
-        Returns when that is done; in a handler that has interrupted a verb, or a callback, before.
+        Returns when that is done, but earlier in a callback, or a handler that has interrupted a method.
         """
         if not self._engine.is_open:
             return
@@ -158,10 +127,22 @@ class Client:
     def publish(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
     ) -> Published:
-        """Publishes, waits, and returns what became of it at each server.
+        """Publishes a message; returns what became of it at each server, once that is known.
 
-        See `ClientCore.publish` for the options and errors. With `confirm=False` it returns as soon as all
-        is sent.
+        - `topic`: str (its UTF-8 is sent) or bytes, 1 to 255 of them. Spaces, % and bytes outside of
+          printable ASCII count three times.
+        - `payload`: str (its UTF-8 is sent) or bytes. Topic and payload together have room for 1050 bytes, of
+          which % and control bytes count three times.
+        - `repeat`: number of times that the message is sent, 1 by default. Subscribers see it once.
+        - `repeat_interval_s`: seconds from one time to the next, 0.2 by default.
+        - `confirm`: whether each server is asked for a receipt; True by default. With False a busy
+          publisher's messages are `sent` as soon as they have left, and nothing comes back.
+        - `raw`: whether to leave out the publisher's name and the message's number; False by default.
+          Subscribers cannot notice that a raw message is missing.
+
+        Raises TopicError; MessageTooLarge; Backlog where 65,536 publishes await their outcome; ClientClosed
+        where the client is not open, or is closed before the outcome is known; ValueError and TypeError for
+        options that make no sense.
         """
         self._refuse_waiting()
         return self.publish_nowait(topic, payload, **options).result()
@@ -169,10 +150,13 @@ class Client:
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
     ) -> "Future[Published]":
-        """Publishes, and returns at once with a future of the outcome, which need not be looked at.
+        """Publishes a message, and returns at once with a future of its outcome, which may be ignored.
 
-        Its callbacks run in the client's thread, where they must not wait. Of thousands that follow each
-        other without any waiting, the last may be `queue-full`.
+        It takes the options of `publish`, and raises the same errors, except that ClientClosed is set in the
+        future where the client is closed before the outcome is known. Of thousands that follow each other
+        without any waiting, the last may not be sent to every server: their outcome there is `queue-full`.
+
+        The future cannot be cancelled. Its callbacks run in the client's thread, where they must not wait.
         """
         self._engine.require_open()
         outcome: Future[Published] = Future()
@@ -183,61 +167,42 @@ class Client:
         return outcome
 
     def subscribe(self, topic: str | bytes, *, queue_max: int = QUEUE_MAX) -> "Subscription":
-        """Subscribes from now on; iterate over the result, or `get` from it.
+        """Subscribes to a topic from now on. Iterate over the result with `for`, or `get` from it.
 
-        Of deliveries that nobody takes, the newest `queue_max` are kept; the rest is dropped and counted as
-        `slow-consumer`. Raises wire.TopicError.
+        - `topic`: str (its UTF-8 is sent) or bytes. It is one topic, and no pattern.
+        - `queue_max`: number of deliveries that wait until they are taken, 65,536 by default. Where more
+          come, the oldest go, and are counted in `drops` as `slow-consumer`.
+
+        Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
+        that make no sense.
         """
         self._engine.require_open()
 
         def subscribe() -> Subscription:
-            subscription = Subscription(self, as_bytes(topic), queue_max)
+            subscription = Subscription(self, as_bytes(topic, "topic"), queue_max)
             self._wake()
             return subscription
 
         return self._use(subscribe)
 
     def events(self) -> "Events":
-        """All that happens besides deliveries and settled publishes, from now on: lost and returned servers,
-        lease changes, gaps. Iterate over it, or `get` from it."""
+        """Returns what happens from now on: servers lost, returned or draining; leases gained, ended or
+        refused; gaps. Deliveries and outcomes are not among it.
+
+        Iterate over the result with `for`, or `get` from it. Raises ClientClosed where the client is
+        not open.
+        """
         self._engine.require_open()
         return self._use(lambda: Events(self))
 
-    @property
-    def drops(self) -> Counter[Drop]:
-        """What arrived and was not delivered until now, by reason."""
+    def _read(self, read: Callable[[], Figure]) -> Figure:
         self._engine.refuse_forked()
-        return self._use(lambda: Counter(self._engine.core.drops))
-
-    @property
-    def counts(self) -> Counter[str]:
-        """How many datagrams, copies and deliveries there were until now: `datagrams_received`,
-        `copies_received`, `deliveries`."""
-        self._engine.refuse_forked()
-        return self._use(lambda: Counter(self._engine.core.counts))
-
-    @property
-    def kernel_drops(self) -> int:
-        """Datagrams that the kernel dropped because this process did not read them in time."""
-        self._engine.refuse_forked()
-        return self._use(lambda: self._engine.kernel_drops)
-
-    @property
-    def send_errors(self) -> Counter[str]:
-        """Datagrams that could not be sent until now, by errno's name."""
-        self._engine.refuse_forked()
-        return self._use(lambda: Counter(self._engine.send_errors))
-
-    @property
-    def local_port(self) -> int:
-        """The socket's port; 0 until it is open."""
-        self._engine.refuse_forked()
-        return self._engine.local_port
+        return self._use(read)
 
     # --- The lock ------------------------------------------------------------------------------------
 
     def _use(self, act: Callable[[], Result]) -> Result:
-        """Acts with the lock held, for which the thread makes room.
+        """Acts with the lock held, which the client's thread lets go for it.
 
         Raises RuntimeError where this thread is in the middle of such an act.
         """
@@ -252,7 +217,7 @@ class Client:
     def _use_or_defer(
         self, act: Callable[[], None], on_late_error: Callable[[Exception], None] | None = None
     ) -> None:
-        """Acts, and has a turn made; where this thread is in the middle of an act, with the next turn."""
+        """Acts, and has a turn made. Where this thread is in the middle of an act, the next turn does it."""
 
         def act_now() -> None:
             act()
@@ -301,7 +266,7 @@ class Client:
             )
 
     def _wake(self) -> None:
-        """Has a turn made soon; with the lock held."""
+        """Has a turn made soon. The lock must be held."""
         if not self._is_woken and self._wake_sender is not None and self._engine.is_open:
             self._is_woken = True
             self._wake_sender.send(b"\0")
@@ -348,24 +313,24 @@ class Client:
             self._deferred.popleft()()
 
     def _tell(self) -> None:
-        """Tells those who wait, with the lock let go: they may want it while they hold their own."""
+        """Wakes those who wait. The lock must not be held: they may want it while they hold their own."""
         while self._untold:
             self._untold.popleft()()
 
     def _wait(self, delay_s: float | None) -> None:
-        """Until something arrives, somebody asks for a turn, or one is due."""
+        """Waits until something arrives, somebody asks for a turn, or one is due."""
         if self._waiting:
             time.sleep(_PAUSE_S)
         timeout_s = None if delay_s is None else delay_s + _TIMER_SLACK_S
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._wake_receiver:
                 self._wake_receiver.recv(64)
-                # In this order: whoever finds it woken is in time for the turn that follows.
+                # Only after `recv`: who finds it woken need not send, since a turn is about to follow.
                 self._is_woken = False
 
 
 class _Waiter:
-    """What the engine sees of a future, whose own lock is wanted only once the client's is let go."""
+    """What the engine sees of a future. The future's lock is taken only once the client's is released."""
 
     def __init__(self, outcome: "Future[Published]", untold: deque[Callable[[], None]]) -> None:
         self._outcome = outcome
@@ -389,7 +354,8 @@ class _Waiter:
 
 
 class _Inbox(Inbox[Item]):
-    """Its items are put in with the client's lock held, and taken with its own; who waits is told later."""
+    """Items are put in while the client's lock is held, and taken with the inbox's own; waiters are woken
+    later."""
 
     def __init__(self, size_max: int, untold: deque[Callable[[], None]]) -> None:
         super().__init__(size_max)
@@ -417,9 +383,11 @@ class _Stream(Generic[Item]):
         self._inbox: _Inbox[Item] = _Inbox(size_max, client._untold)
 
     def get(self, timeout_s: float | None = None) -> Item | None:
-        """The next one; None where none comes in time, or none will come any more.
+        """Waits for the next item, and returns it; None where none comes in time, or will come at all.
 
-        Raises ClientClosed where the client has failed, or belongs to the process that this was forked from.
+        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
+
+        Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
         """
         inbox = self._inbox
         self._engine.refuse_forked()
@@ -442,7 +410,7 @@ class _Stream(Generic[Item]):
 
 
 class Subscription(_Stream[Delivery]):
-    """The deliveries of one topic, as an iterator. `close` stops it; so does the client's end."""
+    """The deliveries of one topic, as an iterator. It ends with `close`, and with the client."""
 
     def __init__(self, client: Client, topic: bytes, queue_max: int) -> None:
         super().__init__(client, queue_max)
@@ -451,14 +419,18 @@ class Subscription(_Stream[Delivery]):
 
     @property
     def leases(self) -> tuple[int, int]:
-        """How many of the topic's servers hold a lease for us now, of how many we want; none once closed."""
+        """The number of servers that hold a lease for this subscription now, and the number wanted; both are
+        0 once it is closed."""
         self._engine.refuse_forked()
         return self._inbox.leases
 
     def ready(self, timeout_s: float | None = None) -> tuple[int, int]:
-        """Waits until all wanted leases stand, the time is over, or it is closed; returns `leases` then.
+        """Waits until all wanted leases stand, and returns `leases`; earlier where the time is over or the
+        subscription ends.
 
-        Raises ClientClosed as `get` does.
+        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
+
+        Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
         """
         inbox = self._inbox
         self._engine.refuse_forked()
@@ -469,15 +441,15 @@ class Subscription(_Stream[Delivery]):
         return inbox.leases
 
     def close(self) -> None:
-        """Stops renewing, and ends the iteration once what has come is taken."""
+        """Lets the leases run out, and ends the iteration once what has come is taken."""
         if not self._engine.is_forked:
             self._client._use_or_defer(lambda: self._engine.unsubscribe(self.topic, self._inbox))
 
 
 class Events(_Stream[Event]):
-    """What happens, as an iterator; of what nobody takes, the newest 4096 are kept.
+    """What happens, as an iterator. Of events that nobody takes the newest 4096 are kept.
 
-    `close` ends it; so does the client's end. One that is simply dropped is forgotten.
+    It ends with `close`, and with the client. One that is no longer referred to needs no `close`.
     """
 
     def __init__(self, client: Client) -> None:

@@ -1,8 +1,9 @@
-"""The cluster file: which servers there are, and the policy that all must share. PROTOCOL §10.
+"""The cluster file: which servers there are, and the policy that all clients must share. PROTOCOL §10.
 
-Text, one fact a line, `#` begins a comment. This module is the only reader and the only writer of it.
+It is text, one fact a line; `#` begins a comment. This module is the only reader and the only writer of it.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -13,6 +14,7 @@ from kcast.hashring.policy import Policy, Side
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.errors import KcastError
 
+CLUSTER_VARIABLE = "KCAST_CLUSTER"  # the environment variable that names the file, where none is given
 HEADER = "kcast-cluster 1"
 FILE_BYTES_MAX = 64 * 1024 * 1024
 _NUMBER_DIGITS_MAX = 18
@@ -25,7 +27,7 @@ class ClusterError(KcastError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One server: its addresses (both families of one host), and the key of its host on the ring."""
+    """One server: its addresses (one for each IP version, or one), and the key of its host on the ring."""
 
     addresses: tuple[Address, ...]
     key: str
@@ -38,7 +40,10 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a cluster file says. Reserved facts (a signed list's dates and keys) are kept, not acted on."""
+    """What a cluster file says. Reserved facts (a signed list's dates and keys) are kept, not acted on.
+
+    `load` reads one from a file, `parse` from a text; `lab` makes one of addresses on this machine.
+    """
 
     servers: tuple[ServerEntry, ...]
     policy: Policy = field(default_factory=Policy)
@@ -48,6 +53,25 @@ class Cluster:
     next_salts: tuple[tuple[bytes, int], ...] = ()  # (salt, unix seconds from which it holds)
     reserved: tuple[tuple[str, str], ...] = ()
     signatures: tuple[str, ...] = ()
+
+
+def given(cluster: Cluster | str | Path | None) -> Cluster:
+    """Returns a cluster itself, or reads the file at a path; for None the one that KCAST_CLUSTER names.
+
+    Raises ClusterError, and TypeError where something else is given.
+    """
+    if isinstance(cluster, Cluster):
+        return cluster
+    if cluster is None:
+        cluster = os.environ.get(CLUSTER_VARIABLE)
+        if not cluster:
+            raise ClusterError(
+                f"no cluster is given: give the path of a cluster file, or set {CLUSTER_VARIABLE} to it"
+            )
+    if not isinstance(cluster, str | Path):
+        kind = type(cluster).__name__
+        raise TypeError(f"the cluster is of type {kind}: give the path of a cluster file, or a Cluster")
+    return load(cluster)
 
 
 def load(path: str | Path) -> Cluster:
@@ -80,7 +104,7 @@ def parse(text: str, source: str = "cluster") -> Cluster:
 
 
 def format_cluster(cluster: Cluster) -> str:
-    """The file that `parse` reads back as the same cluster (signatures aside)."""
+    """Returns the text that `parse` reads back as the same cluster, but for signatures."""
     lines = [HEADER]
     if cluster.name:
         lines.append(f"name   {cluster.name}")
@@ -99,13 +123,16 @@ def format_cluster(cluster: Cluster) -> str:
 
 
 def lab(addresses: Iterable[Address], policy: Policy | None = None, name: str = "lab") -> Cluster:
-    """A cluster of servers on this machine, each a host of its own on the ring."""
+    """Returns a cluster of servers on this machine, each a host of its own on the ring. No file is needed:
+
+    Client(lab([("127.0.0.1", 7401)], Policy(1, 1, 1)))
+    """
     servers = tuple(ServerEntry((address,), format_address(address)) for address in addresses)
     return Cluster(servers, policy or Policy(), name, salt=b"kcast", is_lab=True)
 
 
 def parse_address(text: str) -> Address:
-    """`192.0.2.7:7400` or `[2001:db8::7]:7400`, normalised. Raises ValueError that says what was expected."""
+    """Reads `192.0.2.7:7400` or `[2001:db8::7]:7400`. Raises ValueError, which says what was expected."""
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     why = ""
@@ -126,10 +153,10 @@ def _plain(ip: IPv4Address | IPv6Address) -> str:
 
 
 def host_key(address: Address) -> str:
-    """The ring key of an address outside labs (§8.1): the IPv4 address, or the IPv6 address's /64.
+    """Returns the ring key of an address outside labs (§8.1): the IPv4 address, or the IPv6 address's /64.
 
-    The port is left out, and so are the 64 bits that whoever has a network may choose freely: else trying
-    ports or addresses until one falls beside a topic would be free.
+    The port is left out, and so are the 64 bits that the owner of an IPv6 network may choose freely:
+    otherwise trying ports or addresses until one falls beside a topic would cost nothing.
     """
     ip = ip_address(address[0])
     return str(ip) if ip.version == 4 else str(IPv6Network((ip, 64), strict=False))
@@ -144,7 +171,7 @@ def _without_comment(line: str) -> str:
 
 
 def _is_number(text: str) -> bool:
-    # Python's int() takes much more: signs, underscores, other alphabets' digits; and not all that isdigit().
+    # Python's int() takes more: signs, underscores, other alphabets' digits. isdigit() takes others.
     return text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX
 
 

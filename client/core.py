@@ -1,23 +1,24 @@
-"""The smart client: which servers, what to send again, what is new. Sans-IO; satisfies `Endpoint`.
+"""The smart client: draws servers, keeps their sessions, and tells first copies from duplicates. Sans-IO.
 
     publish -> draw servers -> sessions -> datagrams
     bursts  -> session (answers) -> outcomes, lease changes
             -> copies -> first copy? -> delivery, gaps
 
-The core draws servers and recognises copies; each server's handshake, leases and liveness are its session's.
+Each server's handshake, leases and liveness are in its session (`kcast.client.session`); messages on their
+way are in `kcast.client.publications`.
 """
 
 import heapq
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from random import Random
 
 from kcast.client import envelope as enveloping
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.dedup import CopyFilter
-from kcast.client.envelope import Envelope
+from kcast.client.errors import Backlog
 from kcast.client.events import (
     Delivery,
     Drop,
@@ -25,8 +26,6 @@ from kcast.client.events import (
     FamilyMissing,
     LeaseRefused,
     LeasesChanged,
-    Outcome,
-    Published,
     ServerDraining,
     ServerForgot,
     ServerLost,
@@ -35,25 +34,15 @@ from kcast.client.events import (
 from kcast.client.gaps import GapTracker
 from kcast.client.notices import Change, Notice
 from kcast.client.numbering import Numbering
-from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.publications import REPEAT_INTERVAL_S, Publication, Publications, publish_line
 from kcast.client.session import FAMILIES, Session, family_of
 from kcast.client.view import View
 from kcast.hashring.policy import draw
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
-from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
 
-REPEAT_INTERVAL_S = 0.2
 UNSETTLED_MAX = 65_536
-
-
-class MessageTooLarge(KcastError, ValueError):
-    """A message that does not fit in a datagram; the message tells both sizes."""
-
-
-class Backlog(KcastError, RuntimeError):
-    """Too many publishes still await their outcome."""
 
 
 @dataclass(slots=True)
@@ -64,37 +53,33 @@ class _Subscription:
     leased: int = 0
 
 
-@dataclass(slots=True)
-class _Publication:
-    topic: bytes
-    name: bytes
-    seq: int | None
-    line: bytes
-    confirm: bool
-    candidates: list[Session]
-    repeats_left: int
-    repeat_interval_s: float
-    awaited: int = 0
-    sends: int = 0
-    last_send: dict[Session, int] = field(default_factory=dict)
-    outcomes: dict[Session, Outcome] = field(default_factory=dict)
-
-
 class ClientCore:
-    """A client of one cluster. Topics are given decoded, and appear decoded in events.
+    """A client of one cluster, without clock, socket or randomness of its own; satisfies `Endpoint`.
 
-    `avoid_dead`: publishers prefer, within a topic's K servers, those believed alive, and send again to
-    another when one does not answer. Off, every publish goes to its random draw whatever is known: what the
-    plain probability model describes.
+    Its methods are of four kinds:
 
-    `families` are those of 4 and 6 in which the client can send. A server is one, whichever of its addresses
-    it is asked at: its name, which is its first address, stands for it everywhere.
+    A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `counts`, `drops`.
+    B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `renew_publisher`.
+    C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`.
+    D. What the caller is to do: send what `flush` returns, then tell the application of `events`, then wait
+       until `next_timeout` at most.
 
-    `renewals_per_ttl` is how often leases are renewed while a server's promise lasts, 1 or more. With fewer
-    than the usual 3, a lost renewal sooner costs a lease, and a server that drains may be gone before we hear
-    of it.
+    Call B and C as things come, then all of D, in this order; A at any time. `now` is in seconds of one clock
+    that never goes back. While `is_minting`, call `work` between turns: where servers ask for work, leases
+    come up only if somebody does.
 
-    Where servers ask for work, leases come up only if somebody calls `work`.
+    Topics are given decoded, and appear decoded in events. A server has one name, which is its first address,
+    whichever of its addresses it is asked at.
+
+    `avoid_dead`: within a topic's K servers, publishers prefer those believed alive, and send again to
+    another when one does not answer. Without it every publish goes to its random draw whatever is known, as
+    in the plain probability model.
+
+    `families` are the IP versions, of 4 and 6, in which the client can send.
+
+    `renewals_per_ttl` is the number of times a lease is renewed while a server's promise lasts, 1 or more.
+    With fewer than the usual 3, a lost renewal sooner costs a lease, and a server that drains may be gone
+    before we hear of it.
     """
 
     def __init__(
@@ -111,8 +96,9 @@ class ClientCore:
     ) -> None:
         self.view = View(cluster)
         self.policy = cluster.policy
-        self.avoid_dead = avoid_dead
         self.publisher = publisher or enveloping.new_publisher(rng)
+        if not isinstance(self.publisher, str):
+            raise TypeError(f"publisher is of type {type(self.publisher).__name__}: give str")
         if not enveloping.is_publisher(self.publisher):
             raise ValueError(f"publisher is {publisher!r}: give 1 to 43 of A-Z, a-z, 0-9, '-' and '_'")
         if not 1 <= renewals_per_ttl < inf:
@@ -131,16 +117,16 @@ class ClientCore:
         self._wakeup_at: dict[Session, float] = {}
         self._wakeup_count = 0
         self._subscriptions: dict[bytes, _Subscription] = {}
-        self._publications: dict[int, _Publication] = {}
-        self._repeats: list[tuple[float, int]] = []
+        self._publications = Publications(
+            self.policy.publish, rng, self._touch, self._add_event, avoid_dead=avoid_dead
+        )
         self._seqs = Numbering()
-        self._handle = 0
         self._events: list[Event] = []
 
     # --- Verbs ---------------------------------------------------------------------------------------
 
     def subscribe(self, topic: bytes, now: float) -> None:
-        """Holds leases on this topic at the policy's number of its servers. Raises wire.TopicError."""
+        """Holds leases on this topic at as many of its servers as the policy says. Raises wire.TopicError."""
         wire_topic = _users_topic(topic)
         if wire_topic in self._subscriptions:
             return
@@ -175,65 +161,65 @@ class ClientCore:
     ) -> int:
         """Sends a message; returns the handle that its `Published` event will carry.
 
-        `repeat` is how often it is sent in all, each time to the policy's number of servers, the same bytes.
-        With `confirm`, each server is asked for a receipt; without, a busy publisher sends bare lines under a
+        The same bytes are sent `repeat` times in all, each time to as many servers as the policy says. With
+        `confirm`, each server is asked for a receipt; without, a busy publisher sends bare lines under a
         publish lease and hears nothing. `raw` leaves the envelope out.
 
-        Raises wire.TopicError, MessageTooLarge, ValueError, and Backlog.
+        Raises wire.TopicError, MessageTooLarge, ValueError, TypeError and Backlog.
         """
+        if not isinstance(repeat, int) or not isinstance(repeat_interval_s, int | float):
+            raise TypeError("repeat is a whole number, and repeat_interval_s a number of seconds")
         if repeat < 1:
             raise ValueError(f"repeat is {repeat}: a message is sent at least once")
+        if not 0 <= repeat_interval_s < inf:
+            raise ValueError(f"repeat_interval_s is {repeat_interval_s}: give 0 or more seconds")
         if len(self._publications) >= UNSETTLED_MAX:
             raise Backlog(
                 f"{UNSETTLED_MAX} publishes await their outcome; wait for some, or use confirm=False"
             )
         wire_topic = _users_topic(topic)
         seq = None if raw else self._seqs.next(wire_topic)
-        if seq is None:
-            message = wire.encode_message(payload)
-        else:
-            message = enveloping.format_envelope(Envelope(self.publisher, seq, payload))
-        line = wire.publish_line(wire_topic, message)
-        if len(line) > LINE_BYTES_MAX:
-            is_grown = len(wire.encode_message(payload)) > len(payload)
-            grown = " (% and control bytes take 3 bytes each)" if is_grown else ""
-            raise MessageTooLarge(
-                f"message too large: {len(payload)} bytes of payload on a topic of {len(wire_topic)} make "
-                f"a line of {len(line)} bytes{grown}, at most {LINE_BYTES_MAX}; send less, or split it"
-            )
+        line = publish_line(wire_topic, payload, self.publisher, seq)
         if seq is not None:
             self._seqs.use(wire_topic, seq)
-        self._handle += 1
-        self._publications[self._handle] = publication = _Publication(
-            wire_topic, topic, seq, line, confirm, self._candidates(topic), repeat - 1, repeat_interval_s
+        publication = Publication(
+            topic, seq, line, confirm, self._candidates(topic), repeat - 1, repeat_interval_s
         )
-        self._send(self._handle, publication, now)
-        return self._handle
+        return self._publications.begin(publication, now)
 
     def renew_publisher(self) -> None:
-        """Takes a new publisher's name and starts its sequences again, as a forked process must (§9.1)."""
+        """Takes a new publisher's name and begins its sequences at 1, as a forked process must (§9.1)."""
         self.publisher = enveloping.new_publisher(self._rng)
         self._seqs.clear()
 
-    def events(self) -> list[Event]:
-        """What has happened since the last call, in order."""
-        events, self._events = self._events, []
-        return events
+    # --- What is known -------------------------------------------------------------------------------
+
+    @property
+    def avoid_dead(self) -> bool:
+        """Whether servers believed dead are avoided; may be changed at any time."""
+        return self._publications.avoid_dead
+
+    @avoid_dead.setter
+    def avoid_dead(self, avoid_dead: bool) -> None:
+        self._publications.avoid_dead = avoid_dead
 
     def lease_counts(self, topic: bytes) -> tuple[int, int]:
-        """How many of a topic's servers hold a lease for us, of how many we want."""
+        """Returns the number of servers that hold a lease on this topic for us, and the number wanted."""
         subscription = self._subscriptions[wire.encode_topic(topic)]
         return subscription.leased, len(subscription.sessions)
 
     def server_states(self) -> dict[str, str]:
-        """`alive`, `suspected` or `lost`, for each server that this client has dealings with, by name."""
+        """Returns `alive`, `suspected` or `lost` for each server that this client has dealings with, by name.
+
+        `lost` includes servers that ask more for a new lease than a client pays.
+        """
         return {
             session.server.name: "lost" if session.is_lost else session.liveness.value
             for session in self._sessions.values()
         }
 
     def heads(self) -> dict[str, str]:
-        """The opaque string (`head=`, §5.1) that each server told last, by name; none is left out."""
+        """Returns the opaque string (`head=`, §5.1) that each server told last, by name, where one did."""
         return {
             session.server.name: session.head
             for session in self._sessions.values()
@@ -248,11 +234,11 @@ class ClientCore:
         return bool(self._minting)
 
     def work(self, tries: int, now: float) -> bool:
-        """Looks for the stamps that new leases wait for, with so many hashes at most; whether there is more
-        to do. What was found leaves with the next `flush`.
+        """Tries at most `tries` stamps for the new leases that wait for one; returns whether there is more to
+        do. What was found leaves with the next `flush`.
 
-        Some microseconds a try: whoever has other things to do calls it in slices, between turns. Servers are
-        worked for in turn, a slice each: none that is dear, or never satisfied, keeps the others waiting.
+        A try takes some microseconds, so callers with other things to do call it in slices, between turns.
+        Servers have their turns too, one a call: none that is dear or never satisfied keeps others waiting.
         """
         while tries > 0 and self._minting:
             session = next(iter(self._minting))
@@ -270,7 +256,7 @@ class ClientCore:
         """Takes answers and copies from the cluster's servers; all else is counted and dropped."""
         session = self._sessions.get(burst.source)
         if session is not None and session.address != burst.source:
-            session = None  # at this address of its server's nothing is asked at present
+            session = None  # the server is asked at another of its addresses at present
         for datagram in datagrams(burst.data, burst.segment_bytes):
             self.counts["datagrams_received"] += 1
             if session is None:
@@ -283,36 +269,39 @@ class ClientCore:
                 self._receive_datagram(datagram, session, now)
 
     def handle_unreachable(self, server: Address, now: float) -> None:
-        """The network reports that nobody listens at this address."""
+        """Takes the network's word that nobody listens at this address."""
         session = self._sessions.get(server)
         if session is not None and session.address == server:
             session.handle_unreachable(now)
             self._digest(session, now)
 
     def handle_timeout(self, now: float) -> None:
-        """Whatever has fallen due: sessions' deadlines, repeats, gaps."""
+        """Does what has fallen due: sessions' deadlines, repeats, gaps."""
         while self._wakeups and self._wakeups[0][0] <= now:
             at, _, session = heapq.heappop(self._wakeups)
             if self._wakeup_at.get(session) == at:
                 del self._wakeup_at[session]
                 session.handle_timeout(now)
                 self._digest(session, now)
-        while self._repeats and self._repeats[0][0] <= now:
-            _, handle = heapq.heappop(self._repeats)
-            repeated = self._publications.get(handle)
-            if repeated is not None:
-                repeated.repeats_left -= 1
-                self._send(handle, repeated, now)
+        self._publications.handle_timeout(now)
         self._events += self._gaps.settle(now)
 
     def next_timeout(self) -> float | None:
-        """The earliest of sessions' deadlines, repeats and settling gaps."""
-        times = [heap[0][0] for heap in (self._wakeups, self._repeats) if heap]
-        settle_at = self._gaps.next_timeout()
-        return min(times if settle_at is None else [*times, settle_at], default=None)
+        """Returns the earliest of sessions' deadlines, repeats and settling gaps, or None."""
+        wakeup_at = self._wakeups[0][0] if self._wakeups else None
+        times = (wakeup_at, self._publications.next_timeout(), self._gaps.next_timeout())
+        return min((at for at in times if at is not None), default=None)
+
+    def events(self) -> list[Event]:
+        """Returns what has happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    def _add_event(self, event: Event) -> None:
+        self._events.append(event)
 
     def flush(self, now: float) -> list[Transmit]:
-        """What is to be sent now."""
+        """Returns what is to be sent now."""
         transmits = []
         while self._touched:
             touched, self._touched = self._touched, {}
@@ -349,13 +338,13 @@ class ClientCore:
         self.counts["copies_received"] += 1
         wire_topic, _, message = line.partition(b" ")
         subscription = self._subscriptions.get(wire_topic)
-        # Only a topic's own servers are believed; one that was let go may still send for a ttl.
+        # Only a topic's own servers are believed. One that was left for another may still send for a ttl.
         if subscription is None or session not in subscription.candidates:
             self.drops[Drop.NOT_SUBSCRIBED] += 1
             return
         raw = not enveloping.is_enveloped(message)
         if not self._copies.is_new(line, session.server.name, raw, now):
-            self.drops[Drop.DUPLICATE] += 1
+            self.counts["duplicates"] += 1
             return
         if raw:
             payload = wire.decode_message(message)
@@ -404,13 +393,13 @@ class ClientCore:
         for notice in notices:
             self._tell(notice, session, now)
         for fate in session.take_settled():
-            self._settle(fate.handle, session, fate.outcome, now)
+            self._publications.settle(fate.handle, session, fate.outcome, now)
         if session.is_minting:
             self._minting.setdefault(session)
         else:
             self._minting.pop(session, None)
         if not has_sent:
-            # It may have something to send; only when that is done is its next wake-up known.
+            # It may have something to send. Only after that is its next wake-up known.
             self._touch(session)
             return
         at = session.next_timeout()
@@ -420,7 +409,7 @@ class ClientCore:
             heapq.heappush(self._wakeups, (at, self._wakeup_count, session))
 
     def _tell(self, notice: Notice, session: Session, now: float) -> None:
-        """Makes an event of what a session reports, and sees to what follows from it."""
+        """Makes an event of what a session reports, and does what follows from it."""
         server = session.server.name
         match notice.change:
             case Change.LEASES:
@@ -456,8 +445,8 @@ class ClientCore:
             self._replace(wire_topic, subscription, now)
 
     def _replace(self, wire_topic: bytes, subscription: _Subscription, now: float) -> None:
-        """Where subscribers use only some of the K, live ones of them take the place of lost ones (§8.5), and
-        of draining ones, which forward until after the new lease stands."""
+        """Puts live servers in the place of lost ones where subscribers use only some of the K (§8.5), and of
+        draining ones, which forward until after the new lease stands."""
         used = subscription.sessions
         if not self.avoid_dead or len(used) == len(subscription.candidates):
             return
@@ -477,59 +466,9 @@ class ClientCore:
                 self._touch(chosen)
                 self._leases_changed(wire_topic)
 
-    # --- Publishing ----------------------------------------------------------------------------------
-
-    def _send(self, handle: int, publication: _Publication, now: float) -> None:
-        """Sends a publication to the policy's number of servers, once."""
-        drawn = sorted(publication.candidates, key=lambda session: self._rank(publication, session, now))
-        for session in drawn[: self.policy.publish]:
-            self._send_to(handle, publication, session)
-        if publication.repeats_left:
-            heapq.heappush(self._repeats, (now + publication.repeat_interval_s, handle))
-        elif not publication.awaited:
-            self._finish(handle, publication)
-
-    def _rank(self, publication: _Publication, session: Session, now: float) -> tuple[int, int, float]:
-        """Alive first, then not yet used for this message, then least recently used, then by chance."""
-        rank = session.rank(now) if self.avoid_dead else 0
-        return rank, publication.last_send.get(session, 0), self._rng.random()
-
-    def _send_to(self, handle: int, publication: _Publication, session: Session) -> None:
-        publication.sends += 1
-        publication.last_send[session] = publication.sends
-        if session.publish(publication.line, handle, publication.confirm):
-            publication.awaited += 1
-            self._touch(session)
-        else:
-            publication.outcomes.setdefault(session, Outcome.QUEUE_FULL)
-
-    def _settle(self, handle: int, session: Session, outcome: Outcome, now: float) -> None:
-        publication = self._publications.get(handle)
-        if publication is None:
-            return  # a Ctrl-C came in the middle of `publish`
-        publication.awaited -= 1
-        if publication.outcomes.get(session) is not Outcome.RECEIPT:
-            publication.outcomes[session] = outcome
-        is_silent = outcome is Outcome.NO_ANSWER
-        # What was forwarded by one that had just come back went to few: another is to forward it, too. Who is
-        # refused publishes too much, and would only do more of it.
-        if self.avoid_dead and outcome is not Outcome.REFUSED and (is_silent or now < session.warm_at):
-            fresh = [s for s in publication.candidates if s not in publication.last_send and s.is_alive]
-            if not is_silent:
-                fresh = [s for s in fresh if s.is_warm(now)]
-            if fresh:
-                self._send_to(handle, publication, min(fresh, key=lambda s: self._rank(publication, s, now)))
-        if not publication.awaited and not publication.repeats_left:
-            self._finish(handle, publication)
-
-    def _finish(self, handle: int, publication: _Publication) -> None:
-        del self._publications[handle]
-        servers = {session.server.name: outcome for session, outcome in publication.outcomes.items()}
-        self._events.append(Published(handle, publication.name, publication.seq, servers))
-
 
 def _users_topic(name: bytes) -> bytes:
-    """The wire form of a topic that a user may use (§3.4). Raises wire.TopicError."""
+    """Returns the wire form of a topic that users may use (§3.4). Raises wire.TopicError."""
     if name.startswith(b"\0"):
         raise wire.TopicError("a topic must not begin with a NUL byte: such topics are kcast's own")
     return wire.encode_topic(name)

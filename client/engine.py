@@ -1,17 +1,21 @@
-"""What all drivers share: a client's core on its socket, and who waits for what the core tells.
+"""What both drivers share: a client's core on its socket, and those who wait for what the core tells.
 
     turn:  take what arrived -> do what is due -> send -> tell those who wait
 
-A driver adds when turns are made: soon after something was asked for or has arrived, and when the time has
-come that the last turn named. Nothing here waits, and nothing is locked: a driver with threads does that.
+A driver decides when turns are made: soon after something was asked for or has arrived, and at the time that
+the last turn named. Nothing here waits, and nothing is locked: a driver with threads does that.
 
-Between turns it lets the core work on the stamp that a server asks for, a millisecond at a time, so that
-whatever else has to run, and what arrives, waits no longer than that.
+Between turns the core works on the stamp that a server asks for, a millisecond at a time, so that whatever
+else has to run, and what arrives, waits no longer than that.
 
 A load test has to lose, delay and write down datagrams of real clients. So an endpoint of the caller's, a
 *path*, may stand between socket and core.
+
+All events but deliveries and outcomes are logged at DEBUG. Drivers may hold a lock meanwhile, so a handler of
+these logs must not use the client.
 """
 
+import logging
 import os
 import random
 import socket
@@ -27,9 +31,9 @@ from typing import Generic, Protocol, TypedDict, TypeVar
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster
 from kcast.client.core import ClientCore
+from kcast.client.errors import ClientClosed
 from kcast.client.events import Delivery, Drop, Event, LeasesChanged, Published
 from kcast.pubsub.endpoint import Address, Endpoint
-from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
 
@@ -45,13 +49,11 @@ _MINT_TRIES = 250  # between two looks at the clock
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _ANY_HOSTS = {4: "0.0.0.0", 6: "::"}
 
-
-class ClientClosed(KcastError, RuntimeError):
-    """The client is not open: not yet, no more, or not in this process. The message says which."""
+logger = logging.getLogger(__name__)
 
 
 class PublishOptions(TypedDict, total=False):
-    """How to publish: as of `ClientCore.publish`, which tells the defaults, too."""
+    """The options of `publish` and `publish_nowait`, which tell what each does and its default."""
 
     repeat: int
     repeat_interval_s: float
@@ -63,26 +65,28 @@ class Waiter(Protocol):
     """Where the outcome of a publish goes: a future of asyncio or of concurrent.futures."""
 
     def done(self) -> bool:
-        """Whether there is nothing to wait for any more."""
+        """Returns whether there is nothing to wait for any more."""
 
     def set_result(self, result: Published, /) -> None:
-        """The outcome."""
+        """Takes the outcome."""
 
     def set_exception(self, error: BaseException, /) -> None:
-        """There will be none."""
+        """Takes the reason why there will be no outcome."""
 
     def exception(self) -> BaseException | None:
-        """What was set, which from then on counts as seen."""
+        """Returns the error that was set, which from then on counts as seen."""
 
 
 class Inbox(ABC, Generic[Item]):
-    """Keeps the newest `size_max` items until they are taken from `items`, and wakes up who waits for them.
+    """Keeps the newest `size_max` items until they are taken from `items`, and wakes those who wait for them.
 
-    A topic's inbox keeps its `leases`, too: how many of its servers hold one for us, of how many we want.
+    A topic's inbox keeps its `leases`, too: the number that stand, and the number wanted.
     """
 
     def __init__(self, size_max: int) -> None:
-        # Bounded by itself: a thread that finds an item can take one, whatever another puts in meanwhile.
+        if size_max < 1:
+            raise ValueError(f"queue_max is {size_max}: give 1 or more")
+        # The deque has its own bound: a thread that finds an item can take one, whatever another puts in.
         self.items: deque[Item] = deque(maxlen=size_max)
         self.leases = (0, 0)
         self.is_ended = False
@@ -90,44 +94,43 @@ class Inbox(ABC, Generic[Item]):
 
     @abstractmethod
     def wake(self) -> None:
-        """Has all who wait look again."""
+        """Wakes all waiters so they re-check their condition."""
 
     def put(self, item: Item) -> bool:
-        """Adds an item; False where the oldest had to go for it."""
+        """Adds an item; returns False where the oldest had to go for it."""
         fits = len(self.items) < self._size_max
         self.items.append(item)
         self.wake()
         return fits
 
     def put_leases(self, leased: int, wanted: int) -> None:
-        """Tells that the leases have changed."""
+        """Takes new numbers of leases."""
         self.leases = (leased, wanted)
         self.wake()
 
     def end(self) -> None:
-        """No more will come. What is there can still be taken."""
+        """Ends the waiting, since no more will come. What is there can still be taken."""
         self.leases = (0, 0)
         self.is_ended = True
         self.wake()
 
 
 class Engine:
-    """A client's core, its socket once it is open, and who waits for what.
+    """A client's core, its socket once it is open, and those who wait for outcomes, deliveries and events.
 
-    `usage` tells, in errors, how the driver's client is opened. `resources` are closed with the socket, the
-    last one first: a driver adds its own. For one thread at a time.
+    For one thread at a time. The options are those of `kcast.client.base.ClientBase`. `usage` tells, in
+    errors, how the driver's client is opened. `resources` are closed with the socket, the last one first: a
+    driver adds its own.
 
     `path` is given the core, and returns what all datagrams and timeouts go through instead: an Endpoint that
     calls the core's. It is called in the engine's turns, so it must not wait, nor use the client. Its
     `next_timeout` must be no later than the core's. What it raises, the turn raises. What it still holds when
-    the client is closed gets nowhere.
-
-    `renewals_per_ttl` as in `ClientCore`; `kernel_times` as in `UdpPort`, for the path to see.
+    the client is closed is lost.
     """
 
     def __init__(
         self,
-        cluster: Cluster | str | Path,
+        cluster: Cluster | str | Path | None,
         *,
         usage: str,
         avoid_dead: bool = True,
@@ -137,7 +140,7 @@ class Engine:
         renewals_per_ttl: float = RENEWALS_PER_TTL,
         kernel_times: bool = False,
     ) -> None:
-        self.cluster = cluster if isinstance(cluster, Cluster) else clusters.load(cluster)
+        self.cluster = clusters.given(cluster)
         self.families = usable_families(server.addresses for server in self.cluster.servers)
         self.core = ClientCore(
             self.cluster,
@@ -161,7 +164,8 @@ class Engine:
         self._kernel_drops = 0
         self._inboxes: dict[bytes, list[Inbox[Delivery]]] = {}
         self._waiters: dict[int, Waiter] = {}
-        # Whoever stops listening need not say so. (A WeakSet could change while another thread walks it.)
+        # A listener that is no longer referred to is forgotten. (A WeakSet could change while another thread
+        # walks it.)
         self._listeners: list[weakref.ref[Inbox[Event]]] = []
         _engines.add(self)
 
@@ -171,7 +175,7 @@ class Engine:
         """Opens the socket. Raises ClientClosed where it has been open before, and OSError."""
         if self._has_been_open:
             raise self.closed_error("has been open before: make another")
-        # A wildcard IPv6 socket takes IPv4 too; where IPv4 is all there is, nothing must hang on IPv6.
+        # A wildcard IPv6 socket takes IPv4 too; where there is only IPv4, nothing must depend on IPv6.
         host = _ANY_HOSTS[6 if 6 in self.families else 4]
         sock = open_socket(host, 0, report_unreachable=True)
         self._port = self.resources.enter_context(UdpPort(sock, kernel_times=self._kernel_times))
@@ -179,7 +183,10 @@ class Engine:
         self.is_open = self._has_been_open = True
 
     def close(self, failure: BaseException | None = None) -> None:
-        """Closes the socket, and ends all waiting; `failure` is why, if that was not wanted. Idempotent."""
+        """Closes the socket, and ends all waiting; does nothing where it is closed already.
+
+        `failure` is the error because of which it closes, None where the user closes it.
+        """
         if self.is_open:
             self._kernel_drops = self.kernel_drops
             self.failure = failure
@@ -188,7 +195,7 @@ class Engine:
         for waiter in self._waiters.values():
             if not waiter.done():
                 waiter.set_exception(self.closed_error("was closed before the outcome was known"))
-                waiter.exception()  # nobody has to ask for it
+                waiter.exception()  # asyncio complains of errors that nobody has looked at
         self._waiters.clear()
         for inboxes in self._inboxes.values():
             for inbox in inboxes:
@@ -197,7 +204,7 @@ class Engine:
             listener.end()
 
     def closed_error(self, what: str = "") -> ClientClosed:
-        """Why there is nothing to wait for, as an error to raise."""
+        """Returns the error to raise where there is nothing to wait for."""
         if self.is_forked:
             what = "belongs to the process that this one was forked from: open one here"
         elif self.failure is not None:
@@ -217,28 +224,28 @@ class Engine:
             raise self.closed_error()
 
     def refuse_failed(self) -> None:
-        """Raises ClientClosed where the client is not open, and that was not wanted."""
+        """Raises ClientClosed where the client has failed, and in a forked process."""
         if self.is_forked or self.failure is not None:
             raise self.closed_error()
 
     def after_fork(self) -> None:
-        """In a forked process: the socket is the parent's, and what it receives is the parent's to take."""
-        # Two processes with one publisher's name would number different messages alike.
+        """Closes the client in a forked process: what the socket receives is for the parent to take."""
+        # Two processes with one publisher's name would give different messages the same number.
         self.core.renew_publisher()
         if self.is_open:
             self.is_open = False
             self.is_forked = True
-            # Only this process's descriptors. Who waits cannot be told: the thread that may have held
-            # their locks does not exist here.
+            # This closes only this process's descriptors. Waiters cannot be woken: the thread that may have
+            # held their locks does not exist here.
             self.resources.close()
 
     def fileno(self) -> int:
-        """What to watch for reading."""
+        """Returns the descriptor to watch for reading."""
         return self._port.fileno()
 
     @property
     def kernel_drops(self) -> int:
-        """Datagrams that the kernel dropped because this process did not read them in time."""
+        """Number of datagrams that the kernel dropped because this process did not read them in time."""
         return self._port.overflow_count if self.is_open else self._kernel_drops
 
     # --- Verbs ----------------------------------------------------------------------------------------
@@ -246,13 +253,15 @@ class Engine:
     def publish(
         self, waiter: Waiter, topic: str | bytes, payload: str | bytes, options: PublishOptions
     ) -> None:
-        """Publishes with the next turn; the outcome goes to `waiter`. Raises as `ClientCore.publish` does."""
+        """Publishes with the next turn; the outcome goes to `waiter`. Raises what the core raises."""
         self.require_open()
-        handle = self.core.publish(as_bytes(topic), as_bytes(payload), monotonic(), **options)
+        handle = self.core.publish(
+            as_bytes(topic, "topic"), as_bytes(payload, "payload"), monotonic(), **options
+        )
         self._waiters[handle] = waiter
 
     def subscribe(self, topic: bytes, inbox: Inbox[Delivery]) -> None:
-        """Subscribes with the next turn. Raises wire.TopicError."""
+        """Subscribes with the next turn. Raises TopicError."""
         self.require_open()
         self.core.subscribe(topic, monotonic())
         self._inboxes.setdefault(topic, []).append(inbox)
@@ -269,7 +278,7 @@ class Engine:
         inbox.end()
 
     def listen(self, inbox: Inbox[Event]) -> None:
-        """Puts in all events but deliveries and settled publishes, while somebody else keeps the inbox."""
+        """Puts all events but deliveries and outcomes into an inbox, as long as somebody refers to it."""
         self.require_open()
         self._listeners = [weakref.ref(inbox), *map(weakref.ref, self._listening())]
 
@@ -284,7 +293,7 @@ class Engine:
     # --- Turns ----------------------------------------------------------------------------------------
 
     def turn(self) -> float | None:
-        """One turn; in how many seconds the next one is due, None for not before something arrives."""
+        """Makes a turn; returns the seconds until the next is due, None where only arrivals cause one."""
         port, core, endpoint = self._port, self.core, self._endpoint
         bursts = port.receive()
         now = monotonic()
@@ -300,7 +309,7 @@ class Engine:
         return None if due_at is None else max(0.0, due_at - now)
 
     def mint(self) -> None:
-        """Works for a millisecond on the stamp that is being minted. Then a turn may have it to send."""
+        """Works for a millisecond on the stamp that is being minted. The next turn sends what is found."""
         until = monotonic() + MINT_SLICE_S
         while self.core.work(_MINT_TRIES, now := monotonic()) and now < until:
             pass
@@ -320,6 +329,7 @@ class Engine:
             case LeasesChanged():
                 for inbox in self._inboxes.get(event.topic, ()):
                     inbox.put_leases(event.leased, event.wanted)
+        logger.debug("%s", event)
         for listener in self._listening():
             listener.put(event)
 
@@ -328,10 +338,10 @@ class Engine:
 
 
 def usable_families(servers: Iterable[Iterable[Address]]) -> tuple[int, ...]:
-    """The IP versions, 4 and 6, by which this machine has a route to one of these addresses. Sends nothing.
+    """Returns the IP versions, 4 and 6, in which this machine has a route to one of the servers' addresses.
 
-    Where there is no route at all, the network may be down for a moment only: then all versions of the
-    addresses for which the system has sockets.
+    Where there is no route at all, the network may be down for a moment only: then it returns all versions of
+    the addresses for which the system has sockets. It sends nothing.
     """
     hosts: dict[int, list[Address]] = {4: [], 6: []}
     for addresses in servers:
@@ -354,7 +364,7 @@ def _has_route(version: int, addresses: Iterable[Address]) -> bool:
     with socket.socket(_FAMILIES[version], socket.SOCK_DGRAM) as sock:
         for address in addresses:
             try:
-                sock.connect(address)  # of UDP, a look at the routing table and no more
+                sock.connect(address)  # UDP: this only looks at the routing table
             except OSError:
                 continue
             return True
@@ -364,9 +374,13 @@ def _has_route(version: int, addresses: Iterable[Address]) -> bool:
 # --- Helpers --------------------------------------------------------------------------------------
 
 
-def as_bytes(text: str | bytes) -> bytes:
-    """Bytes as they are, or the UTF-8 of a str."""
-    return text.encode() if isinstance(text, str) else text
+def as_bytes(given: object, what: str) -> bytes:
+    """Returns bytes as they are, or a str's UTF-8. Raises TypeError; `what` names the argument in it."""
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"the {what} is of type {type(given).__name__}: give str (its UTF-8 is sent) or bytes")
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

@@ -150,7 +150,6 @@ class Drop(StrEnum):
     MALFORMED_CONTROL = "malformed-control"
     UNASKED_REPLY = "unasked-reply"
     NOT_SUBSCRIBED = "not-subscribed"
-    DUPLICATE = "duplicate"
     MALFORMED_MESSAGE = "malformed-message"
     NOT_UNDERSTOOD = "not-understood"
     SLOW_CONSUMER = "slow-consumer"

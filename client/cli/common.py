@@ -18,10 +18,10 @@ from click.core import ParameterSource
 
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.core import Backlog, MessageTooLarge
+from kcast.client.errors import Backlog, MessageTooLarge
 from kcast.pubsub.wire import TopicError, encode_topic
 
-CLUSTER_VARIABLE = "KCAST_CLUSTER"
+CLUSTER_VARIABLE = clusters.CLUSTER_VARIABLE
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it

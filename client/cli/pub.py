@@ -29,7 +29,7 @@ from kcast.client.cli.common import (
     topic_argument,
 )
 from kcast.client.cluster import Cluster
-from kcast.client.core import MessageTooLarge
+from kcast.client.errors import MessageTooLarge
 from kcast.client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned
 
 OUTSTANDING_MAX = 256  # publishes that await receipts

@@ -27,7 +27,6 @@ from kcast.client.cli.order import Sequencer
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     Delivery,
-    Drop,
     Event,
     FamilyMissing,
     Gap,
@@ -260,11 +259,10 @@ class _Watcher:
         return nobody_answers(self._client.cluster, list(self._client.core.server_states()))
 
     def report_drops(self) -> None:
-        """Tells what arrived and was not printed, but for further copies, which are no loss."""
+        """Tells what arrived and was dropped."""
         for timer in self._timers.values():
             timer.cancel()
         drops = {str(reason): count for reason, count in self._client.drops.items()}
-        drops.pop(Drop.DUPLICATE, None)
         drops["receive-buffer"] = self._client.kernel_drops
         parts = [f"{reason}={count}" for reason, count in sorted(drops.items()) if count]
         if parts:

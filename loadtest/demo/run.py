@@ -314,7 +314,7 @@ class _Demo:
         await asyncio.sleep(SETTLE_POLL_S)
         for k_prime in K_PRIMES:
             clients = [client for (k, _), client in self._subscribers.items() if k == k_prime]
-            duplicates = sum(client.drops[Drop.DUPLICATE] for client in clients)
+            duplicates = sum(client.counts["duplicates"] for client in clients)
             self._tally.duplicates[phase, k_prime] = duplicates - self._duplicates[k_prime]
             self._duplicates[k_prime] = duplicates
         self._watcher.end(phase, self._tally)

@@ -11,7 +11,8 @@ import pytest
 
 from kcast.client import core as core_module
 from kcast.client.cluster import lab
-from kcast.client.core import Backlog, ClientCore, MessageTooLarge
+from kcast.client.core import ClientCore
+from kcast.client.errors import Backlog, MessageTooLarge
 from kcast.client.events import (
     Delivery,
     Drop,
@@ -374,7 +375,7 @@ def test_message_is_delivered_once_whatever_the_bytes() -> None:
     ]
     assert [event.seq for event in deliveries] == [1, 2, 3, 4, 5, 6]
     assert {event.publisher for event in deliveries} == {publisher.publisher}
-    assert subscriber.drops == {Drop.DUPLICATE: 5 * 3 * 6 - 6}
+    assert (subscriber.counts["duplicates"], subscriber.drops) == (5 * 3 * 6 - 6, {})
     assert subscriber.counts["deliveries"] == 6
 
 
@@ -437,7 +438,6 @@ PROVOCATIONS: dict[Drop, list[Provoke]] = {
     Drop.MALFORMED_CONTROL: [arriving(line) for line in (b"%\n", b"%+ x\n", b"%? N\n", b"%@p.1 x\n")],
     Drop.UNASKED_REPLY: [arriving(line) for line in (b"%: N 5\n", b"%- N full -\n", b"%: N 5 drain=1\n")],
     Drop.NOT_SUBSCRIBED: [arriving(b"u x\n"), arriving(b"u\n"), arriving_from_another_topics_server],
-    Drop.DUPLICATE: [arriving(b"t %@p.1 known\n")],
     Drop.MALFORMED_MESSAGE: [arriving(line) for line in (b"t\n", b"t %41\n", b"t \1\n", b"t %@p.0 x\n")],
     Drop.NOT_UNDERSTOOD: [arriving(b"t %@p.9;T=x x\n"), arriving(b"t %@p.9;t=1;Q=x x\n")],
 }  # fmt: skip
@@ -457,6 +457,16 @@ def test_each_reason_to_drop_is_counted_alone(drop: Drop, provoke: Provoke) -> N
     provoke(lab_, client)
     assert client.drops == {drop: 1}
     assert client.events() == []
+
+
+def test_duplicate_is_counted_and_is_no_drop() -> None:
+    lab_ = Lab()
+    client = lab_.client(SUB)
+    client.subscribe(b"t", lab_.now)
+    for _ in range(3):
+        arriving(b"t %@p.1 known\n")(lab_, client)
+    assert (client.counts["copies_received"], client.counts["deliveries"]) == (3, 1)
+    assert (client.counts["duplicates"], client.drops) == (2, {})
 
 
 def test_every_reason_to_drop_has_a_provocation() -> None:

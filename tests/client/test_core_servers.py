@@ -526,7 +526,7 @@ def test_copies_of_a_raw_line_by_both_addresses_of_one_server_are_of_one_server(
     world.now += RAW_OPEN_S / 2
     world.core.handle_timeout(world.now)
     assert len([event for event in world.core.events() if isinstance(event, Delivery)]) == 2
-    assert world.core.drops[Drop.DUPLICATE] == 1
+    assert world.core.counts["duplicates"] == 1
 
 
 def test_unreachable_is_heard_of_the_address_in_use_only() -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from kcast.client.cluster import ClusterError, format_cluster, lab
 from kcast.client.core import ClientCore
-from kcast.client.engine import MINT_SLICE_S, ClientClosed, Engine, Inbox, usable_families
+from kcast.client.engine import MINT_SLICE_S, Engine, Inbox, usable_families
+from kcast.client.errors import ClientClosed
 from kcast.client.events import Event, FamilyMissing, LeasesChanged, Published
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit

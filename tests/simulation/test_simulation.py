@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kcast.client.core import Backlog
+from kcast.client.errors import Backlog
 from kcast.client.events import Delivery, Outcome, Published, ServerLost
 from kcast.client.session import QUEUE_MAX
 from kcast.hashring.policy import Policy

@@ -1,0 +1,110 @@
+"""What the Clients of `kcast.client.aio` and `kcast.client.blocking` have in common: options and figures."""
+
+import random
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from kcast.client.cluster import Cluster
+from kcast.client.engine import Engine, Wrap
+from kcast.client.events import Drop
+from kcast.pubsub.limits import RENEWALS_PER_TTL
+
+Figure = TypeVar("Figure")
+
+
+class ClientBase(ABC):
+    """A client's engine, and what can be read from it."""
+
+    _usage: ClassVar[str]  # how a client is opened, for errors
+
+    def __init__(
+        self,
+        cluster: Cluster | str | Path | None = None,
+        *,
+        avoid_dead: bool = True,
+        publisher: str | None = None,
+        rng: random.Random | None = None,
+        path: Wrap | None = None,
+        renewals_per_ttl: float = RENEWALS_PER_TTL,
+        kernel_times: bool = False,
+    ) -> None:
+        """Prepares a client; it opens its socket, and sends, only once it is entered.
+
+        - `cluster`: the path of a cluster file, or a Cluster. By default the file that the environment
+          variable KCAST_CLUSTER names.
+        - `avoid_dead`: whether servers that seem dead are avoided; True by default. A publish then prefers
+          those believed alive, and goes to another one when a server does not answer; a subscription leaves
+          servers that are lost or about to stop. With False each stays with the servers drawn for it.
+        - `publisher`: the name that this client's messages carry, 1 to 43 of A-Z, a-z, 0-9, '-' and '_'. By
+          default a new random one. No two clients may have the same: each numbers its own messages.
+        - `rng`: the source of randomness; by default the system's (`random.SystemRandom`).
+        - `path`: what stands between socket and client, for tests that lose, delay or record datagrams: a
+          function that takes the client's core and returns the `kcast.pubsub.endpoint.Endpoint` that all
+          datagrams and timeouts go through instead. By default nothing.
+        - `renewals_per_ttl`: number of times a lease is renewed while it lasts, 1 or more; 3 by default. The
+          fewer, the more likely a lost datagram costs a lease.
+        - `kernel_times`: whether `path` sees when the kernel received each datagram (Linux); False by
+          default.
+
+        Raises ClusterError where the cluster file cannot be used, or none is given and KCAST_CLUSTER is not
+        set; ValueError where `publisher` or `renewals_per_ttl` is out of range; TypeError where an argument
+        is of a wrong type.
+        """
+        self._engine = Engine(
+            cluster,
+            usage=self._usage,
+            avoid_dead=avoid_dead,
+            publisher=publisher,
+            rng=rng,
+            path=path,
+            renewals_per_ttl=renewals_per_ttl,
+            kernel_times=kernel_times,
+        )
+        self.cluster = self._engine.cluster
+        self.core = self._engine.core
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Sets up what the driver keeps."""
+
+    @abstractmethod
+    def _read(self, read: Callable[[], Figure]) -> Figure:
+        """Reads from the engine while nobody changes it."""
+
+    @property
+    def drops(self) -> Counter[Drop]:
+        """Number of datagrams or lines that arrived and were discarded until now, by reason (`Drop`).
+
+        Duplicates, the expected copies by a topic's other servers, are no drops: see `counts`.
+        """
+        return self._read(lambda: Counter(self._engine.core.drops))
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Numbers until now: `datagrams_received`; `copies_received` (lines with a message); `deliveries`
+        (first copies, handed to the application); `duplicates` (later copies of delivered messages)."""
+        return self._read(lambda: Counter(self._engine.core.counts))
+
+    @property
+    def kernel_drops(self) -> int:
+        """Number of datagrams that the kernel dropped because this process did not read them in time."""
+        return self._read(lambda: self._engine.kernel_drops)
+
+    @property
+    def send_errors(self) -> Counter[str]:
+        """Number of datagrams that could not be sent until now, by the name of the error (as in `errno`)."""
+        return self._read(lambda: Counter(self._engine.send_errors))
+
+    @property
+    def server_states(self) -> dict[str, str]:
+        """`alive`, `suspected` or `lost` for each server that this client has dealings with, by `IP:port`."""
+        return self._read(self._engine.core.server_states)
+
+    @property
+    def local_port(self) -> int:
+        """The UDP port of the client's socket; 0 until it is open."""
+        return self._read(lambda: self._engine.local_port)

@@ -1,0 +1,164 @@
+"""The public face: what `kcast.client.aio` and `kcast.client.blocking` export, and how it is documented."""
+
+import inspect
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kcast.client import aio, blocking
+from kcast.client.cluster import CLUSTER_VARIABLE, Cluster, ClusterError, format_cluster, lab
+from kcast.client.engine import as_bytes
+from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
+from kcast.client.events import Event
+from kcast.hashring.policy import Policy
+from kcast.pubsub.errors import KcastError
+from kcast.pubsub.wire import TopicError
+
+NOBODY = lab([("127.0.0.1", 9)], Policy(1, 1, 1))
+DRIVERS = (aio, blocking)
+INTERNAL = ("ClientCore", "Engine", "engine", "Inbox", "UdpPort")
+
+
+def exported(module: ModuleType) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in module.__all__}
+
+
+def documented(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """The exported classes, and their public functions and properties, inherited ones too."""
+    for name, thing in exported(module).items():
+        if not inspect.isclass(thing):
+            assert thing is Event
+            continue
+        yield name, thing
+        for attribute, member in inspect.getmembers(thing):
+            is_ours = getattr(inspect.unwrap(getattr(member, "fget", member)), "__module__", "") or ""
+            if not attribute.startswith("_") and is_ours.startswith("kcast."):
+                yield f"{name}.{attribute}", member
+
+
+def test_both_drivers_export_the_same_names() -> None:
+    assert sorted(aio.__all__) == sorted(blocking.__all__)
+    assert len(aio.__all__) == len(set(aio.__all__))
+    shared = set(aio.__all__) - {"Client", "Subscription", "Events"}
+    assert all(getattr(aio, name) is getattr(blocking, name) for name in shared)
+
+
+def test_all_that_a_user_meets_is_exported() -> None:
+    """Each event, and each error that kcast raises on purpose."""
+    names = set(aio.__all__)
+    assert {each.__name__ for each in Event.__args__} < names
+    errors = (KcastError, ClientClosed, MessageTooLarge, Backlog, TopicError, ClusterError)
+    assert {each.__name__ for each in errors} < names
+    assert all(issubclass(each, KcastError) for each in errors)
+
+
+@pytest.mark.parametrize("module", DRIVERS)
+def test_the_twins_have_the_same_methods(module: ModuleType) -> None:
+    twin = blocking if module is aio else aio
+    theirs = {name for name, _ in documented(twin)} - {"Client.open", "Client.close"}
+    assert {name for name, _ in documented(module)} - {"Client.open", "Client.close"} == theirs
+    assert len(theirs) > 40
+
+
+@pytest.mark.parametrize("module", DRIVERS)
+def test_each_public_class_and_method_is_documented_where_it_is(module: ModuleType) -> None:
+    for name, thing in documented(module):
+        text = inspect.getdoc(thing)
+        assert text, name
+        assert not [word for word in INTERNAL if word in text], name
+
+
+@pytest.mark.parametrize("module", DRIVERS)
+def test_each_option_is_told_with_its_default(module: ModuleType) -> None:
+    init = inspect.getdoc(module.Client.__init__) or ""
+    options = list(inspect.signature(module.Client.__init__).parameters)[1:]
+    assert [name for name in options if f"\n- `{name}`: " not in init] == []
+    publish = inspect.getdoc(module.Client.publish) or ""
+    for name in ("topic", "payload", *module.PublishOptions.__annotations__):
+        assert f"\n- `{name}`: " in publish
+    for text in (init, publish, inspect.getdoc(module.Client.subscribe) or ""):
+        assert "by default" in text.lower() and "Raises" in text
+
+
+def test_the_options_of_publish_read_the_same_in_both() -> None:
+    assert inspect.getdoc(aio.Client.publish) == inspect.getdoc(blocking.Client.publish)
+
+
+# --- The cluster --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", DRIVERS)
+def test_without_an_argument_the_environment_names_the_cluster(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    file = tmp_path / "cluster.txt"
+    file.write_text(format_cluster(NOBODY))
+    monkeypatch.setenv(CLUSTER_VARIABLE, str(file))
+    assert module.Client().cluster == NOBODY
+    assert module.Client(Cluster(NOBODY.servers[:1])).cluster != NOBODY, "an argument goes first"
+    for value in (None, ""):
+        if value is None:
+            monkeypatch.delenv(CLUSTER_VARIABLE)
+        else:
+            monkeypatch.setenv(CLUSTER_VARIABLE, value)
+        with pytest.raises(ClusterError, match="give the path of a cluster file, or set KCAST_CLUSTER"):
+            module.Client()
+
+
+@pytest.mark.parametrize("module", DRIVERS)
+@pytest.mark.parametrize("wrong", [7, b"cluster.txt", ["cluster.txt"]])
+def test_what_is_no_cluster_is_refused(module: ModuleType, wrong: Any) -> None:
+    with pytest.raises(TypeError, match="give the path of a cluster file, or a Cluster"):
+        module.Client(wrong)
+
+
+@pytest.mark.parametrize("module", DRIVERS)
+def test_publisher_must_be_a_str(module: ModuleType) -> None:
+    with pytest.raises(TypeError, match="publisher is of type int: give str"):
+        module.Client(NOBODY, publisher=7)
+
+
+def test_bytes_of_any_kind_are_taken() -> None:
+    given = ("ø", b"\xc3\xb8", bytearray(b"\xc3\xb8"), memoryview(b"\xc3\xb8"))
+    assert {as_bytes(each, "topic") for each in given} == {b"\xc3\xb8"}
+
+
+# --- Logging ------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import logging, sys
+from kcast.client.blocking import Client
+from kcast.client.cluster import lab
+from kcast.hashring.policy import Policy
+if sys.argv[1:]:
+    logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s %(message)s")
+with Client(lab([("127.0.0.1", 9)], Policy(1, 1, 1))) as client:
+    events = client.events()
+    client.subscribe("t").ready(6)
+    print(client.server_states)
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-c", PROGRAM, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+
+def test_silent_by_default() -> None:
+    assert run().stderr == ""
+    assert any(isinstance(each, logging.NullHandler) for each in logging.getLogger("kcast").handlers)
+
+
+def test_state_changes_are_told_to_who_asks() -> None:
+    done = run("debug")
+    assert done.stdout == "{'127.0.0.1:9': 'lost'}\n"
+    assert done.stderr.splitlines()[:3] == [
+        "DEBUG kcast.client.session 127.0.0.1:9: alive -> suspected (silence)",
+        "DEBUG kcast.client.session 127.0.0.1:9: suspected -> lost (third silence)",
+        "DEBUG kcast.client.engine ServerLost(server='127.0.0.1:9', why='silent')",
+    ]
