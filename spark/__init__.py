@@ -1,11 +1,16 @@
 """Captures in, reliability versus K out: what arrived, beside theory, and why the rest did not.
 
-captures.py   load tests' captures, checked, as DataFrames
-jobs/         DataFrame -> DataFrame: pairs and their causes, then counts that can be merged, then sums
-findings/     small sums -> tables, theory, verdicts. No Spark
-simulation/   the 2004 note at its own scale
+The rooms, in the order in which data flows:
+
+capture/      the captures of load tests: files checked, tables read as DataFrames
+walk/         what became of each pair of a message and a subscriber
+jobs/         counts of pairs and of the captures' tables, and small sums of them
+findings/     sums -> tables, theory, verdicts. No Spark
 report/       findings -> one HTML page, JSON, CSV, Parquet. No Spark
-session/      Java and a quiet Spark
-analysis.py, follow.py   the way through all of it, at once or while a capture grows
-command.py, submit.py    `kcast analyse`, and the same for spark-submit
+follow/       the same while a capture grows
+simulation/   the note of 2004 at its own scale, on Spark
+session/      Java, a Spark that is started quietly, its files, its progress
+
+Begin with command.py (`kcast analyse`), request.py, run.py and analysis.py, which is the way through the
+rooms; outcome.py is what the screen shows at the end; submit.py is for spark-submit.
 """

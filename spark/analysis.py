@@ -1,12 +1,12 @@
-"""The way through: captures -> pairs -> counts -> sums -> tables.
+"""The way through the rooms: captures -> pairs -> counts -> sums -> tables.
 
     with counted_sources(...) as sources:     what became of each pair, kept on disk while it is counted
-        counts = job.count(sources)           by each job, of all that `sources` has
-        sums |= sum_up(job, counts)           small, and collected
+        counts = job.count(sources)           for each job
+        sums |= sum_up(job, counts)           small, collected to the driver
     tables_of(cells, sums)                    with theory and verdicts, without Spark
 
-All captures are counted together, cell by cell in every key. `follow` counts slice after slice in the same
-way, and merges.
+All captures are counted together: the cell, one scenario of one run, is part of every key. `follow` counts
+one slice after the other in the same way, and merges the counts.
 """
 
 import shlex
@@ -43,10 +43,10 @@ from kcast.spark.session.partitions import divide
 from kcast.spark.walk import pairs
 
 Watcher = Callable[[str], object]
-"""Is told, in a few words, what is done next."""
+"""Called with the name of each step, a few words, as it begins."""
 
 Sums = Mapping[str, Sequence[Row]]
-"""The sums of all jobs, by the names that they have for them."""
+"""The sums of all jobs, by the names in `Job.sums`."""
 
 JOBS: tuple[Job, ...] = (
     *(health.JOB, reliability.JOB, attribution.JOB, latency.JOB),
@@ -54,14 +54,14 @@ JOBS: tuple[Job, ...] = (
 )
 
 AT_ONCE = 3
-"""How many jobs are done at a time."""
+"""Number of jobs done at a time."""
 
 SUM_ROWS_MAX = 1_000_000
-"""What has more rows is no sum: a job that hands on so many has not added them up."""
+"""Upper bound on rows collected to the driver; more means that a job did not aggregate."""
 
 
 def analyse(spark: SparkSession, captures: Captures, watcher: Watcher | None = None) -> Findings:
-    """All tables of the captures. Raises CaptureError where a file turns out to be damaged."""
+    """All tables of the captures. Raises CaptureError if a file turns out to be damaged."""
     began = time.monotonic()
     tell = watcher or _tell_nobody
     divide(spark, captures.rows)
@@ -81,7 +81,7 @@ def _tell_nobody(_: str) -> None:
 def counted_sources(
     spark: SparkSession, cells: Sequence[Cell], tables: Mapping[str, DataFrame], watcher: Watcher
 ) -> Iterator[Sources]:
-    """What the jobs count, of tables that belong together; what is kept of it on disk goes at the end."""
+    """What the jobs count, from the tables of these cells. Its temporary files are removed at the end."""
     of_cells = parameters(spark, cells)
     watcher("what became of each message")
     attributed = pairs.attribute(tables, of_cells, max(cell.scenario.servers for cell in cells))
@@ -92,10 +92,10 @@ def counted_sources(
 
 
 def sum_up_all(spark: SparkSession, counts: Callable[[Job], DataFrame], watcher: Watcher) -> Sums:
-    """The sums of all jobs, of the merged counts of each.
+    """The sums of all jobs, from the merged counts that `counts` returns for each.
 
-    Several jobs are done at once: while Spark works for one, another is being planned, which takes as long
-    where a capture is small.
+    Several jobs are done at once: while Spark works for one, it plans another, which takes as long if a
+    capture is small.
     """
     sums: dict[str, Sequence[Row]] = {}
     told = threading.Lock()
@@ -110,7 +110,7 @@ def sum_up_all(spark: SparkSession, counts: Callable[[Job], DataFrame], watcher:
         for found in threads.map(inheritable_thread_target(spark)(done), JOBS):
             sums |= found
     finally:
-        # After Ctrl-C nobody waits: what still runs ends with the session.
+        # Not waited for after Ctrl-C: what still runs ends with the session.
         threads.shutdown(wait=False, cancel_futures=True)
     return sums
 
@@ -127,12 +127,12 @@ def sum_up(job: Job, counts: DataFrame) -> dict[str, Sequence[Row]]:
 def _collect(name: str, sums: DataFrame) -> list[Row]:
     rows = [row.asDict() for row in sums.collect()]
     if len(rows) > SUM_ROWS_MAX:
-        raise AssertionError(f"{name} has {len(rows):,} rows: these are no sums")
+        raise AssertionError(f"{name} has {len(rows):,} rows: it was not added up")
     return rows
 
 
 def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:
-    """All tables of these cells, in the order in which TABLES has them. Needs no Spark."""
+    """All tables of these cells, in the order of TABLES. Needs no Spark."""
     found = health_findings.tables(cells, sums)
     health = found["health"]
     found |= cell_findings.tables(cells, sums, health)
@@ -146,7 +146,7 @@ def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:
 
 
 def about_now(captures: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
-    """How findings came to be that are made now, from these captures."""
+    """`Findings.about` of findings that are made now, from these captures, in so many seconds."""
     return {
         "kcast": metadata.version("kcast"),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -24,7 +24,7 @@ _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 
 def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
     if _MEMORY.fullmatch(text) is None:
-        raise click.BadParameter(f"{text} is no size: give 2g, or 500m", ctx, param)
+        raise click.BadParameter(f"{text} is no size: give one such as 2g or 500m", ctx, param)
     return text
 
 
@@ -34,9 +34,9 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help=f"Where the report goes.  [default: {OUT_DEFAULT}]",
+    help=f"Folder for the report.  [default: {OUT_DEFAULT}]",
 )
-@click.option("--only", multiple=True, metavar="NAME", help="Of the scenarios only this; * is anything.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this scenario; * matches anything.")
 @click.option("--follow", "follows", is_flag=True, help="Analyse a capture while it is being written.")
 @click.option("--simulate", "simulates", is_flag=True, help="Simulate the note of 2004 at its own scale.")
 @click.option(
@@ -44,20 +44,20 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
     type=click.IntRange(0, 2**64 - 1),
     default=SEED_DEFAULT,
     show_default=True,
-    help="Of the simulation.",
+    help="Seed of the simulation.",
 )
 @click.option(
     "--render",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Only make the page anew, of a report.json.",
+    help="Only make report.html again, from this report.json.",
 )
 @click.option(
     "--master",
     default=MASTER_DEFAULT,
     show_default=True,
     metavar="URL",
-    help="Spark's: local[2] is two cores of this machine, spark://HOST:PORT a cluster.",
+    help="Where Spark works: local[2] is two cores of this machine, spark://HOST:PORT a cluster.",
 )
 @click.option(
     "--memory",
@@ -65,7 +65,7 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
     default=MEMORY_DEFAULT,
     show_default=True,
     metavar="SIZE",
-    help="For Spark's driver, which does all the work if local.",
+    help="Memory of Spark's driver, which does all the work if the master is local.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
 def command(
@@ -82,11 +82,11 @@ def command(
 ) -> None:
     """Analyse captures of load tests: what share arrives as K grows, beside theory, and why the rest did not.
 
-    RUN is the folder of `kcast load`, or of several runs at once. DIR gets one page, report.html, that needs
-    no network; its figures as report.json; and all tables as CSV and Parquet.
+    RUN is a folder that `kcast load` wrote; several are analysed together. DIR gets one page, report.html,
+    which needs no network; its figures as report.json; and all tables as CSV and Parquet.
 
-    With --follow the figures are shown while a capture grows, and at its end are those of a complete one.
-    With --simulate 100,000 servers are simulated, without RUN or beside it; it takes a minute or two.
+    --follow shows figures while the capture grows, and ends with the report of the complete one. --simulate
+    simulates 100,000 servers, with or without RUN; it takes a minute or two.
 
     \b
     Example:
@@ -96,25 +96,23 @@ def command(
       kcast analyse --render analysis-out/report.json
 
     \b
-    Exit codes: 0 all is well, 1 it cannot be analysed, 2 wrong usage, 3 latencies of
-    a scenario are not valid, 4 its delivery is not valid, or scenarios were left out,
-    5 what was measured is not what theory says, 130 Ctrl-C.
+    Exit codes: 0 all is well, 1 nothing can be analysed, 2 wrong usage, 3 latencies
+    of a scenario are not valid, 4 delivery of a scenario is not valid, or scenarios
+    were left out, 5 what was measured is not what theory says, 130 Ctrl-C.
     """
     with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
         if sys.stdout is None:
             raise OSError("standard output is closed")
         if render is not None:
             if runs or follows or simulates or only:
-                fail(
-                    NAME, "--render makes the page of what was analysed: leave out all but --out", EXIT_USAGE
-                )
+                fail(NAME, "--render only makes the page again: leave out all but --out", EXIT_USAGE)
             sys.exit(_render(render, out or render.parent))
         if not runs and not simulates:
             fail(NAME, "nothing to analyse: name a RUN, or give --simulate", EXIT_USAGE)
         if follows and len(runs) != 1:
             fail(NAME, "--follow takes one RUN", EXIT_USAGE)
         if only and not runs:
-            fail(NAME, "--only is of the scenarios of a RUN: name one", EXIT_USAGE)
+            fail(NAME, "--only chooses scenarios of a RUN: name one", EXIT_USAGE)
         require_extra()
         from kcast.spark.run import run
 
@@ -128,14 +126,14 @@ def command(
 
 
 def require_extra() -> None:
-    """Ends the program, with what to do, where something of the extra is not installed."""
+    """Ends the program, telling what to install, if a module of the extra is missing."""
     missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
     if missing:
         fail(NAME, f"{missing[0]} is missing: pip install 'kcast[spark]' brings it")
 
 
 def _render(source: Path, out: Path) -> int:
-    """Makes the page of a report.json; the exit code. Raises OSError."""
+    """Makes the page from a report.json; returns the exit code. Raises OSError."""
     from kcast.spark.findings.findings import FindingsError
     from kcast.spark.report.write import render
 

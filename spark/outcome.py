@@ -1,4 +1,4 @@
-"""What an analysis says on the screen at its end, and its exit code. Pure."""
+"""What an analysis prints at its end, and its exit code. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,7 +11,7 @@ EXIT_LATENCY_NOT_VALID = 3
 EXIT_DELIVERY_NOT_VALID = 4
 EXIT_DISAGREES = 5
 
-_CELL_HEADS = (
+_SCENARIO_HEADS = (
     *("scenario", "pairs", "delivered", "interval", "beforehand", "for servers", "given events"),
     *("p50 ms", "p99 ms", "theory", "valid"),
 )
@@ -21,16 +21,17 @@ _NOTHING = "-"
 
 
 def exit_code(findings: Findings) -> int:
-    """0, or the gravest of: cells left out or not to be trusted, theory that disagrees, latencies not valid.
+    """0, or that of the gravest of: scenarios left out or whose delivery is not valid, a measurement that
+    disagrees with theory, latencies that are not valid.
 
-    Theory is that given what happened, of each scenario or of all together, and that of the simulation.
+    Theory is that given what happened, for each scenario and for all together, and that of the simulation.
     """
-    cells = findings.table("scenarios")
-    if findings.problems or not all(cell["delivery_valid"] for cell in cells):
+    scenarios = findings.table("scenarios")
+    if findings.problems or not all(row["delivery_valid"] for row in scenarios):
         return EXIT_DELIVERY_NOT_VALID
     if any(row["verdict"] == DISAGREES for row in _judged(findings)):
         return EXIT_DISAGREES
-    return 0 if all(cell["latency_valid"] for cell in cells) else EXIT_LATENCY_NOT_VALID
+    return 0 if all(row["latency_valid"] for row in scenarios) else EXIT_LATENCY_NOT_VALID
 
 
 def _judged(findings: Findings) -> Iterator[Row]:
@@ -40,68 +41,69 @@ def _judged(findings: Findings) -> Iterator[Row]:
 
 
 def lines(findings: Findings) -> list[str]:
-    """Tables for people: cells with theory beside, joint tests, the note, and what cannot be trusted."""
+    """Tables for people: scenarios beside theory, joint tests, the simulation, the note, and what is not
+    valid."""
     parts = [
-        _cells(findings),
+        _scenarios(findings),
         _joint(findings.table("joint")),
         _simulation(findings.table("simulation")),
         _note(findings.table("note")),
         _not_valid(findings),
     ]
-    told: list[str] = []
+    found: list[str] = []
     for part in parts:
         if part:
-            told += ["", *part] if told else part
-    return told
+            found += ["", *part] if found else part
+    return found
 
 
 def objects(findings: Findings) -> Iterator[Row]:
-    """The same as objects, each with its `type`."""
+    """The same as objects for JSON, each with its `type`."""
     reliability = {row["cell"]: row for row in findings.table("reliability")}
-    for cell in findings.table("scenarios"):
-        yield {"type": "cell", **cell, **reliability.get(cell["cell"], {})}
+    for row in findings.table("scenarios"):
+        yield {"type": "scenario", **row, **reliability.get(row["cell"], {})}
     for name in ("joint", "simulation", "note", "health"):
         yield from ({"type": name, **row} for row in findings.table(name))
     yield from ({"type": "problem", "text": problem} for problem in findings.problems)
 
 
 def names(findings: Findings) -> Mapping[int, str]:
-    """What each cell is called: its scenario, with its run where there are several."""
-    cells = findings.table("scenarios")
-    has_several = len({cell["run"] for cell in cells}) > 1
+    """The name of each scenario, by its cell: with its run's id if there are several runs."""
+    scenarios = findings.table("scenarios")
+    has_several = len({row["run"] for row in scenarios}) > 1
     return {
-        cell["cell"]: f"{cell['run']}/{cell['scenario']}" if has_several else cell["scenario"]
-        for cell in cells
+        row["cell"]: f"{row['run']}/{row['scenario']}" if has_several else row["scenario"]
+        for row in scenarios
     }
 
 
-def _cells(findings: Findings) -> list[str]:
+def _scenarios(findings: Findings) -> list[str]:
     called = names(findings)
     reliability = {row["cell"]: row for row in findings.table("reliability")}
     latency = {row["cell"]: row for row in findings.table("latency") if row["since"] == "intended"}
     rows = []
-    for cell in findings.table("scenarios"):
-        share = reliability[cell["cell"]]
-        times = latency.get(cell["cell"], {})
+    for scenario in findings.table("scenarios"):
+        cell = scenario["cell"]
+        share, times = reliability[cell], latency.get(cell, {})
         rows.append(
             (
-                called[cell["cell"]],
+                called[cell],
                 f"{share['pairs']:,}",
                 _percent(share["share"]),
                 _interval(share["low"], share["high"]),
                 *(_percent(share[theory]) for theory in ("beforehand", "for_servers", "given_events")),
                 *(_number(times.get(name)) for name in ("p50_ms", "p99_ms")),
-                share["verdict"] if cell["delivery_valid"] else _NOTHING,
-                _valid(cell),
+                share["verdict"] if scenario["delivery_valid"] else _NOTHING,
+                _valid(scenario),
             )
         )
-    return table(_CELL_HEADS, rows) if rows else []
+    return table(_SCENARIO_HEADS, rows) if rows else []
 
 
-def _valid(cell: Row) -> str:
-    if not cell["delivery_valid"]:
+def _valid(scenario: Row) -> str:
+    if not scenario["delivery_valid"]:
         return "NO"
-    return "yes" if cell["latency_valid"] else "but latency"
+    return "yes" if scenario["latency_valid"] else "but latency"
 
 
 def _joint(rows: Sequence[Row]) -> list[str]:
@@ -115,12 +117,15 @@ def _joint(rows: Sequence[Row]) -> list[str]:
 
 def _reason(row: Row) -> str:
     if not row["degrees"]:
-        return "which leaves nothing to luck"
-    return f"chi-squared {number(row['statistic'])} with {row['degrees']}, p {probability(row['p_value'])}"
+        return "it leaves nothing to chance"
+    return (
+        f"chi-squared {number(row['statistic'])}, {count(row['degrees'], 'degree')} of freedom, "
+        f"p {probability(row['p_value'])}"
+    )
 
 
 def _simulation(rows: Sequence[Row]) -> list[str]:
-    told = (
+    cells = (
         (
             row["scene"],
             f"{row['outcomes']:,}",
@@ -131,12 +136,12 @@ def _simulation(rows: Sequence[Row]) -> list[str]:
         )
         for row in rows
     )
-    return table(_SIMULATION_HEADS, told) if rows else []
+    return table(_SIMULATION_HEADS, cells) if rows else []
 
 
 def _note(rows: Sequence[Row]) -> list[str]:
-    told = ((f"{row['figure']} ({row['scenario']})", row["measured"], row["verdict"]) for row in rows)
-    return table(_NOTE_HEADS, told, left=3) if rows else []
+    cells = ((f"{row['figure']} ({row['scenario']})", row["measured"], row["verdict"]) for row in rows)
+    return table(_NOTE_HEADS, cells, left=3) if rows else []
 
 
 def _not_valid(findings: Findings) -> list[str]:

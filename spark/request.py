@@ -11,7 +11,11 @@ SEED_DEFAULT = 1
 
 
 class AnalysisRequest(NamedTuple):
-    """What is to be done. `runs` are paths as Spark knows them, and `master` None is Spark's own choice."""
+    """What is to be done. `runs` are paths on any file system that Spark knows.
+
+    `master` and `memory` None: as Spark's own configuration says. `only` are names of scenarios, in which *
+    matches anything; empty: all scenarios.
+    """
 
     runs: tuple[str, ...]
     out: Path

@@ -1,4 +1,5 @@
-"""What `kcast analyse` does: Spark up, captures in, tables, report out; also for spark-submit."""
+"""What `kcast analyse` does, also under spark-submit: starts Spark, analyses or simulates, writes the
+report."""
 
 import os
 import sys
@@ -21,24 +22,24 @@ from kcast.spark.report.write import PAGE, write
 from kcast.spark.request import NAME, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
 from kcast.spark.session.java import JavaMissing
-from kcast.spark.session.progress import Progress
+from kcast.spark.session.progress import StepProgress
 from kcast.spark.session.start import start
 from kcast.spark.simulation.run import simulate
 from kcast.spark.simulation.scenes import NoteSettings
 
 FAILURES = (CaptureError, JavaMissing, SparkFailed)
-"""What can go wrong, each with a message for people."""
+"""Errors that end the program with their message, one line for people."""
 
 
 def run(request: AnalysisRequest) -> int:
-    """Does it, and prints what came of it; the exit code. Raises OSError."""
+    """Does what is requested, and prints the outcome; returns the exit code. Raises OSError."""
     try:
         findings = _findings(request)
     except FAILURES as error:
         say(NAME, str(error))
         return EXIT_FAILURE
     write(findings, request.out)
-    _tell(findings, request)
+    _print(findings, request)
     return outcome.exit_code(findings)
 
 
@@ -46,7 +47,7 @@ def _findings(request: AnalysisRequest) -> Findings:
     began = time.monotonic()
     with ExitStack() as stack:
         stream = sys.stderr or stack.enter_context(Path(os.devnull).open("w"))
-        watcher = stack.enter_context(Progress(stream))
+        watcher = stack.enter_context(StepProgress(stream))
         watcher("starting Spark")
         spark = stack.enter_context(start(request.master, memory=request.memory))
         watcher.watch(spark)
@@ -54,14 +55,14 @@ def _findings(request: AnalysisRequest) -> Findings:
         stack.enter_context(damage_named())
         findings = Findings(about_now((), 0.0))
         if request.runs:
-            findings = _of_captures(spark, request, watcher)
+            findings = _analysed(spark, request, watcher)
         if request.simulates:
             simulated = simulate(spark, watcher, settings=NoteSettings(seed=request.seed))
             findings = replace(findings, tables={**findings.tables, **simulated})
     return replace(findings, about={**findings.about, "seconds": round(time.monotonic() - began, 1)})
 
 
-def _of_captures(spark: SparkSession, request: AnalysisRequest, watcher: Watcher) -> Findings:
+def _analysed(spark: SparkSession, request: AnalysisRequest, watcher: Watcher) -> Findings:
     if request.follows:
         with TemporaryDirectory(prefix="kcast-follow-") as folder:
             return follow(spark, request.runs[0], watcher, only=request.only, temp_dir=Path(folder))
@@ -70,7 +71,7 @@ def _of_captures(spark: SparkSession, request: AnalysisRequest, watcher: Watcher
     return analyse(spark, captures, watcher)
 
 
-def _tell(findings: Findings, request: AnalysisRequest) -> None:
+def _print(findings: Findings, request: AnalysisRequest) -> None:
     page = request.out / PAGE
     if request.as_json:
         for each in outcome.objects(findings):
@@ -78,5 +79,5 @@ def _tell(findings: Findings, request: AnalysisRequest) -> None:
         code = outcome.exit_code(findings)
         print(to_json({"type": "report", "page": str(page), "exit_code": code}), flush=True)
         return
-    told = outcome.lines(findings)
-    print("\n".join([*map(escaped, told), "", f"report: {page}"]), flush=True)
+    lines = map(escaped, outcome.lines(findings))
+    print("\n".join([*lines, "", f"report: {page}"]), flush=True)

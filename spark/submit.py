@@ -1,9 +1,9 @@
-"""`kcast analyse` for spark-submit: master, memory and all else of Spark are what spark-submit was told.
+"""`kcast analyse` for spark-submit, whose options choose master, memory and all else of Spark.
 
     spark-submit --master spark://HOST:7077 "$(python -m kcast.spark.submit)" RUN... --out DIR
 
-Run by itself it prints its path, which is what spark-submit wants. Workers need neither kcast nor Python,
-but for --simulate.
+Run by itself it prints its path, which spark-submit needs. Workers need neither kcast nor Python, except for
+--simulate.
 """
 
 import os
@@ -15,13 +15,13 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
 def main() -> None:
-    """Runs the command where spark-submit has started this, else tells where this is."""
+    """Runs the command if spark-submit has started this file; else prints its path."""
     if _SUBMITTED not in os.environ:
         print(Path(__file__).resolve())
         return
-    # Python has put this folder on its path, where our modules would have other names.
+    # Python has put this folder on its path, under which our modules would have other names.
     sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != _HERE]
-    sys.path.append(str(_HERE.parent))  # where kcast is not installed
+    sys.path.append(str(_HERE.parents[1]))  # where kcast/ is, if that is not installed
     from kcast.spark.command import command
 
     command(prog_name="spark-submit submit.py")

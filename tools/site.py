@@ -42,13 +42,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return Files(found)
 
 
-class Examples(Extension):
-    """Examples in docstrings (`>>>`) as blocks of code, which plain Markdown would run into one line."""
+class Markdown(Extension):
+    """Docstrings as Markdown: examples (`>>>`) become blocks of code, lines `name: ...` a list."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """Puts a fence around each paragraph that is an example."""
+        """Rewrites an object's docstring."""
         if obj.docstring is not None:
             text = obj.docstring.value
-            obj.docstring.value = re.sub(
-                r"^>>> (?:.+\n?)+", r"```pycon\n\g<0>\n```\n", text, flags=re.MULTILINE
-            )
+            text = re.sub(r"^>>> (?:.+\n?)+", r"```pycon\n\g<0>\n```\n", text, flags=re.MULTILINE)
+            obj.docstring.value = re.sub(r"^([a-z_]+): ", r"- `\1`: ", text, flags=re.MULTILINE)

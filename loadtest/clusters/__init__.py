@@ -1,1 +1,1 @@
-"""Servers to test on, behind one interface: processes, many in one process, containers."""
+"""Clusters to test on, behind one interface: servers in processes, in one process, or in containers."""

@@ -1,4 +1,4 @@
-"""Picks what servers to test on run in: processes, many in one process, or containers."""
+"""Opens a cluster to test on, by the name of its backend: processes, lab or containers."""
 
 from pathlib import Path
 
@@ -14,10 +14,10 @@ def open_servers(
     tap_dir: Path | None = None,
     image: str = IMAGE,
 ) -> Servers:
-    """`count` servers with leases of `ttl_s` seconds; they start at the beginning of the `with`.
+    """Returns `count` servers with leases of `ttl_s` seconds; they start at the beginning of the `with`.
 
-    `options` are further ones for `kcast serve`. In `tap_dir`, which must exist, each life of a server gets
-    a tap. `image` is for containers alone. Raises ValueError where there can be no such cluster.
+    `options` are passed to `kcast serve`. With `tap_dir`, a folder that exists, each life of a server writes
+    a tap there. `image` is for containers only. Raises ValueError if there can be no such cluster.
     """
     # Imported here: containers need a library that the others do not.
     if backend == "processes":

@@ -1,8 +1,8 @@
-"""The host of a lab: many servers on one event loop, which does to them what its owner asks.
+"""The host of a lab: runs many servers on one event loop, and does to them what its owner asks.
 
     python -m kcast.loadtest.clusters.lab_host
 
-Standard input is watched by the same loop, so a request is answered between two turns of servers.
+The same loop reads standard input, so a request is carried out between two turns of servers.
 """
 
 import asyncio
@@ -13,17 +13,19 @@ from typing import BinaryIO
 
 import uvloop
 
-from kcast.loadtest.clusters.hosting import (
-    Plan,
+from kcast.loadtest.clusters.host_common import (
+    Host,
+    HostOptions,
     Refused,
     ServerState,
     allow_files,
     answer,
     say_cut_off,
-    server_key,
     take_replies_output,
     write_all,
 )
+from kcast.loadtest.clusters.isolation import Flags
+from kcast.loadtest.clusters.server_names import server_key
 from kcast.pubsub.driver import Driver
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Log, Losses, Report
@@ -32,15 +34,15 @@ from kcast.pubsub.process import make_server, open_tap, warn
 _FILES_PER_SERVER = 3  # at most two sockets, and a tap
 
 
-class _Server:
-    """One server of the lab: what it consists of while it runs, and its port for ever."""
+class _LabServer:
+    """One server of the lab; it keeps its port in all its lives."""
 
-    def __init__(self, index: int, plan: Plan, flags: bytearray) -> None:
+    def __init__(self, index: int, options: HostOptions, flags: Flags) -> None:
         self.log = Log(label=server_key(index))
         self.port = 0
         self.lives = 0
         self._index = index
-        self._plan = plan
+        self._options = options
         self._flags = flags
         self._driver: Driver | None = None
         self._parts = ExitStack()
@@ -50,12 +52,16 @@ class _Server:
     def is_running(self) -> bool:
         return self._driver is not None
 
+    @property
+    def process_id(self) -> int | None:
+        return os.getpid() if self.is_running else None
+
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begins a life. Raises Refused."""
-        settings = self._plan.settings(self._index, self.lives + 1)
+        """Starts a life. Raises Refused."""
+        settings = self._options.settings(self._index, self.lives + 1)
         with ExitStack() as parts:
             try:
-                ports = self._plan.open_gates(self._index, self.port, self._flags)
+                ports = self._options.open_sockets(self._index, self.port, self._flags)
                 for port in ports:
                     parts.enter_context(port)
                 parts.callback(say_cut_off, ports, self.log)
@@ -79,7 +85,7 @@ class _Server:
         self.lives += 1
 
     def end(self) -> None:
-        """Ends it, its tap written to the end."""
+        """Ends it, after writing its tap to the end."""
         self._driver = None
         self._is_stalled = False
         self._parts.close()
@@ -95,76 +101,49 @@ class _Server:
             self._driver.start()
 
 
-class _Host:
-    """What the owner may ask for. Every change is answered with the state of all servers."""
+class _LabHost(Host[_LabServer]):
+    """Carries out the owner's requests."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
         self._loop = loop
-        self._servers: list[_Server] = []
-        self._flags = bytearray()
         self._is_begun = False
 
     def open(self, count: int, options: list[str], tap_dir: str | None) -> None:
-        plan = Plan.of(count, options, tap_dir)
-        if plan.given.metrics is not None or plan.given.log != "text":
+        parsed = HostOptions.of(count, options, tap_dir)
+        if parsed.given.metrics is not None or parsed.given.log != "text":
             raise Refused("the servers' options: a lab has neither --metrics nor --log json")
         allow_files(count * _FILES_PER_SERVER)
-        self._flags = bytearray(count)
-        self._servers = [_Server(index, plan, self._flags) for index in range(count)]
-
-    def states(self) -> list[ServerState]:
-        own = os.getpid()
-        return [
-            ServerState(s.is_running, s.port, own if s.is_running else None, s.lives) for s in self._servers
-        ]
+        self.flags = bytearray(count)
+        self.servers = [_LabServer(index, parsed, self.flags) for index in range(count)]
 
     def start(self, servers: list[int], timeout_s: float) -> list[ServerState]:
-        starting = [index for index in servers if not self._servers[index].is_running]
+        starting = [index for index in servers if not self.servers[index].is_running]
         try:
             for index in starting:
-                self._servers[index].start(self._loop)
+                self.servers[index].start(self._loop)
         except BaseException:
             self.kill(starting)
             raise
         if not self._is_begun:
             self._is_begun = True
             gc.collect()
-            gc.freeze()  # or collections would walk through what all servers have
+            gc.freeze()  # otherwise each collection would walk through what all servers have
         return self.states()
 
     def kill(self, servers: list[int]) -> list[ServerState]:
         for index in servers:
-            self._servers[index].end()
+            self.servers[index].end()
         return self.states()
 
     def stop(self, servers: list[int]) -> list[ServerState]:
         return self.kill(servers)
 
-    def stall(self, servers: list[int]) -> list[ServerState]:
-        for index in servers:
-            self._servers[index].stall()
-        return self.states()
-
-    def resume(self, servers: list[int]) -> list[ServerState]:
-        for index in servers:
-            self._servers[index].resume()
-        return self.states()
-
-    def isolate(self, servers: list[int]) -> None:
-        for index in servers:
-            self._flags[index] = 1
-
-    def rejoin(self, servers: list[int]) -> None:
-        for index in servers:
-            self._flags[index] = 0
-
 
 async def _serve(replies: BinaryIO) -> None:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    host = _Host(loop)
-    verbs = ("open", "states", "start", "kill", "stop", "stall", "resume", "isolate", "rejoin")
-    handlers = {verb: getattr(host, verb) for verb in verbs}
+    host = _LabHost(loop)
     heard = bytearray()
 
     def on_readable() -> None:
@@ -174,7 +153,7 @@ async def _serve(replies: BinaryIO) -> None:
         heard[:] = rest
         try:
             for line in lines:
-                write_all(replies.fileno(), answer(bytes(line), handlers))
+                write_all(replies.fileno(), answer(bytes(line), host.handlers))
         except BaseException as error:
             loop.remove_reader(0)
             if isinstance(error, BrokenPipeError):
@@ -191,7 +170,7 @@ async def _serve(replies: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Does what is asked for, until nobody can ask any more."""
+    """Carries out requests until the owner is gone."""
     uvloop.run(_serve(take_replies_output()))
 
 

@@ -1,13 +1,13 @@
-"""The host of a cluster of processes: it forks a server at a time, and does to them what its owner asks.
+"""The host of a cluster of processes: forks each server, and kills, stalls or isolates it as its owner asks.
 
     python -m kcast.loadtest.clusters.process_host
 
-A fork takes some milliseconds, where a new Python would take a tenth of a second of CPU: servers are killed
-and restarted while load runs on the same machine.
+Servers are restarted while load runs on the same machine: a fork takes some milliseconds, where a new Python
+would take a tenth of a second of CPU. The host has one thread, so forking is safe.
 
-Its servers do not outlive it. It kills them when its owner is gone. When it is killed itself, a pipe of which
-it had the other end tells them; and stalled ones, which can read none, are process groups of their own, which
-the system wakes with SIGHUP when their parent is gone.
+Its servers do not outlive it. It kills them when its owner is gone. When it is killed itself, the servers
+notice that a pipe (the lifeline) has closed. Stalled servers cannot notice: each is a process group of its
+own, which the system wakes with SIGHUP when its parent is gone.
 """
 
 import gc
@@ -22,19 +22,20 @@ import time
 import traceback
 from contextlib import suppress
 from importlib import import_module
-from typing import IO, BinaryIO, NoReturn
+from typing import IO, BinaryIO, ClassVar, NoReturn
 
-from kcast.loadtest.clusters.hosting import (
-    Plan,
+from kcast.loadtest.clusters.host_common import (
+    Host,
+    HostOptions,
     Refused,
     ServerState,
     allow_files,
     answer,
     say_cut_off,
-    server_key,
     take_replies_output,
     write_all,
 )
+from kcast.loadtest.clusters.server_names import server_key
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Log
 from kcast.pubsub.process import EXIT_FAILURE, serve, warn
@@ -45,8 +46,8 @@ _FILES_PER_SERVER = 2
 _PORT = struct.Struct("=H")  # what a server writes when it is ready
 
 
-class _Server:
-    """One server: its process while it runs, its port and log for ever."""
+class _ServerProcess:
+    """One server: its process while it runs; its port and log stay the same in all its lives."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -56,23 +57,23 @@ class _Server:
         self.is_stalled = False
         self.process_id: int | None = None
         self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - as long as this process
-        self.life_at = 0  # where in the log this life begins
-        self.status: int | None = None  # the pipe on which it says that it is ready, and by which end it ends
+        self.life_at = 0  # the size of the log when this life began
+        self.status: int | None = None  # a pipe: it writes its port when ready; closed when it ends
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives; takes note where it has ended."""
+        """Whether its process runs; reaps it if it has ended."""
         if self.process_id is not None:
             self.reap(os.WNOHANG)
         return self.process_id is not None
 
     def signal(self, number: int) -> None:
-        """Sends one. A process that was not waited for keeps its number."""
+        """Sends a signal. The number is still this process's: numbers are reused after `waitpid` only."""
         if self.process_id is not None:
             os.kill(self.process_id, number)
 
     def reap(self, options: int = 0) -> int | None:
-        """Waits for its end, or what else the options of `waitpid` tell of; its exit code if it has ended."""
+        """Calls `waitpid` with these options; returns the exit code if the process has ended, else None."""
         assert self.process_id is not None and self.status is not None
         process_id, status = os.waitpid(self.process_id, options)
         self.is_stalled = self.is_stalled or (bool(process_id) and os.WIFSTOPPED(status))
@@ -83,8 +84,18 @@ class _Server:
         self.is_stalled = False
         return os.waitstatus_to_exitcode(status)
 
+    def stall(self) -> None:
+        if self.is_running and not self.is_stalled:
+            self.signal(signal.SIGSTOP)
+            self.reap(os.WUNTRACED)
+
+    def resume(self) -> None:
+        if self.is_running:
+            self.signal(signal.SIGCONT)
+            self.is_stalled = False
+
     def failure(self, what: str) -> Refused:
-        """That it did not start, with the end of what it said."""
+        """Returns the error that it did not start, with the end of its log."""
         where = f" (port {self.port})" if self.port else ""
         lines = self.read_log(self.life_at).splitlines()[-_LOG_LINES:]
         return Refused("\n  ".join([f"{self.key}{where} did not start: it {what}", *lines]))
@@ -94,30 +105,28 @@ class _Server:
         return os.pread(self.log.fileno(), size - start, start).decode(errors="replace")
 
 
-class _Host:
-    """What the owner may ask for. Every change is answered with the state of all servers."""
+class _ProcessHost(Host[_ServerProcess]):
+    """Carries out the owner's requests."""
+
+    VERBS: ClassVar = (*Host.VERBS, "logs")
 
     def __init__(self, replies: BinaryIO) -> None:
+        super().__init__()
         self._replies = replies
         self._lifeline, self._lifeline_end = os.pipe()
-        self._servers: list[_Server] = []
-        self._flags: mmap.mmap
-        self._plan: Plan
+        self._options: HostOptions
 
     def open(self, count: int, options: list[str], tap_dir: str | None) -> None:
-        self._plan = Plan.of(count, options, tap_dir)
+        self._options = HostOptions.of(count, options, tap_dir)
         allow_files(count * _FILES_PER_SERVER)
-        self._flags = mmap.mmap(-1, count)  # shared with all servers
-        self._servers = [_Server(index) for index in range(count)]
+        self.flags = mmap.mmap(-1, count)  # shared with all servers
+        self.servers = [_ServerProcess(index) for index in range(count)]
         _import_what_servers_need()
         gc.collect()
-        gc.freeze()  # or each server's first collection would copy all of it
-
-    def states(self) -> list[ServerState]:
-        return [ServerState(s.is_running, s.port, s.process_id, s.lives) for s in self._servers]
+        gc.freeze()  # otherwise each server's first collection would copy all of it
 
     def start(self, servers: list[int], timeout_s: float) -> list[ServerState]:
-        starting = [self._servers[index] for index in servers if not self._servers[index].is_running]
+        starting = [self.servers[index] for index in servers if not self.servers[index].is_running]
         try:
             for server in starting:
                 self._fork(server)
@@ -128,7 +137,7 @@ class _Host:
         return self.states()
 
     def kill(self, servers: list[int]) -> list[ServerState]:
-        chosen = [self._servers[index] for index in servers if self._servers[index].is_running]
+        chosen = [self.servers[index] for index in servers if self.servers[index].is_running]
         for server in chosen:
             server.signal(signal.SIGKILL)
         for server in chosen:
@@ -136,12 +145,12 @@ class _Host:
         return self.states()
 
     def kill_all(self) -> None:
-        self.kill([server.index for server in self._servers])
+        self.kill([server.index for server in self.servers])
 
     def stop(self, servers: list[int]) -> list[ServerState]:
-        chosen = [self._servers[index] for index in servers if self._servers[index].is_running]
+        chosen = [self.servers[index] for index in servers if self.servers[index].is_running]
         for server in chosen:
-            server.signal(signal.SIGINT)  # which a server takes for its end, without draining
+            server.signal(signal.SIGINT)  # ends a server without draining
             server.signal(signal.SIGCONT)
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         waiting = _Waiting(chosen)
@@ -156,34 +165,12 @@ class _Host:
                 server.log.flush()
         return self.kill([server.index for server in chosen])
 
-    def stall(self, servers: list[int]) -> list[ServerState]:
-        for server in [self._servers[index] for index in servers]:
-            if server.is_running and not server.is_stalled:
-                server.signal(signal.SIGSTOP)
-                server.reap(os.WUNTRACED)
-        return self.states()
-
-    def resume(self, servers: list[int]) -> list[ServerState]:
-        for server in [self._servers[index] for index in servers]:
-            if server.is_running:
-                server.signal(signal.SIGCONT)
-                server.is_stalled = False
-        return self.states()
-
-    def isolate(self, servers: list[int]) -> None:
-        for index in servers:
-            self._flags[index] = 1
-
-    def rejoin(self, servers: list[int]) -> None:
-        for index in servers:
-            self._flags[index] = 0
-
     def logs(self) -> list[str]:
-        return [server.read_log() for server in self._servers]
+        return [server.read_log() for server in self.servers]
 
     # --- Starting ------------------------------------------------------------------------------------
 
-    def _await_ready(self, starting: list[_Server], timeout_s: float) -> None:
+    def _await_ready(self, starting: list[_ServerProcess], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         waiting = _Waiting(starting)
         while waiting.servers:
@@ -195,7 +182,7 @@ class _Host:
                 (server.port,) = _PORT.unpack(said)
                 waiting.remove(server)
 
-    def _fork(self, server: _Server) -> None:
+    def _fork(self, server: _ServerProcess) -> None:
         status, said = os.pipe()
         server.life_at = os.fstat(server.log.fileno()).st_size
         try:
@@ -210,8 +197,8 @@ class _Host:
         server.process_id, server.status = process_id, status
         server.lives += 1
 
-    def _be(self, server: _Server, said: int) -> NoReturn:
-        """In the child, which never returns into what the host was doing."""
+    def _be(self, server: _ServerProcess, said: int) -> NoReturn:
+        """Runs the server, in the forked child, which never returns into the host's code."""
         code = EXIT_FAILURE
         try:
             os.setpgid(0, 0)
@@ -228,14 +215,14 @@ class _Host:
         finally:
             os._exit(code)
 
-    def _serve(self, server: _Server, said: int) -> int:
-        log = Log(as_json=self._plan.given.log == "json")
+    def _serve(self, server: _ServerProcess, said: int) -> int:
+        log = Log(as_json=self._options.given.log == "json")
         try:
-            ports = self._plan.open_gates(server.index, server.port, self._flags)
+            ports = self._options.open_sockets(server.index, server.port, self.flags)
         except (ListenError, ValueError) as error:
             log.error("start", str(error))
             return EXIT_FAILURE
-        settings = self._plan.settings(server.index, server.lives + 1)
+        settings = self._options.settings(server.index, server.lives + 1)
         warn(settings, ports, log)
         number = _PORT.pack(ports[0].address[1])
         code = serve(settings, ports, log, on_ready=lambda: write_all(said, number), lifeline=self._lifeline)
@@ -244,25 +231,28 @@ class _Host:
 
 
 class _Waiting:
-    """Servers of which something is awaited, and the owner, who must be there."""
+    """Waits for servers to write to their status pipes, and for the owner's end."""
 
-    def __init__(self, servers: list[_Server]) -> None:
+    def __init__(self, servers: list[_ServerProcess]) -> None:
         self.servers = list(servers)
         self._poll = select.poll()
-        self._poll.register(0, 0)  # its end is reported unasked; what it holds is not for now
+        self._poll.register(0, 0)  # standard input: only its end is reported; requests wait
         for server in servers:
             assert server.status is not None
             self._poll.register(server.status, select.POLLIN)
 
-    def read(self, deadline: float) -> list[tuple[_Server, bytes]]:
-        """What servers say until the deadline, as soon as one does; b"" is its end."""
+    def read(self, deadline: float) -> list[tuple[_ServerProcess, bytes]]:
+        """Waits until a server writes, or the deadline; returns what they wrote, b"" for one that has ended.
+
+        Raises _OwnerGone.
+        """
         ready = dict(self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
         if 0 in ready:
             raise _OwnerGone
         return [(each, os.read(each.status, 64)) for each in self.servers if each.status in ready]
 
-    def remove(self, server: _Server) -> None:
-        """Awaits nothing more of it."""
+    def remove(self, server: _ServerProcess) -> None:
+        """Stops waiting for this server."""
         assert server.status is not None
         self._poll.unregister(server.status)
         self.servers.remove(server)
@@ -273,21 +263,19 @@ class _OwnerGone(Exception):
 
 
 def _import_what_servers_need() -> None:
-    """What they would else import each for itself."""
+    """Imports what each server would otherwise import for itself."""
     for name in ("asyncio", "uvloop", "kcast.pubsub.tap"):
         with suppress(ImportError):
             import_module(name)
 
 
 def main() -> None:
-    """Does what is asked for, until nobody can ask any more."""
+    """Carries out requests until the owner is gone."""
     replies = take_replies_output()
-    host = _Host(replies)
-    verbs = ("open", "states", "start", "kill", "stop", "stall", "resume", "isolate", "rejoin", "logs")
-    handlers = {verb: getattr(host, verb) for verb in verbs}
+    host = _ProcessHost(replies)
     try:
         for line in iter(sys.stdin.buffer.readline, b""):
-            write_all(replies.fileno(), answer(line, handlers))
+            write_all(replies.fileno(), answer(line, host.handlers))
     except (_OwnerGone, BrokenPipeError):
         pass
     finally:

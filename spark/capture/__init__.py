@@ -1,1 +1,1 @@
-"""Captures as Spark reads them: checked files, and tables with fixed schemas."""
+"""The captures of load tests: files checked, tables read with fixed schemas."""

@@ -1,8 +1,8 @@
-"""Captures that load tests have left, checked, as DataFrames of all their scenarios together.
+"""Captures that load tests wrote, checked, as DataFrames of all their scenarios together.
 
-Everything is checked before the first row is read: the JSON files, which files there are, and what each says
-of itself. A scenario that cannot be trusted is left out and named; where nothing is left, that is an error.
-What only shows when rows are read, pages of a file that are damaged, `reading.damage_named` tells.
+All is checked before the first row is read: the JSON files, which Parquet files there are, and the footer of
+each. A scenario that cannot be trusted is left out and named; if none is left, that is an error. Damaged
+pages of a file show only when rows are read: `reading.damage_named` names the file then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kcast.loadtest.capture.manifest import CaptureError as CaptureError
 from kcast.loadtest.capture.schema import TABLES
-from kcast.spark.capture.checks import Check, open_run, selected
-from kcast.spark.capture.reading import Place, read_table
+from kcast.spark.capture.checks import ScenarioChecks, open_run, selected
+from kcast.spark.capture.reading import CellFolder, read_table
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
 
@@ -23,29 +23,29 @@ from kcast.spark.session.files import Files, shown
 class Captures:
     """What can be analysed of some captures.
 
-    `cells` are numbered by the order in which the captures, and in them run.json's scenarios, were given, be
-    they left out or not. `problems` are sentences: what was left out, and why. `about` tells of each run:
-    path, run, status, started, ended, host. `rows` are those of the longest table. `awaited` are the
-    scenarios that follow when they are begun, and `growing` the cells that are still written, both only where
-    that was asked for.
+    `cells` are numbered in the order in which the captures, and in them run.json's scenarios, were given;
+    those left out have a number, too. `problems` are sentences: what was left out, and why. `about` has for
+    each run: path, run, status, started, ended, host. `rows` is the number of rows of the longest table.
+    Only if a capture is followed: `awaited`, scenarios that were not begun yet, and `growing`, cells that
+    are still being written.
     """
 
     spark: SparkSession
     cells: tuple[Cell, ...]
     problems: tuple[str, ...]
     about: list[dict[str, Any]]
-    places: tuple[Place, ...]
+    folders: tuple[CellFolder, ...]
     rows: int
     awaited: tuple[str, ...] = ()
     growing: frozenset[int] = frozenset()
 
     def table(self, name: str) -> DataFrame:
-        """A table of all cells, `schemas.table_schema`, as its files are now. Raises KeyError."""
-        return read_table(self.spark, self.places, name)
+        """A table of all cells, `schemas.table_schema`, of the files that are there now. Raises KeyError."""
+        return read_table(self.spark, self.folders, name)
 
     @property
     def tables(self) -> Mapping[str, DataFrame]:
-        """All of them, each read when it is first asked for."""
+        """All tables by name. The files of each are listed when it is first used."""
         return _Tables(self)
 
 
@@ -69,11 +69,11 @@ class _Tables(Mapping[str, DataFrame]):
 def open_captures(
     spark: SparkSession, paths: Sequence[str], *, only: Sequence[str] = (), following: bool = False
 ) -> Captures:
-    """Checks the captures at `paths`: their folders, or their run.json, on any file system Spark knows.
+    """Checks the captures at `paths`: their folders, or their run.json, on any file system that Spark knows.
 
-    `only` are names of scenarios, in which * is anything; of all others nothing is read. With `following`,
-    scenarios that are still run, or not yet begun, are in order. Raises CaptureError where a run cannot be
-    used as a whole, and where nothing is left to analyse.
+    `only` are names of scenarios, in which * matches anything; nothing is read of all others. With
+    `following`, scenarios that are still being run, or are not begun yet, are no problems. Raises
+    CaptureError if a run as a whole cannot be used, or no scenario is left to analyse.
     """
     files = Files(spark)
     runs = [open_run(files, path) for path in paths]
@@ -81,14 +81,14 @@ def open_captures(
         for earlier in runs[:number]:
             if earlier.run_id == run.run_id:
                 raise CaptureError(
-                    f"{shown(run.path)}: the same run as in {shown(earlier.path)}, {run.run_id}: give it once"
+                    f"{shown(run.path)}: this is run {run.run_id}, as {shown(earlier.path)} is: give it once"
                 )
-    wanted = selected([scenario for run in runs for scenario in run.planned], only)
-    check = Check(files, following)
+    names = selected([scenario for run in runs for scenario in run.planned], only)
+    check = ScenarioChecks(files, following)
     number = 0
     for run in runs:
         for scenario in run.planned:
-            if scenario.name in wanted:
+            if scenario.name in names:
                 check.scenario(run, scenario, number)
             number += 1
     check.files()
@@ -100,7 +100,7 @@ def open_captures(
         tuple(check.cells),
         tuple(check.problems),
         [run.about() for run in runs],
-        tuple(check.places),
+        tuple(check.folders),
         max(check.rows.values(), default=0),
         tuple(check.awaited),
         frozenset(check.growing),

@@ -1,5 +1,7 @@
-"""Which scenarios of which runs can be analysed, by their JSON files and by what their Parquet files say of
-themselves. A scenario that cannot be trusted is left out and named."""
+"""Which scenarios of which runs can be analysed, by their JSON files and the footers of their Parquet files.
+
+A scenario that cannot be trusted is left out and named.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,23 +17,23 @@ from kcast.loadtest.capture.schema import CUT_OFF, TABLES
 from kcast.loadtest.scenario import Scenario, ScenarioError, select
 from kcast.spark.capture.completeness import shortfalls
 from kcast.spark.capture.footers import Footer, footers, is_part
-from kcast.spark.capture.reading import Place
+from kcast.spark.capture.reading import CellFolder
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run, as its run.json tells."""
+    """A run: its folder, and what its run.json tells."""
 
     path: str
     info: Mapping[str, Any]
     run_id: str
     planned: tuple[Scenario, ...]
-    begun: frozenset[str]  # names of folders
+    begun: frozenset[str]  # names of folders of scenarios that were begun
 
     def about(self) -> dict[str, Any]:
-        """What a report tells of it."""
+        """What a report tells of the run: path, run, status, started, ended, host."""
         host = self.info.get("host")
         return {
             "path": shown(self.path),
@@ -53,21 +55,21 @@ def open_run(files: Files, given: str) -> Run:
         try:
             text = files.read(f"{path}/{manifest.RUN_FILE}")
         except FileNotFoundError:
-            what = "no capture, there is no" if files.exists(path) else "no such folder, and so no"
+            what = "not a capture: it has no" if files.exists(path) else "no such folder, and so no"
             raise CaptureError(f"{shown(path)}: {what} {manifest.RUN_FILE}") from None
         info = manifest.parse(text, where)
         run_id, planned = manifest.run_id(info, where), manifest.planned(info, where)
         runs = [name for name in files.names(path) if name.startswith("run=")]
         begun = files.names(f"{path}/{manifest.run_folder(run_id)}")
     except OSError as error:
-        raise CaptureError(f"{given}: cannot be read, {error}") from None
+        raise CaptureError(f"{given}: cannot be read: {error}") from None
     begun = [name for name in begun if name.startswith("scenario=")]
     manifest.check_folders(shown(path), run_id, [scenario.name for scenario in planned], runs, begun)
     return Run(path, info, run_id, planned, frozenset(begun))
 
 
 def selected(planned: Sequence[Scenario], only: Sequence[str]) -> frozenset[str]:
-    """The names of those that `only` names, as `kcast load --only` does; of all without any.
+    """The names of the scenarios that `only` chooses, as `kcast load --only` does; of all if it is empty.
 
     Raises CaptureError.
     """
@@ -89,9 +91,9 @@ def _machine(host: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class _Opened:
-    """A scenario that is in order as far as its JSON tells."""
+    """A scenario whose scenario.json is sound; `parts` are paths of its Parquet files, by table."""
 
-    place: Place
+    folder: CellFolder
     name: str
     run: Run
     scenario: Scenario
@@ -101,34 +103,37 @@ class _Opened:
     parts: dict[str, list[str]] = field(default_factory=dict)
 
 
-class Check:
-    """Looks through scenarios, and keeps what is to be said of them."""
+class ScenarioChecks:
+    """Checks scenarios, one after the other with `scenario`, and then all their files with `files`.
+
+    The results are in the attributes; `Captures` says what they are.
+    """
 
     def __init__(self, files: Files, following: bool) -> None:
         self._files = files
         self._following = following
         self._opened: list[_Opened] = []
         self.cells: list[Cell] = []
-        self.places: list[Place] = []
+        self.folders: list[CellFolder] = []
         self.rows: Counter[str] = Counter()  # by table
         self.problems: list[str] = []
         self.awaited: list[str] = []
         self.growing: list[int] = []
 
     def scenario(self, run: Run, scenario: Scenario, number: int) -> None:
-        """Looks at what a scenario's JSON says."""
+        """Checks a scenario's scenario.json, and lists its files."""
         name = f"{shown(run.path)}: scenario {scenario.name}"
-        folder = manifest.scenario_folder(scenario.name)
-        if folder not in run.begun:
+        folder_name = manifest.scenario_folder(scenario.name)
+        if folder_name not in run.begun:
             if self._following and _may_go_on(run.info):
                 self.awaited.append(scenario.name)
             else:
                 self.problems.append(f"{name} was not run")
             return
-        place = Place(number, f"{run.path}/{manifest.run_folder(run.run_id)}/{folder}")
-        where = f"{shown(place.folder)}/{manifest.SCENARIO_FILE}"
+        folder = CellFolder(number, f"{run.path}/{manifest.run_folder(run.run_id)}/{folder_name}")
+        where = f"{shown(folder.path)}/{manifest.SCENARIO_FILE}"
         try:
-            info = manifest.parse(self._files.read(f"{place.folder}/{manifest.SCENARIO_FILE}"), where)
+            info = manifest.parse(self._files.read(f"{folder.path}/{manifest.SCENARIO_FILE}"), where)
             if info.get("run_id", run.run_id) != run.run_id or not _is_of(scenario, info):
                 raise CaptureError(f"{where}: of another run; captures must not be mixed")
             written = manifest.stored(info, where)
@@ -144,45 +149,40 @@ class Check:
             return
         t0_ns = info.get("t0_ns")
         opened = _Opened(
-            place, name, run, scenario, status, written, t0_ns if isinstance(t0_ns, int) else None
+            folder, name, run, scenario, status, written, t0_ns if isinstance(t0_ns, int) else None
         )
         for table in TABLES:
-            names = self._files.names(f"{place.folder}/{manifest.table_folder(table)}")
-            opened.parts[table] = [
-                f"{place.folder}/{manifest.table_folder(table)}/{part}" for part in names if is_part(part)
-            ]
+            path = f"{folder.path}/{manifest.table_folder(table)}"
+            opened.parts[table] = [f"{path}/{part}" for part in self._files.names(path) if is_part(part)]
         self._opened.append(opened)
 
     def files(self) -> None:
-        """Looks at all files of what was opened, and makes cells of what is sound."""
-        wanted = [(path, table) for each in self._opened for table in TABLES for path in each.parts[table]]
-        found = dict(zip((path for path, _ in wanted), footers(self._files, wanted), strict=True))
+        """Checks the files of all scenarios so far; each scenario that is sound becomes a cell."""
+        parts = [(path, table) for each in self._opened for table in TABLES for path in each.parts[table]]
+        found = dict(zip((path for path, _ in parts), footers(self._files, parts), strict=True))
         for opened in self._opened:
             own = {table: [found[path] for path in opened.parts[table]] for table in TABLES}
-            complaints = [
-                str(each) for table in own.values() for each in table if isinstance(each, CaptureError)
-            ]
-            sound = {
-                table: [each for each in read if isinstance(each, Footer)] for table, read in own.items()
-            }
-            if complaints:
-                more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
-                self.problems.append(f"{opened.name} is left out: {complaints[0]}{more}")
-                self._forget(opened)
-                continue
+            errors = [each for table in own.values() for each in table if isinstance(each, CaptureError)]
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
             try:
+                if errors:
+                    raise CaptureError(f"{errors[0]}{more}")
                 windows = self._windows(opened.parts["window"])
             except CaptureError as error:
                 self.problems.append(f"{opened.name} is left out: {error}")
-                self._forget(opened)
+                if opened.folder.cell in self.growing:
+                    self.growing.remove(opened.folder.cell)
                 continue
+            sound = {
+                table: [each for each in read if isinstance(each, Footer)] for table, read in own.items()
+            }
             self._judge(opened, sound, windows)
 
     def _judge(
         self, opened: _Opened, sound: Mapping[str, Sequence[Footer]], windows: tuple[int | None, int]
     ) -> None:
         begun_ns, scheduled = windows
-        is_growing = opened.place.cell in self.growing
+        is_growing = opened.folder.cell in self.growing
         amounts = {table: Stored(len(read), sum(each.rows for each in read)) for table, read in sound.items()}
         if not is_growing:
             missing = shortfalls(
@@ -205,12 +205,12 @@ class Check:
         intended = [each.least["t_intended_ns"] for each in sound["publish"] if "t_intended_ns" in each.least]
         begins = (begun_ns, opened.t0_ns, min(intended, default=None), 0)
         t0_ns = next(each for each in begins if each is not None)
-        self.places.append(opened.place)
+        self.folders.append(opened.folder)
         self.rows.update({table: amount.rows for table, amount in amounts.items()})
-        self.cells.append(Cell(opened.place.cell, opened.run.run_id, opened.scenario, opened.status, t0_ns))
+        self.cells.append(Cell(opened.folder.cell, opened.run.run_id, opened.scenario, opened.status, t0_ns))
 
     def _windows(self, parts: Sequence[str]) -> tuple[int | None, int]:
-        """When the first began, and how many messages were to be published in all."""
+        """When the first window began, None without one; and the number of messages scheduled in all."""
         froms: list[int] = []
         scheduled = 0
         for path in parts:
@@ -222,13 +222,9 @@ class Check:
             scheduled += sum(rows.column("scheduled").to_pylist())
         return min(froms, default=None), scheduled
 
-    def _forget(self, opened: _Opened) -> None:
-        if opened.place.cell in self.growing:
-            self.growing.remove(opened.place.cell)
-
 
 def _is_of(scenario: Scenario, info: Mapping[str, Any]) -> bool:
-    """Whether scenario.json tells of this scenario; an earlier kcast may have had fewer fields to tell."""
+    """Whether scenario.json is of this scenario. That of an earlier kcast may have fewer fields."""
     told = info.get("scenario")
     try:
         return isinstance(told, dict) and Scenario.from_json(told) == scenario
@@ -237,7 +233,7 @@ def _is_of(scenario: Scenario, info: Mapping[str, Any]) -> bool:
 
 
 def _may_go_on(info: Mapping[str, Any]) -> bool:
-    """Whether it may still grow; of another machine's nobody can tell, so it may."""
+    """Whether a run or scenario may still grow. If it is on another machine, this is not known: it may."""
     if info["status"] != "running":
         return False
     return manifest.is_running(info) or not manifest.is_of_this_machine(info)

@@ -1,5 +1,4 @@
-"""Whether a scenario's tables are all there: each that is missing would make figures that look sound, and
-are wrong. Pure."""
+"""Whether a scenario's tables are complete: with one missing, figures would look sound and be wrong. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -17,15 +16,15 @@ def shortfalls(
     copies: int,
     cut_off: bool,
 ) -> list[str]:
-    """What is missing, or is too much, each as a clause; none where all is there.
+    """What is missing, or too much: a clause each, none if all is there.
 
     `found` is what there is, by table; `written` what the run says that it wrote (`manifest.stored`), None
-    for a run that does not say. Then it must be guessed: so many messages were `scheduled` (`window`),
-    clients counted at least so many `copies` (`client_stat`), and datagrams were cut off by outages.
+    for a run that does not say. Then it is guessed from the number of messages `scheduled` (window), the
+    `copies` that clients counted at least (client_stat), and whether datagrams were `cut_off` by outages.
     """
     if written is not None:
         return [
-            f"{table} has {_amount(found[table])}, and {_amount(expected)} were written"
+            f"{table} has {_amount(found[table])}, but {_amount(expected)} were written"
             for table, expected in written.items()
             if found[table] != expected
         ]
@@ -39,7 +38,7 @@ def shortfalls(
 def _needed(
     scenario: Scenario, found: Mapping[str, Stored], scheduled: int, copies: int, cut_off: bool
 ) -> Iterator[str]:
-    """The tables that a run must have written rows of."""
+    """The tables of which the run must have written rows."""
     if scheduled or found["pub_tx"].rows:
         yield "publish"
     if found["publish"].rows:

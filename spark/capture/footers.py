@@ -1,4 +1,4 @@
-"""What the Parquet files of a capture say of themselves, without their rows being read."""
+"""The footers of a capture's Parquet files, which tell what is in a file without its rows being read."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ _NAMES = {"double": "float64"}
 
 
 class Footer(NamedTuple):
-    """`least` and `most` are of the columns that have statistics."""
+    """Number of rows, and the least and greatest value of each whole-number column that has statistics."""
 
     rows: int
     least: Mapping[str, int]
@@ -26,14 +26,15 @@ class Footer(NamedTuple):
 
 
 def is_part(name: str) -> bool:
-    """Whether a file of this name is to be read: hidden ones were not finished."""
+    """Whether a file of this name is to be read: hidden files were not finished."""
     return name.endswith(SUFFIX) and not name.startswith((".", "_"))
 
 
-def footers(files: Files, wanted: Sequence[tuple[str, str]]) -> list[Footer | CaptureError]:
-    """Of files, each a path and the table that it should be a part of; or a line that says what is wrong."""
+def footers(files: Files, parts: Sequence[tuple[str, str]]) -> list[Footer | CaptureError]:
+    """The footer of each part, a path and the name of its table; or an error that says what is wrong with
+    it."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(lambda each: _footer(files, *each), wanted))
+        return list(threads.map(lambda part: _footer(files, *part), parts))
 
 
 def _footer(files: Files, path: str, table: str) -> Footer | CaptureError:
@@ -42,16 +43,16 @@ def _footer(files: Files, path: str, table: str) -> Footer | CaptureError:
         schema = found.schema.to_arrow_schema()
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return CaptureError(f"{shown(path)}: no whole Parquet file, {reason}")
+        return CaptureError(f"{shown(path)}: not a whole Parquet file: {reason}")
     metadata = found.metadata or {}
     version = metadata.get(b"kcast.schema_version", b"none").decode(errors="replace")
     if version != str(SCHEMA_VERSION):
         return CaptureError(
-            f"{shown(path)}: of schema version {version}, and this kcast reads {SCHEMA_VERSION}"
+            f"{shown(path)}: its schema version is {version}, and this kcast reads {SCHEMA_VERSION}"
         )
     expected = [(column.name, column.type) for column in TABLES[table]]
     if metadata.get(b"kcast.table") != table.encode() or _columns(schema) != expected:
-        return CaptureError(f"{shown(path)}: no part of the table {table}")
+        return CaptureError(f"{shown(path)}: not a part of table {table}")
     return Footer(found.num_rows, *_extremes(found))
 
 

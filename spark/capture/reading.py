@@ -1,4 +1,4 @@
-"""Tables of several scenarios as one DataFrame."""
+"""A table of several scenarios as one DataFrame."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,53 +19,54 @@ from kcast.spark.capture.footers import SUFFIX, is_part
 from kcast.spark.capture.schemas import stored_schema, table_schema
 from kcast.spark.session.files import Files, literal, shown
 
-_PARTS = f"*{SUFFIX}"  # as `is_part`: what else lies there was not checked
+_PARTS = f"*{SUFFIX}"  # as `is_part`: other files were not checked
 
 
-class Place(NamedTuple):
-    """Where the tables of a cell are: in `folder`, which is that of its scenario within its run's."""
+class CellFolder(NamedTuple):
+    """The folder of a cell's tables: its scenario's, within that of its run."""
 
     cell: int
-    folder: str
+    path: str
 
 
-def read_table(spark: SparkSession, places: Sequence[Place], name: str) -> DataFrame:
-    """A table of these places, `schemas.table_schema`; without rows where there are no files."""
+def read_table(spark: SparkSession, folders: Sequence[CellFolder], name: str) -> DataFrame:
+    """A table of these cells, `schemas.table_schema`; without rows if there are no files."""
     files = Files(spark)
-    folder = manifest.table_folder(name)
-    by_run: dict[str, list[Place]] = {}
-    for place in places:
-        if any(is_part(part) for part in files.names(f"{place.folder}/{folder}")):
-            by_run.setdefault(place.folder.rpartition("/")[0], []).append(place)
+    table = manifest.table_folder(name)
+    by_run: dict[str, list[CellFolder]] = {}
+    for folder in folders:
+        if any(is_part(part) for part in files.names(f"{folder.path}/{table}")):
+            by_run.setdefault(folder.path.rpartition("/")[0], []).append(folder)
     parts = [_read_run(spark, run, found, name) for run, found in by_run.items()]
     if not parts:
         return spark.createDataFrame([], table_schema(name))
     return reduce(DataFrame.unionByName, parts)
 
 
-def _read_run(spark: SparkSession, run: str, places: Sequence[Place], name: str) -> DataFrame:
-    """A table of several scenarios' folders beside each other."""
+def _read_run(spark: SparkSession, run: str, folders: Sequence[CellFolder], name: str) -> DataFrame:
+    """A table of cells of one run."""
     schema, columns = stored_schema(name), table_schema(name).names
-    paths = [literal(f"{place.folder}/{manifest.table_folder(name)}") for place in places]
-    if len(places) == 1:
+    paths = [literal(f"{folder.path}/{manifest.table_folder(name)}") for folder in folders]
+    if len(folders) == 1:
         rows = spark.read.schema(schema).parquet(*paths, pathGlobFilter=_PARTS)
-        return rows.withColumn("cell", sf.lit(places[0].cell)).select(columns)
-    # Spark itself tells from which scenario's folder a row is, in a column that costs nothing. All other ways
-    # of keeping so many folders apart take either time for each row, or a task for each folder.
+        return rows.withColumn("cell", sf.lit(folders[0].cell)).select(columns)
+    # Spark tells which scenario's folder a row is from, in a column that costs nothing. All other ways of
+    # telling many folders apart take time for each row, or a task for each folder.
     keyed = StructType([*schema.fields, StructField("scenario", StringType())])
     rows = spark.read.schema(keyed).option("basePath", run).parquet(*paths, pathGlobFilter=_PARTS)
-    numbers = [sf.lit(each) for place in places for each in (_as_spark_reads(place.folder), place.cell)]
+    numbers = [sf.lit(each) for folder in folders for each in (_as_spark_reads(folder.path), folder.cell)]
     return rows.withColumn("cell", sf.create_map(*numbers)[sf.col("scenario")]).select(columns)
 
 
-def _as_spark_reads(folder: str) -> str:
-    """The value in a scenario's folder's name, as Spark has it: each %xx is a character to it, not a byte."""
-    return unquote(folder.rpartition("=")[2], encoding="latin-1")
+def _as_spark_reads(path: str) -> str:
+    """The value in the name of a scenario's folder, as Spark reads it: each %xx is a character, not a
+    byte."""
+    return unquote(path.rpartition("=")[2], encoding="latin-1")
 
 
 @contextmanager
 def damage_named() -> Iterator[None]:
-    """Makes CaptureError of Spark's complaints about a file that cannot be read, naming it."""
+    """Raises CaptureError with the file's name for Spark's errors about a file that cannot be read."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -77,7 +78,7 @@ def damage_named() -> Iterator[None]:
 
 def _why_unreadable(text: str) -> str:
     if re.search(r"FILE_NOT_EXIST|FileNotFoundException|File does not exist", text):
-        return "it was there and is not; each of Spark's workers must see captures under the same path"
+        return "it was there and is gone; each of Spark's workers must see captures under the same path"
     if re.search(r"AccessControlException|Permission denied|SocketTimeout|ConnectException", text):
-        return "cannot be read: Spark's workers are not let in, or do not reach where it is"
+        return "cannot be read: Spark's workers have no permission, or cannot reach its file system"
     return "damaged, its rows cannot be read"

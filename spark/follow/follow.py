@@ -1,17 +1,18 @@
-"""A capture is analysed while it grows.
+"""Analyses a capture while it grows.
 
-A streaming query (Structured Streaming) hears of each file as it appears. Two things are done with it:
+A streaming query (Structured Streaming) reports each file as it appears. Files are used twice:
 
-- *Live*: slices of time that are past their deadline, of which nothing is still to be written, are counted by
-  the jobs of the batch and merged with those before. What a capture tells only when a scenario ends is not
-  known then: what servers took in (their taps), real outages, and until when who was to receive what. So
-  whoever asks for a lease is taken to want all of that topic's messages, and what was not cut off or lost by
-  plan, and did not come, has no cause yet. These figures are shown, and nothing else is made of them.
-- *For good*: a scenario that has ended is counted whole, once, by all jobs, and merged with those before it.
-  When the run is over these counts are those of the batch, and so are all tables.
+- *While a scenario is being run*, slices of time that are past their deadline, of which nothing is still to
+  be written, are counted by some of the jobs, and merged with the slices before. Some things a capture tells
+  only when a scenario ends: what servers took in (their taps), real outages, and until when a subscriber
+  should have received. Until then, every subscriber that asks for a lease is assumed to want all messages of
+  the topic; and a miss has no cause yet unless its sendings were cut off or lost by plan. These figures are
+  only shown.
+- *When a scenario has ended*, it is counted whole by all jobs, and merged with the scenarios before. When
+  the run is over, these counts are those of `analysis.analyse`, and so are all tables.
 
-Memory does not grow with the capture: counts are on disk, and of a scenario that is being run only the files
-of the last moments are kept in mind.
+Memory does not grow with the capture: counts are on disk, and only the latest files of the running scenario
+are remembered.
 """
 
 import threading
@@ -30,19 +31,19 @@ from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.checks import Run, open_run, selected
 from kcast.spark.capture.footers import is_part
 from kcast.spark.findings.findings import Findings
-from kcast.spark.follow.live import Live
 from kcast.spark.follow.running_counts import RunningCounts
+from kcast.spark.follow.running_scenario import RunningScenario
 from kcast.spark.session.files import Files, literal, shown
 from kcast.spark.session.partitions import divide
 
 POLL_S = 1.0
 QUIET_MAX_S = 600.0
-"""So long a run of another machine may write nothing before it passes for dead; of this one's it is known."""
+"""A run of another machine that has written nothing for so long counts as ended."""
 FILES_AT_ONCE = 500
 
 _EVERY = "2 seconds"
 
-# That of Spark's binaryFile, of which only the path is asked for: so files are listed, and not read.
+# The schema of Spark's binaryFile. Only the path is used: so files are listed, and not read.
 _LISTED = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
 
 
@@ -55,15 +56,15 @@ def follow(
     temp_dir: Path,
     poll_s: float = POLL_S,
 ) -> Findings:
-    """Follows the capture at `path` to its end; the findings are those of the batch on what is there then.
+    """Follows the capture at `path` to its end; the findings are those of `analyse` on what is there then.
 
-    `watcher` is told the figures so far. `temp_dir` is for the query's own notes. Raises CaptureError where
+    `watcher` is told the figures so far. `temp_dir` is for the query's checkpoints. Raises CaptureError if
     there is no capture, nothing to analyse, or a file turns out to be damaged.
     """
     began = time.monotonic()
     divide(spark, 0)
     follower = _Follower(spark, path, watcher, only)
-    watcher("following; there are figures once some messages are past their deadline")
+    watcher("following: figures come once some messages are past their deadline")
     query = _query(spark, follower.run, follower.files_appeared, temp_dir)
     try:
         while not follower.look():
@@ -78,7 +79,8 @@ def follow(
 def _query(
     spark: SparkSession, run: Run, appeared: Callable[[DataFrame, int], None], temp_dir: Path
 ) -> StreamingQuery:
-    """Calls back with the paths of files as they appear, and once with those that are there."""
+    """A query that calls `appeared` with the paths of the files that are there, and of new ones as they
+    appear."""
     folders = f"{literal(run.path)}/{literal(manifest.run_folder(run.run_id))}/scenario=*/table=*"
     return (
         spark.readStream.format("binaryFile")
@@ -104,26 +106,26 @@ def _raise_failure(query: StreamingQuery) -> None:
 
 
 class _Follower:
-    """What is known so far. The query's thread calls `files_appeared`, the main one all else."""
+    """The state of following a run. The query's thread calls `files_appeared`, the main one all else."""
 
     def __init__(self, spark: SparkSession, path: str, watcher: Watcher, only: tuple[str, ...]) -> None:
         self._spark, self._path, self._tell, self._only = spark, path, watcher, only
         self._files = Files(spark)
         self._counts = RunningCounts()
-        self._live: Live | None = None
+        self._running: RunningScenario | None = None
         self._damage: CaptureError | None = None
-        self._appeared: dict[str, list[str]] = {}  # by folder: of scenarios that were not looked at yet
-        self._counted: set[str] = set()  # folders
+        self._appeared: dict[str, list[str]] = {}  # by scenario's folder: files that were not looked at yet
+        self._counted: set[str] = set()  # folders of scenarios
         self._wrote_at = time.monotonic()
-        self._turn = threading.Lock()  # both threads count, but not at once
+        self._turn = threading.Lock()  # both threads count, but not at the same time
         self.run = open_run(self._files, path)
         self._numbers = {scenario.name: number for number, scenario in enumerate(self.run.planned)}
-        self._wanted = selected(self.run.planned, only)
+        self._selected = selected(self.run.planned, only)
 
     # --- The query's thread --------------------------------------------------------------------------
 
     def files_appeared(self, batch: DataFrame, number: int) -> None:
-        """Files are there: those of the scenario that is run are looked at."""
+        """Takes the paths of new files, and looks at those of the running scenario."""
         paths = sorted(row["path"] for row in batch.collect())
         with self._turn:
             self._wrote_at = time.monotonic()
@@ -134,24 +136,25 @@ class _Follower:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Counts what is past its deadline of the scenario that is run, where more is there of it."""
-        live = self._live
-        if live is None or live.folder not in self._appeared:
+        """Counts another slice of the running scenario, if new files of it are there."""
+        running = self._running
+        if running is None or running.folder not in self._appeared:
             return
         try:
-            live.add(self._appeared.pop(live.folder))
-        except CaptureError as error:  # for who asked to follow, and not for Spark to tell
+            running.add(self._appeared.pop(running.folder))
+        except CaptureError as error:  # for `look` to raise: Spark would hide it
             self._damage = error
             return
-        if live.count_slice():
-            self._tell(live.text())
+        if running.count_slice():
+            self._tell(running.text())
 
     # --- The main thread -----------------------------------------------------------------------------
 
     def look(self) -> bool:
-        """Looks what has become of the run, and counts scenarios that have ended; whether it is over.
+        """Looks at the state of the run, and counts scenarios that have ended; returns whether the run is
+        over.
 
-        Raises CaptureError where there is damage.
+        Raises CaptureError if a file is damaged.
         """
         if self._damage is not None:
             raise self._damage
@@ -160,22 +163,22 @@ class _Follower:
         open_ones = [
             (scenario, self._status(scenario.name))
             for scenario in self.run.planned
-            if self._folder(scenario.name) not in self._counted and scenario.name in self._wanted
+            if self._folder(scenario.name) not in self._counted and scenario.name in self._selected
         ]
         ended = [scenario.name for scenario, status in open_ones if status == "complete"]
         if ended:
             with self._turn:
-                self._count_for_good(ended)
+                self._count_whole(ended)
         running = [scenario for scenario, status in open_ones if status == "running"]
-        if running and not is_over and self._live is None:
+        if running and not is_over and self._running is None:
             with self._turn:
                 self._begin(running[0])
         return is_over
 
     def _begin(self, scenario: Scenario) -> None:
-        """A scenario is being run; there may be files of it already."""
+        """Begins with a scenario that is being run. There may be files of it already."""
         number, folder = self._numbers[scenario.name], self._folder(scenario.name)
-        self._live = Live(self._spark, self._files, self.run.run_id, number, scenario, folder)
+        self._running = RunningScenario(self._spark, self._files, self.run.run_id, number, scenario, folder)
         self._go_on()
 
     def _folder(self, name: str) -> str:
@@ -183,7 +186,7 @@ class _Follower:
         return f"{self.run.path}/{of_run}/{manifest.scenario_folder(name)}"
 
     def _status(self, name: str) -> str | None:
-        """What its scenario.json says; None where it was not begun."""
+        """The status in its scenario.json; None if it was not begun."""
         if manifest.scenario_folder(name) not in self.run.begun:
             return None
         path = f"{self._folder(name)}/{manifest.SCENARIO_FILE}"
@@ -196,34 +199,35 @@ class _Follower:
             return manifest.is_running(info)
         return time.monotonic() - self._wrote_at < QUIET_MAX_S
 
-    def _count_for_good(self, names: Sequence[str]) -> None:
+    def _count_whole(self, names: Sequence[str]) -> None:
+        """Counts scenarios that have ended."""
         for folder in map(self._folder, names):
             self._counted.add(folder)
             self._appeared.pop(folder, None)
-            if self._live is not None and self._live.folder == folder:
-                self._live.close()
-                self._live = None
-        has = "has" if len(names) == 1 else "have"
-        self._tell(f"{', '.join(names)} {has} ended, and what came of it is counted for good")
+            if self._running is not None and self._running.folder == folder:
+                self._running.close()
+                self._running = None
+        has, is_counted = ("has", "it is counted") if len(names) == 1 else ("have", "they are counted")
+        self._tell(f"{', '.join(names)} {has} ended: {is_counted} as a whole")
         try:
             captures = open_captures(self._spark, [self._path], only=names, following=True)
         except CaptureError:
-            return  # said at the end, with all that is left out
+            return  # `findings` names all that is left out
         divide(self._spark, captures.rows)
         with counted_sources(self._spark, captures.cells, captures.tables, _tell_nobody) as sources:
             for job in JOBS:
                 self._counts.add(job, job.count(sources))
 
     def findings(self, began: float) -> Findings:
-        """When the run is over: what the batch would find."""
+        """The findings when the run is over: those of `analyse`."""
         captures = open_captures(self._spark, [self._path], only=self._only)
         problems = captures.problems
         status = manifest.status(self.run.info)
         if status != "complete":
             reason = self.run.info.get("reason")
-            told = f"; {reason}" if reason else ""
-            problems = (f"{shown(self.run.path)}: the run has ended, and is {status}{told}", *problems)
-        self._tell("adding up")
+            why = f"; {reason}" if reason else ""
+            problems = (f"{shown(self.run.path)}: the run has ended, and is {status}{why}", *problems)
+        self._tell("adding up the counts")
         sums = sum_up_all(self._spark, lambda job: self._counts.merged(self._spark, job), self._tell)
         self._counts.close()
         tables = tables_of(captures.cells, sums)

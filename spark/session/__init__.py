@@ -1,1 +1,1 @@
-"""Java, and a Spark that keeps to itself."""
+"""Spark itself: its Java, a quiet session, the files that it reaches, its progress and its errors."""

@@ -1,4 +1,4 @@
-"""What of Spark's long complaints is told to people: one line."""
+"""One line for people from Spark's long errors and logs."""
 
 import re
 from pathlib import Path
@@ -15,11 +15,11 @@ _CHARS = 300
 
 
 class SparkFailed(KcastError, RuntimeError):
-    """Spark could not do what it was asked to; the message is one line that says why."""
+    """Spark has failed; the message is one line that says why."""
 
 
 def first_line(error: BaseException) -> str:
-    """Why, in a line: of Java's exceptions the innermost one that says something."""
+    """The cause of an error, in one line: for Java's exceptions that of the innermost one."""
     text = str(error)
     if isinstance(error, Py4JJavaError):
         causes = re.findall(r"^(?:Caused by|\t?: ?|: )(.+)$", text, re.MULTILINE)
@@ -29,7 +29,7 @@ def first_line(error: BaseException) -> str:
 
 
 def worst_lines(log: Path | None) -> str:
-    """The last lines of a log that tell of trouble, else its last lines; "" where there is nothing."""
+    """The last lines of a log that tell of trouble, else its last lines; "" without a log or lines."""
     if log is None or not log.exists():
         return ""
     with log.open("rb") as file:

@@ -1,6 +1,6 @@
-"""Files by any path that Spark's Hadoop file systems know: of this machine, hdfs, s3a and others.
+"""Files on all file systems that Spark's Hadoop knows: this machine's, hdfs, s3a and others.
 
-Paths are text, with their scheme, as `qualify` gives them.
+Paths are text with their scheme, as `qualify` returns them.
 """
 
 import io
@@ -20,18 +20,18 @@ _GLOB = "\\{}[]*?"
 
 
 def shown(path: str) -> str:
-    """A path as people write it."""
+    """A path as people write it: without a scheme if it is on this machine."""
     local = path.removeprefix(_LOCAL)
     return f"/{local.lstrip('/')}" if local != path else path
 
 
 def literal(path: str) -> str:
-    """A path for Spark's readers, which take some characters for patterns."""
+    """A path for Spark's readers, with the characters escaped that these take for patterns."""
     return "".join(f"\\{char}" if char in _GLOB else char for char in path)
 
 
 class Files:
-    """Reads and lists files through a session. For any number of threads. Methods raise OSError."""
+    """Reads and lists files through a session, in any thread. All methods raise OSError."""
 
     def __init__(self, spark: SparkSession) -> None:
         context = spark.sparkContext
@@ -39,7 +39,7 @@ class Files:
         self._conf: Any = context._jsc.hadoopConfiguration()
 
     def qualify(self, path: str) -> str:
-        """The whole path, with its scheme. Raises OSError also where no file system knows it."""
+        """The absolute path with its scheme. Raises OSError, also if no file system has this scheme."""
 
         def ask() -> str:
             file_system, place = self._at(path)
@@ -48,7 +48,7 @@ class Files:
         return _asked(path, ask)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Whether there is a file or folder at this path."""
 
         def ask() -> bool:
             file_system, place = self._at(path)
@@ -57,7 +57,7 @@ class Files:
         return _asked(path, ask)
 
     def read(self, path: str) -> bytes:
-        """All that a small file has. Raises FileNotFoundError, too."""
+        """The content of a small file. Raises FileNotFoundError if there is none."""
 
         def ask() -> bytes:
             file_system, place = self._at(path)
@@ -70,12 +70,12 @@ class Files:
         return _asked(path, ask)
 
     def names(self, folder: str) -> list[str]:
-        """The names of what is in a folder, sorted; none where there is no folder."""
+        """The names of the files and folders in a folder, sorted; none if there is no such folder."""
 
         def ask() -> list[str]:
             file_system, place = self._at(folder)
             found = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(file_system.listStatus(place))
-            # In one text, since each question to Java takes its time.
+            # In one text: each call to Java takes time.
             lines = str(self._jvm.scala.Predef.genericWrapArray(found).mkString("\n"))
             return sorted(line.rpartition("/")[2] for line in lines.split("\n") if line)
 
@@ -85,14 +85,14 @@ class Files:
             return []
 
     def open(self, path: str) -> Any:
-        """What pyarrow can read a file from."""
+        """A path or file object from which pyarrow can read the file."""
         if path.startswith(_LOCAL):
             return shown(path)
 
-        def ask() -> _Stream:
+        def ask() -> _HadoopFile:
             file_system, place = self._at(path)
             size = int(file_system.getFileStatus(place).getLen())
-            return _Stream(path, file_system.open(place), size)
+            return _HadoopFile(path, file_system.open(place), size)
 
         return _asked(path, ask)
 
@@ -101,8 +101,8 @@ class Files:
         return place.getFileSystem(self._conf), place
 
 
-class _Stream(io.RawIOBase):
-    """A Hadoop file system's stream as a Python file."""
+class _HadoopFile(io.RawIOBase):
+    """A stream of a Hadoop file system as a Python file, read only."""
 
     def __init__(self, path: str, stream: Any, size: int) -> None:
         super().__init__()
@@ -123,13 +123,13 @@ class _Stream(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), max(0, self._size - self._at))
-        if not wanted:
+        size = min(len(buffer), max(0, self._size - self._at))
+        if not size:
             return 0
 
         def ask() -> bytes:
             self._stream.seek(self._at)
-            return bytes(self._stream.readNBytes(wanted))
+            return bytes(self._stream.readNBytes(size))
 
         data = _asked(self._path, ask)
         buffer[: len(data)] = data
@@ -143,10 +143,10 @@ class _Stream(io.RawIOBase):
 
 
 def _asked(path: str, ask: Callable[[], _T]) -> _T:
-    """What Java answers; its complaints as OSError."""
+    """Java's answer. Raises OSError for its errors."""
     try:
         return ask()
-    except PySparkException as error:  # Spark makes its own of some of Java's
+    except PySparkException as error:  # to which PySpark converts some of Java's
         raise OSError(f"{shown(path)}: {first_line(error)}") from None
     except Py4JJavaError as error:
         kind = str(error.java_exception.getClass().getSimpleName())

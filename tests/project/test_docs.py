@@ -13,6 +13,7 @@ from tests.support.serve_process import served_address, serving
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "pubsub/PROTOCOL.md")
 PAGES = sorted([*TOP, *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))])
 
+PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
 FOLDERS = r"(?:pubsub|client|hashring|loadtest|spark|tests|docs|tools|\.ci|\.github)"
 PLACE = re.compile(rf"(?<![\w/.<-])({FOLDERS}/[\w./*-]*[\w*/])(?::(\w+))?")
 NAME = re.compile(r"(?<![\w.])((?:kcast\.(?:pubsub|client|hashring|loadtest|spark)|tests)(?:\.\w+)+)")
@@ -93,6 +94,18 @@ def test_what_a_page_names_is_there(page: str) -> None:
 def test_each_page_is_in_the_sites_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
     assert [page for page in PAGES if f": {page}\n" not in navigation] == []
+
+
+def test_each_package_is_on_the_map() -> None:
+    """CONTRIBUTING says which question each folder of modules answers."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("## The map")[1].split("\n## ")[0]
+    folders = [
+        path.parent.relative_to(ROOT)
+        for package in PACKAGES
+        for path in ROOT.glob(f"{package}/**/__init__.py")
+    ]
+    assert folders
+    assert [str(folder) for folder in folders if len(folder.parts) < 3 and f"`{folder}/" not in table] == []
 
 
 # The checks on the checks.

@@ -69,9 +69,9 @@ def test_options(asked: list[AnalysisRequest]) -> None:
         (("--follow",), "nothing to analyse"),
         (("--follow", "--simulate"), "--follow takes one RUN"),
         (("a", "b", "--follow"), "--follow takes one RUN"),
-        (("--simulate", "--only", "x"), "--only is of the scenarios of a RUN"),
-        (("--render", "x", "a"), "--render makes the page of what was analysed: leave out all but --out"),
-        (("--render", "x", "--simulate"), "--render makes the page"),
+        (("--simulate", "--only", "x"), "--only chooses scenarios of a RUN"),
+        (("--render", "x", "a"), "--render only makes the page again: leave out all but --out"),
+        (("--render", "x", "--simulate"), "--render only makes the page again"),
     ],
 )
 def test_a_wrong_use_is_one_line(
@@ -87,7 +87,7 @@ def test_a_wrong_use_is_one_line(
 def test_a_memory_that_is_no_size_is_told(memory: str, asked: list[AnalysisRequest]) -> None:
     result = call("run", "--memory", memory)
     assert (result.exit_code, asked) == (2, [])
-    assert f"{memory} is no size: give 2g, or 500m" in result.stderr
+    assert f"{memory} is no size: give one such as 2g or 500m" in result.stderr
 
 
 @pytest.mark.parametrize("module", command.EXTRA_MODULES)

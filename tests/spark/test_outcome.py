@@ -1,4 +1,4 @@
-"""spark/outcome.py: what is said on the screen at the end of an analysis, and its exit code."""
+"""spark/outcome.py: what an analysis prints at its end, and its exit code."""
 
 import json
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_the_gravest_decides() -> None:
 # --- What is said ------------------------------------------------------------------------------------
 
 
-def test_each_cell_is_a_line_with_theory_beside() -> None:
+def test_each_scenario_is_a_line_with_theory_beside() -> None:
     found = sound()
     lines = outcome.lines(found)
     assert lines[0].split() == [
@@ -93,10 +93,10 @@ def test_each_cell_is_a_line_with_theory_beside() -> None:
 def test_a_joint_test_with_nothing_left_to_luck_says_so() -> None:
     rows = [{**row, "degrees": 0, "statistic": 0.0, "p_value": 1.0} for row in sound().table("joint")]
     told = [line for line in outcome.lines(with_rows(sound(), "joint", rows)) if line.startswith("theory ")]
-    assert told and all(line.endswith("together (which leaves nothing to luck)") for line in told)
+    assert told and all(line.endswith("together (it leaves nothing to chance)") for line in told)
 
 
-def test_cells_of_several_runs_have_the_runs_name() -> None:
+def test_scenarios_of_several_runs_have_the_runs_name() -> None:
     found = findings(GRID, runs=["run-a", "run-b"])
     assert outcome.names(found)[0] == f"run-a/{GRID[0].name}"
     assert outcome.lines(found)[-1].startswith("run-b/") or "run-b/" in "\n".join(outcome.lines(found))
@@ -127,7 +127,7 @@ def test_the_simulation_and_what_it_says_of_the_note() -> None:
 def test_objects_tell_the_same_and_are_json() -> None:
     found = replace(findings(GRID, invalid=[1], simulated=True), problems=["x"])
     objects = [json.loads(to_json(each)) for each in outcome.objects(found)]
-    cells = [each for each in objects if each["type"] == "cell"]
+    cells = [each for each in objects if each["type"] == "scenario"]
     assert [cell["scenario"] for cell in cells] == [scenario.name for scenario in GRID]
     assert [cell["share"] for cell in cells] == [row["share"] for row in found.table("reliability")]
     for table in ("joint", "simulation", "note", "health"):

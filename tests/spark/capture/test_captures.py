@@ -16,7 +16,7 @@ from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.capture.captures import CaptureError, Captures, open_captures
-from kcast.spark.capture.reading import Place, damage_named, read_table
+from kcast.spark.capture.reading import CellFolder, damage_named, read_table
 from kcast.spark.capture.schemas import table_schema
 from kcast.spark.session import files as session_files
 from tests.support.capture_rows import rows
@@ -125,9 +125,9 @@ def test_only_some_scenarios_keep_their_numbers(spark: SparkSession, sound: Path
 
 def test_folders_of_any_place_are_read(spark: SparkSession, sound: Path) -> None:
     folders = open_run(sound).scenarios
-    places = [Place(7 + number, f"file:{folder.path}") for number, folder in enumerate(folders)]
+    places = [CellFolder(7 + number, f"file:{folder.path}") for number, folder in enumerate(folders)]
     assert {row[0] for row in of(read_table(spark, places, "deliver"))} == {7, 8, 9}
-    nothing = read_table(spark, [Place(0, f"file:{sound}/nothing")], "deliver")
+    nothing = read_table(spark, [CellFolder(0, f"file:{sound}/nothing")], "deliver")
     assert (of(nothing), nothing.schema) == ([], table_schema("deliver"))
 
 
@@ -264,17 +264,17 @@ def nothing_published(run: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (truncate, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: no whole Parquet file"),
-        (empty_file, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: no whole Parquet file"),
-        (lose_file, "left out: deliver has 3 rows in 1 file, and 6 rows in 2 files were written"),
-        (lose_table, "left out: server_rx has 0 rows in 0 files, and 6 rows in 2 files were written"),
+        (truncate, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: not a whole Parquet file"),
+        (empty_file, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: not a whole Parquet file"),
+        (lose_file, "left out: deliver has 3 rows in 1 file, but 6 rows in 2 files were written"),
+        (lose_table, "left out: server_rx has 0 rows in 0 files, but 6 rows in 2 files were written"),
         (lose_table_of_an_older_run, "left out: server_rx is missing"),
         (lose_stats_of_an_older_run, "left out: process_stat is missing"),
-        (add_file, "left out: deliver has 9 rows in 3 files, and 6 rows in 2 files were written"),
-        (swap_tables, "left out: .*no part of the table deliver"),
-        (other_version, f"left out: .*of schema version 2, and this kcast reads {SCHEMA_VERSION}"),
-        (other_columns, "left out: .*no part of the table deliver"),
-        (other_types, "left out: .*no part of the table deliver"),
+        (add_file, "left out: deliver has 9 rows in 3 files, but 6 rows in 2 files were written"),
+        (swap_tables, "left out: .*not a part of table deliver"),
+        (other_version, f"left out: .*its schema version is 2, and this kcast reads {SCHEMA_VERSION}"),
+        (other_columns, "left out: .*not a part of table deliver"),
+        (other_types, "left out: .*not a part of table deliver"),
         (not_complete, "left out: it is partial, stopped by Ctrl-C; run it again with kcast load --resume"),
         (running, "left out: it is still being run; wait for it, or use --follow"),
         (killed, "left out: it is partial; run it again"),
@@ -308,13 +308,13 @@ def check_line(line: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (lambda run: (run / "run.json").unlink(), "no capture, there is no run.json"),
+        (lambda run: (run / "run.json").unlink(), "not a capture: it has no run.json"),
         (lambda run: shutil.rmtree(run), "no such folder, and so no run.json"),
         (lambda run: (run / "run.json").write_text("{"), r"run\.json: cannot be read"),
-        (lambda run: change(run / "run.json", schema_version=99), "schema version 99, and this kcast reads"),
+        (lambda run: change(run / "run.json", schema_version=99), "schema version is 99, and this kcast"),
         (lambda run: change(run / "run.json", status="fine"), r"run\.json: its status is 'fine'"),
         (lambda run: change(run / "run.json", run_id=None), r"run\.json: it has no run_id"),
-        (lambda run: (run / "run=load-another").mkdir(), "run=load-another: not of this run"),
+        (lambda run: (run / "run=load-another").mkdir(), "run=load-another: not part of run"),
     ],
 )
 def test_a_run_that_is_broken_is_refused_whatever_else_there_is(
@@ -329,7 +329,7 @@ def test_a_run_that_is_broken_is_refused_whatever_else_there_is(
 
 
 def test_the_same_run_twice_is_refused(spark: SparkSession, sound: Path, broken: Path) -> None:
-    with pytest.raises(CaptureError, match=r"the same run as in .*: give it once"):
+    with pytest.raises(CaptureError, match=r"this is run .* is: give it once"):
         opened(spark, sound, broken)
 
 
@@ -342,7 +342,7 @@ def test_a_path_that_no_file_system_knows_is_told(spark: SparkSession, path: str
 
 def test_nothing_at_all_is_told(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CaptureError, match=r"no capture, there is no run\.json"):
+    with pytest.raises(CaptureError, match=r"not a capture: it has no run\.json"):
         opened(spark, tmp_path / "empty")
     with pytest.raises(CaptureError, match="nothing to analyse"):
         open_captures(spark, [])
@@ -377,7 +377,7 @@ def test_a_file_that_vanishes_is_not_called_damaged(spark: SparkSession, broken:
     table = captures.table("deliver")
     path = part(broken, "deliver")
     path.unlink()
-    with pytest.raises(CaptureError, match=f"{path.name}: it was there and is not"), damage_named():
+    with pytest.raises(CaptureError, match=f"{path.name}: it was there and is gone"), damage_named():
         table.collect()
 
 

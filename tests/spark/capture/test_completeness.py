@@ -46,9 +46,9 @@ def test_what_was_written_is_held_against_what_there_is() -> None:
         return shortfalls(OUTAGES, ALL | {"deliver": found}, ALL, **EVIDENCE)
 
     assert told(Stored(1, 10)) == []
-    assert told(Stored(0, 0)) == ["deliver has 0 rows in 0 files, and 10 rows in 1 file were written"]
-    assert told(Stored(1, 9)) == ["deliver has 9 rows in 1 file, and 10 rows in 1 file were written"]
-    assert told(Stored(2, 10)) == ["deliver has 10 rows in 2 files, and 10 rows in 1 file were written"]
+    assert told(Stored(0, 0)) == ["deliver has 0 rows in 0 files, but 10 rows in 1 file were written"]
+    assert told(Stored(1, 9)) == ["deliver has 9 rows in 1 file, but 10 rows in 1 file were written"]
+    assert told(Stored(2, 10)) == ["deliver has 10 rows in 2 files, but 10 rows in 1 file were written"]
 
 
 def test_who_says_what_was_written_is_believed() -> None:

@@ -23,7 +23,7 @@ from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import open_captures
 from kcast.spark.findings.findings import Findings
 from kcast.spark.follow.follow import follow
-from kcast.spark.follow.live import Live
+from kcast.spark.follow.running_scenario import RunningScenario
 from kcast.spark.session.files import Files
 from tests.support.big_capture import big_scenario, write_run
 from tests.support.growing_capture import Growing
@@ -139,8 +139,8 @@ def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
     scenario, files_of = growing.scenarios[0], Files(spark)
     growing.begin(scenario)
     folder = files_of.qualify(str(growing.place(scenario.path)))
-    live = Live(spark, files_of, "run", 0, scenario.scenario, folder)
-    assert not live.count_slice()
+    running = RunningScenario(spark, files_of, "run", 0, scenario.scenario, folder)
+    assert not running.count_slice()
     until_s: list[float] = []
     most = 0
     moments = growing.moments(scenario, random.Random(3))
@@ -148,12 +148,12 @@ def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
     for together in (moments[:half], moments[half:]):
         files = [path for moment in together for path in moment]
         growing.appear(files)
-        live.add([files_of.qualify(str(growing.place(path))) for path in files])
-        most = max(most, live.parts)
-        assert live.count_slice() and not live.count_slice()
-        assert live.figures is not None
-        until_s.append(live.figures.until_s)
-    figures = live.figures
+        running.add([files_of.qualify(str(growing.place(path))) for path in files])
+        most = max(most, running.file_count)
+        assert running.count_slice() and not running.count_slice()
+        assert running.figures is not None
+        until_s.append(running.figures.until_s)
+    figures = running.figures
     assert figures is not None and 2 < until_s[0] < until_s[1]
     pairs, delivered, misses = of_numpy(scenario, until_s[1])
     assert figures.pairs == pairs
@@ -161,10 +161,10 @@ def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
     assert figures.low < figures.share < figures.high
     for cause in (Cause.DOWN, Cause.LOSS_IN, Cause.LOSS_OUT):
         assert figures.causes.get(cause.label, 0) == misses[cause]
-    assert f"of {pairs:,} pairs" in live.text()
+    assert f"of {pairs:,} pairs" in running.text()
     # What no later slice needs is forgotten.
-    assert live.parts < most
-    live.close()
+    assert running.file_count < most
+    running.close()
 
 
 def of_numpy(scenario: ScenarioFolder, until_s: float) -> tuple[int, int, np.ndarray[Any, Any]]:
@@ -194,5 +194,5 @@ def test_a_run_that_dies_with_nothing_complete_cannot_be_analysed(
 
 
 def test_what_is_no_capture_is_not_waited_for(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"no capture, there is no run\.json"):
+    with pytest.raises(CaptureError, match=r"not a capture: it has no run\.json"):
         follow(spark, str(tmp_path), Told(), temp_dir=tmp_path)

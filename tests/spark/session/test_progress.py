@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kcast.spark.session import progress
-from kcast.spark.session.progress import Progress, Tasks, active_tasks
+from kcast.spark.session.progress import StepProgress, Tasks, active_tasks
 
 
 class Terminal(io.StringIO):
@@ -43,7 +43,7 @@ def test_tasks_of_all_active_stages_are_added_up() -> None:
 
 def test_a_pipe_gets_a_line_for_each_step() -> None:
     stream = io.StringIO()
-    with Progress(stream) as tell:
+    with StepProgress(stream) as tell:
         tell("starting Spark")
         tell.watch(fake_spark((3, 10)))
         tell("latency")
@@ -55,7 +55,7 @@ def test_a_pipe_gets_a_line_for_each_step() -> None:
 def test_a_pipe_gets_a_line_now_and_then_while_a_step_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
     stream = io.StringIO()
-    with Progress(stream) as tell:
+    with StepProgress(stream) as tell:
         tell("latency")
         tell.watch(fake_spark((1_003, 2_010)))
         wait_for(stream, "s  latency: 1,003 of 2,010 tasks\n")
@@ -63,7 +63,7 @@ def test_a_pipe_gets_a_line_now_and_then_while_a_step_lasts(monkeypatch: pytest.
 
 def test_a_terminal_gets_one_line_that_goes_at_the_end() -> None:
     stream = Terminal()
-    with Progress(stream, steps=3) as tell:
+    with StepProgress(stream) as tell:
         tell("latency [b]")
         tell.watch(fake_spark((3, 10)))
         wait_for(stream, "3 of 10 tasks")
@@ -82,7 +82,7 @@ def test_nothing_is_told_of_a_session_after_its_end() -> None:
         asked += 1
         raise ConnectionError("Java has ended")
 
-    with Progress(io.StringIO()) as tell:
+    with StepProgress(io.StringIO()) as tell:
         spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=ask))
         tell.watch(spark)
         time.sleep(0.1)

@@ -1,8 +1,8 @@
-"""Figures of a scenario while it is run, from slices of time that are past their deadline.
+"""Figures of a scenario while it is being run, from slices of time that are past their deadline.
 
-They are made by the jobs of the batch, of what is known by then (`follow` says what is not). A slice reaches
-from the end of the last one to the time up to which all processes have written everything: each tells once a
-second that it is there, and keeps nothing back for longer than `FLUSH_S`.
+They are made by the jobs, from what is known by then (`follow` says what is not). A slice reaches from the
+end of the last one to the time up to which all processes have written all records: each process records once
+a second that it is alive, and writes all records within `FLUSH_S`.
 """
 
 from collections import Counter
@@ -30,25 +30,25 @@ from kcast.spark.follow.running_counts import RunningCounts
 from kcast.spark.jobs import attribution, latency, reliability
 from kcast.spark.session.files import Files, literal
 
-LIVE_JOBS = (reliability.JOB, attribution.JOB, latency.JOB)
+JOBS = (reliability.JOB, attribution.JOB, latency.JOB)
 
 FLUSH_S = 3.0
-"""What a process has recorded is in a file by then; see `kcast.loadtest.capture.writer`."""
+"""A process's records are in a file after this time; see `kcast.loadtest.capture.writer`."""
 SLICE_MIN_S = 2.0
-"""A shorter slice would cost more than it tells."""
+"""The least length of a slice: a shorter one would cost too much for what it tells."""
 
 _S = 1_000_000_000
 _CAUSES_SHOWN = 3
 _NOT_KNOWN_YET = {Cause.UNTAPPED.label: "not known yet"}
 
-# The tables that tell of messages and leases, by the column of their times.
+# The tables of messages and leases, with the column of their times.
 _TIMES = {"publish": "t_intended_ns", "pub_tx": "t_tx_ns", "deliver": "t_user_ns", "subscribe": "t_tx_ns"}
-_PULSE = "process_stat"
+_ALIVE = "process_stat"
 _ALWAYS = 1 << 62
 
 
-class _Part(NamedTuple):
-    """A file, and the times that its rows are of."""
+class _TimedFile(NamedTuple):
+    """A file, with the first and last time of its rows."""
 
     path: str
     least_ns: int
@@ -57,7 +57,12 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of all slices so far. Shares are 0 .. 1; `causes` are of missed pairs, the most frequent first."""
+    """The figures of all slices so far.
+
+    `until_s`: how far the load was counted, from its beginning. `share` of pairs delivered, 0 .. 1, with its
+    95 % interval. `causes`: missed pairs by cause, the most frequent first. Latencies are null without a
+    delivery.
+    """
 
     until_s: float
     pairs: int
@@ -69,8 +74,8 @@ class Figures:
     p99_ms: float | None
 
 
-class Live:
-    """What is known of a scenario that is being run. Not for several threads at once."""
+class RunningScenario:
+    """The files, counts and figures so far of a scenario that is being run. For one thread at a time."""
 
     def __init__(
         self, spark: SparkSession, files: Files, run: str, number: int, scenario: Scenario, folder: str
@@ -80,53 +85,54 @@ class Live:
         self._spark, self._files = spark, files
         self._run, self._number, self._scenario = run, number, scenario
         self._deadline_ns = round(scenario.deadline_s * _S)
-        self._parts: dict[str, list[_Part]] = {name: [] for name in (*_TIMES, "member")}
-        self._pulses: dict[str, int] = {}  # by process: up to when it was there
+        self._by_table: dict[str, list[_TimedFile]] = {name: [] for name in (*_TIMES, "member")}
+        self._alive_ns: dict[str, int] = {}  # by process: when it last recorded that it is alive
         self._writers: set[str] = set()
         self._t0_ns = self._counted_ns = 0
         self._counts = RunningCounts()
 
     @property
-    def parts(self) -> int:
-        """How many files are kept in mind."""
-        return sum(map(len, self._parts.values()))
+    def file_count(self) -> int:
+        """Number of files that are remembered."""
+        return sum(map(len, self._by_table.values()))
 
     def add(self, paths: Sequence[str]) -> None:
-        """Files have appeared in its folder. Raises CaptureError where one is none of a capture."""
+        """Takes files that have appeared in the folder. Raises CaptureError if one is not a part of a
+        capture."""
         tables = [path.split("/")[-2].removeprefix("table=") for path in paths]
-        wanted = [
+        parts = [
             (path, table)
             for path, table in zip(paths, tables, strict=True)
-            if table in self._parts or table == _PULSE
+            if table in self._by_table or table == _ALIVE
         ]
-        for (path, table), footer in zip(wanted, footers(self._files, wanted), strict=True):
+        for (path, table), footer in zip(parts, footers(self._files, parts), strict=True):
             if isinstance(footer, CaptureError):
                 raise footer
             writer = path.rpartition("/")[2].rpartition("-")[0]
             time_ns = _TIMES.get(table, "t_ns")
             least_ns, most_ns = footer.least.get(time_ns, 0), footer.most.get(time_ns, 0)
-            if table == _PULSE:
-                self._pulses[writer] = max(most_ns, self._pulses.get(writer, 0))
+            if table == _ALIVE:
+                self._alive_ns[writer] = max(most_ns, self._alive_ns.get(writer, 0))
                 continue
             self._writers.add(writer)
-            self._parts[table].append(_Part(path, least_ns, most_ns))
+            self._by_table[table].append(_TimedFile(path, least_ns, most_ns))
 
     def count_slice(self) -> bool:
-        """Counts what is past its deadline and was not counted yet; False if that is too little."""
-        if not self._parts["publish"] or self._writers - set(self._pulses):
+        """Counts what is past its deadline and was not counted yet; returns False if that is too little."""
+        if not self._by_table["publish"] or self._writers - set(self._alive_ns):
             return False
         if not self._t0_ns:
-            self._t0_ns = self._counted_ns = min(part.least_ns for part in self._parts["publish"])
-        until_ns = min(self._pulses.values()) - round(FLUSH_S * _S) - self._deadline_ns
+            self._t0_ns = self._counted_ns = min(file.least_ns for file in self._by_table["publish"])
+        until_ns = min(self._alive_ns.values()) - round(FLUSH_S * _S) - self._deadline_ns
         if until_ns - self._counted_ns < SLICE_MIN_S * _S:
             return False
         cell = Cell(self._number, self._run, self._scenario, "running", self._t0_ns)
         tables = self._slice(self._counted_ns, until_ns)
         sums: dict[str, Sequence[Row]] = {}
         with counted_sources(self._spark, (cell,), tables, lambda _: None) as sources:
-            for job in LIVE_JOBS:
+            for job in JOBS:
                 self._counts.add(job, job.count(sources))
-        for job in LIVE_JOBS:
+        for job in JOBS:
             sums |= sum_up(job, self._counts.merged(self._spark, job))
         self._counted_ns = until_ns
         self._forget()
@@ -134,7 +140,7 @@ class Live:
         return True
 
     def close(self) -> None:
-        """Forgets all."""
+        """Forgets all counts."""
         self._counts.close()
 
     def text(self) -> str:
@@ -156,14 +162,15 @@ class Live:
         return ", ".join(words)
 
     def _slice(self, from_ns: int, until_ns: int) -> dict[str, DataFrame]:
-        """The tables of messages that were to be published between the two times, as far as known."""
+        """The tables of the messages that were to be published from one time to the other, as far as
+        known."""
         intended_ns = sf.col("t_intended_ns")
         published = self._read("publish", from_ns, until_ns)
         published = published.where((intended_ns >= from_ns) & (intended_ns < until_ns))
         beyond_ns = until_ns + self._deadline_ns + round(FLUSH_S * _S)
         messages = sf.broadcast(published.select("msg_id"))
         asked = self._read("subscribe", from_ns - self._scenario.ttl_s * _S, beyond_ns)
-        # It is known in the end, when the taps are, of whom something was to come, and until when.
+        # When a subscriber should have received is known only at the end, with the taps.
         intents = asked.groupBy("cell", "sub_id", "topic_id").agg(
             sf.lit(0).cast("long").alias("t_from_ns"), sf.lit(_ALWAYS).cast("long").alias("t_to_ns")
         )
@@ -183,11 +190,11 @@ class Live:
         }
 
     def _read(self, table: str, from_ns: int, until_ns: int) -> DataFrame:
-        """All rows of the files that may have some between the two times."""
+        """All rows of the files that may have rows between the two times."""
         paths = [
-            literal(part.path)
-            for part in self._parts[table]
-            if part.least_ns < until_ns and part.most_ns >= from_ns
+            literal(file.path)
+            for file in self._by_table[table]
+            if file.least_ns < until_ns and file.most_ns >= from_ns
         ]
         schema = stored_schema(table)
         rows = self._spark.read.schema(schema).parquet(*paths) if paths else None
@@ -196,10 +203,10 @@ class Live:
         return rows.withColumn("cell", sf.lit(self._number)).select(table_schema(table).names)
 
     def _forget(self) -> None:
-        """Files of which no later slice needs a row."""
+        """Forgets the files of which no later slice needs a row."""
         for table in _TIMES:
             before_ns = self._counted_ns - (self._scenario.ttl_s * _S if table == "subscribe" else 0)
-            self._parts[table] = [part for part in self._parts[table] if part.most_ns >= before_ns]
+            self._by_table[table] = [file for file in self._by_table[table] if file.most_ns >= before_ns]
 
 
 def _figures(cell: Cell, sums: Mapping[str, Sequence[Row]], until_s: float) -> Figures:

@@ -1,4 +1,4 @@
-"""A server's socket that can be cut off from the network, while the server knows nothing of it."""
+"""A server's socket that can be cut off from the network without the server's knowledge."""
 
 import socket
 from collections.abc import Iterable, Sequence
@@ -9,16 +9,19 @@ from kcast.pubsub.udp import UdpPort
 
 
 class Flags(Protocol):
-    """A byte for each server; not 0: it is isolated. Where processes share it, it is shared memory."""
+    """One byte per server: not 0 if it is isolated. If several processes use it, it is shared memory."""
 
     def __getitem__(self, index: int, /) -> int:
-        """A server's."""
+        """Returns a server's flag."""
+
+    def __setitem__(self, index: int, flag: int, /) -> None:
+        """Sets a server's flag."""
 
 
-class Gate(UdpPort):
-    """A port that takes in nothing and lets nothing out while its flag is up; `cut_off` counts what that was.
+class IsolatablePort(UdpPort):
+    """A port that receives and sends nothing while its flag is set; `cut_off` counts the datagrams lost so.
 
-    What arrives meanwhile is read and dropped, so that it is not met later.
+    What arrives meanwhile is read and dropped, so that it does not arrive later.
     """
 
     def __init__(self, sock: socket.socket, flags: Flags, index: int) -> None:
@@ -28,7 +31,7 @@ class Gate(UdpPort):
         self._index = index
 
     def receive(self) -> list[Burst]:
-        """As a port's."""
+        """Receives like any port; returns nothing while isolated."""
         bursts = super().receive()
         if self._flags[self._index]:
             self.cut_off += sum(_count(burst.data, burst.segment_bytes) for burst in bursts)
@@ -36,7 +39,7 @@ class Gate(UdpPort):
         return bursts
 
     def send(self, transmits: Iterable[Transmit]) -> None:
-        """As a port's."""
+        """Sends like any port; sends nothing while isolated."""
         if self._flags[self._index]:
             self.cut_off += sum(
                 _count(data, segment_bytes) * len(destinations)
@@ -46,9 +49,9 @@ class Gate(UdpPort):
             super().send(transmits)
 
 
-def cut_off(ports: Sequence[UdpPort]) -> int:
-    """How many datagrams did not pass these gates."""
-    return sum(port.cut_off for port in ports if isinstance(port, Gate))
+def count_cut_off(ports: Sequence[UdpPort]) -> int:
+    """Returns the number of datagrams that isolation has kept from passing these ports."""
+    return sum(port.cut_off for port in ports if isinstance(port, IsolatablePort))
 
 
 def _count(data: bytes, segment_bytes: int) -> int:
