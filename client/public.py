@@ -4,8 +4,20 @@ from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.engine import PublishOptions
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import (
-    Delivery, Drop, Event, FamilyMissing, Gap, GapFilled, LeaseRefused, LeasesChanged, Outcome, Published,
-    ServerDraining, ServerForgot, ServerLost, ServerReturned,
+    Delivery,
+    Drop,
+    Event,
+    FamilyMissing,
+    Gap,
+    GapFilled,
+    LeaseRefused,
+    LeasesChanged,
+    Outcome,
+    Published,
+    ServerDraining,
+    ServerForgot,
+    ServerLost,
+    ServerReturned,
 )  # fmt: skip
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
