@@ -235,7 +235,7 @@ class Subscription(_Stream[Delivery]):
 
 
 class Events(_Stream[Event]):
-    """What happens, as an async iterator. Of events that nobody takes the newest 4096 are kept.
+    """The events of a client, as an async iterator. The newest 4096 are kept until they are taken.
 
     It ends with `close`, and with the client. One that is no longer referred to needs no `close`.
     """

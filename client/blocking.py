@@ -330,7 +330,7 @@ class Client(ClientBase):
 
 
 class _Waiter:
-    """What the engine sees of a future. The future's lock is taken only once the client's is released."""
+    """A future, as the engine sees it. The future's lock is taken only once the client's is released."""
 
     def __init__(self, outcome: "Future[Published]", untold: deque[Callable[[], None]]) -> None:
         self._outcome = outcome
@@ -447,7 +447,7 @@ class Subscription(_Stream[Delivery]):
 
 
 class Events(_Stream[Event]):
-    """What happens, as an iterator. Of events that nobody takes the newest 4096 are kept.
+    """The events of a client, as an iterator. The newest 4096 are kept until they are taken.
 
     It ends with `close`, and with the client. One that is no longer referred to needs no `close`.
     """

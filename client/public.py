@@ -18,31 +18,13 @@ from kcast.client.events import (
     ServerForgot,
     ServerLost,
     ServerReturned,
-)
+)  # fmt: skip
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
 __all__ = [
-    "Backlog",
-    "ClientClosed",
-    "Cluster",
-    "ClusterError",
-    "Delivery",
-    "Drop",
-    "Event",
-    "FamilyMissing",
-    "Gap",
-    "GapFilled",
-    "KcastError",
-    "LeaseRefused",
-    "LeasesChanged",
-    "MessageTooLarge",
-    "Outcome",
-    "PublishOptions",
-    "Published",
-    "ServerDraining",
-    "ServerForgot",
-    "ServerLost",
-    "ServerReturned",
+    "Backlog", "ClientClosed", "Cluster", "ClusterError", "Delivery", "Drop", "Event", "FamilyMissing", "Gap",
+    "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged", "MessageTooLarge", "Outcome",
+    "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned",
     "TopicError",
-]
+]  # fmt: skip
