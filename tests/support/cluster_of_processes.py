@@ -51,7 +51,7 @@ class ClusterOfProcesses:
         return tuple(server.name for server in self.cluster.servers)
 
     def kill(self, name: str) -> None:
-        """SIGKILL; returns when the process is gone."""
+        """Ends a server with SIGKILL; returns when its process is gone."""
         process = self._running.pop(name)
         process.kill()
         process.wait(WAIT_S)
