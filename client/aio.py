@@ -15,14 +15,35 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
-from kcast.client import public
 from kcast.client.base import ClientBase, Figure
+from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.engine import EVENTS_MAX, QUEUE_MAX, Engine, Inbox, PublishOptions, as_bytes
-from kcast.client.events import Delivery, Event, Published
-from kcast.client.public import *  # noqa: F403 - what users of either driver meet
+from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
+from kcast.client.events import (
+    Delivery,
+    Drop,
+    Event,
+    FamilyMissing,
+    Gap,
+    GapFilled,
+    LeaseRefused,
+    LeasesChanged,
+    Outcome,
+    Published,
+    ServerDraining,
+    ServerForgot,
+    ServerLost,
+    ServerReturned,
+)
+from kcast.pubsub.errors import KcastError
+from kcast.pubsub.wire import TopicError
 
-__all__ = ["Client", "Events", "Subscription"]
-__all__ += public.__all__
+__all__ = [
+    "Backlog", "Client", "ClientClosed", "Cluster", "ClusterError", "Delivery", "Drop", "Event", "Events",
+    "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged", "MessageTooLarge",
+    "Outcome", "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost",
+    "ServerReturned", "Subscription", "TopicError",
+]  # fmt: skip
 
 Item = TypeVar("Item")
 
