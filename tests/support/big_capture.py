@@ -37,7 +37,7 @@ Columns = Mapping[str, Any]
 
 US = 1_000
 PROCESS = "local"
-SLAB_COPIES = 500_000  # about so many at a time
+SLAB_COPIES = 500_000  # about this many copies at a time
 SETTLED_NS = T0 - 3 * S  # when leases are asked for first
 ASKED_TIMES = 5  # a line that is not answered is sent again so often
 

@@ -51,7 +51,7 @@ def sums_of(pairs: Columns) -> dict[str, ClusterSums]:
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_the_share_varies_as_planned(plan: dict[str, Any]) -> None:
-    """Shares of simulated runs, standardised by the variance computed for each, have mean 0 and variance 1."""
+    """Shares of simulated runs, standardised by the variance of each, have mean 0 and variance 1."""
     scenario = Scenario(**(SMALL | plan))
     true, runs = predict(scenario).share, 3000
     assert true is not None
