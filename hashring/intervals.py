@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import erfc, exp, fsum, gcd, inf, lgamma, log, log1p, sqrt
+from math import exp, fsum, gcd, inf, lgamma, log, log1p, sqrt
 from statistics import NormalDist
 
 TRIMMED_MASS = 1e-15
@@ -36,9 +36,7 @@ def wilson(successes: float, trials: float, confidence: float = 0.95) -> tuple[f
 
 
 def student_tail(t: float, degrees: float) -> float:
-    """P(|T| > t) for Student's T with `degrees` degrees of freedom (Student, 1908); normal if inf."""
-    if degrees == inf:
-        return erfc(abs(t) / sqrt(2))
+    """P(|T| > t) for Student's T with `degrees` degrees of freedom (Student, 1908)."""
     return _beta_cdf(degrees / 2, 0.5, degrees / (degrees + t * t))
 
 
@@ -97,18 +95,6 @@ class PairDistribution:
     mean: float
     sd: float
     trimmed: float
-
-    def at_most(self, pairs: int) -> float:
-        """P(delivered <= `pairs`)."""
-        if pairs >= self.most:
-            return 1.0
-        return min(1.0, fsum(self.pmf[: max(0, (pairs - self.first) // self.step + 1)]))
-
-    def at_least(self, pairs: int) -> float:
-        """P(delivered >= `pairs`)."""
-        if pairs <= self.least:
-            return 1.0
-        return min(1.0, fsum(self.pmf[max(0, -((self.first - pairs) // self.step)) :]))
 
     def interval(self, confidence: float = 0.9999) -> tuple[int, int]:
         """The narrowest low and high with at most (1 - `confidence`) / 2 below low, and as much above high.

@@ -22,10 +22,11 @@ import time
 import traceback
 from contextlib import suppress
 from importlib import import_module
-from typing import IO, BinaryIO, ClassVar, NoReturn
+from typing import IO, BinaryIO, NoReturn
 
 from kcast.loadtest.clusters.host_common import (
     Host,
+    HostedServer,
     HostOptions,
     Refused,
     ServerState,
@@ -35,7 +36,6 @@ from kcast.loadtest.clusters.host_common import (
     take_replies_output,
     write_all,
 )
-from kcast.loadtest.clusters.server_names import server_key
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Log
 from kcast.pubsub.process import EXIT_FAILURE, serve, warn
@@ -46,16 +46,11 @@ _FILES_PER_SERVER = 2
 _PORT = struct.Struct("=H")  # what a server writes when it is ready
 
 
-class _ServerProcess:
-    """One server: its process while it runs; its port and log stay the same in all its lives."""
+class _ServerProcess(HostedServer):
+    """One server, with a process of its own; its log has all its lives."""
 
     def __init__(self, index: int) -> None:
-        self.index = index
-        self.key = server_key(index)
-        self.port = 0
-        self.lives = 0
-        self.is_stalled = False
-        self.process_id: int | None = None
+        super().__init__(index)
         self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - as long as this process
         self.life_at = 0  # the size of the log when this life began
         self.status: int | None = None  # a pipe: it writes its port when ready; closed when it ends
@@ -96,9 +91,7 @@ class _ServerProcess:
 
     def failure(self, what: str) -> Refused:
         """Returns the error that it did not start, with the end of its log."""
-        where = f" (port {self.port})" if self.port else ""
-        lines = self.read_log(self.life_at).splitlines()[-_LOG_LINES:]
-        return Refused("\n  ".join([f"{self.key}{where} did not start: it {what}", *lines]))
+        return super().failure("\n  ".join([what, *self.read_log(self.life_at).splitlines()[-_LOG_LINES:]]))
 
     def read_log(self, start: int = 0) -> str:
         size = os.fstat(self.log.fileno()).st_size
@@ -108,7 +101,7 @@ class _ServerProcess:
 class _ProcessHost(Host[_ServerProcess]):
     """Carries out the owner's requests."""
 
-    VERBS: ClassVar = (*Host.VERBS, "logs")
+    verbs = (*Host.verbs, "logs")
 
     def __init__(self, replies: BinaryIO) -> None:
         super().__init__()
@@ -175,10 +168,10 @@ class _ProcessHost(Host[_ServerProcess]):
         waiting = _Waiting(starting)
         while waiting.servers:
             if time.monotonic() >= deadline:
-                raise waiting.servers[0].failure(f"was not ready after {timeout_s:g} s")
+                raise waiting.servers[0].failure(f"it was not ready after {timeout_s:g} s")
             for server, said in waiting.read(deadline):
                 if not said:
-                    raise server.failure(f"ended with exit code {server.reap()}")
+                    raise server.failure(f"it ended with exit code {server.reap()}")
                 (server.port,) = _PORT.unpack(said)
                 waiting.remove(server)
 

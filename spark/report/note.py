@@ -1,17 +1,18 @@
-"""What the 2004 note claims, beside a simulation at its own scale. Pure."""
+"""The parts on the note of 2004: its claims, and a simulation at its own scale. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from kcast.loadtest.charts import curves
+from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.loadtest.charts.scales import shares, whole_numbers
 from kcast.loadtest.charts.svg import DASH, swatch
 from kcast.loadtest.charts.words import brief_percent, count, interval, listed, number, percent
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cells
-from kcast.spark.report.markup import Section, Verdict, badge, figure, text
+from kcast.spark.report.cells import NamedCells
+from kcast.spark.report.markup import Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 _SCHEMES, _DRAWS = "schemes", "draws"
@@ -25,8 +26,8 @@ _GROUPS = {
 _STYLES = {"RCH, few publish": 0, "CH": 1, "RCH, few subscribe": 2, "R": 3, "S": 4}
 
 
-def judgement(findings: Findings, _: Cells) -> Section | None:
-    """Each claim with its verdict."""
+def judgement(findings: Findings, _: NamedCells) -> Section | None:
+    """Returns each claim with its verdict; None without the table."""
     claims = findings.table("note")
     if not claims:
         return None
@@ -47,38 +48,36 @@ def judgement(findings: Findings, _: Cells) -> Section | None:
     scale = f", simulated with {servers:,} servers," if servers else ""
     says = f"Of {count(len(claims), 'claim')} of the note of 2004{scale} {listed(told)}."
     if counts[FAILS]:
-        verdict = Verdict(f"{counts[HOLDS] + counts[HOLDS_IF]} of {len(claims)} hold", "warn")
+        badge = Badge(f"{counts[HOLDS] + counts[HOLDS_IF]} of {len(claims)} hold", "warn")
     else:
-        verdict = Verdict("all hold, some if" if counts[HOLDS_IF] else "all hold", "good")
-    items = "".join(_claim(claim) for claim in claims)
-    return Section("note", "The note, judged", says, verdict, f'<ol class="claims">{items}</ol>')
+        badge = Badge("all hold, some if" if counts[HOLDS_IF] else "all hold", "good")
+    items = markup('<ol class="claims">{}</ol>', joined(map(_claim, claims)))
+    return Section("note", "The note, judged", says, badge, [items])
 
 
-def _claim(claim: Row) -> str:
-    words = claim["claim"].strip('“”"')
-    quoted = f"<q>{text(words)}</q>"
-    about = " · ".join(
-        f"<b>{text(claim[name])}</b>" if name == "figure" else text(claim[name])
-        for name in ("figure", "scenario")
-        if claim[name]
-    )
+def _claim(claim: Row) -> Html:
+    about = (markup("<b>{}</b>", claim["figure"]) if claim["figure"] else "", claim["scenario"])
     lines = (
-        about,
-        f"Measured: <b>{text(claim['measured'])}</b>" if claim["measured"] else "",
-        text(claim["because"]),
+        joined(filter(None, about), " · "),
+        markup("Measured: <b>{}</b>", claim["measured"]) if claim["measured"] else "",
+        claim["because"],
     )
-    told = "".join(f"<p>{line}</p>" for line in lines if line)
-    return f"<li>{quoted}{badge(Verdict.of(claim['verdict']))}{told}</li>"
+    return markup(
+        "<li><q>{}</q>{}{}</li>",
+        claim["claim"].strip('“”"'),
+        Badge.of(claim["verdict"]).html(),
+        joined(markup("<p>{}</p>", line) for line in lines if line),
+    )
 
 
-def simulation(findings: Findings, cells: Cells) -> Section | None:
-    """Every scene that was simulated: K' along a curve, the others in rows."""
+def simulation(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns every scene that was simulated: K' on curves, the others in rows; None without the table."""
     found = [row for row in findings.table("simulation") if row["share"] is not None]
     if not found:
         return None
     judged = [row for row in found if row["verdict"] in (AGREES, DISAGREES)]
     disagreeing = [_told(row) for row in judged if row["verdict"] == DISAGREES]
-    verdict = Verdict.of(DISAGREES if disagreeing else AGREES if judged else NO_THEORY)
+    verdict = Badge.of(DISAGREES if disagreeing else AGREES if judged else NO_THEORY)
     groups: Mapping[str, list[Row]] = defaultdict(list)
     for row in found:
         groups[row["group"]].append(row)
@@ -89,7 +88,7 @@ def simulation(findings: Findings, cells: Cells) -> Section | None:
         "The simulation behind it",
         _says(found, judged, disagreeing),
         verdict,
-        "".join(parts) + folded("simulation", found, cells, summary="All scenes, with all numbers"),
+        [*parts, folded("simulation", found, cells, summary="All scenes, with all numbers")],
     )
 
 
@@ -106,19 +105,19 @@ def _says(found: Sequence[Row], judged: Sequence[Row], disagreeing: Sequence[str
     words += "."
     if judged:
         fine = len(judged) - len(disagreeing)
-        words += f" Theory has {fine} of the {len(judged)} that it has a formula for as simulated"
-        words += f"; not {listed(disagreeing)}." if disagreeing else "."
+        words += f" Theory agrees with {fine} of the {count(len(judged), 'scene')} for which it has a formula"
+        words += f"; not with {listed(disagreeing)}." if disagreeing else "."
     return words
 
 
 # --- Figures -------------------------------------------------------------------------------------------
 
 
-def _curve(groups: Mapping[str, Sequence[Row]]) -> str:
-    """Delivery against K', of both forms of RCH."""
+def _curve(groups: Mapping[str, Sequence[Row]]) -> Html:
+    """Draws delivery against K', of both forms of RCH."""
     draws = groups.get(_DRAWS, ())
     if not draws:
-        return ""
+        return Html()
     example = [
         row for row in groups.get(_SCHEMES, ()) if row["scheme"] == "RCH" and row["k"] == draws[0]["k"]
     ]
@@ -130,7 +129,7 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> str:
         curves.Series(
             _style(form),
             [
-                curves.Point(
+                curves.MeasuredPoint(
                     k_prime,
                     row["share"],
                     row["low"],
@@ -141,7 +140,7 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> str:
                 for k_prime, row in sorted(own.items())
             ],
             [
-                curves.Line(
+                curves.TheoryLine(
                     [(x, row["theory"]) for x, row in sorted(own.items()) if row["theory"]], "for_servers"
                 )
             ],
@@ -158,12 +157,12 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> str:
     legend = [(swatch(_style(form), f"dot s{_style(form)}"), form) for form in of_form]
     legend.append((swatch(0, "", "for_servers s5"), "theory"))
     label = "Delivery by K′ in the simulation: " + "; ".join(_title(row) for row in every)
-    how = "Each step up the axis is ten times less missed. Whiskers are 95 % intervals."
+    how = f"{curves.NINES} Whiskers are 95 % intervals."
     return figure(curves.chart(series, axes, label, height=340), how, legend, "Delivery against K′")
 
 
-def _rows(group: str, own: Sequence[Row]) -> str:
-    """The scenes of a group, those of one condition below each other."""
+def _rows(group: str, own: Sequence[Row]) -> Html:
+    """Draws the scenes of a group, those of one condition below each other."""
     of_condition: dict[str, list[Row]] = defaultdict(list)
     for row in own:
         of_condition[_condition(row)].append(row)
@@ -245,7 +244,7 @@ def _policy(row: Row) -> str:
 
 
 def _condition(row: Row) -> str:
-    """What stands before a row: what differs from the note's example, and the policy where that does."""
+    """The label of a row: its difference from the note's example, with the policy where that differs."""
     condition = str(row["condition"]).replace("K'", "K′").replace("topic's", "topic’s")
     condition = condition.replace("subscriber's", "subscriber’s")
     if row["group"] != _SCHEMES:

@@ -1,22 +1,23 @@
-"""The head of the page: all in one line, what must be known before reading on, the way around. Pure."""
+"""The head of the page: the result in one line, warnings, the main figures and links. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 
+from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.loadtest.charts.words import count, listed, percent, probability
 from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS
-from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.delivery import outcome
-from kcast.spark.report.markup import Section, bullets, details, text
+from kcast.spark.report.cells import NamedCell, NamedCells
+from kcast.spark.report.delivery import summarise
+from kcast.spark.report.markup import Section, bullets, details
 
 _REASONS_OPEN = 6
 _GOAL = 0.999
 
 
-def title(findings: Findings, cells: Cells) -> str:
-    """What came of it, in one line."""
+def title(findings: Findings, cells: NamedCells) -> str:
+    """The result in one line."""
     if not cells.all:
         claims = findings.table("note")
         if not claims:
@@ -25,16 +26,16 @@ def title(findings: Findings, cells: Cells) -> str:
         if failing:
             return f"Of the note’s {len(claims)} claims {failing} {'does' if failing == 1 else 'do'} not hold"
         return "What the note of 2004 claims holds"
-    came = outcome(findings, cells)
-    if not came.cells:
-        return "What the captures tell"
-    if len(came.invalid) == came.cells:
+    came = summarise(findings, cells)
+    if not came.scenarios:
+        return "What the captures show"
+    if len(came.invalid) == came.scenarios:
         return "These figures cannot be trusted"
     if came.disagreeing:
-        of = count(came.judged, "cell")
+        of = count(came.judged, "scenario")
         return f"What arrived is not what theory says, in {len(came.disagreeing)} of {of}"
     if came.joint is not None and came.joint["verdict"] == DISAGREES:
-        return "Each cell agrees with theory, but not all of them together"
+        return "Each scenario agrees with theory, but not all of them together"
     if not came.judged:
         return "What arrived; there is no theory for it"
     if came.invalid:
@@ -42,9 +43,9 @@ def title(findings: Findings, cells: Cells) -> str:
     return "What arrived is what theory says"
 
 
-def lead(findings: Findings, cells: Cells) -> str:
-    """What was analysed: HTML."""
-    told = []
+def lead(findings: Findings, cells: NamedCells) -> Html:
+    """Sentences on what was analysed."""
+    told: list[str] = []
     if cells.all:
         runs = len({cell.row["run"] for cell in cells.all})
         messages = sum(cell.row["messages"] or 0 for cell in cells.all)
@@ -52,20 +53,24 @@ def lead(findings: Findings, cells: Cells) -> str:
         of = f"{servers.pop():,} servers" if len(servers) == 1 else "several sizes"
         told.append(
             f"{count(messages, 'message')} were published to clusters of {of}, in "
-            f"{count(len(cells.all), 'cell')} of {count(runs, 'run')}. A <b>pair</b> is a message and a "
-            "subscriber that should get it; this is how many did, why the others did not, and what theory "
-            "says."
+            f"{count(len(cells.all), 'scenario')} of {count(runs, 'run')}."
+        )
+        told.append(
+            markup(
+                "A <b>pair</b> is a message and a subscriber that should get it; this is how many did, why "
+                "the others did not, and what theory says."
+            )
         )
     else:
         told.append("No capture was analysed: this is the note of 2004, simulated.")
     following = findings.about.get("following")
     if following:
-        told.append(f"The capture still grows: {text(str(following))}")
-    return " ".join(told)
+        told.append(f"The capture still grows: {following}")
+    return joined(told, " ")
 
 
-def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
-    """A few figures with what they are: text."""
+def facts(findings: Findings, cells: NamedCells) -> list[tuple[str, str]]:
+    """Returns the main figures, each with its meaning."""
     found = cells.rows(findings, "reliability")
     valid = [(cell, row) for cell, row in found if cell.is_valid]
     told: list[tuple[str, str]] = []
@@ -86,7 +91,7 @@ def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
                     f"misses, {f'{unexplained:,} unexplained' if unexplained else 'all explained'}",
                 )
             )
-        came = outcome(findings, cells)
+        came = summarise(findings, cells)
         if came.joint is not None and came.joint["p_value"] is not None:
             told.append(
                 (
@@ -105,15 +110,15 @@ def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
         judged = [row for row in simulated if row["verdict"] in (AGREES, DISAGREES)]
         fine = sum(row["verdict"] == AGREES for row in judged)
         if judged:
-            told.append((f"{fine} of {len(judged)}", "scenes as theory has them"))
+            told.append((f"{fine} of {len(judged)}", "scenes agree with theory"))
     if claims and len(told) < 4:
         holding = sum(claim["verdict"] != FAILS for claim in claims)
         told.append((f"{holding} of {len(claims)}", "of the note’s claims hold, some on conditions"))
     return told
 
 
-def _enough(valid: Sequence[tuple[Cell, Row]]) -> tuple[str, str] | None:
-    """The cheapest cell that is sure to deliver what the note promises."""
+def _enough(valid: Sequence[tuple[NamedCell, Row]]) -> tuple[str, str] | None:
+    """The least K' that surely delivers what the note promises; None if there is none."""
     sure = [
         (cell.k_prime, cell.name) for cell, row in valid if row["low"] is not None and row["low"] >= _GOAL
     ]
@@ -128,13 +133,11 @@ def _equals(p_value: float) -> str:
     return told if told.startswith("<") else f"= {told}"
 
 
-def notices(findings: Findings, cells: Cells) -> str:
-    """What was left out, and what cannot be trusted, and why: HTML; nothing if there is nothing."""
+def notices(findings: Findings, cells: NamedCells) -> Html:
+    """Notices on what was left out and what cannot be trusted, and why; empty without any."""
     parts = []
     if findings.problems:
-        parts.append(
-            _notice("Not everything was analysed", bullets(text(problem) for problem in findings.problems))
-        )
+        parts.append(_notice("Not everything was analysed", bullets(findings.problems)))
     reasons: dict[str, dict[str, list[str]]] = {"delivery": defaultdict(list), "latency": defaultdict(list)}
     for cell, row in cells.rows(findings, "health"):
         reasons.setdefault(row["what"], defaultdict(list))[row["reason"]].append(cell.name)
@@ -150,24 +153,28 @@ def notices(findings: Findings, cells: Cells) -> str:
         if not names:
             continue
         whole = len(names) == len(cells.all)
-        which = ("this cell" if len(names) == 1 else f"all {len(names)} cells") if whole else listed(names, 6)
+        which = (
+            ("this scenario" if len(names) == 1 else f"all {len(names)} scenarios")
+            if whole
+            else listed(names, 6)
+        )
         told = bullets(
-            ("" if len(of) == len(cells.all) else f"<b>{text(listed(of, 6))}</b>: ") + text(reason)
+            reason if len(of) == len(cells.all) else markup("<b>{}</b>: {}", listed(of, 6), reason)
             for reason, of in reasons[what].items()
         )
         is_long = len(reasons[what]) > (_REASONS_OPEN if what == "delivery" else 1)
         body = details("Why, and what to do", told) if is_long else told
-        drawn = "What is drawn hollow and dashed is not judged."
-        parts.append(_notice(f"{heads[what]} {which}", f"<p>{drawn}</p>{body}"))
-    return "".join(parts)
+        drawn = markup("<p>Values drawn hollow and dashed are not judged.</p>{}", body)
+        parts.append(_notice(f"{heads[what]} {which}", drawn))
+    return joined(parts)
 
 
-def _notice(head: str, body: str) -> str:
-    return f'<aside class="notice"><h2>{text(head)}</h2>{body}</aside>'
+def _notice(head: str, body: Html) -> Html:
+    return markup('<aside class="notice"><h2>{}</h2>{}</aside>', head, body)
 
 
-def navigation(sections: Sequence[Section], others: Sequence[tuple[str, str]]) -> str:
-    """Links to all parts."""
+def navigation(sections: Sequence[Section], others: Sequence[tuple[str, str]]) -> Html:
+    """Returns links to all parts of the page."""
     entries = [*((section.anchor, section.title) for section in sections), *others]
-    links = "".join(f'<li><a href="#{anchor}">{text(name)}</a></li>' for anchor, name in entries)
-    return f'<nav aria-label="Parts of this page"><ul>{links}</ul></nav>'
+    links = joined(markup('<li><a href="#{}">{}</a></li>', anchor, name) for anchor, name in entries)
+    return markup('<nav aria-label="Parts of this page"><ul>{}</ul></nav>', links)

@@ -125,7 +125,7 @@ def test_a_report_that_fails_is_told_and_changes_no_verdict(
     assert "report.html" not in result.stdout
 
     analyse_as(monkeypatch, "import os; os.kill(os.getpid(), 9)")
-    assert "no report: kcast analyse has ended with exit code -9" in demo("--out", tmp_path, text_file).stderr
+    assert "no report: kcast analyse ended with exit code -9" in demo("--out", tmp_path, text_file).stderr
 
 
 def test_a_report_whose_figures_are_not_all_valid_is_one(
