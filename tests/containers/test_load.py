@@ -64,7 +64,7 @@ def test_ctrl_c_leaves_no_container(tmp_path: Path) -> None:
     with Load("--preset", "containers", "--duration", "60", "--image", KCAST_IMAGE, "--out", out) as load:
         load.await_line("the load begins")
         assert containers() == 5
-        started = load.offspring()
+        started = load.descendants()
         load.interrupt()
         code, _, _ = load.end()
     assert code == 130
