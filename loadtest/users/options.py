@@ -42,7 +42,8 @@ class Option:
     @property
     def default_text(self) -> str:
         """The default as help texts show it."""
-        return f"{self.default:g}" if self.type in (int, float) else str(self.default).lower()
+        text = f"{self.default:g}" if self.type in (int, float) else str(self.default)
+        return text.lower() if self.type is bool else text
 
 
 class Several(click.types.StringParamType):
@@ -88,7 +89,7 @@ OPTIONS: tuple[Option, ...] = (
         in_locust=False,
     ),
     _option("servers", "servers", "Number of servers.", in_locust=False),
-    _option("ttl_s", "servers", "How long a lease lasts unless it is renewed."),
+    _option("ttl_s", "servers", "The servers' ttl: how long a lease lasts unless it is renewed."),
     _option(
         *(
             "scheme",
