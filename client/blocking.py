@@ -30,14 +30,35 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
-from kcast.client import public
 from kcast.client.base import ClientBase, Figure
+from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.engine import EVENTS_MAX, QUEUE_MAX, Inbox, PublishOptions, as_bytes
-from kcast.client.events import Delivery, Event, Published
-from kcast.client.public import *  # noqa: F403 - what users of either driver meet
+from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
+from kcast.client.events import (
+    Delivery,
+    Drop,
+    Event,
+    FamilyMissing,
+    Gap,
+    GapFilled,
+    LeaseRefused,
+    LeasesChanged,
+    Outcome,
+    Published,
+    ServerDraining,
+    ServerForgot,
+    ServerLost,
+    ServerReturned,
+)
+from kcast.pubsub.errors import KcastError
+from kcast.pubsub.wire import TopicError
 
-__all__ = ["Client", "Events", "Subscription"]
-__all__ += public.__all__
+__all__ = [
+    "Backlog", "Client", "ClientClosed", "Cluster", "ClusterError", "Delivery", "Drop", "Event", "Events",
+    "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged", "MessageTooLarge",
+    "Outcome", "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost",
+    "ServerReturned", "Subscription", "TopicError",
+]  # fmt: skip
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -330,7 +351,7 @@ class Client(ClientBase):
 
 
 class _Waiter:
-    """What the engine sees of a future. The future's lock is taken only once the client's is released."""
+    """A future, as the engine sees it. The future's lock is taken only once the client's is released."""
 
     def __init__(self, outcome: "Future[Published]", untold: deque[Callable[[], None]]) -> None:
         self._outcome = outcome
@@ -447,7 +468,7 @@ class Subscription(_Stream[Delivery]):
 
 
 class Events(_Stream[Event]):
-    """What happens, as an iterator. Of events that nobody takes the newest 4096 are kept.
+    """The events of a client, as an iterator. The newest 4096 are kept until they are taken.
 
     It ends with `close`, and with the client. One that is no longer referred to needs no `close`.
     """

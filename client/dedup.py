@@ -1,15 +1,15 @@
 """Tells the first copy of a message from the rest. PROTOCOL §9.3.
 
-Copies are recognised by the whole line, never by the sequence number they claim: anyone may publish, so
-anyone could publish the next number first and so silence the real message. A changed byte makes another
+Copies are recognised by the whole line, never by the sequence number they claim. Anyone may publish, so
+anyone could publish the next number first, which would silence the real message. A changed byte makes another
 message. Lines are kept whole and not as short hashes, because whoever can make two lines collide could
 silence one with the other.
 
-A raw line may be published twice and mean it ("on", "off", "on"; a sensor that says the same every five
+A raw line may be published twice on purpose ("on", "off", "on"; a sensor that says the same every five
 seconds), and nothing in it tells the two apart. Copies of one message come within a moment, each by another
-server. So a delivery of a raw line stays *open* for two seconds; a copy belongs to the oldest open delivery
-that its server has not brought yet, and where there is none it is new. To count copies per server for longer
-would be wrong where publishers draw servers at random: after a hundred equal messages each server has
+server. So a delivery of a raw line stays *open* for two seconds. A copy belongs to the oldest open delivery
+that its server has not brought yet; where there is none, it is a new message. To count copies per server for
+longer would be wrong where publishers draw servers at random: after a hundred equal messages each server has
 brought sixty, and the next forty from any of them would be taken for old.
 """
 
@@ -23,7 +23,7 @@ WINDOW_S = 120.0
 RAW_OPEN_S = 2.0
 RAW_OPEN_MAX = 64  # deliveries of one raw line
 
-# What Python needs besides the line itself, so that the bound is one on memory.
+# Memory that Python needs besides the line itself, so that the bound is one on memory.
 _ENTRY_BYTES = 250
 _DELIVERY_BYTES = 350
 
@@ -52,7 +52,7 @@ class CopyFilter:
         self._window_count = window_count
         self._window_bytes = window_bytes
         self._window_s = window_s
-        # When the last copy came. A bare number where it can be: a client may remember tens of thousands of
+        # When the last copy came, as a bare number if possible: a client may remember tens of thousands of
         # lines, and each object beside them is one more for the garbage collector to visit.
         self._seen: OrderedDict[bytes, float | _RawLine] = OrderedDict()
         self._size_bytes = 0
@@ -62,12 +62,14 @@ class CopyFilter:
 
     @property
     def size_bytes(self) -> int:
-        """Estimated memory of what is remembered."""
+        """Estimated memory of all that is remembered."""
         return self._size_bytes
 
     def is_new(self, line: bytes, server: Hashable, raw: bool, now: float) -> bool:
-        """Whether this copy is to be delivered; remembers it. `server` tells servers apart, however each is
-        reached."""
+        """Remembers a copy; returns whether it is the first, and so to be delivered.
+
+        `server` is the name of the server that brought it, whichever of its addresses it came from.
+        """
         self._forget_old(now)
         seen = self._seen.get(line)
         if seen is None:
@@ -102,7 +104,7 @@ class CopyFilter:
             self._forget_oldest()
 
     def _make_room(self, size_bytes: int) -> None:
-        # Only for a new line: a further copy takes no room, and must not cost another line its place.
+        # Called only for a new line: a duplicate takes no room, and must not cost another line its place.
         while self._seen and (
             len(self._seen) >= self._window_count or self._size_bytes + size_bytes > self._window_bytes
         ):

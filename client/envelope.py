@@ -1,7 +1,7 @@
 """Messages of smart clients: `%@PUB.SEQ[;name=value]* SP payload`. PROTOCOL §9.
 
-Servers never look into it. It tells receivers who published and where in that publisher's sequence a
-message stands, so that gaps show; a message without it is raw.
+Servers never look into it. It tells receivers who published, and the message's number in that publisher's
+sequence, so that gaps show. A message without it is raw.
 """
 
 import re
@@ -17,7 +17,8 @@ _PUBLISHER_CHARS = 11
 
 
 class Envelope(NamedTuple):
-    """Who published, the how manyth message of theirs on this topic (from 1), attributes, and the payload."""
+    """The publisher, the number of the message among theirs on this topic (from 1), payload and
+    attributes."""
 
     publisher: str
     seq: int
@@ -26,7 +27,7 @@ class Envelope(NamedTuple):
 
 
 def new_publisher(rng: Random) -> str:
-    """A publisher's name: 11 base64url characters, 66 random bits, for the life of one process."""
+    """Returns a publisher's name for the life of one process: 11 base64url characters, 66 random bits."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     return "".join(rng.choices(alphabet, k=_PUBLISHER_CHARS))
 
@@ -37,7 +38,7 @@ def is_publisher(name: str) -> bool:
 
 
 def format_envelope(envelope: Envelope) -> bytes:
-    """The wire message for an envelope."""
+    """Returns the wire message for an envelope."""
     attributes = "".join(f";{name}={value}" for name, value in envelope.attributes.items())
     head = f"%@{envelope.publisher}.{envelope.seq}{attributes} "
     return head.encode("ascii") + wire.encode_message(envelope.payload)
@@ -49,7 +50,7 @@ def is_enveloped(message: bytes) -> bool:
 
 
 def parse_envelope(message: bytes) -> Envelope | None:
-    """The envelope in a wire message, or None where it is malformed."""
+    """Returns the envelope in a wire message, or None where it is malformed."""
     head = _HEAD.match(message)
     if head is None:
         return None
@@ -62,5 +63,5 @@ def parse_envelope(message: bytes) -> Envelope | None:
 
 
 def needs_understanding(envelope: Envelope) -> str | None:
-    """The first upper-case attribute, none of which this version knows (§9.2); None where there is none."""
+    """Returns the first attribute that begins in upper case, or None. This version knows no such (§9.2)."""
     return next((name for name in envelope.attributes if name[0].isupper()), None)

@@ -1,4 +1,4 @@
-"""What the client core tells its application."""
+"""What a client tells its application."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,13 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message, once: its first copy. `publisher` and `seq` are None where it was raw."""
+    """A message, told once: the first copy that came.
+
+    `topic` and `payload` are as they were published. `server` is the name (`IP:port`) of the server that
+    brought the copy. `publisher` and `seq` tell who published, and the message's number among this
+    publisher's on this topic, from 1; both are None where it was raw. `attributes` are for later versions
+    (PROTOCOL §9.2).
+    """
 
     topic: bytes
     payload: bytes
@@ -20,7 +26,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class LeasesChanged:
-    """How many of a topic's servers now hold a lease for us, of how many we want."""
+    """The number of servers that now hold a lease on a topic for us, and the number wanted."""
 
     topic: bytes
     leased: int
@@ -29,7 +35,7 @@ class LeasesChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRefused:
-    """A server refused a lease, with its one-word reason; it is asked again later."""
+    """A server refused a lease, for a reason of one word (PROTOCOL §5.8); it is asked again later."""
 
     topic: bytes
     server: str
@@ -38,8 +44,11 @@ class LeaseRefused:
 
 @dataclass(frozen=True, slots=True)
 class ServerLost:
-    """A server is taken for dead, and the client goes on asking it. It has stopped answering ("silent"), or
-    asks more for a new lease than a client pays ("price"); there live leases go on being renewed."""
+    """A server is taken for dead; the client goes on asking it.
+
+    `why` is "silent" where it has stopped answering, and "price" where it asks more for a new lease than a
+    client pays. In the second case leases that stand go on being renewed.
+    """
 
     server: str
     why: Literal["silent", "price"] = "silent"
@@ -54,15 +63,15 @@ class ServerReturned:
 
 @dataclass(frozen=True, slots=True)
 class ServerDraining:
-    """A server says that it is about to stop. It goes on serving for a while; others are preferred."""
+    """A server says that it is about to stop. It still serves for a while; others are preferred."""
 
     server: str
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyMissing:
-    """A server has addresses only of families that we lack (`family`, 4 or 6, is that of its first). It stays
-    among its topics' servers, and counts as lost."""
+    """A server has no address of an IP version that this machine can use. It remains one of its topics'
+    servers, and counts as lost. `family` is the version, 4 or 6, of its first address."""
 
     server: str
     family: int
@@ -70,15 +79,16 @@ class FamilyMissing:
 
 @dataclass(frozen=True, slots=True)
 class ServerForgot:
-    """A server took our cookie for a stranger's: it restarted, or our address has changed. Leases there are
-    being renewed."""
+    """A server did not know our cookie: it has restarted, or our address has changed. All leases there are
+    asked for again."""
 
     server: str
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages `first_seq` to `last_seq` of this publisher have not come within the settling time."""
+    """Messages `first_seq` to `last_seq` of a publisher on a topic have not come, 2 s after a later one
+    did."""
 
     topic: bytes
     publisher: str
@@ -88,7 +98,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class GapFilled:
-    """A message came after it had been reported missing."""
+    """A message came after a `Gap` had reported it missing."""
 
     topic: bytes
     publisher: str
@@ -96,18 +106,29 @@ class GapFilled:
 
 
 class Outcome(StrEnum):
-    """What became of a message at one server."""
+    """What became of a message at one server.
 
-    RECEIPT = "receipt"  # the server says that it forwarded it
-    SENT = "sent"  # sent under a publish lease; nothing will be heard
+    - `receipt`: the server says that it forwarded the message, whether or not anyone had subscribed.
+    - `sent`: it was sent without asking for a receipt, so nothing will be heard of it.
+    - `no-answer`: the server did not answer in time; it may have forwarded the message all the same.
+    - `refused`: the server refused it.
+    - `queue-full`: it was not sent, since too many others already wait for this server's cookie.
+    """
+
+    RECEIPT = "receipt"
+    SENT = "sent"
     NO_ANSWER = "no-answer"
     REFUSED = "refused"
-    QUEUE_FULL = "queue-full"  # not sent: too much already waits for this server's cookie
+    QUEUE_FULL = "queue-full"
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of one publish, per server, once nothing more is awaited or repeated."""
+    """What became of one publish, once nothing more is awaited or sent again.
+
+    `servers` has the outcome at each server it was sent to, by name (`IP:port`). `seq` is the message's
+    number among this publisher's on the topic, None where it was raw. `handle` tells publishes apart.
+    """
 
     handle: int
     topic: bytes
@@ -116,12 +137,12 @@ class Published:
 
     @property
     def receipts(self) -> int:
-        """How many servers said that they forwarded it."""
+        """Number of servers that said that they forwarded it."""
         return sum(1 for outcome in self.servers.values() if outcome is Outcome.RECEIPT)
 
     @property
     def sent(self) -> int:
-        """How many servers it was sent to without asking for a receipt."""
+        """Number of servers that it was sent to without asking for a receipt."""
         return sum(1 for outcome in self.servers.values() if outcome is Outcome.SENT)
 
 
@@ -141,7 +162,18 @@ Event = (
 
 
 class Drop(StrEnum):
-    """Why something that arrived was not delivered."""
+    """Why something that arrived was discarded. A duplicate is no drop, but expected.
+
+    - `unknown-source`: a datagram from an address where no server is asked.
+    - `oversize`, `empty`: a datagram above 1200 bytes, or without lines.
+    - `unterminated`: a last line without its LF.
+    - `malformed-control`: a control line that cannot be read.
+    - `unasked-reply`: an answer to nothing that was asked, or a second one.
+    - `not-subscribed`: a message on a topic that is not subscribed to, or not by way of this server.
+    - `malformed-message`: a message that cannot be read.
+    - `not-understood`: a message that needs a later version (PROTOCOL §9.2).
+    - `slow-consumer`: a delivery that the application did not take in time.
+    """
 
     UNKNOWN_SOURCE = "unknown-source"
     OVERSIZE = "oversize"

@@ -1,10 +1,10 @@
 """Notices what is missing from a publisher's sequence. PROTOCOL §9.4.
 
 The first number seen from a publisher is its baseline. A number that is skipped may still be on its way by
-another server, so a gap is reported only after a settling time, and withdrawn when it is filled. Numbers
-are claims that anyone can make: they report, and decide nothing. A jump of more than 1000 is taken for a
-new start, or one forged number could report a million missing. What is kept is runs of numbers, not numbers:
-a message can add one run at most, however far it jumps, and the oldest runs go first.
+another server, so a gap is reported only after a settling time, and withdrawn when it is filled. Anyone can
+claim any number, so numbers only report, and decide nothing. A jump of more than 1000 is taken for a new
+start; otherwise one forged number could report a million missing. Missing numbers are kept as runs: a message
+adds at most one run, however far it jumps, and the oldest runs are forgotten first.
 """
 
 from collections import OrderedDict, deque
@@ -47,7 +47,7 @@ class GapTracker:
         return len(self._sequences)
 
     def heard(self, topic: bytes, publisher: str, seq: int, now: float) -> GapFilled | None:
-        """Takes note of a delivery; tells when it fills a gap that had been reported."""
+        """Takes note of a delivery; returns GapFilled where it fills a gap that had been reported."""
         key = topic, publisher
         sequence = self._sequences.get(key)
         if sequence is None or self._is_new_start(sequence, seq, now):
@@ -69,17 +69,18 @@ class GapTracker:
         return None
 
     def _is_new_start(self, sequence: _Sequence, seq: int, now: float) -> bool:
-        """Whether the publisher has begun anew: far ahead, or far back and not merely by a slower server."""
+        """Whether the publisher has begun anew: `seq` is far ahead, or far back but not from a slower
+        server."""
         if seq > sequence.highest:
             return seq - sequence.highest > JUMP_MAX
         return sequence.highest - seq > JUMP_MAX and now > sequence.advanced_at + self._settling_s
 
     def next_timeout(self) -> float | None:
-        """When the next skipped numbers have had their time to come."""
+        """Returns when the settling time of the next skipped numbers is over; None where none are."""
         return self._settling[0][0] if self._settling else None
 
     def settle(self, now: float) -> Iterator[Gap]:
-        """The runs of numbers that have not come in time, each reported once."""
+        """Yields the runs of numbers that have not come in time, each once."""
         while self._settling and self._settling[0][0] <= now:
             _, key = self._settling.popleft()
             sequence = self._sequences.get(key)
@@ -90,7 +91,7 @@ class GapTracker:
 
 
 def _fill(missing: list[_Run], seq: int) -> bool:
-    """Takes one number out of the runs; whether it had been reported missing."""
+    """Takes one number out of the runs; returns whether it had been reported missing."""
     for index, run in enumerate(missing):
         if run.first <= seq <= run.last:
             halves = replace(run, last=seq - 1), replace(run, first=seq + 1)

@@ -1,8 +1,8 @@
 """The leases that a client wants at one server: when each is to be asked for, and when it ends. Sans-IO.
 
-A lease is *live* while the server's promise stands; else it is *new*, which may have a price (§5.11), so the
-two are asked for apart. Times are kept in heaps whose entries are never removed when a time changes: an
-entry counts only if it still says what the lease says.
+A lease is *live* while the server's promise stands. Otherwise it is *new*. A new one may have a price
+(PROTOCOL §5.11), so the two kinds are asked for apart. Times are kept in heaps, and entries stay there when a
+time changes: an entry counts only if it still agrees with its lease.
 """
 
 import heapq
@@ -16,12 +16,12 @@ class _Lease:
     due_at: float  # when to ask for it; infinite while asked
     asked_at: float = -inf
     expires_at: float = -inf
-    looked_at: float = inf  # when expiry is looked at next: one entry a lease, however often it is renewed
+    looked_at: float = inf  # when to look next whether it has ended: one entry a lease, however often renewed
     is_live: bool = False
 
 
 class Leases:
-    """Topics (wire form) wanted at one server."""
+    """The topics (wire form) wanted at one server."""
 
     def __init__(self) -> None:
         self._leases: dict[bytes, _Lease] = {}
@@ -41,7 +41,7 @@ class Leases:
             heapq.heappush(self._new, (now, topic))
 
     def unwant(self, topic: bytes) -> None:
-        """Wants it no longer: it runs out."""
+        """Lets a lease run out."""
         lease = self._leases.pop(topic, None)
         if lease is not None:
             self._live_count -= lease.is_live
@@ -61,23 +61,23 @@ class Leases:
         return len(self._leases) > self._live_count
 
     def next_due(self, *, renewals: bool = True, new: bool = True) -> float | None:
-        """When the first of these sorts is to be asked for; perhaps earlier, never later."""
+        """Returns when the first lease of these kinds is due (perhaps too early, never too late), or None."""
         heaps = (self._renewals if renewals else (), self._new if new else ())
         heads = [heap[0][0] for heap in heaps if heap]
         return min(heads, default=None)
 
     def next_expiry(self) -> float | None:
-        """When the first lease ends; perhaps earlier than it does, never later."""
+        """Returns when the first lease ends (perhaps too early, never too late), or None."""
         return self._expiring[0][0] if self._expiring else None
 
     def is_due(self, now: float, *, renewals: bool = True, new: bool = True) -> bool:
-        """Whether any lease of these sorts is to be asked for now."""
+        """Returns whether any lease of these kinds is to be asked for now."""
         return (renewals and self._is_any_due(now, True)) or (new and self._is_any_due(now, False))
 
     def take_due(
         self, until: float, count_max: int, size_bytes_max: int, *, renewals: bool = True, new: bool = True
     ) -> list[bytes]:
-        """Topics due by `until`, as many as fit with their LF, those first that have been due for longest.
+        """Returns topics due by `until`, as many as fit with their LF, beginning with those due for longest.
 
         They are not due again until `ask_again`.
         """
@@ -85,7 +85,7 @@ class Leases:
         size_bytes = 0
         sorts = (True,) * renewals + (False,) * new
         while len(topics) < count_max:
-            # Renewals do not go before the others: where they are many, new ones would never have a turn.
+            # Renewals do not go first: where there are many, new leases would never have a turn.
             heads = [(self._heap(is_live)[0], is_live) for is_live in sorts if self._heap(is_live)]
             if not heads:
                 break
@@ -102,7 +102,7 @@ class Leases:
         return topics
 
     def ask_again(self, topics: Iterable[bytes], at: float) -> None:
-        """Makes these topics due at a new time; an infinite one is never."""
+        """Makes these topics due at a new time; `inf` is never."""
         for topic in topics:
             lease = self._leases.get(topic)
             if lease is not None:
@@ -111,16 +111,18 @@ class Leases:
                     heapq.heappush(self._heap(lease.is_live), (at, topic))
 
     def ask_for_all(self, now: float) -> None:
-        """Makes all leases due now, whether they stand or not."""
+        """Makes all leases due now, live or not."""
         self.ask_again(self._leases, now)
 
     def renew_all(self, now: float) -> None:
-        """Makes all leases due now but those that are being asked for, or paid."""
+        """Makes all leases due now, except those that are being asked for or paid for."""
         self.ask_again([topic for topic, lease in self._leases.items() if lease.due_at < inf], now)
 
     def grant(self, topic: bytes, asked_at: float, expires_at: float, renew_at: float) -> bool:
-        """The server has promised it; whether it did not stand before. A late answer to an older question
-        than the one last answered, or one asked before all were void, changes nothing."""
+        """Takes the server's promise; returns whether the lease did not stand before.
+
+        An answer changes nothing if a later question was answered before, or if it was asked before `void`.
+        """
         lease = self._leases.get(topic)
         if lease is None or asked_at < max(lease.asked_at, self._void_at):
             return False
@@ -132,8 +134,10 @@ class Leases:
         return not was_live
 
     def deny(self, topic: bytes, asked_at: float, again_at: float) -> bool:
-        """The server says that it does not stand; whether it did, as far as we knew. It is due again at
-        `again_at`. Late answers as in `grant`."""
+        """Takes the server's word that the lease does not stand; returns whether it did, as far as we knew.
+
+        It is due again at `again_at`. Late answers change nothing, as in `grant`.
+        """
         lease = self._leases.get(topic)
         if lease is None or asked_at < max(lease.asked_at, self._void_at):
             return False
@@ -144,7 +148,7 @@ class Leases:
         return was_live
 
     def expire(self, now: float) -> list[bytes]:
-        """The topics whose leases have ended by now."""
+        """Ends leases whose time is over; returns their topics."""
         ended = []
         while self._expiring and self._expiring[0][0] <= now:
             looked_at, topic = heapq.heappop(self._expiring)
@@ -160,7 +164,7 @@ class Leases:
         return ended
 
     def void(self, now: float) -> list[bytes]:
-        """The server knows none of them any more; the topics whose leases stood."""
+        """Ends all leases, since the server knows none of them any more; returns the topics of live ones."""
         self._void_at = now
         live = [topic for topic, lease in self._leases.items() if lease.is_live]
         for topic in live:

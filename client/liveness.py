@@ -1,4 +1,4 @@
-"""How alive a server is, as its answers and its silence tell. Sans-IO.
+"""The states of a server: alive, suspected, lost. Its answers and its silence change them. Sans-IO.
 
     state      sign            next state
     alive      silence         suspected
@@ -21,7 +21,7 @@ from enum import StrEnum
 
 
 class Liveness(StrEnum):
-    """How alive a server is."""
+    """The state of a server."""
 
     ALIVE = "alive"
     SUSPECTED = "suspected"
@@ -33,7 +33,7 @@ class Liveness(StrEnum):
 
 
 class Sign(StrEnum):
-    """What tells how alive a server is."""
+    """A sign of life, or of its absence."""
 
     ANSWER = "answer"
     SILENCE = "silence"

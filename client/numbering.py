@@ -1,8 +1,8 @@
 """The numbers of a publisher's messages: one sequence for each topic. Sans-IO. PROTOCOL §9.1.
 
-Topics are remembered within a bound. One that was forgotten must not begin at 1 again: subscribers would
-take that for old messages. It goes on above all numbers that were ever forgotten, by a jump that they take
-for a new start, and not for a gap (§9.4).
+Only a number of topics is remembered. A topic that was forgotten must not begin at 1 again, since subscribers
+would take that for old messages. It continues above all numbers that were ever forgotten, with a jump that
+subscribers take for a new start and not for a gap (§9.4).
 """
 
 from collections import OrderedDict
@@ -24,20 +24,20 @@ class Numbering:
         return len(self._last)
 
     def next(self, topic: bytes) -> int:
-        """The number that the topic's next message is to have. It counts as used only after `use`."""
+        """Returns the number for the topic's next message. It counts as used only after `use`."""
         last = self._last.get(topic)
         if last is not None:
             return last + 1
         return self._forgotten + JUMP_MAX + 1 if self._forgotten else 1
 
     def use(self, topic: bytes, seq: int) -> None:
-        """The topic's last number is now this."""
+        """Notes the topic's last number."""
         self._last[topic] = seq
         self._last.move_to_end(topic)
         if len(self._last) > self._topics_max:
             self._forgotten = max(self._forgotten, self._last.popitem(last=False)[1])
 
     def clear(self) -> None:
-        """Begins at 1 on all topics, as is right for a new publisher only."""
+        """Begins at 1 on all topics, which is right for a new publisher only."""
         self._last.clear()
         self._forgotten = 0

@@ -1,9 +1,9 @@
 """The lines to publish at one server: those that wait for its cookie, and how they leave. Sans-IO.
 
 PROTOCOL §4.2, §7.2. A line leaves *vouched for*, with a cookie and for a receipt, or *bare* under a publish
-lease, with a ping among the lines about once a second. One that was not answered is not sent here again: the
-core may draw another server for it. One that was refused for the cookie it showed gets a second chance, and
-one that was refused for the size of its datagram as many as it takes.
+lease, with a ping among the lines about once a second. A line that was not answered is not sent here again:
+the core may draw another server for it. A line that was refused because of its cookie gets a second chance;
+one whose datagram was too large gets as many as it takes.
 """
 
 from collections import deque
@@ -18,19 +18,19 @@ from kcast.pubsub.endpoint import datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 PING_INTERVAL_S = 1.0
-_PONG_BYTES = len("%: 11-of-nonce 1000000 drain=1\n")  # a ping rides in a datagram as long as its answer
+_PONG_BYTES = len("%: 11-of-nonce 1000000 drain=1\n")  # a ping's datagram must be as long as its answer
 
 
 @dataclass(slots=True)
 class Settled:
-    """A publish line's fate at this server."""
+    """What became of a publish line at this server."""
 
     handle: int
     outcome: Outcome
 
 
 class Outbox:
-    """What is to be published at one server; at most `lines_max` lines wait."""
+    """The lines to publish at one server; at most `lines_max` of them wait."""
 
     def __init__(self, requests: Requests, lines_max: int) -> None:
         self.lease_until = -inf  # of the publish lease
@@ -45,39 +45,39 @@ class Outbox:
         return len(self._queue) + len(self._again)
 
     def put(self, line: bytes, handle: int, confirm: bool) -> bool:
-        """Sends a line (with its LF) with the next datagrams; False where too many wait already."""
+        """Sends a line (with its LF) with the next datagrams; returns False where too many wait already."""
         if len(self._queue) + len(self._again) >= self._lines_max:
             return False
         self._queue.append(PublishLine(line, handle, confirm))
         return True
 
     def take_settled(self) -> list[Settled]:
-        """What became of lines since the last call."""
+        """Returns what became of lines since the last call."""
         settled, self._settled = self._settled, []
         return settled
 
     def settle(self, lines: Collection[PublishLine], outcome: Outcome) -> None:
-        """These lines have met their fate."""
+        """Notes what became of these lines."""
         self._settled += [Settled(line.handle, outcome) for line in lines]
 
     def send_again(self, lines: Collection[PublishLine]) -> None:
-        """Sends lines again that were not carried out, and could not be."""
+        """Sends lines again that the server could not carry out."""
         self._again += lines
 
     def try_again(self, lines: Collection[PublishLine]) -> None:
-        """Sends lines again that were not carried out, as often as each may be."""
+        """Sends lines again that the server did not carry out, as often as each may be sent."""
         for line in lines:
             line.tries_left -= 1
         self.settle([line for line in lines if line.tries_left < 0], Outcome.NO_ANSWER)
         self._again += [line for line in lines if line.tries_left >= 0]
 
     def wait_again(self) -> None:
-        """The cookie that all wait for was asked for in vain: that costs each a try, and not its life."""
+        """Takes one try from each line, since the cookie that all wait for was asked for in vain."""
         waiting, self._queue, self._again = [*self._again, *self._queue], deque(), []
         self.try_again(waiting)
 
     def give_up(self) -> None:
-        """There is no way to send them."""
+        """Gives up all lines, since there is no way to send them."""
         self.settle([*self._again, *self._queue], Outcome.NO_ANSWER)
         self._queue.clear()
         self._again = []
@@ -85,14 +85,14 @@ class Outbox:
     def datagrams_to_send(
         self, now: float, cookie: Cookie | None, lines_max: int, *, may_go_bare: bool
     ) -> list[tuple[bytes, int]]:
-        """What can leave now, as buffers of datagrams, and the length of each in bytes.
+        """Returns what can leave now: buffers, each with the size in bytes of the datagrams in it.
 
-        `cookie` is one that serves to publish; without it, what is not bare waits. `lines_max` counts all
-        lines of a datagram.
+        `cookie` is one that serves to publish; without it, lines wait unless they may go bare. `lines_max`
+        counts all lines of a datagram.
         """
         if not self._queue and not self._again:
             return []
-        # Each refused datagram puts its lines back; in order, and sorted once for all of them.
+        # Lines of refused datagrams go back in order, sorted once for all of them.
         self._queue.extendleft(sorted(self._again, key=lambda line: line.handle, reverse=True))
         self._again = []
         bare = [line for line in self._queue if may_go_bare and not line.confirm]

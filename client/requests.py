@@ -1,9 +1,9 @@
-"""What one server was asked, and has not answered yet. Sans-IO. PROTOCOL §5.10, §7.4.
+"""The requests that one server was asked and has not answered yet. Sans-IO. PROTOCOL §5.10, §7.4.
 
-All that leaves in one flush is a *round*. Of requests that leave together some may get lost on the way, and
-several that get no answer may be one silence. So silence is counted by rounds: that a request was not
-answered tells something of the server only if nothing of its round or of a later one was answered, and if
-it left after the last silence that was counted.
+All that leaves in one flush is a *round*. Some requests of a round may get lost on the way, and several that
+get no answer may be one silence. So silence is counted by rounds: an unanswered request says something about
+the server only if nothing of its round or of a later one was answered, and if it left after the last silence
+that was counted.
 """
 
 import heapq
@@ -22,7 +22,7 @@ from kcast.pubsub.limits import COOKIE_CHARS, DATAGRAM_BYTES_MAX, NONCE_CHARS_MA
 NONCE_BYTES = 8
 STAMP_CHARS_MAX = 22
 COOKIE_MARGIN_S = 8.0  # stop using a cookie this long before the server stops taking it
-LATE_MAX = 256  # requests given up whose late answers still teach something
+LATE_MAX = 256  # requests given up whose late answers are still of use
 
 # The longest first line: nonce, cookie and stamp (§5.4).
 VOUCH_BYTES_MAX = len("%!   \n") + NONCE_CHARS_MAX + COOKIE_CHARS + STAMP_CHARS_MAX
@@ -31,14 +31,15 @@ LINE_BYTES_MAX = DATAGRAM_BYTES_MAX - VOUCH_BYTES_MAX  # so that every line can 
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """A cookie (§6), when it was asked for, and in which era: one ends when the server has forgotten us."""
+    """A cookie (§6), when it was asked for, and in which era. An era ends when the server has forgotten
+    us."""
 
     text: bytes
     asked_at: float
     era: int
 
     def serves(self, life_s: float, now: float) -> bool:
-        """Whether the server will take it, with a margin. It is no older than the question for it."""
+        """Returns whether the server will take it, with a margin. It is no older than the request for it."""
         return now - self.asked_at < life_s - COOKIE_MARGIN_S
 
 
@@ -54,7 +55,7 @@ class Stamped:
 
 @dataclass(slots=True)
 class PublishLine:
-    """A line to publish, with its LF. `tries_left` is how often it may be sent again."""
+    """A line to publish, with its LF. `tries_left` is the number of times it may be sent again."""
 
     line: bytes
     handle: int
@@ -66,7 +67,7 @@ class Kind(StrEnum):
     """What a request asks for."""
 
     ASK = auto()  # a cookie
-    LEASES = auto()  # leases, new or renewed; none is a way to show the cookie
+    LEASES = auto()  # leases, new or renewed; without any it only shows the cookie
     PAID = auto()  # new leases, with a stamp
     PUBLISH = auto()
     PING = auto()
@@ -104,7 +105,7 @@ class Request:
 
 
 class Backoff:
-    """When to go on after a failure: after the first at once, after each further one twice as much later."""
+    """The time to go on after a failure: at once after the first, twice as late after each further one."""
 
     def __init__(self) -> None:
         self.not_before = -inf
@@ -112,16 +113,16 @@ class Backoff:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the next failure is a further one."""
+        """Whether something has failed since the last reset."""
         return self._delay_s > 0
 
     def failed(self, now: float, since: float, delay_s_min: float, delay_s_max: float) -> None:
-        """Something has failed. The time to wait counts from `since`, and may be over already."""
+        """Notes a failure. The time to wait counts from `since`, and may be over already."""
         self.not_before = max(now, since + self._delay_s)
         self._delay_s = min(max(2 * self._delay_s, delay_s_min), delay_s_max)
 
     def reset(self) -> None:
-        """The next failure is a first one."""
+        """Makes the next failure a first one."""
         self.not_before = -inf
         self._delay_s = 0.0
 
@@ -143,15 +144,15 @@ class Requests:
 
     @property
     def timeout_s(self) -> float:
-        """How long an answer is awaited now."""
+        """Seconds for which an answer is awaited now."""
         return self._round_trip.timeout_s
 
     def count(self, *kinds: Kind) -> int:
-        """How many requests of these kinds are under way."""
+        """Returns the number of requests of these kinds that are under way."""
         return sum([self._counts[kind] for kind in kinds])
 
     def begin_round(self) -> None:
-        """What is opened from now on leaves together."""
+        """Begins a round: what is opened from now on leaves together."""
         self._round += 1
 
     def open(
@@ -164,7 +165,7 @@ class Requests:
         lines: Sequence[PublishLine] = (),
         stamped: Stamped | None = None,
     ) -> Request:
-        """A request with a nonce of its own, that leaves now."""
+        """Returns a request that leaves now, with a nonce of its own."""
         nonce = urlsafe_b64encode(self._rng.randbytes(NONCE_BYTES)).rstrip(b"=")
         deadline = now + self._round_trip.timeout_s
         request = Request(kind, nonce, self._round, now, deadline, cookie, topics, lines, stamped)
@@ -174,7 +175,8 @@ class Requests:
         return request
 
     def take(self, reply: wire.Reply) -> Request | None:
-        """The request that this answers, which then waits no longer; None where it answers nothing."""
+        """Returns the request that this answers, which then waits no longer; None where it answers
+        nothing."""
         request = self._waiting.get(reply.nonce)
         if request is not None and request.fits(reply):
             self._remove(request)
@@ -185,28 +187,29 @@ class Requests:
         return None
 
     def heard(self, request: Request, now: float) -> bool:
-        """An answer has come; whether nothing is known that tells more of the server as it is now."""
+        """Takes note of an answer; returns whether no later request has been answered before."""
         self._round_trip.observe(now - request.sent_at)
         is_newest = request.round >= self._heard_round
         self._heard_round = max(self._heard_round, request.round)
         return is_newest
 
     def is_silence(self, request: Request) -> bool:
-        """Whether it tells of the server, and not of one datagram's fate, that this was not answered."""
+        """Returns whether this unanswered request is a silence of the server, and not one lost datagram."""
         return request.round > max(self._heard_round, self._missed_round)
 
     def count_silence(self) -> None:
-        """All that has left by now is one silence."""
+        """Counts all that has left by now as one silence."""
         self._missed_round = self._round
 
     def next_deadline(self) -> float | None:
-        """When the first answer is overdue."""
+        """Returns when the first answer is overdue, or None."""
         while self._deadlines and self._deadlines[0][1] not in self._waiting:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def give_up(self, now: float | None = None) -> list[Request]:
-        """Waits no longer for those that are overdue by now; without a time, for any."""
+        """Returns the requests that are overdue by now, or all where no time is given; they wait no
+        longer."""
         overdue = []
         while self._deadlines and (now is None or self._deadlines[0][0] <= now):
             request = self._waiting.get(heapq.heappop(self._deadlines)[1])
@@ -217,7 +220,8 @@ class Requests:
         return overdue
 
     def move(self) -> list[Request]:
-        """The server is asked elsewhere from now on: gives up all, and forgets what was of the old path."""
+        """Gives up all requests, and forgets what was learnt of the path, since another address is asked
+        now."""
         given_up = self.give_up()
         self._late.clear()
         self._round_trip = RoundTripTime()
@@ -228,8 +232,8 @@ class Requests:
         self._counts[request.kind] -= 1
 
     def _remember_late(self, request: Request) -> None:
-        # An answer that comes after all must teach how late answers come: else a path that has become slow
-        # would look dead for ever. The fate of its messages is settled already.
+        # A late answer must still teach how long answers take: otherwise a path that has become slow would
+        # look dead for ever. What became of its messages is settled already.
         self._late[request.nonce] = replace(request, lines=())
         if len(self._late) > LATE_MAX:
             self._late.popitem(last=False)

@@ -1,4 +1,4 @@
-"""How long to wait for an answer, from how long answers have taken (RFC 6298)."""
+"""The time to wait for an answer, estimated from the times that answers have taken (RFC 6298)."""
 
 TIMEOUT_S_FIRST = 1.0  # before the first answer
 TIMEOUT_S_MIN = 0.5  # a loaded machine answers late; calling it dead costs more than waiting
@@ -13,7 +13,7 @@ class RoundTripTime:
         self._variation_s = 0.0
 
     def observe(self, rtt_s: float) -> None:
-        """An answer took so long; nonces tell which request it answers, so every answer counts."""
+        """Takes the time of one answer. A nonce tells which request it answers, so every answer counts."""
         if self._smoothed_s is None:
             self._smoothed_s, self._variation_s = rtt_s, rtt_s / 2
             return
@@ -22,7 +22,7 @@ class RoundTripTime:
 
     @property
     def timeout_s(self) -> float:
-        """The smoothed time and four variations, within bounds."""
+        """The time to wait: the smoothed time and four variations, within bounds."""
         if self._smoothed_s is None:
             return TIMEOUT_S_FIRST
         return min(max(self._smoothed_s + 4 * self._variation_s, TIMEOUT_S_MIN), TIMEOUT_S_MAX)

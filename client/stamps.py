@@ -1,9 +1,9 @@
 """Stamps for one server's new leases: the one that is looked for, and those to be sent. Sans-IO.
 
-PROTOCOL §5.11. Looking for a stamp is slow and has no place in a core's turn: whoever drives the core says
-when to compute, and for how long. It is done for one datagram at a time, and a dear datagram has few topics,
-so that leases come up one after the other. Each try is as good as the first, so a mint that is dropped and
-begun anew, with a younger cookie, loses nothing.
+PROTOCOL §5.11. Looking for a stamp is too slow for a core's turn: the driver says when to compute, and for
+how long. It is done for one datagram at a time. Where leases are dear a datagram has few topics, so that
+leases come up one after the other. Each try is as likely to succeed as the first, so nothing is lost when a
+search is dropped and begun anew with a younger cookie.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ from kcast.client.requests import Cookie, Stamped
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S
 from kcast.pubsub.stamp import Mint, price_bits
 
-DATAGRAM_BITS = 18  # what a datagram of several new leases may cost: a tenth of a second or so
+DATAGRAM_BITS = 18  # the most that a datagram of several new leases may cost: about a tenth of a second
 
 
 def topics_max(bits: int) -> int:
-    """How many new leases at `bits` each are paid for together: a datagram costs max(bits, 18) at most."""
+    """Returns the number of new leases at `bits` each that one stamp of max(bits, 18) bits pays for."""
     return 1 << max(0, DATAGRAM_BITS - bits)
 
 
@@ -41,7 +41,7 @@ class Stamps:
         return None if self._wanted is None else self._wanted.bits
 
     def next_ready(self) -> float | None:
-        """When the first stamp that was found may be sent."""
+        """Returns when the first stamp that was found may be sent, or None."""
         return min((at for at, _ in self._ready), default=None)
 
     def begin(self, cookie: Cookie, topics: Sequence[bytes], bits: int) -> None:
@@ -50,7 +50,7 @@ class Stamps:
         self._wanted = Stamped(cookie, topics, bits, b"")
 
     def work(self, tries: int) -> int:
-        """Tries so many stamps at most; returns how many it tried."""
+        """Tries at most `tries` stamps; returns how many were tried."""
         if self._mint is None or self._wanted is None:
             return 0
         before = self._mint.tries
@@ -62,7 +62,7 @@ class Stamps:
         return tried
 
     def take_ready(self, now: float) -> Stamped | None:
-        """The next to be sent by now."""
+        """Returns the next stamp to be sent by now, or None."""
         for entry in self._ready:
             if entry[0] <= now:
                 self._ready.remove(entry)
@@ -70,7 +70,7 @@ class Stamps:
         return None
 
     def send_again(self, stamped: Stamped, at: float) -> None:
-        """It bought nothing yet: the same stamp pays once more, from a time on."""
+        """Sends the same stamp again, from a time on, since it has bought nothing yet."""
         self._ready.append((at, stamped))
 
     def drop(self) -> list[bytes]:

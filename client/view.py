@@ -1,4 +1,4 @@
-"""The view: the servers that a client believes in, and which of them a topic belongs to. PROTOCOL §8."""
+"""The view: the servers that a client knows of, and which of them a topic belongs to. PROTOCOL §8."""
 
 from collections import defaultdict
 
@@ -20,11 +20,12 @@ class View:
         self.ring = HashRing(servers_of, cluster.salt)
 
     def servers(self, topic: bytes) -> tuple[ServerEntry, ...]:
-        """The servers of a topic (decoded), one of each of its hosts, nearest host first."""
+        """Returns the servers of a topic (decoded), one of each of its hosts, nearest host first."""
         return tuple(self._pick(host, topic) for host in self.policy.candidates(self.ring, topic))
 
     def explain(self, topic: bytes) -> tuple[Explanation, tuple[ServerEntry, ...]]:
-        """Why these hosts, and the server picked on each. Raises ValueError for policies without the ring."""
+        """Returns why a topic has its hosts, and the server picked on each. Raises ValueError for policies
+        without the ring."""
         if self.policy.placement != "ring":
             raise ValueError(f"the policy is {self.policy}: its hosts are not those of the ring")
         explanation = self.ring.explain(topic, self.policy.k)

@@ -138,13 +138,10 @@ class Policy:
             return "R"
         return "CH" if self.publish == self.subscribe == self.k else "RCH"
 
-    @property
-    def name(self) -> str:
-        """The scheme and its numbers, as in `RCH k=5 publish=3 subscribe=5`."""
-        return f"{self.scheme} k={self.k} publish={self.publish} subscribe={self.subscribe}"
-
     def __str__(self) -> str:
-        return self.name
+        """Returns k/publish/subscribe, as in `5/3/5`; with the scheme if that is not CH or RCH."""
+        sizes = f"{self.k}/{self.publish}/{self.subscribe}"
+        return sizes if self.placement == "ring" else f"{sizes} (scheme {self.scheme})"
 
     def candidates(self, ring: "HashRing", topic: bytes | str) -> tuple[bytes, ...]:
         """Returns the hosts of a decoded topic. Each side draws those that it uses from them.

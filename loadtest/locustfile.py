@@ -1,10 +1,10 @@
-"""Load tests of a kcast cluster as locust users know them.
+"""The locustfile: load tests of a kcast cluster with locust.
 
     locust -f loadtest/locustfile.py --cluster lab.txt                        # web UI
     locust -f loadtest/locustfile.py --cluster lab.txt --headless -u 24 -r 24 -t 30s --csv out --html out.html
     locust -f loadtest/locustfile.py --cluster lab.txt --headless -u 6 -t 30s --processes 2 Mixed
 
-A locustfile of one's own may import from here, and derive users.
+Your own locustfile may import from here, and derive users.
 """
 
 from kcast.loadtest.users.locust_hooks import register

@@ -24,6 +24,16 @@ PAYLOAD_BYTES_MAX = DATAGRAM_BYTES_MAX - 400  # room for the longest first line,
 TOPICS_MAX = 1_000_000  # their names have six digits
 
 
+UNITS = {"_s": "SECONDS", "_ms": "MS", "_bytes": "BYTES"}
+"""Suffixes of fields, and how a command line calls the unit."""
+
+
+def option_name(field: str) -> str:
+    """Returns the option of `kcast load` for a field: `--repeat-interval` for `repeat_interval_s`."""
+    unit = next((unit for unit in UNITS if field.endswith(unit)), "")
+    return "--" + field.removesuffix(unit).replace("_", "-")
+
+
 class ScenarioError(KcastError, ValueError):
     """A scenario that cannot be run; the message says what to change."""
 
@@ -88,53 +98,65 @@ class Scenario:
 
     def __post_init__(self) -> None:
         for name in ("outage", "loss_in", "loss_out", "duplicate", "reorder"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ScenarioError(f"{name} is {getattr(self, name)}: give a share from 0 to 1")
-        if not 0 < self.known <= 1:
-            raise ScenarioError(f"known is {self.known}: give a share above 0, up to 1")
-        for name in ("servers", "publishers", "subscribers", "mixed", "topics", "repeat", "down", "zones"):
-            least = 0 if name in ("publishers", "subscribers", "mixed", "down") else 1
-            if getattr(self, name) < least:
-                raise ScenarioError(f"{name} is {getattr(self, name)}: give {least} or more")
-        if not 1 <= self.ttl_s <= TTL_S_MAX:
-            raise ScenarioError(f"ttl_s is {self.ttl_s}: give 1 to {TTL_S_MAX} seconds")
+            self._check(name, 0 <= getattr(self, name) <= 1, "give a share from 0 to 1")
+        self._check("known", 0 < self.known <= 1, "give a share above 0, up to 1")
+        for name in ("publishers", "subscribers", "mixed", "down"):
+            self._check(name, getattr(self, name) >= 0, "give 0 or more")
+        for name in ("servers", "k", "k_prime", "topics", "repeat", "zones"):
+            self._check(name, getattr(self, name) >= 1, "give 1 or more")
+        self._check(
+            "k_prime",
+            self.scheme != "RCH" or self.k_prime <= self.k,
+            f"give {self.k} or less, since --k is {self.k}",
+        )
+        self._check("ttl_s", 1 <= self.ttl_s <= TTL_S_MAX, f"give 1 to {TTL_S_MAX} seconds")
         for name in ("rate", "duration_s", "deadline_s", "epoch_s", "renewals", "repeat_interval_s"):
-            if not 0 < getattr(self, name) < 1e6:
-                raise ScenarioError(f"{name} is {getattr(self, name)}: give a number above 0, below 1000000")
+            self._check(name, 0 < getattr(self, name) < 1e6, "give a number above 0, below 1000000")
         for name in ("delay_ms", "jitter_ms"):
-            if not 0 <= getattr(self, name) <= 10_000:
-                raise ScenarioError(f"{name} is {getattr(self, name)}: give 0 to 10000 milliseconds")
+            self._check(name, 0 <= getattr(self, name) <= 10_000, "give 0 to 10000 milliseconds")
         for name, allowed in (
             *(("backend", get_args(Backend)), ("arrivals", get_args(Arrivals))),
             *(("outages", get_args(Outages)), ("by", get_args(By))),
         ):
-            if getattr(self, name) not in allowed:
-                raise ScenarioError(f"{name} is {getattr(self, name)!r}: use one of {', '.join(allowed)}")
-        if self.topics > TOPICS_MAX:
-            raise ScenarioError(f"topics is {self.topics}: give {TOPICS_MAX:,} at most")
+            self._check(name, getattr(self, name) in allowed, f"use one of {', '.join(allowed)}")
+        self._check("topics", self.topics <= TOPICS_MAX, f"give {TOPICS_MAX:,} at most")
         slowest_s = 2 * (self.delay_ms + self.jitter_ms) / 1000 + (self.repeat - 1) * self.repeat_interval_s
-        if slowest_s >= self.deadline_s:
-            # Otherwise, messages that are late as planned would be put down to a slow machine.
-            raise ScenarioError(
-                f"deadline_s is {self.deadline_s}: delays and repeats alone take up to {slowest_s:g} s: "
-                "give a longer deadline"
-            )
-        if not 1 <= self.topics_per_subscriber <= self.topics:
-            raise ScenarioError(
-                f"topics_per_subscriber is {self.topics_per_subscriber}: give 1 to {self.topics}, the topics"
-            )
-        if not ID_CHARS <= self.payload_bytes <= PAYLOAD_BYTES_MAX:
-            raise ScenarioError(
-                f"payload_bytes is {self.payload_bytes}: give {ID_CHARS} to {PAYLOAD_BYTES_MAX}"
-            )
-        if self.down >= self.servers and self.outages == "exact":
-            raise ScenarioError(f"down is {self.down} of {self.servers} servers: leave one running")
-        if self.backend == "file" and self.by != "isolation" and self.outages != "none":
-            raise ScenarioError(f"by is {self.by}: servers that were not started here can only be isolated")
+        # Otherwise, messages that are late as planned would be put down to a slow machine.
+        self._check(
+            "deadline_s",
+            slowest_s < self.deadline_s,
+            f"delays and repeats alone take up to {slowest_s:g} s: give a longer deadline",
+        )
+        self._check(
+            "topics_per_subscriber",
+            1 <= self.topics_per_subscriber <= self.topics,
+            f"give 1 to {self.topics}, the number of topics",
+        )
+        self._check(
+            "payload_bytes",
+            ID_CHARS <= self.payload_bytes <= PAYLOAD_BYTES_MAX,
+            f"give {ID_CHARS} to {PAYLOAD_BYTES_MAX} bytes",
+        )
+        self._check(
+            "down",
+            self.down < self.servers or self.outages != "exact",
+            f"leave one of the {self.servers} servers running",
+        )
+        self._check(
+            "by",
+            self.backend != "file" or self.by == "isolation" or self.outages == "none",
+            "servers that were not started here can only be isolated",
+        )
         try:
             _ = self.policy
         except ValueError as error:
             raise ScenarioError(str(error)) from None
+
+    def _check(self, field: str, is_right: bool, advice: str) -> None:
+        if not is_right:
+            value = getattr(self, field)
+            text = f"{value:.10g}" if isinstance(value, float) else value
+            raise ScenarioError(f"{option_name(field)} is {text}: {advice}")
 
     @property
     def policy(self) -> Policy:

@@ -1,4 +1,4 @@
-"""`kcast serve`: the command. It runs `process.serve`, or `workers` for several servers."""
+"""The command `kcast serve`. It runs `process.serve`, or `workers` for several servers."""
 
 import os
 import sys
@@ -40,7 +40,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _Option(click.Option):
-    """An option that stands under a heading in the help."""
+    """An option that the help lists under a heading."""
 
     def __init__(self, *names: Any, heading: str, **attributes: Any) -> None:
         super().__init__(*names, **attributes)
@@ -48,10 +48,10 @@ class _Option(click.Option):
 
 
 class _Command(click.Command):
-    """A command whose help has its options under headings, in the order in which these first appear."""
+    """A command whose help lists options under headings, in the order in which the headings first appear."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options."""
+        """Writes the options under their headings."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -74,23 +74,23 @@ def _number(heading: str, name: str, least: int, default: int, text: str) -> Cal
 
 
 def _bytes(least: int, most: int) -> Callable[[click.Context, click.Parameter, str], int]:
-    """Takes a number of bytes; `4M` is 4 * 1024 * 1024."""
+    """Returns a parser for a number of bytes; `4M` is 4 * 1024 * 1024."""
 
     def convert(ctx: click.Context, param: click.Parameter, value: str) -> int:
         digits, factor = value, 1
         if value[-1:].upper() in _UNITS:
             digits, factor = value[:-1], _UNITS[value[-1].upper()]
         if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
-            raise click.BadParameter(f"{value!r} is not a number of bytes; give one like 4194304 or 4M")
+            raise click.BadParameter(f"{value!r} is not a number of bytes; give one such as 4194304 or 4M")
         if not least <= int(digits) * factor <= most:
-            raise click.BadParameter(f"{value} is not within {least} and {most} bytes")
+            raise click.BadParameter(f"{value} is not between {least} and {most} bytes")
         return int(digits) * factor
 
     return convert
 
 
 def _host_port(ctx: click.Context, param: click.Parameter, value: str | None) -> Address | None:
-    """Takes `[HOST:]PORT`, on loopback unless a host is given."""
+    """Parses `[HOST:]PORT`; without a host it is on loopback."""
     if value is None:
         return None
     host, _, port = value.rpartition(":")
@@ -117,7 +117,7 @@ def _head(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The command line."""
+    """The parsed command line."""
 
     host: tuple[str, ...]
     port: int
@@ -146,11 +146,11 @@ class Given:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Where to serve."""
+        """The addresses to serve on."""
         return self.host or (_LOOPBACK,)
 
     def settings(self) -> ServeSettings:
-        """What each server is to be like."""
+        """Returns the settings of each server."""
         return ServeSettings(
             ttl_s=self.ttl,
             table=self.table,
@@ -175,7 +175,7 @@ class Given:
         )
 
 
-_WHERE, _TABLE, _TRAFFIC, _OPERATION = "Where it is reached", "Leases", "Traffic", "Operation"
+_WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operation"
 
 
 @click.command("serve", cls=_Command)
@@ -184,7 +184,7 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Where it is reached", "Leases", "Traffic
     "--host",
     multiple=True,
     metavar="IP",
-    help="Address to serve on; an IPv4 and an IPv6 one may be given, and :: is both families.  "
+    help="Address to serve on. Give one IPv4 and one IPv6 address at most; :: serves both.  "
     f"[default: {_LOOPBACK}]",
 )
 @_option(
@@ -193,7 +193,7 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Where it is reached", "Leases", "Traffic
     type=click.IntRange(0, 65_535),
     default=PORT_DEFAULT,
     metavar="PORT",
-    help="UDP port; 0 is any free one, printed.",
+    help="UDP port; 0 picks a free one, and prints it.",
 )
 @_option(
     _WHERE,
@@ -201,21 +201,21 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Where it is reached", "Leases", "Traffic
     callback=_bytes(4096, 2**30),
     default=f"{BUFFER_BYTES_DEFAULT // _UNITS['M']}M",
     metavar="BYTES",
-    help="What the kernel may hold for it while it is busy; also as 512K or 4M.",
+    help="Size of the kernel's buffer for datagrams that wait while the server is busy; also 512K or 4M.",
 )
 @_option(
     _WHERE,
     "--workers",
     type=click.IntRange(1, WORKERS_MAX),
     metavar="N",
-    help="N servers of one host, a process each, on N ports from --port on; prints the cluster file's lines.",
+    help="Run N servers of one host, each a process, on N ports from --port on; print their cluster file.",
 )
 @_option(
     _WHERE,
     "--count",
     type=click.IntRange(1, WORKERS_MAX),
     metavar="N",
-    help="A lab: the same, but each counts as a host of its own; prints the lab's cluster file.",
+    help="Run a lab: as --workers, but each server counts as a host of its own.",
 )
 @_option(
     _TABLE,
@@ -223,42 +223,42 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Where it is reached", "Leases", "Traffic
     type=click.IntRange(1, TTL_S_MAX),
     default=int(TTL_S_DEFAULT),
     metavar="SECONDS",
-    help="How long a lease lives unless renewed.",
+    help="Lifetime of a lease that is not renewed.",
 )
 @_option(
     _TABLE,
     "--table",
     type=click.Choice(("ttl", "fifo")),
     default="ttl",
-    help="What happens when it is full: ttl refuses new leases; fifo pushes out the oldest, and promises "
-    "only as much time as it can keep.",
+    help="What to do when the table is full: ttl refuses new leases; fifo pushes out the oldest, and "
+    "promises leases only the time that it can keep them.",
 )
-@_number(_TABLE, "--capacity", 1, _DEFAULTS.leases, "Leases at most.")
+@_number(_TABLE, "--capacity", 1, _DEFAULTS.leases, "Maximum number of leases.")
 @_number(
-    _TABLE, "--leases-per-address", 1, _DEFAULTS.leases_per_address, "Leases of one IP and port at most."
+    _TABLE, "--leases-per-address", 1, _DEFAULTS.leases_per_address, "Maximum leases of one IP and port."
 )
 @_number(
     _TABLE,
     "--leases-per-prefix",
     1,
     _DEFAULTS.leases_per_prefix,
-    "Leases of one IPv4 /24 or IPv6 /48 at most; loopback has no such limit.",
+    "Maximum leases of one IPv4 /24 or IPv6 /48; no limit for loopback.",
 )
-@_number(_TABLE, "--topics", 1, _DEFAULTS.topics, "Topics with leases on them at most.")
+@_number(_TABLE, "--topics", 1, _DEFAULTS.topics, "Maximum number of topics with leases.")
 @_option(
     _TABLE,
     "--work-bits",
     type=click.IntRange(0, WORK_BITS_MAX),
     default=0,
     metavar="N",
-    help="What a new lease costs the client: about 2^N hashes.",
+    help="Proof of work that a new lease costs the client: about 2^N hashes; 0 is none.",
 )
 @_number(
     _TRAFFIC,
     "--publishers",
     1,
     _DEFAULTS.publishers,
-    "Addresses that may publish without a cookie in each datagram.",
+    "Maximum number of addresses that may publish without a cookie in each datagram.",
 )
 @_option(
     _TRAFFIC,
@@ -266,60 +266,60 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Where it is reached", "Leases", "Traffic
     type=click.IntRange(2, LINES_PER_DATAGRAM_MAX),
     default=_DEFAULTS.lines_per_datagram,
     metavar="N",
-    help="Lines of one datagram at most.",
+    help="Maximum lines in one datagram.",
 )
 @_number(
     _TRAFFIC,
     "--publish-rate",
     0,
     _DEFAULTS.publishes_per_s,
-    "Lines a second that one address may publish; 0 is no limit.",
+    "Maximum lines per second that one address may publish; 0 is no limit.",
 )
 @_number(
     _TRAFFIC,
     "--copy-rate",
     0,
     _DEFAULTS.copies_per_s,
-    "Copies a second that one address's publishes may cause; 0 is no limit.",
+    "Maximum copies per second that the publishes of one address may cause; 0 is no limit.",
 )
 @_number(
     _TRAFFIC,
     "--challenge-rate",
     0,
     _DEFAULTS.challenges_per_s,
-    "Answers a second to addresses that have shown no cookie, in all; 0 is no limit.",
+    "Maximum answers per second to all addresses without a cookie together; 0 is no limit.",
 )
 @_option(
     _TRAFFIC,
     "--open",
     is_flag=True,
-    help="No handshake for loopback and private addresses, so that `nc -u` can subscribe and publish.",
+    help="Ask loopback and private addresses for no handshake, so that `nc -u` can subscribe and publish.",
 )
 @_option(
     _TRAFFIC,
     "--open-to-anyone",
     is_flag=True,
-    help="No handshake for any address. Lets anyone flood anyone.",
+    help="Ask no address for a handshake. Then anyone can make the server flood anyone.",
 )
 @_option(
     _OPERATION,
     "--metrics",
     callback=_host_port,
     metavar="[HOST:]PORT",
-    help="Serve metrics for Prometheus over HTTP, on loopback unless a host is given.",
+    help="Serve metrics for Prometheus over HTTP; on loopback unless HOST is given.",
 )
 @_option(
     _OPERATION,
     "--log",
     type=click.Choice(("text", "json")),
     default="text",
-    help="Lines on standard error for people, or one JSON object a line.",
+    help="Log to standard error as text for people, or as one JSON object per line.",
 )
 @_option(
     _OPERATION,
     "--tap",
     metavar="FILE",
-    help="Record what arrives and how leases change, without the messages, for later analysis.",
+    help="Record what arrives and how leases change, without the messages, to explain losses later.",
 )
 @_option(
     _OPERATION,
@@ -327,7 +327,7 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Where it is reached", "Leases", "Traffic
     callback=_bytes(1024 * 1024, 2**40),
     default="256M",
     metavar="BYTES",
-    help="What all files of --tap may come to.",
+    help="Maximum size of all --tap files of a server together.",
 )
 @_option(
     _OPERATION,
@@ -336,26 +336,26 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Where it is reached", "Leases", "Traffic
     show_default=False,
     callback=_head,
     metavar="TEXT",
-    help=f"A string that answers carry to clients, up to {HEAD_CHARS_MAX} characters.",
+    help=f"A string of up to {HEAD_CHARS_MAX} characters that answers carry to clients.",
 )
 def command(**given: Any) -> None:
-    """Run a server until Ctrl-C, or SIGTERM and the draining that it begins.
+    """Run a server until Ctrl-C or SIGTERM.
 
-    It keeps a table of who subscribes to what, each entry for --ttl seconds, and forwards what is
+    The server keeps a table of who subscribes to what, each entry for --ttl seconds, and forwards what is
     published. It knows no other server and keeps nothing on disk.
 
-    SIGTERM drains: clients are told to leave, what they have keeps being forwarded for half a minute at
-    most. A second signal ends that.
+    SIGTERM drains: the server tells its clients to leave, and goes on forwarding for half a minute at most.
+    A second signal ends it at once.
 
     \b
-    Example: a server, and by hand (netcat-openbsd) a subscriber and a publisher
+    Example: a server, and a subscriber and a publisher by hand (netcat-openbsd)
       kcast serve --open &
       sleep 1
       echo weather | nc -u -w60 127.0.0.1 7400 &
       sleep 1
       echo 'weather rain' | nc -u -w1 127.0.0.1 7400
 
-    A subscription sent by hand lives for one --ttl: nobody renews it.
+    A subscription by hand ends after one --ttl, because nobody renews it.
 
     \b
     Example: a lab of 12 servers on this machine, and its cluster file
@@ -364,14 +364,14 @@ def command(**given: Any) -> None:
       kcast ping --cluster lab.txt
 
     \b
-    Example: a machine with two addresses and four cores, watched by Prometheus
+    Example: a machine with an address of each family and four cores, watched by Prometheus
       kcast serve --host 192.0.2.7 --host 2001:db8::7 --workers 4 --metrics 9400 --log json
     """
     _run(Given(**given))
 
 
 def parse(arguments: Sequence[str]) -> Given:
-    """What a command line asks for, for programs that run such servers. Raises click.UsageError."""
+    """Parses a command line, for programs that run such servers. Raises click.UsageError."""
     with command.make_context("kcast serve", list(arguments)) as context:
         return Given(**context.params)
 
@@ -381,12 +381,12 @@ def parse(arguments: Sequence[str]) -> Given:
 
 def _run(given: Given) -> None:
     if given.workers is not None and given.count is not None:
-        raise click.UsageError("--workers and --count exclude each other")
+        raise click.UsageError("give --workers or --count, not both")
     number = given.workers or given.count or 1
     if given.port and given.port + number - 1 > 65_535:
-        raise click.BadParameter(f"{number} ports from {given.port} on end above 65535", param_hint="--port")
+        raise click.BadParameter(f"{number} ports from {given.port} on go beyond 65535", param_hint="--port")
     if given.metrics and given.metrics[1] and given.metrics[1] + number - 1 > 65_535:
-        raise click.BadParameter(f"{number} ports end above 65535", param_hint="--metrics")
+        raise click.BadParameter(f"{number} ports go beyond 65535", param_hint="--metrics")
     log = Log(as_json=given.log == "json")
     with ExitStack() as stack:
         servers = []
@@ -402,7 +402,8 @@ def _run(given: Given) -> None:
             _fail(log, str(error))
         if given.count is not None and any(is_wildcard(port.address) for port in servers[0]):
             raise click.BadParameter(
-                "give --count an address that clients can be told, as 127.0.0.1", param_hint="--host"
+                "with --count give an address that clients can be told, such as 127.0.0.1",
+                param_hint="--host",
             )
         settings = given.settings()
         warn(settings, servers[0], log)
@@ -417,7 +418,7 @@ def _serve_one(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> i
     where = " and ".join(format_address(port.address) for port in ports)
 
     def announce() -> None:
-        # Whoever started the server waits for this line: without it, the server ends.
+        # Whoever started the server waits for this line. If it cannot be written, the server ends.
         problem = _print(f"kcast: serving on {where} (ttl {settings.ttl_s} s)\n")
         if problem:
             _fail(log, problem)
@@ -450,12 +451,12 @@ def _serve_several(
 
 
 def _print(text: str) -> str:
-    """Writes to standard output; what went wrong, if anything."""
+    """Writes to standard output. Returns what went wrong, or an empty string."""
     if sys.stdout is None:
         return "standard output is closed"
     try:
         data = text.encode()
-        # Past Python's buffer, which would be written, and fail, once more at the end.
+        # Not through Python's buffer, which would be written, and fail, once more at the end.
         while data:
             data = data[os.write(sys.stdout.fileno(), data) :]
     except OSError as error:

@@ -1,15 +1,15 @@
-"""The tap of a server: what it took in and who held leases, in files, so that losses can be explained.
+"""The tap of a server: records in files what it took in and who held leases, so that losses can be explained.
 
-The server stays as dumb as it is: it reads no message and looks nothing up. The tap keeps a digest of each
-line. Whoever has the digests of what was published and of what arrived can tell offline which leg of the way
-lost a message. The files are described in docs/tap.md.
+The server stays dumb: it reads no message and looks nothing up. The tap keeps a digest of each line. With the
+digests of what was published and of what arrived, one can find out later on which leg a message was lost.
+docs/tap.md describes the files.
 
-The core's thread only makes bytes. A thread of the tap's own writes them, at the latest a second later, and
-sleeps while there is nothing to write: a disk that hangs must not hold up a datagram. What that thread cannot
-keep up with is left out, and how much that was is recorded: a gap that is marked can be allowed for, one that
-is not looks like a loss on the network.
+The core's thread only makes bytes. The tap's own thread writes them within a second, and sleeps while there
+is nothing to write, because a disk that hangs must not hold up datagrams. If that thread cannot keep up,
+records are left out, and their number is recorded: a marked gap can be allowed for, but an unmarked one would
+look like a loss on the network.
 
-    python -m kcast.pubsub.tap FILE       what FILE and the files before it hold, one JSON object a line
+    python -m kcast.pubsub.tap FILE       prints FILE and the files before it, one JSON object per line
 """
 
 import errno
@@ -43,19 +43,19 @@ from kcast.pubsub.tap_format import (
 
 SIZE_BYTES_MAX_DEFAULT = 256 * 1024 * 1024
 SIZE_BYTES_MIN = 1024 * 1024
-QUEUE_BYTES_MAX_DEFAULT = 16 * 1024 * 1024  # two seconds of a million messages a second
+QUEUE_BYTES_MAX_DEFAULT = 16 * 1024 * 1024  # two seconds at a million messages per second
 QUEUE_BYTES_MIN = 512 * 1024
-FLUSH_S = 1.0  # how long a record waits for company
+FLUSH_S = 1.0  # how long a record may wait for further ones
 CLOCK_INTERVAL_NS = 60_000_000_000
 CLOSE_TIMEOUT_S = 5.0
 
-_CHUNK_BYTES = 256 * 1024  # this much is written without waiting
+_CHUNK_BYTES = 256 * 1024  # this much is written without waiting for more
 _NEVER = 1 << 62
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def read_clock() -> Clock:
-    """This moment by both clocks, the wall clock's to within a microsecond or so."""
+    """Reads both clocks; the readings are at most a microsecond or so apart."""
     readings = []
     for _ in range(3):
         before_ns, wall_ns, after_ns = monotonic_ns(), time_ns(), monotonic_ns()
@@ -65,7 +65,7 @@ def read_clock() -> Clock:
 
 
 def read_clock_id() -> str:
-    """What tells this machine's monotonic clock from all others, and from its own before a restart; or ""."""
+    """Returns what identifies this machine's monotonic clock since the machine's start; "" if unknown."""
     try:
         return _BOOT_ID.read_text("ascii").strip()
     except OSError:
@@ -74,7 +74,7 @@ def read_clock_id() -> str:
 
 @dataclass(slots=True)
 class _Gap:
-    """What has been dropped since recording stopped."""
+    """Counts of what has been dropped since recording stopped."""
 
     since_ns: int = 0
     until_ns: int = 0
@@ -83,15 +83,15 @@ class _Gap:
 
 
 class TapWriter:
-    """A `kcast.pubsub.endpoint.Tap` that writes files, which together are never longer than `size_bytes_max`.
+    """A `kcast.pubsub.endpoint.Tap` that writes files, which together never exceed `size_bytes_max`.
 
-    `boot_id` is 8 random bytes, new for each process; `addresses` are where the server is reached.
-    `queue_bytes_max` bounds what waits to be written. `on_failure` is told why, once, if nothing more can be
-    written; the tap then counts what it drops. It is called in the tap's thread, or in `close`.
-    `read_clock` must go by the monotonic clock that the core's `now` is of, `clock_id` says which that is.
+    `boot_id` is 8 random bytes, new for each process. `addresses` are those at which the server is reached.
+    `queue_bytes_max` bounds what waits to be written. If nothing more can be written, `on_failure` is called
+    once with the reason, in the tap's thread or in `close`, and the tap counts what it drops. `read_clock`
+    must use the monotonic clock of the core's `now`; `clock_id` identifies that clock.
 
-    Raises ValueError where a size is too small, TapError where `path` is not to be used, OSError where it
-    cannot be written. For one calling thread, of the process that made it.
+    Raises ValueError if a size is too small, TapError if `path` must not be used, and OSError if it cannot be
+    written. For one calling thread, in the process that made it.
     """
 
     def __init__(
@@ -122,10 +122,10 @@ class TapWriter:
         self._file_full_at = self._files.file_bytes_max - RECORD_ROOM_BYTES - CLOSING_ROOM_BYTES
         self._queue_bytes_max = queue_bytes_max
         self._queue_full_at = queue_bytes_max - RECORD_ROOM_BYTES - CLOSING_ROOM_BYTES
-        self._bytes_written = 0
+        self.bytes_written = 0  # to all files so far
         self._clock_at_ns = self._write_first_head()
-        # The lock is for all below, and for the encoder. What waits to be written is in the encoder and, of
-        # files that are full, in `_full`; `_in_hand_bytes` is what the thread is writing.
+        # The lock guards the encoder and all attributes below. What waits is in the encoder and,
+        # for full files, in `_full`; `_in_hand_bytes` is what the thread is writing.
         self._lock = Lock()
         self._wake = Condition(self._lock)
         self._full: list[bytearray] = []
@@ -136,7 +136,7 @@ class TapWriter:
         self._gap: _Gap | None = None  # while nothing is recorded
         self._failure: str | None = None
         self._is_closed = False
-        # At how many bytes in the encoder the thread is to be woken, and at how many anything is to be done.
+        # Number of bytes in the encoder at which to wake the thread, and at which to do anything at all.
         self._wake_at = _NEVER
         self._look_at = 0
         self._thread = Thread(target=self._run, name="kcast-tap", daemon=True)
@@ -152,17 +152,12 @@ class TapWriter:
 
     @property
     def records_dropped(self) -> int:
-        """Bursts and lease changes that came and are not recorded, and will not be."""
+        """Number of bursts and lease changes that are not recorded, and never will be."""
         return self._records_dropped
 
     @property
-    def bytes_written(self) -> int:
-        """To all files so far."""
-        return self._bytes_written
-
-    @property
     def failure(self) -> str | None:
-        """Why nothing more is written; None while all is well."""
+        """The reason why nothing more is written; None while all is well."""
         return self._failure
 
     # --- Tap -----------------------------------------------------------------------------------------
@@ -193,7 +188,7 @@ class TapWriter:
                 self._look()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Writes what waits, and ends the file. Gives up after `timeout_s`: a disk may hang."""
+        """Writes what waits, and ends the file. Gives up after `timeout_s`, since a disk may hang."""
         with self._lock:
             if not self._is_closed and self._failure is None:
                 self._write_gap()
@@ -205,7 +200,7 @@ class TapWriter:
         if self._thread.is_alive():
             self._fail(f"the last records were not written within {timeout_s:g} s")
 
-    # --- All below is called with the lock held, or in the thread, as it says --------------------------
+    # --- Called with the lock held ---------------------------------------------------------------------
 
     def _drop(self, gap: _Gap, now: float, lines: int) -> None:
         gap.until_ns = int(now * 1e9)
@@ -215,7 +210,7 @@ class TapWriter:
         self._records_dropped += 1
 
     def _look(self) -> None:
-        """Does what the bytes that have gathered call for. With the lock."""
+        """Begins a gap or a file, and wakes the thread, as the gathered bytes require."""
         encoder = self._encoder
         is_full = encoder.file_bytes >= self._file_full_at
         if self._waiting_bytes() + (encoder.head_bytes if is_full else 0) >= self._queue_full_at:
@@ -228,31 +223,29 @@ class TapWriter:
         self._aim()
 
     def _aim(self) -> None:
-        """With the lock."""
+        """Sets at how many bytes to look again."""
         gathered_bytes = len(self._encoder.buffer)
         file_room_bytes = self._file_full_at - self._encoder.file_bytes
         queue_room_bytes = self._queue_full_at - self._waiting_bytes()
         self._look_at = min(self._wake_at, gathered_bytes + min(file_room_bytes, queue_room_bytes))
 
     def _waiting_bytes(self) -> int:
-        """What is not written yet. With the lock."""
+        """Returns the number of bytes that are not written yet."""
         return self._in_hand_bytes + sum(map(len, self._full)) + len(self._encoder.buffer)
 
     def _begin_next_file(self) -> None:
-        """With the lock."""
         clock = self._read_clock()
         self._encoder.continued(clock)
         self._full.append(self._encoder.take())
         self._encoder.begin_file(clock)
 
     def _write_gap(self) -> None:
-        """With the lock."""
         if self._gap is not None and self._gap.records:
             gap = self._gap
             self._encoder.lost(Lost(gap.since_ns, gap.until_ns, gap.records, gap.lines))
 
     def _resume(self) -> None:
-        """Records again after a gap. With the lock."""
+        """Records again after a gap."""
         encoder, gap = self._encoder, self._gap
         self._write_gap()
         self._gap = None
@@ -266,7 +259,7 @@ class TapWriter:
     # --- The thread ----------------------------------------------------------------------------------
 
     def _write_first_head(self) -> int:
-        """Not in the thread, so that whoever makes the tap learns what is wrong with the file."""
+        """Writes in the caller's thread, so that the maker of the tap learns what is wrong with the file."""
         clock = self._read_clock()
         self._encoder.begin_file(clock)
         try:
@@ -286,17 +279,17 @@ class TapWriter:
                 self._finish()
         except OSError as error:
             self._fail(error.strerror or str(error))
-        except Exception as error:  # whatever it is, the server goes on and is told
+        except Exception as error:  # whatever it is, the server goes on, and is told
             self._fail(repr(error))
         finally:
             self._files.close()
 
     def _write(self, batch: bytearray) -> None:
         self._files.write(batch)
-        self._bytes_written += len(batch)
+        self.bytes_written += len(batch)
 
     def _await_batches(self) -> list[bytearray]:
-        """What is to be written, each but the first into a new file; empty once all is, after `close`."""
+        """Waits for what to write; each item but the first goes into a new file. Empty when all is done."""
         with self._lock:
             while not (self._is_closed or self._full or self._encoder.buffer):
                 self._wake_at = 1
@@ -316,7 +309,7 @@ class TapWriter:
             return batches if self._in_hand_bytes else []
 
     def _tie_clock(self) -> None:
-        """With the lock."""
+        """Records both clocks, once a minute. Call it with the lock held."""
         clock = self._read_clock()
         if clock.monotonic_ns - self._clock_at_ns >= CLOCK_INTERVAL_NS:
             self._clock_at_ns = clock.monotonic_ns
@@ -324,7 +317,7 @@ class TapWriter:
             self._look()
 
     def _finish(self) -> None:
-        """All batches are written."""
+        """Notes that all batches are written, and ends a gap if there is room."""
         with self._lock:
             self._in_hand_bytes = 0
             self._records_written = self._records_taken
@@ -350,18 +343,18 @@ class TapWriter:
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of one file, as `decode`, of which it raises TapError; OSError where it cannot be read."""
+    """Yields the records of one file, as `decode`. Raises TapError, or OSError if it cannot be read."""
     with path.open("rb") as file:
         yield from _decode(file, path)
 
 
 def read_all(path: Path) -> Iterator[Record]:
-    """The records of the files that were `path` and of the one that is, oldest first.
+    """Yields the records of `path` and of the files before it, oldest first. Raises as `read`.
 
-    A server may be writing them: it then ends with what was written when it came there. Raises as `read`.
+    A server may be writing meanwhile: then it ends with what has been written when it gets there.
     """
     with ExitStack() as stack:
-        # Newest first, since they move to higher numbers meanwhile: one may be met twice, but none is missed.
+        # Newest first, since files move to higher numbers meanwhile: so none is missed, if one is met twice.
         files: dict[tuple[int, int], tuple[BinaryIO, Path]] = {}
         for number in range(FILES_MAX):
             with suppress(FileNotFoundError):
@@ -382,7 +375,7 @@ def _decode(file: BinaryIO, path: Path) -> Iterator[Record]:
 
 
 def as_json(record: Record) -> str:
-    """A record as a line of JSON: its type and its fields, topics in wire form, other bytes in hex."""
+    """Returns a record as a line of JSON: its type and fields; topics in wire form, other bytes in hex."""
     fields = {name: _plain(value) for name, value in record._asdict().items()}
     if isinstance(record, (TapBurst, TapLease)):
         fields["topic"] = _topic_text(record.topic)
@@ -409,7 +402,7 @@ def _topic_text(topic: bytes) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python -m kcast.pubsub.tap FILE`; the exit code."""
+    """Runs `python -m kcast.pubsub.tap FILE`; returns the exit code."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: python -m kcast.pubsub.tap FILE", file=sys.stderr)
         return 2
@@ -417,7 +410,7 @@ def main(arguments: Sequence[str]) -> int:
         for record in read_all(Path(arguments[0])):
             print(as_json(record))
         sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough; nothing is left to be flushed to it
+    except BrokenPipeError:  # `| head` has read enough; what is left must not be flushed to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (TapError, OSError) as error:
         print(f"kcast.pubsub.tap: {error}", file=sys.stderr)

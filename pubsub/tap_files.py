@@ -1,8 +1,8 @@
-"""The files of a tap: FILE is being written, FILE.1 was before it, and so on; a bound holds for all together.
+"""The files of a tap: FILE is being written, FILE.1 is the one before it, and so on.
 
-Files are moved and deleted before anything is written, so the bound holds at every moment. What an earlier
-life of the server has left is kept too, as far as the bound allows: it may be what explains a loss. Files
-that are no tap files are never touched.
+Their total size is bounded. Files are renamed and deleted before anything is written, so the bound holds at
+every moment. Files of an earlier life of the server are kept as far as the bound allows, because they may
+explain a loss. Files that are no tap files are never touched.
 """
 
 import fcntl
@@ -12,23 +12,23 @@ from pathlib import Path
 
 from kcast.pubsub.tap_format import MAGIC, TapError
 
-FILES_PER_BOUND = 8  # a file is full at this part of the bound: so much is lost when the oldest goes
-FILES_MAX = 64  # a server that keeps crashing leaves short ones
+FILES_PER_BOUND = 8  # a file is full at this fraction of the bound, which is lost when the oldest file goes
+FILES_MAX = 64  # a server that keeps crashing leaves many short ones
 
 
 def numbered(path: Path, number: int) -> Path:
-    """`path` itself for 0, and the file that was it so many files ago."""
+    """Returns the path of the file that was `path` this many files ago; `path` itself for 0."""
     return path.with_name(f"{path.name}.{number}") if number else path
 
 
 class TapFiles:
     """Creates `path` and writes to it; `rotate` goes on to the next file.
 
-    All files together never take more than `size_bytes_max`, so long as none is written beyond
-    `file_bytes_max`. Readable by their owner only: they tell who subscribes to what.
+    All files together never take more than `size_bytes_max`, as long as the caller writes none beyond
+    `file_bytes_max`. Only their owner can read them, since they tell who subscribes to what.
 
-    Raises TapError where `path` or one of the numbered files is no tap file, or another process writes it;
-    OSError where the system refuses. For one thread at a time.
+    Raises TapError if `path` or a numbered file is no tap file, or another process writes it; OSError if the
+    system refuses. For one thread at a time.
     """
 
     def __init__(self, path: Path, size_bytes_max: int) -> None:
@@ -41,12 +41,12 @@ class TapFiles:
             with suppress(FileNotFoundError):
                 before = stack.enter_context(path.open("rb"))
                 _lock(before.fileno(), path)
-            # Held until there is a new one, so that of two servers that start at once one is refused.
+            # Locked until the new file is there, so that of two servers that start at once one is refused.
             self._make_room()
             self._descriptor = self._create()
 
     def write(self, data: bytes | bytearray) -> None:
-        """Writes all of it, past every buffer of this process; OSError where that is not possible."""
+        """Writes all of it, without buffers of this process. Raises OSError if that fails."""
         written = os.write(self._descriptor, data)
         while written < len(data):
             written += os.write(self._descriptor, memoryview(data)[written:])
@@ -62,7 +62,7 @@ class TapFiles:
         os.close(self._descriptor)
 
     def _create(self) -> int:
-        # O_EXCL: whoever has created it in the meantime writes there.
+        # O_EXCL: if another process has created the file meanwhile, that process writes it.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             _lock(descriptor, self._path)
@@ -72,7 +72,7 @@ class TapFiles:
         return descriptor
 
     def _make_room(self) -> None:
-        """Moves all files on by one, and deletes the oldest, so that there is room for a full one."""
+        """Renumbers all files, and deletes the oldest, so that there is room for a full file."""
         found = [(number, _size_bytes(numbered(self._path, number))) for number in range(FILES_MAX)]
         kept_bytes = sum(size_bytes or 0 for _, size_bytes in found)
         for number, size_bytes in reversed(found):

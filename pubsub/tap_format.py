@@ -1,10 +1,10 @@
-"""What a tap file holds, byte by byte: the encoder, and the decoder. Sans-IO. Described in docs/tap.md.
+"""The format of tap files: the encoder and the decoder. Sans-IO. docs/tap.md describes it.
 
-A tap file says what a server took in and who held leases, so that a message that did not arrive can be
-put down to a leg of its way. It must cost next to nothing while it is written, be readable up to wherever it
-was cut, and be readable alone: the files before it may be gone. So a record is a type, a length and fields at
-fixed places; addresses and topics are written once a file, and are numbers from there on; and a file
-begins with the leases that stand.
+A tap file says what a server took in and who held leases, so that the leg on which a message was lost can be
+found. Writing it must cost very little. It must be readable up to the point where it was cut, and readable
+alone, since the files before it may be gone. So a record is a type, a length and fields at fixed places;
+addresses and topics are written once per file, and are numbers from then on; and each file begins with the
+leases that stand.
 """
 
 import struct
@@ -18,45 +18,46 @@ from kcast.pubsub.endpoint import Address, LeaseChange
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
-MAGIC = b"\x89kcast\r\n"  # not text, and no longer itself once something has treated it as text
+MAGIC = b"\x89kcast\r\n"  # not text; whatever converts it as text destroys it
 VERSION = 1
 DIGEST_NAME = "xxh3-64"
 DIGEST_BYTES = 8
 BOOT_ID_BYTES = 8
 
-NUMBERS_MAX = 65_536  # of addresses, and of topics, before numbering starts afresh: two bytes
-NUMBERED_BYTES_MAX = 8 * 1024 * 1024  # text of the topics that have numbers
+NUMBERS_MAX = 65_536  # of addresses, and of topics, before numbering starts again: two bytes
+NUMBERED_BYTES_MAX = 8 * 1024 * 1024  # total length of the topics that have numbers
 LINES_PER_RECORD_MAX = 4096
 SERVER_ADDRESSES_MAX = 64
-RECORD_ROOM_BYTES = 40 * 1024  # for what one call of `Encoder.burst` or `lease` adds, definitions included
-CLOSING_ROOM_BYTES = 256  # for what `lost`, `clock` and one of `end` and `continued` add together
+RECORD_ROOM_BYTES = 40 * 1024  # enough for one call of `Encoder.burst` or `lease`, definitions included
+CLOSING_ROOM_BYTES = 256  # enough for `lost`, `clock` and one of `end` and `continued` together
 
 _HOST_BYTES_MAX = 255
 
 
 class TapError(KcastError, ValueError):
-    """A file that is no tap file, or none of a version that is known here."""
+    """A file is no tap file, is of an unknown version, or cannot be used as one."""
 
 
 # --- Records -----------------------------------------------------------------------------------------
 
 
 class Clock(NamedTuple):
-    """One moment by both clocks, in ns: the monotonic one that all records go by, and Unix time."""
+    """One moment on two clocks, in ns: the monotonic clock, which all records use, and Unix time."""
 
     monotonic_ns: int
     wall_ns: int
 
     def to_wall_ns(self, time_ns: int) -> int:
-        """Unix time, in ns, of a record's time; right as long as the wall clock was not set in between."""
+        """Returns the Unix time in ns of a record's time; right unless the wall clock was set in between."""
         return time_ns - self.monotonic_ns + self.wall_ns
 
 
 class FileHead(NamedTuple):
     """The first record of each file.
 
-    `boot_id` is of one life of a server, `part` counts its files from 0. Files with the same `clock_id` come
-    from one machine, between two of its starts: their monotonic times compare as they are. "" is not known.
+    `boot_id` identifies one life of a server, and `part` counts its files from 0. Files with the same
+    `clock_id` come from one machine between two of its starts, so their monotonic times can be compared; ""
+    is unknown.
     """
 
     boot_id: bytes
@@ -68,7 +69,7 @@ class FileHead(NamedTuple):
 
 
 class TapBurst(NamedTuple):
-    """Publishes of one topic that arrived from one source: for each line, the digest of it without LF."""
+    """Publishes of one topic that arrived from one source: the digest of each line without LF."""
 
     time_ns: int
     source: Address
@@ -86,7 +87,7 @@ class TapLease(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """All leases that stand, the longest-standing first, but for the `omitted` last ones."""
+    """All leases that stand, the longest-standing first, without the `omitted` last ones."""
 
     time_ns: int
     leases: tuple[tuple[bytes, Address], ...]
@@ -94,9 +95,9 @@ class Standing(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What the tap itself could not write in time, from the first to the last.
+    """What the tap itself could not write in time: the times of the first and last record, and counts.
 
-    `Standing` follows, before any other change of a lease; unless the server was stopped there.
+    `Standing` follows before any further lease change, unless the server was stopped there.
     """
 
     since_ns: int
@@ -106,13 +107,13 @@ class Lost(NamedTuple):
 
 
 class Continued(NamedTuple):
-    """The file was full; the server's next part goes on."""
+    """The file was full; the server's next part continues it."""
 
     clock: Clock
 
 
 class End(NamedTuple):
-    """The server was stopped. Bursts and lease changes recorded in all its files, and those lost."""
+    """The server was stopped. Counts bursts and lease changes in all its files, and those lost."""
 
     clock: Clock
     records: int
@@ -120,7 +121,7 @@ class End(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """No record: the reader's word that the file is whole only up to byte `offset`, and why."""
+    """Not a record in the file: the reader says that the file is whole only up to byte `offset`, and why."""
 
     offset: int
     reason: str
@@ -128,7 +129,7 @@ class Cut(NamedTuple):
 
 Record = FileHead | Clock | TapBurst | TapLease | Standing | Lost | Continued | End | Cut
 
-# Types. 0 is none, so that a run of zeros, as a crash of the machine may leave, is no record.
+# Types. 0 is not used, so that a run of zeros, which a crash of the machine may leave, is no record.
 _FILE_HEAD, _SOURCE, _TOPIC, _BURST, _LEASE, _STANDING = 1, 2, 3, 4, 5, 6
 _LOST, _RENUMBERED, _CLOCK, _CONTINUED, _END = 7, 8, 9, 10, 11
 
@@ -155,13 +156,14 @@ _CHANGES = {code: change for change, code in _CHANGE_CODES.items()}
 
 
 class Encoder:
-    """Turns what a server core tells into the bytes of one file after another, and remembers who has leases.
+    """Turns what a server core reports into the bytes of one file after another. Remembers who has leases.
 
-    They gather in `buffer`, from where `take` takes them; `file_bytes` is how long the file is with them.
+    The bytes gather in `buffer`, and `take` takes them; `file_bytes` is the file's length including them.
     `records` counts bursts and lease changes. The caller decides when a file is full: each begins with
     `begin_file` and ends with `continued` or `end`.
 
-    `standing_bytes_max` is what a list of standing leases may take. For one thread at a time.
+    A list of standing leases takes at most `standing_bytes_max`. Raises ValueError for a boot id of a wrong
+    length or too many addresses. For one thread at a time.
     """
 
     def __init__(
@@ -183,28 +185,28 @@ class Encoder:
         self._sources: dict[Address, int] = {}
         self._topics: dict[bytes, int] = {}
         self._numbered_bytes = 0
-        # A lease as its record has it: 0.2 KB each, and all of them are put together at memory's speed.
+        # Leases in the form of their records: 0.2 KB each, and quick to join.
         self._standing: dict[bytes, None] = {}
         self._standing_bytes = 0
 
     @property
     def file_bytes(self) -> int:
-        """Length of the file that was begun last."""
+        """Length of the file that was begun last, in bytes."""
         return self._taken_bytes + len(self.buffer)
 
     @property
     def head_bytes(self) -> int:
-        """At least what `begin_file`, and what `standing`, would add now."""
+        """An upper bound of what `begin_file` or `standing` would add now, in bytes."""
         return min(self._standing_bytes, self._standing_bytes_max) + len(self._identity) + 128
 
     def take(self) -> bytearray:
-        """What has gathered, which is the caller's from now on."""
+        """Returns what has gathered, and forgets it."""
         taken, self.buffer = self.buffer, bytearray()
         self._taken_bytes += len(taken)
         return taken
 
     def burst(self, now: float, source: Address, topic: bytes, lines: Sequence[bytes]) -> int:
-        """As `endpoint.Tap`, at most `LINES_PER_RECORD_MAX` lines; how long `buffer` is with it."""
+        """Records as `endpoint.Tap`, at most `LINES_PER_RECORD_MAX` lines. Returns the length of `buffer`."""
         # The hot path: every name looked up here costs.
         if now != self._now:
             self._now, self._time_ns = now, int(now * 1e9)
@@ -220,18 +222,18 @@ class Encoder:
         return len(buffer)
 
     def lease(self, now: float, change: LeaseChange, topic: bytes, address: Address) -> None:
-        """As `kcast.pubsub.endpoint.Tap`."""
+        """Records as `endpoint.Tap`."""
         lease = _lease(topic, address)
         self._follow(change, lease)
         self.records += 1
         self._put(_LEASE, _LEASE_FIELDS.pack(int(now * 1e9), _CHANGE_CODES[change]), lease)
 
     def follow(self, change: LeaseChange, topic: bytes, address: Address) -> None:
-        """Remembers a lease change that is not recorded, so that the next list of leases is right."""
+        """Remembers a lease change without recording it, so that the next list of leases is right."""
         self._follow(change, _lease(topic, address))
 
     def begin_file(self, clock: Clock) -> None:
-        """Begins a file, with its head and the leases that stand; what came before must have been taken."""
+        """Begins a file, with its head and the leases that stand. All before it must have been taken."""
         assert not self.buffer
         self._taken_bytes = 0
         self.buffer += _PREAMBLE
@@ -242,7 +244,7 @@ class Encoder:
         self.standing(clock.monotonic_ns)
 
     def standing(self, time_ns: int) -> None:
-        """Lists the leases that stand."""
+        """Records the leases that stand."""
         leases, omitted = b"".join(self._standing), 0
         if len(leases) > self._standing_bytes_max:
             listed = list(_fitting(self._standing, self._standing_bytes_max))
@@ -250,7 +252,7 @@ class Encoder:
         self._put(_STANDING, _STANDING_FIELDS.pack(time_ns, omitted), leases)
 
     def lost(self, what: Lost) -> None:
-        """Says what was not recorded. Unless the file ends here, `standing` has to follow."""
+        """Records what was lost. Unless the file ends here, `standing` must follow."""
         self._put(_LOST, _LOST_FIELDS.pack(*what))
 
     def clock(self, clock: Clock) -> None:
@@ -258,7 +260,7 @@ class Encoder:
         self._put(_CLOCK, _CLOCK_FIELDS.pack(*clock))
 
     def continued(self, clock: Clock) -> None:
-        """Ends a file that another one continues."""
+        """Ends a file that another file continues."""
         self._put(_CONTINUED, _CLOCK_FIELDS.pack(*clock))
 
     def end(self, clock: Clock, lost_records: int) -> None:
@@ -332,14 +334,14 @@ def _lease(topic: bytes, address: Address) -> bytes:
 
 
 class _DamageError(ValueError):
-    """A record's payload is not what its type says."""
+    """A record's payload does not fit its type."""
 
 
 def decode(file: BinaryIO) -> Iterator[Record]:
-    """The records of one file: `FileHead` first, and last one of `Continued`, `End` and `Cut`.
+    """Yields the records of one file: `FileHead` first, and last one of `Continued`, `End` and `Cut`.
 
-    Any bytes will do: what makes no sense is where the file is cut. A record of a type that is not known
-    here is skipped. Raises TapError where the file is no tap file or of another version.
+    Takes any bytes: the file counts as cut at the first bytes that make no sense. Records of unknown types
+    are skipped. Raises TapError if the file is no tap file, or of another version.
     """
     preamble = file.read(len(_PREAMBLE))
     if preamble != _PREAMBLE:
@@ -349,7 +351,7 @@ def decode(file: BinaryIO) -> Iterator[Record]:
         if not preamble.startswith(MAGIC):
             raise TapError("not a tap file")
         raise TapError(
-            f"a tap file of version {int.from_bytes(preamble[8:], 'big')}; known here is {VERSION}"
+            f"a tap file of version {int.from_bytes(preamble[8:], 'big')}; only version {VERSION} is known"
         )
     offset = len(_PREAMBLE)
     numbers = _Numbers([], [])
@@ -389,7 +391,7 @@ class _Numbers(NamedTuple):
 
 
 def _decode_record(kind: int, payload: bytes, numbers: _Numbers) -> Record | None:
-    """The record, or None where it is of the numbering's business or not known."""
+    """Returns the record; None if it only defines numbers, or its type is unknown."""
     if kind == _BURST:
         time_ns, source_number, topic_number = _BURST_FIELDS.unpack_from(payload)
         if (len(payload) - _BURST_FIELDS.size) % DIGEST_BYTES:
@@ -429,7 +431,7 @@ def _decode_record(kind: int, payload: bytes, numbers: _Numbers) -> Record | Non
 
 
 def _number(kind: int, payload: bytes, numbers: _Numbers) -> None:
-    # Bounds that the encoder keeps, so that no file can make a reader hold more.
+    # The encoder keeps these bounds too, so no file can make a reader hold more.
     numbered_before = numbers.topics if kind == _TOPIC else numbers.sources
     if len(payload) > DATAGRAM_BYTES_MAX or len(numbered_before) >= NUMBERS_MAX:
         raise _DamageError
@@ -480,7 +482,7 @@ def _unpack_text(payload: bytes, start: int) -> tuple[str, int]:
 
 
 def _piece(payload: bytes, start: int, length: int) -> tuple[bytes, int]:
-    """So many bytes from there, and where they end."""
+    """Returns `length` bytes from `start` on, and where they end. Raises _DamageError if there are fewer."""
     if start + length > len(payload):
         raise _DamageError
     return payload[start : start + length], start + length

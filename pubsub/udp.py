@@ -1,11 +1,11 @@
-"""UDP sockets as bursts: many datagrams for one system call, where the kernel can. Used by all drivers.
+"""UDP sockets that receive and send bursts: many datagrams in one system call, if the kernel can.
 
-A system call costs the same whether it moves one datagram or sixty-four, and is nearly all that a copy
-costs. So Linux is asked for runs of equal datagrams from one peer in one call (UDP_GRO), and handed runs
-to one peer in one call (UDP_SEGMENT). Where either is missing, the same bytes go one datagram at a time.
+A system call costs the same for one datagram as for sixty-four, and it is nearly all that a copy costs. So
+Linux is asked for runs of equally long datagrams from one peer in one call (UDP_GRO), and gets runs to one
+peer in one call (UDP_SEGMENT). If either is missing, the same bytes go one datagram at a time.
 
-Nothing here blocks, and nothing is queued: what the kernel does not take at once is dropped and counted,
-for a late copy is worth less than the next one, and a slow subscriber must not cost the others anything.
+Nothing here blocks, and nothing is queued. What the kernel does not take at once is dropped and counted: a
+late copy is worth less than the next one, and a slow subscriber must not hold up the others.
 """
 
 import errno
@@ -21,14 +21,14 @@ from types import TracebackType
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 
 BUFFER_BYTES_DEFAULT = 4 * 1024 * 1024  # what arrives in 10 ms at 400 MB/s
-RECEIVE_CALLS_MAX = 32  # per wake-up, as libuv: so that timers run however much arrives
+RECEIVE_CALLS_MAX = 32  # per wake-up, as in libuv, so that timers run however much arrives
 UNREACHABLE_REPORTS_MAX = 256  # per call of `unreachable`
 
-SEGMENTS_MAX = 64  # per call: UDP_MAX_SEGMENTS of older Linux; newer ones take 128
-CALL_BYTES_MAX = 65_507  # per call, however many segments: the longest IPv4 datagram
-UNSEGMENTED_MAX = 1024  # destinations remembered as taking no segments
+SEGMENTS_MAX = 64  # per call: UDP_MAX_SEGMENTS of older kernels; newer ones take 128
+CALL_BYTES_MAX = 65_507  # per call, with any number of segments: the longest IPv4 datagram
+UNSEGMENTED_MAX = 1024  # destinations remembered as not reachable with segments
 
-# Linux's numbers, for which the socket module has no names: <linux/udp.h>, <asm-generic/socket.h>,
+# Linux constants that the socket module has no names for: <linux/udp.h>, <asm-generic/socket.h>,
 # <linux/in.h>, <linux/in6.h>.
 _UDP_SEGMENT = 103
 _UDP_GRO = 104
@@ -64,14 +64,14 @@ def open_socket(
     report_unreachable: bool = False,
     dual_stack: bool = True,
 ) -> socket.socket:
-    """A non-blocking UDP socket bound to an IP address and a port; port 0 is any free one.
+    """Opens a non-blocking UDP socket bound to an IP address and a port; port 0 is any free one.
 
-    `::` takes IPv4 too, unless `dual_stack` is off. The buffers get as close to the wanted sizes as the
-    system allows; `UdpPort.receive_buffer_bytes` tells how close. With `report_unreachable` (Linux), ICMP
-    errors are kept for `UdpPort.unreachable`.
+    `::` takes IPv4 too, unless `dual_stack` is off. The buffers are made as large as wanted, or as the system
+    allows: see `UdpPort.receive_buffer_bytes`. With `report_unreachable` (Linux), ICMP errors are kept for
+    `UdpPort.unreachable`.
 
-    Raises ValueError where `host` is no IP address, or one that means something on one link only; OSError
-    where it cannot be bound: a port that another socket has is an error always.
+    Raises ValueError if `host` is no IP address or a link-local one, and OSError if it cannot be bound. A
+    port that another socket has is always an error.
     """
     try:
         address = ip_address(host)
@@ -79,7 +79,7 @@ def open_socket(
         raise ValueError(f"{host!r} is not an IP address; give one, names are not looked up") from None
     if address.version == 6 and address.is_link_local:
         raise ValueError(
-            f"{host} is link-local: it says nothing without the interface, which addresses in kcast cannot "
+            f"{host} is link-local: it is ambiguous without an interface, which addresses in kcast cannot "
             "name; give another address of this machine"
         )
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
@@ -89,7 +89,7 @@ def open_socket(
         if family == socket.AF_INET6 and address.is_unspecified:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
         _grow_buffer(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE, receive_buffer_bytes)
-        # The default holds some 90 full datagrams, and a flush is more; the excess would be lost at once.
+        # The default holds about 90 full datagrams. A flush may be more, and the excess would be lost.
         _grow_buffer(sock, socket.SO_SNDBUF, _SO_SNDBUFFORCE, send_buffer_bytes)
         if report_unreachable and sys.platform == "linux":
             sock.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
@@ -103,16 +103,15 @@ def open_socket(
 
 
 class UdpPort:
-    """A bound UDP socket that gives and takes bursts; closes it. For one thread at a time.
+    """Receives and sends bursts on a bound UDP socket, which it owns. For one thread at a time.
 
     `batching=False` does without UDP_GRO and UDP_SEGMENT, as on systems that lack them. With `kernel_times`
-    (Linux), bursts tell when the kernel took them in. If no other socket has asked for that before, the
-    kernel begins a moment later: until then they tell when they were read.
+    (Linux), bursts tell when the kernel received them. If no other socket has asked for that before, the
+    kernel begins a moment later; until then they tell when they were read.
 
-    `send_errors` counts the datagrams that were not sent, `receive_errors` the failed calls, both by
-    errno's name; `link_local_count` the datagrams dropped because their source means something on one link
-    only, so that no answer could find it. `receives_batches`, `sends_batches` and `tells_times` say what the
-    kernel does.
+    `send_errors` counts datagrams that were not sent, `receive_errors` failed calls, both by errno's name.
+    `link_local_count` counts datagrams that were dropped because their source is a link-local address, which
+    no answer could reach. `receives_batches`, `sends_batches` and `tells_times` say what the kernel supports.
     """
 
     def __init__(self, sock: socket.socket, *, batching: bool = True, kernel_times: bool = False) -> None:
@@ -127,8 +126,8 @@ class UdpPort:
             kernel_times and is_linux and _try_option(sock, socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         )
         self._control_bytes = _TIMED_CONTROL_BYTES if self.tells_times else _CONTROL_BYTES
-        # UDP_SEGMENT has to be asked for: kernels before 4.18 ignore it on a call, and would send the
-        # whole run as a single datagram. 0 is its default, and leaves the size to each call.
+        # Kernels before 4.18 ignore UDP_SEGMENT on a call, and would send the run as a single datagram. They
+        # refuse it as an option. The value 0 is its default, and leaves the size to each call.
         self.receives_batches = batching and _try_option(sock, socket.IPPROTO_UDP, _UDP_GRO, 1)
         self.sends_batches = batching and _try_option(sock, socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
         self._unsegmented: set[Address] = set()
@@ -136,7 +135,7 @@ class UdpPort:
         self.reports_unreachable = False
         if sys.platform == "linux" and sock.getsockopt(socket.IPPROTO_IP, _IP_RECVERR):
             self.reports_unreachable = True
-            # gevent's patches take epoll away, and its own loop bears a POLLERR.
+            # gevent's patches remove epoll; its own loop can cope with POLLERR.
             if hasattr(select, "epoll"):
                 self._epoll = select.epoll()
                 self._epoll.register(sock, select.EPOLLIN)
@@ -156,32 +155,32 @@ class UdpPort:
         self._socket.close()
 
     def fileno(self) -> int:
-        """What to watch for reading. Not always the socket's own descriptor.
+        """Returns the descriptor to watch for reading. It need not be the socket's own.
 
-        A waiting ICMP error makes a socket's poll say POLLERR, at which libuv (so uvloop) gives up the
-        descriptor for good. An epoll instance around the socket is merely readable then.
+        A waiting ICMP error makes poll report POLLERR for a socket; libuv, and so uvloop, then stops watching
+        it for good. An epoll instance around the socket only becomes readable.
         """
         return self._socket.fileno() if self._epoll is None else self._epoll.fileno()
 
     @property
     def address(self) -> Address:
-        """Where it is bound."""
+        """The address to which it is bound."""
         return _address(self._socket.getsockname())
 
     @property
     def receive_buffer_bytes(self) -> int:
-        """How large the receive buffer is: what `open_socket` was asked for, or less."""
+        """The size of the receive buffer: what `open_socket` was asked for, or less."""
         size_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        # Linux doubles what is asked, to have room for its own bookkeeping, and tells the double.
+        # Linux doubles the size to have room for its own bookkeeping, and reports the double.
         return size_bytes // 2 if sys.platform == "linux" else size_bytes
 
     @property
     def overflow_count(self) -> int:
-        """How often the kernel dropped what arrived, because the receive buffer was full; 0 if unknown.
+        """How often the kernel dropped what arrived because the receive buffer was full; 0 if unknown.
 
-        A run of datagrams that was dropped whole may count once. Modulo 2^32, as the kernel counts.
+        A run of datagrams that is dropped whole may count once. The kernel counts modulo 2^32.
         """
-        # SO_MEMINFO tells at any time; SO_RXQ_OVFL, only when a later datagram gets through.
+        # SO_MEMINFO tells at any time, SO_RXQ_OVFL only when a later datagram gets through.
         if sys.platform != "linux":
             return 0
         try:
@@ -193,9 +192,9 @@ class UdpPort:
         return drops
 
     def receive(self) -> list[Burst]:
-        """What has arrived, or as much of it as 32 calls bring. Then the descriptor stays readable."""
+        """Returns what has arrived, or as much as 32 calls bring; then the descriptor stays readable."""
         bursts = []
-        # A reused buffer would be slower: copying out of it costs more than letting `recvmsg` allocate.
+        # A reused buffer is slower: copying out of it costs more than the allocation in `recvmsg`.
         recvmsg, control_bytes, tells_times = self._socket.recvmsg, self._control_bytes, self.tells_times
         for _ in range(RECEIVE_CALLS_MAX):
             try:
@@ -205,7 +204,7 @@ class UdpPort:
             except OSError as error:
                 if error.errno == errno.EBADF:
                     raise
-                # An ICMP error of some earlier send; what has arrived is still there.
+                # An ICMP error caused by an earlier send. What has arrived is still there.
                 self.receive_errors[_errno_name(error)] += 1
                 continue
             segment_bytes, kernel_ns = len(data), 0
@@ -237,8 +236,8 @@ class UdpPort:
                 for destination in destinations:
                     self._send_singly(data, segment_bytes, destination)
                 continue
-            # As a socket option the size would make calls 7 % cheaper, and be shared by all that share the
-            # socket: after a fork, or between threads, runs would be cut at each other's sizes.
+            # A socket option for the size would make calls 7 % cheaper. But it would hold for all processes
+            # and threads that share the socket, and they would cut runs at each other's sizes.
             control = _segment_control(segment_bytes)
             for piece in _pieces(data, segment_bytes):
                 buffers = (piece,)
@@ -252,11 +251,11 @@ class UdpPort:
                         self._send_again(error, piece, segment_bytes, destination)
 
     def unreachable(self) -> list[Address]:
-        """Destinations at whose port nothing listens, by ICMP reports since the last call; each once.
+        """Returns destinations at whose port nothing listens, each once, by ICMP since the last call.
 
-        Empty unless the socket was opened with `report_unreachable`. Then it has to be called at every
-        wake-up: reports left waiting keep the descriptor readable, and take room in the receive buffer.
-        A report is a hint: whoever knows both ports can forge it.
+        Empty unless the socket was opened with `report_unreachable`. If it was, call this at every wake-up:
+        waiting reports keep the descriptor readable, and take room in the receive buffer. A report is only a
+        hint: anyone who knows both ports can forge it.
         """
         found: dict[Address, None] = {}
         if sys.platform != "linux" or not self.reports_unreachable:
@@ -274,28 +273,28 @@ class UdpPort:
                     (socket.IPPROTO_IPV6, _IPV6_RECVERR),
                 ):
                     continue
-                # Of all ICMP codes, of both families, only port unreachable becomes this errno.
+                # In both families only the ICMP code "port unreachable" becomes this errno.
                 if _EXTENDED_ERRNO.unpack_from(value)[0] == errno.ECONNREFUSED:
                     found[_address(destination)] = None
         return list(found)
 
-    # --- One datagram at a time, and what is done when a call fails -----------------------------------
+    # --- One datagram at a time, and failed calls -----------------------------------------------------
 
     def _send_singly(self, data: bytes, segment_bytes: int, destination: Address) -> bool:
-        """Sends a run one datagram a call; False where the kernel stopped taking them."""
+        """Sends a run with one call per datagram. Returns False if a call failed, which ends the run."""
         for start in range(0, len(data), segment_bytes):
             datagram = data[start : start + segment_bytes]
             error = self._call(datagram, segment_bytes, destination)
             if error is not None and _may_be_stale(error, self.reports_unreachable):
                 error = self._call(datagram, segment_bytes, destination)
             if error is not None:
-                # What one datagram met, the next would meet: one failing call for a run, not 64.
+                # The next datagram would fail likewise: so one failed call for a run, not 64.
                 self._count_unsent(error, len(data) - start, segment_bytes)
                 return False
         return True
 
     def _send_again(self, error: OSError, data: bytes, segment_bytes: int, destination: Address) -> None:
-        """Sends what a call failed to, if that can help; counts it if it cannot."""
+        """Sends again what a call failed to send, if that can help; else counts it."""
         last_error: OSError | None = error
         if _may_be_stale(error, self.reports_unreachable):
             last_error = self._call(data, segment_bytes, destination)
@@ -304,14 +303,14 @@ class UdpPort:
         if len(data) <= segment_bytes or last_error.errno not in _SEGMENTATION_ERRNOS:
             self._count_unsent(last_error, len(data), segment_bytes)
         elif self._send_singly(data, segment_bytes, destination):
-            # Remembered of this destination alone. Who can narrow the path to itself, by forging ICMP
-            # say, must not thereby make the server slow for everyone.
+            # Remembered for this destination alone. A peer that can make its own path narrow, such as by
+            # forged ICMP, must not make the server slow for all.
             if len(self._unsegmented) >= UNSEGMENTED_MAX:
                 self._unsegmented.clear()
             self._unsegmented.add(destination)
 
     def _call(self, data: bytes, segment_bytes: int, destination: Address) -> OSError | None:
-        """One system call for a datagram or a run; the error it ended in, if any."""
+        """Makes one system call for a datagram or a run. Returns its error, if any."""
         try:
             if len(data) <= segment_bytes:
                 self._socket.sendto(data, destination)
@@ -326,7 +325,7 @@ class UdpPort:
 
 
 def _pieces(data: bytes, segment_bytes: int) -> Sequence[bytes]:
-    """The run in pieces that one call takes."""
+    """Cuts the run into pieces that one call can take."""
     piece_bytes = min(SEGMENTS_MAX, CALL_BYTES_MAX // segment_bytes) * segment_bytes
     if len(data) <= piece_bytes:
         return (data,)
@@ -334,7 +333,7 @@ def _pieces(data: bytes, segment_bytes: int) -> Sequence[bytes]:
 
 
 def _told(control: Iterable[tuple[int, int, bytes]], data_bytes: int) -> tuple[int, int]:
-    """A segment's length, and when the first came, in ns since 1970: from what came beside the data."""
+    """Reads control data: a segment's length, and when the kernel received the first, in ns since 1970."""
     segment_bytes, kernel_ns = data_bytes, 0
     for level, kind, value in control:
         if (level, kind) == (socket.IPPROTO_UDP, _UDP_GRO):
@@ -350,7 +349,7 @@ def _segment_control(segment_bytes: int) -> list[tuple[int, int, bytes]]:
 
 
 def _may_be_stale(error: OSError, reports_unreachable: bool) -> bool:
-    """Whether a call may have failed with the ICMP error of an earlier one, instead of doing its work."""
+    """Whether a call may have failed with the ICMP error of an earlier call, without sending anything."""
     return error.errno not in _FULL_ERRNOS and (reports_unreachable or error.errno == errno.ECONNREFUSED)
 
 
@@ -361,7 +360,7 @@ def _errno_name(error: OSError) -> str:
 
 
 def _address(sockaddr: tuple[str, int] | tuple[str, int, int, int]) -> Address:
-    """The kernel's form in ours: mapped IPv4 as IPv4, without scope and flow."""
+    """Turns the kernel's form of an address into ours: mapped IPv4 as IPv4, without scope and flow."""
     host = sockaddr[0]
     if host.startswith("::ffff:") and "." in host:
         host = host[7:]
@@ -371,14 +370,14 @@ def _address(sockaddr: tuple[str, int] | tuple[str, int, int, int]) -> Address:
 
 
 def _mapped(address: Address) -> Address:
-    """Our form of an address as an IPv6 socket takes it."""
+    """Turns our form of an address into that of an IPv6 socket."""
     return address if ":" in address[0] else ("::ffff:" + address[0], address[1])
 
 
 def _grow_buffer(sock: socket.socket, option: int, force_option: int, size_bytes: int) -> None:
     if sys.platform == "linux":
         if not _try_option(sock, socket.SOL_SOCKET, force_option, size_bytes):
-            sock.setsockopt(socket.SOL_SOCKET, option, size_bytes)  # silently no more than the system's limit
+            sock.setsockopt(socket.SOL_SOCKET, option, size_bytes)  # the system's limit cuts it silently
         return
     while not _try_option(sock, socket.SOL_SOCKET, option, size_bytes) and size_bytes > _RECEIVE_BYTES:
         size_bytes //= 2

@@ -1,7 +1,7 @@
 """The wire format: %-encoding, lines, and the control lines. PROTOCOL §2 to §5.
 
-Everything that arrives is parsed here, once, into a value; what does not parse is None, and the caller
-counts it. What a caller of ours gets wrong raises ValueError with the sizes in it.
+What arrives is parsed here, once, into a value. What does not parse becomes None, and the caller counts it.
+What our own callers get wrong raises ValueError, with the sizes in the message.
 """
 
 import re
@@ -12,11 +12,11 @@ from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEAD_CHARS_MAX, REQUEST_BYTES_MIN, TOPIC_BYTES_MAX
 
 HEALTH_TOPIC = b"%00health"
-"""The topic of health checks, whose leases keep no draining server waiting (§3.4, §7.6)."""
+"""The topic of health checks. A draining server does not wait for its leases to end (§3.4, §7.6)."""
 
 
 class TopicError(KcastError, ValueError):
-    """A topic that cannot be put on the wire; the message says why."""
+    """A topic cannot be put on the wire. The message says why."""
 
 
 # --- %-encoding (§3) ---------------------------------------------------------------------------------
@@ -30,7 +30,11 @@ _HEX_ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
 
 
 def encode_topic(name: bytes) -> bytes:
-    """The one wire form of a topic (§3.1). Raises TopicError when it is empty or longer than 255 bytes."""
+    """Returns the one wire form of a topic (§3.1). Raises TopicError if it is empty or over 255 bytes.
+
+    >>> encode_topic("Größe 5 %".encode())
+    b'Gr%C3%B6%C3%9Fe%205%20%25'
+    """
     if not name:
         raise TopicError("a topic must not be empty")
     topic = _TOPIC_ESCAPES.sub(_escape, name)
@@ -46,17 +50,21 @@ def is_topic(topic: bytes) -> bool:
 
 
 def decode_topic(topic: bytes) -> bytes | None:
-    """The name that a wire topic stands for, or None where the bytes are not canonical."""
+    """Returns the name that a wire topic stands for; None if the bytes are not its one wire form."""
     return _unescape(topic) if is_topic(topic) else None
 
 
 def encode_message(payload: bytes) -> bytes:
-    """The one wire form of a message (§3.2): `%`, control bytes and DEL escaped, all else as it is."""
+    """Returns the one wire form of a message (§3.2): `%`, control bytes and DEL escaped, all else as it is.
+
+    >>> encode_message(b'{"load": "80 %"}')
+    b'{"load": "80 %25"}'
+    """
     return _MESSAGE_ESCAPES.sub(_escape, payload)
 
 
 def decode_message(message: bytes) -> bytes | None:
-    """The payload that a wire message stands for, or None where the bytes are not canonical."""
+    """Returns the payload that a wire message stands for; None if the bytes are not its one wire form."""
     return _unescape(message) if _MESSAGE.fullmatch(message) else None
 
 
@@ -74,7 +82,7 @@ def _unescape(text: bytes) -> bytes:
 
 
 def split_lines(datagram: bytes) -> tuple[list[bytes], bool]:
-    """Non-blank lines without their LF, and whether a last line without LF was dropped (§2.2)."""
+    """Returns the non-blank lines without LF, and whether a last line without LF was dropped (§2.2)."""
     if datagram.find(b"\n") == len(datagram) - 1 > 0:  # one line: the usual publish
         return [datagram[:-1]], False
     parts = datagram.split(b"\n")
@@ -83,7 +91,7 @@ def split_lines(datagram: bytes) -> tuple[list[bytes], bool]:
 
 
 def is_head(text: str) -> bool:
-    """Whether this can be the value of `head=` (§5.1)."""
+    """Whether the text can be the value of `head=` (§5.1)."""
     return len(text) <= HEAD_CHARS_MAX and all("!" <= char <= "~" for char in text)
 
 
@@ -93,7 +101,7 @@ def is_control(line: bytes) -> bool:
 
 
 def publish_line(topic: bytes, message: bytes) -> bytes:
-    """`topic SP message LF` from wire forms; what a server forwards as it came (§4.1)."""
+    """Returns `topic SP message LF` from wire forms; a server forwards it as it came (§4.1)."""
     return b"%b %b\n" % (topic, message)
 
 
@@ -107,7 +115,7 @@ class Ask(NamedTuple):
 
 
 class Vouch(NamedTuple):
-    """`%! NONCE COOKIE STAMP|-`: first line; vouches for every line of its datagram (§5.4)."""
+    """`%! NONCE COOKIE STAMP|-`: vouches, as the first line, for every line of its datagram (§5.4)."""
 
     nonce: bytes
     cookie: bytes
@@ -121,7 +129,7 @@ class Ping(NamedTuple):
 
 
 class Challenge(NamedTuple):
-    """`%= NONCE COOKIE BITS`: a cookie, and that nothing else was done (§5.6)."""
+    """`%= NONCE COOKIE BITS`: brings a cookie, and says that nothing else was done (§5.6)."""
 
     nonce: bytes
     cookie: bytes
@@ -140,7 +148,7 @@ class Receipt(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """`%- NONCE REASON HEXMAP`: bit i of `lines` is the i-th subscribe line; None is all of them (§5.8)."""
+    """`%- NONCE REASON HEXMAP`: bit i of `lines` is the i-th subscribe line, None all of them (§5.8)."""
 
     nonce: bytes
     reason: str
@@ -149,7 +157,7 @@ class Refusal(NamedTuple):
 
 
 class Pong(NamedTuple):
-    """`%: NONCE LEFT`: seconds of publish lease left, 0 for none (§5.9)."""
+    """`%: NONCE LEFT`: seconds left of the publish lease; 0 if there is none (§5.9)."""
 
     nonce: bytes
     left_s: int
@@ -181,7 +189,7 @@ REPLY_VERBS = (b"%=", b"%+", b"%-", b"%:")
 
 
 def parse_request(line: bytes) -> Request | None:
-    """A client's control line, or None where it is malformed or no request. Attributes are ignored (§5.1)."""
+    """Parses a client's control line; None if it is malformed or no request. Ignores attributes (§5.1)."""
     verb = line[:2]
     if verb == b"%!" and (match := _VOUCH.fullmatch(line)):
         return Vouch(match[1], match[2], None if match[3] == b"-" else match[3])
@@ -193,7 +201,7 @@ def parse_request(line: bytes) -> Request | None:
 
 
 def parse_reply(line: bytes) -> Reply | None:
-    """A server's control line, or None where it is malformed or no reply."""
+    """Parses a server's control line; None if it is malformed or no reply."""
     verb = line[:2]
     if verb == b"%+" and (match := _RECEIPT.fullmatch(line)):
         return Receipt(match[1], int(match[2]), match[3], int(match[4]), _attributes(match[5]))
@@ -212,7 +220,7 @@ def _attributes(text: bytes) -> dict[str, str]:
 
 
 def format_line(control: Request | Reply) -> bytes:
-    """The control line with its LF."""
+    """Returns the control line with its LF."""
     match control:
         case Ask(nonce):
             return b"%%? %b\n" % nonce
@@ -236,9 +244,9 @@ def _format_attributes(attributes: Mapping[str, str]) -> bytes:
 
 
 def request_datagram(first: Request, lines: Iterable[bytes] = ()) -> bytes:
-    """A request and the lines it covers (each with its LF), padded so that the answer is no longer (§5.2).
+    """Returns a request and the lines it covers (each with its LF), padded to the least length (§5.2).
 
-    Raises ValueError where the whole is longer than a datagram may be.
+    Raises ValueError if the whole is longer than a datagram may be.
     """
     datagram = b"".join((format_line(first), *lines))
     if len(datagram) > DATAGRAM_BYTES_MAX:
@@ -249,10 +257,11 @@ def request_datagram(first: Request, lines: Iterable[bytes] = ()) -> bytes:
 def pack_lines(
     lines: Iterable[bytes], lines_max: int = DATAGRAM_BYTES_MAX, *, mark: bytes = b""
 ) -> tuple[bytes, int]:
-    """Lines (without LF, each shorter than a datagram) in as few datagrams as they fit, in order (§4.3).
+    """Packs lines (without LF, each shorter than a datagram) into few datagrams, in order (§4.3).
 
-    Each datagram begins with `mark`. Returns the datagrams in one buffer, and their length in bytes: all but
-    the last are padded with blank lines to the same length, so that the kernel can cut them (UDP_SEGMENT).
+    Each datagram has at most `lines_max` lines and begins with `mark`. Returns the datagrams in one buffer,
+    and their length in bytes: all but the last are padded with blank lines to the same length, so that the
+    kernel can cut them (UDP_SEGMENT).
     """
     filled: list[bytes] = []
     parts: list[bytes] = []
@@ -269,5 +278,5 @@ def pack_lines(
 
 
 def pad(datagram: bytes, size_bytes: int) -> bytes:
-    """The datagram made at least `size_bytes` long with blank lines, which carry nothing (§2.3)."""
+    """Pads the datagram to at least `size_bytes` with blank lines, which carry nothing (§2.3)."""
     return datagram.ljust(size_bytes, b"\n")

@@ -1,12 +1,15 @@
-"""Several servers under one command: `--workers` of one host, or `--count` hosts of a lab.
+"""Runs several servers under one command: `--workers` of one host, or `--count` hosts of a lab.
 
-Each is a process and a server of its own, with its own port, secret and table; none knows of the others.
-The parent holds no datagram: it opens all sockets, forks, passes on signals, and starts again what dies. It
-keeps the sockets open, so that a port is never lost to another program, and what arrives while a server is
-dead waits for the next one, which tells the clients at once that it knows none of them.
+Each server is a process with its own port, secret and table; none knows of the others. The parent handles no
+datagram: it opens all sockets, forks, passes on signals, and restarts servers that die. It keeps the sockets
+open, so no other program can take a port, and what arrives while a server is dead waits for the next one.
+That one tells clients at once that it does not know them.
 
-A child outlives its parent by no more than a moment, however that ends: it watches a pipe of which the
-parent has the other end, and which the kernel closes.
+A child ends a moment after its parent, however the parent ends: it watches a pipe whose other end the parent
+has, and the kernel closes that end.
+
+The parent never starts a thread, because a fork beside threads can deadlock the child. Threads, as those for
+metrics and the tap, start in the child.
 """
 
 import os
@@ -28,18 +31,19 @@ from kcast.pubsub.log import Log
 from kcast.pubsub.udp import UdpPort
 
 RESTART_DELAY_S_MIN = 1.0
-RESTART_DELAY_S_MAX = 30.0  # after as long a life, a server that dies is started again after the least delay
+RESTART_DELAY_S_MAX = 30.0  # a server that lived for longer is restarted after the least delay
 WORKERS_MAX = 256
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _INDEX = struct.Struct("=H")  # what a child writes when it is ready
 
 Work = Callable[[int, Callable[[], None], int], int]
-"""What a child does: index, what to call when it takes datagrams, and lifeline in; its exit code out."""
+"""What a child does. Takes its index, a callback for when it takes datagrams, and a lifeline; returns its
+exit code."""
 
 
 class _Worker:
-    """One of the servers: its process while it runs."""
+    """One of the servers, and its process while it runs."""
 
     def __init__(self, index: int, ports: Sequence[UdpPort]) -> None:
         self.index = index
@@ -53,10 +57,10 @@ class _Worker:
 
 
 class Supervisor:
-    """Runs a server for each element of `servers`, which are their open sockets, until signals end them all.
+    """Runs a server for each element of `servers`, its open sockets, until signals end them all.
 
-    `work` is run in the child; `on_ready` in the parent, once all children are: if it returns False, all
-    are ended. For the main thread of a process that has no others.
+    `work` runs in each child. `on_ready` runs in the parent once all children are ready; if it returns False,
+    all are ended. Use it in the main thread of a process that has no other thread.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class Supervisor:
         self._exit_code = 0
 
     def run(self) -> int:
-        """Returns when the last child has ended: 0, or 1 where one did not start or did not end well."""
+        """Returns when the last child has ended: 0, or 1 if one did not start or did not end well."""
         wake_up, woken = os.pipe()
         ready, self._on_child_ready = os.pipe()
         self._lifeline, lifeline_end = os.pipe()
@@ -81,7 +85,7 @@ class Supervisor:
         signal.set_wakeup_fd(woken)
         for number in _SIGNALS:
             signal.signal(number, self._on_signal)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake up
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # it only has to wake up `select`
         selector = selectors.DefaultSelector()
         selector.register(wake_up, selectors.EVENT_READ)
         selector.register(ready, selectors.EVENT_READ)
@@ -115,7 +119,7 @@ class Supervisor:
         self._received.append(number)
 
     def _end_all(self, number: int) -> None:
-        """Passes a signal on; what is dead stays so."""
+        """Passes a signal on, and restarts nothing more."""
         self._is_ending = True
         for worker in self._workers:
             worker.restart_at = None
@@ -123,7 +127,7 @@ class Supervisor:
                 os.kill(worker.process_id, number)
 
     def _fail(self) -> None:
-        """Ends all, as a failure."""
+        """Ends all servers, with exit code 1."""
         self._exit_code = 1
         self._end_all(signal.SIGINT)
 
@@ -136,7 +140,7 @@ class Supervisor:
             try:
                 self._start(worker)
             except OSError as error:
-                # The others go on, whatever the machine lacks now.
+                # The others go on, whatever the machine lacks.
                 self._log.warning(
                     "worker-not-started",
                     f"{worker.name} cannot start: {_reason(error)}; next try in {worker.delay_s:.0f} s",
@@ -155,7 +159,7 @@ class Supervisor:
     def _has_ended(self, worker: _Worker, code: int) -> None:
         process_id, worker.process_id = worker.process_id, None
         if self._is_ending:
-            # A child that has not come to handle signals yet ends by them.
+            # A child that does not handle signals yet is ended by them.
             if code != 0 and -code not in _SIGNALS:
                 self._exit_code = 1
             return
@@ -185,7 +189,7 @@ class Supervisor:
     def _start(self, worker: _Worker) -> None:
         worker.restart_at = None
         worker.started_at = monotonic()
-        # A signal between the fork and the child's own handlers must not get lost.
+        # A signal between the fork and the setting of the child's own handlers must not get lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             worker.process_id = os.fork() or None
@@ -195,14 +199,14 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
     def _be(self, worker: _Worker) -> NoReturn:
-        """In the child, which never returns into what the parent was doing."""
+        """Runs in the child. It never returns into the parent's code."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             for number in (*_SIGNALS, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            # Ctrl-C is for the parent, who passes it on, once.
+            # Ctrl-C goes to the parent, which passes it on once.
             os.setsid()
             for descriptor in self._pipes:
                 os.close(descriptor)
@@ -224,7 +228,7 @@ class Supervisor:
 
 
 def _name_process(name: str) -> None:
-    """Lets `ps` and `pkill` tell the children apart."""
+    """Names the process, so that `ps` and `pkill` can tell the children apart."""
     if sys.platform == "linux":
         with suppress(OSError):
             Path("/proc/self/comm").write_text(name[:15])
@@ -245,13 +249,15 @@ def _signal_name(number: int) -> str:
 
 
 def cluster_file(servers: Sequence[Sequence[Address]], *, is_lab: bool) -> str:
-    """The cluster file (PROTOCOL §10) of servers with these addresses.
+    """Returns the cluster file (PROTOCOL §10) of servers with these addresses.
 
-    In a lab each counts as a host of its own. Else they are the servers of one host, and where that is
-    reached from this machine only, the file is a lab's too, with one key for all.
+    In a lab each server counts as a host of its own. Else they are the servers of one host; if only this
+    machine can reach them, the file is a lab file too, with one key for all.
     """
     if any(is_wildcard(address) for addresses in servers for address in addresses):
-        lines = ["# Serving on all addresses. In a cluster file, with the one that clients are told:"]
+        lines = [
+            "# Serving on all addresses. In the cluster file, put the address of this machine for ADDRESS:"
+        ]
         lines += [f"#   server ADDRESS:{addresses[0][1]}" for addresses in servers]
         return "\n".join(lines) + "\n"
     hosts = len(servers) if is_lab else 1

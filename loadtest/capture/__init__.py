@@ -1,1 +1,1 @@
-"""What a load test records: the schema, and the writing and reading of it."""
+"""The capture of a load test: its schema, and how it is written and read."""

@@ -1,14 +1,14 @@
-"""How much may wait to be written: a bound in bytes for all that a process records."""
+"""A bound, in bytes, on what one process has recorded and not yet written."""
 
 from collections import Counter
 
 from kcast.loadtest.capture import system_threads
 
 
-class Room:
-    """Bytes that wait, at most about `bytes_max`; and the rows for which there was none, by reason.
+class ByteBudget:
+    """Counts the bytes in use, at most about `bytes_max`, and the rows that were lost, by reason.
 
-    For any thread, and for greenlets: no lock is held for longer than it takes to add.
+    For any thread or greenlet: the lock is held only for an addition.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -19,29 +19,29 @@ class Room:
 
     @property
     def lost(self) -> Counter[str]:
-        """A copy."""
+        """Lost rows by reason, as a copy."""
         with self._lock:
             return self._lost.copy()
 
     @property
     def used_bytes(self) -> int:
-        """What waits, with what was granted and is not used yet."""
+        """Bytes that were reserved and not released."""
         return self._used_bytes
 
-    def ask(self, size_bytes: int) -> bool:
-        """Takes so much, if it is there."""
+    def reserve(self, size_bytes: int) -> bool:
+        """Reserves bytes. False if there are not so many."""
         with self._lock:
             if self._used_bytes + size_bytes > self._bytes_max:
                 return False
             self._used_bytes += size_bytes
             return True
 
-    def exchange(self, freed_bytes: int, taken_bytes: int = 0) -> None:
-        """Gives so much back, and takes so much in any case."""
+    def release(self, size_bytes: int) -> None:
+        """Releases bytes. A negative number reserves them even beyond the bound."""
         with self._lock:
-            self._used_bytes += taken_bytes - freed_bytes
+            self._used_bytes -= size_bytes
 
-    def lose(self, reason: str, rows: int) -> None:
+    def count_lost(self, reason: str, rows: int) -> None:
         """Counts rows that are not kept."""
         with self._lock:
             self._lost[reason] += rows

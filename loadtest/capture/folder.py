@@ -1,13 +1,12 @@
-"""A run's folder: what was run and how it ended in JSON, what happened in Parquet, hive-partitioned.
+"""A run's folder: JSON files say what was run and how it ended, hive-partitioned Parquet files what happened.
 
     RUN/run.json
     RUN/run=<run_id>/scenario=<name>/scenario.json
     RUN/run=<run_id>/scenario=<name>/table=<table>/*.parquet
 
-Nothing here is changed halfway: JSON files are replaced as a whole, a scenario's folder appears with its
-JSON in it, and what is to be done again is moved aside as a whole. So whatever ends a run, what it leaves can
-be read. A process that was killed has no time to say so: what says "running" is believed only while the
-process that wrote it runs.
+All changes are atomic: JSON files are replaced, a scenario's folder appears with its JSON file in it, and the
+folder of a scenario that is run again is renamed. So a run can be read however it ended. A process that is
+killed cannot change the status: "running" counts only while the process that wrote it exists.
 """
 
 import json
@@ -30,13 +29,14 @@ from kcast.loadtest.capture.manifest import Status as Status
 from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
 from kcast.loadtest.scenario import Scenario
 
-# Readers guess a partition's type from its values: what begins with a letter is text for all of them.
-_NAME = re.compile(r"(?!(?i:nan|inf|infinity|null|true|false)$)[A-Za-z][^\0-\x1f]*")
-_NAME_BYTES_MAX = 200  # quoted
+# Readers guess a partition's type from its values. These are text for them: what begins with a letter, and
+# policies such as 5-3-5, which are no dates, since those have years of four digits.
+_NAME = re.compile(r"(?!(?i:nan|inf|infinity|null|true|false)$)([A-Za-z]|\d{1,3}-\d+-)[^\0-\x1f]*")
+_NAME_BYTES_MAX = 200  # after quoting
 
 
 class _Folder:
-    """A folder with a JSON file that tells of it."""
+    """A folder with a JSON file about it."""
 
     def __init__(self, path: Path, file_name: str) -> None:
         self.path = path
@@ -44,45 +44,46 @@ class _Folder:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What its JSON file says. Raises CaptureError."""
+        """The contents of its JSON file. Raises CaptureError."""
         try:
             text = self._file.read_bytes()
         except FileNotFoundError:
-            raise CaptureError(f"{self.path}: no capture, there is no {self._file.name}") from None
+            raise CaptureError(f"{self.path}: not a capture: it has no {self._file.name}") from None
         except OSError as error:
-            raise CaptureError(f"{self._file}: cannot be read, {error}") from None
+            raise CaptureError(f"{self._file}: cannot be read: {error}") from None
         return manifest.parse(text, self._file)
 
     @property
     def status(self) -> Status:
-        """How far it came. What was "running" in a process that is no more is "partial"."""
+        """The status. "running" becomes "partial" if the process that wrote it has ended."""
         return manifest.status(self.info)
 
     def update(self, **facts: Any) -> None:
-        """Changes facts in its JSON file, all or none. Raises OSError."""
+        """Changes facts in its JSON file, atomically. Raises OSError."""
         _write_json(self._file, self.info | facts)
 
     def finish(self, status: Status, **facts: Any) -> None:
-        """Writes how it ended, and further facts. Raises OSError."""
+        """Writes the status at its end, and further facts. Raises OSError."""
         self.update(status=status, ended=_now(), **facts)
 
 
 class ScenarioFolder(_Folder):
-    """The folder of one scenario of a run: what a CaptureWriter writes into, and who analyses reads."""
+    """The folder of one scenario of a run: CaptureWriters write into it, the analysis reads it."""
 
     def __init__(self, path: Path, scenario: Scenario) -> None:
         super().__init__(path, SCENARIO_FILE)
         self.scenario = scenario
 
     def parts(self, table: str) -> list[Path]:
-        """A table's files, in the order of their names; none where nothing was recorded."""
-        # Hidden files are those that were not finished.
+        """Returns a table's files, sorted by name; an empty list if nothing was recorded."""
+        # Hidden files are unfinished.
         found = (self.path / manifest.table_folder(table)).glob(f"[!._]*{parts.SUFFIX}")
         return sorted(found)
 
     def finish(self, status: Status, **facts: Any) -> None:
-        """As of a run. Where it is complete, also writes how much of each table there is, so that readers
-        notice what is lost later. Raises CaptureError for a part that is damaged, too."""
+        """Writes the status at its end, and further facts. If it is complete, also writes the size of each
+        table, so that readers notice files that are lost later. Raises OSError, and CaptureError for a
+        damaged part."""
         if status == "complete" and "tables" not in facts:
             facts["tables"] = self._stored()
         super().finish(status, **facts)
@@ -94,9 +95,9 @@ class ScenarioFolder(_Folder):
         }
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A table, with all columns or these; no rows where nothing was recorded.
+        """Reads a table, with all columns or these. It has no rows if nothing was recorded.
 
-        Raises CaptureError, which names the file that is damaged, or of another version.
+        Raises CaptureError, which names the file that is damaged or of another version.
         """
         schema = parts.arrow_schema(table)
         if columns is not None:
@@ -106,49 +107,49 @@ class ScenarioFolder(_Folder):
 
 
 class RunFolder(_Folder):
-    """The folder of a run: what `create_run` has made, or `open_run` has found."""
+    """The folder of a run; `create_run` and `open_run` return it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, RUN_FILE)
 
     @property
     def run_id(self) -> str:
-        """What tells this run from all others. Raises CaptureError."""
+        """The id of this run, different from all others. Raises CaptureError."""
         return manifest.run_id(self.info, self._file)
 
     @property
     def planned(self) -> tuple[Scenario, ...]:
-        """All scenarios of the run, begun or not. Raises CaptureError."""
+        """All scenarios of the run, whether they have begun or not. Raises CaptureError."""
         return manifest.planned(self.info, self._file)
 
     @property
     def scenarios(self) -> tuple[ScenarioFolder, ...]:
-        """Those that were begun, in the order of run.json. Raises CaptureError."""
+        """The scenarios that have begun, in the order of run.json. Raises CaptureError."""
         found = (ScenarioFolder(self._path_of(planned.name), planned) for planned in self.planned)
         return tuple(folder for folder in found if folder.path.exists())
 
     def scenario(self, name: str) -> ScenarioFolder:
-        """One that was begun. Raises CaptureError."""
+        """Returns a scenario that has begun. Raises CaptureError."""
         for folder in self.scenarios:
             if folder.scenario.name == name:
                 return folder
         begun = ", ".join(folder.scenario.name for folder in self.scenarios)
-        raise CaptureError(f"{self.path}: no scenario {name}; there are {begun or 'none'}")
+        raise CaptureError(f"{self.path}: no scenario {name}; it has {begun or 'none'}")
 
     def begin(self, name: str) -> ScenarioFolder:
-        """A fresh folder for one of the run's scenarios, with status "running".
+        """Makes a new folder for one of the run's scenarios, with status "running".
 
-        What an earlier try has left is moved aside as a whole, under a name that readers pass over. Raises
-        CaptureError where it is complete, or is being run; and OSError.
+        The folder of an earlier attempt gets a hidden name, which readers ignore. Raises OSError, and
+        CaptureError if the scenario is complete or running.
         """
         scenario = next((planned for planned in self.planned if planned.name == name), None)
         if scenario is None:
-            raise CaptureError(f"{self.path}: {name} is no scenario of this run")
+            raise CaptureError(f"{self.path}: this run has no scenario {name}")
         path = self._path_of(name)
         if path.exists():
             status = ScenarioFolder(path, scenario).status
             if status in ("complete", "running"):
-                raise CaptureError(f"{self.path}: scenario {name} is {status} already")
+                raise CaptureError(f"{self.path}: scenario {name} is already {status}")
             _move_aside(path)
         facts = {"run_id": self.run_id, "name": name, "scenario": scenario.as_json()}
         unready = path.with_name(f".{path.name}.unready-{token_hex(4)}")
@@ -166,7 +167,7 @@ class RunFolder(_Folder):
         return self.path / manifest.run_folder(self.run_id) / manifest.scenario_folder(name)
 
     def check(self) -> None:
-        """Raises CaptureError where the folder holds more than this run."""
+        """Raises CaptureError if the folder has files of another run."""
         run = self.run_id
         runs = [path.name for path in self.path.glob("run=*")]
         scenarios = [path.name for path in self.path.glob(f"{manifest.run_folder(run)}/scenario=*")]
@@ -181,21 +182,21 @@ def create_run(
     command: Sequence[str] = (),
     facts: Mapping[str, Any] | None = None,
 ) -> RunFolder:
-    """Makes a run's folder, and run.json with status "running".
+    """Makes a run's folder, with a run.json of status "running".
 
-    `facts` go into run.json as they are: of servers, say. Raises CaptureError where there is something at
-    `path` already, or names of scenarios do not do; OSError where the system refuses.
+    `facts` are added to run.json as they are. Raises OSError, and CaptureError if `path` is not empty or a
+    scenario's name cannot be used.
     """
     names = [scenario.name for scenario in scenarios]
     for number, name in enumerate(names):
         if _NAME.fullmatch(name) is None or len(quote(name, safe="")) > _NAME_BYTES_MAX:
             raise CaptureError(
-                f"scenario {name!r}: its name becomes a folder's: begin it with a letter, and keep it short"
+                f"scenario {name!r}: the name becomes a folder's: begin it with a letter, and keep it short"
             )
         if name in names[:number]:
-            raise CaptureError(f"two scenarios have the name {name}: a capture keeps them apart by it")
+            raise CaptureError(f"two scenarios have the name {name}: give each its own")
     if (path / RUN_FILE).exists():
-        raise CaptureError(f"{path}: there is a capture already; resume it, or give another folder")
+        raise CaptureError(f"{path}: there is already a capture; resume it, or give another folder")
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise CaptureError(f"{path}: not an empty folder; give another")
     now = datetime.now(UTC)
@@ -215,21 +216,21 @@ def create_run(
 
 
 def open_run(path: Path) -> RunFolder:
-    """The run at `path`: its folder, or its run.json. Raises CaptureError where that is none, or mixed."""
+    """Opens the run at `path`, a folder or a run.json. Raises CaptureError if it is none, or mixed."""
     folder = RunFolder(path.parent if path.name == RUN_FILE and not path.is_dir() else path)
     folder.check()
     return folder
 
 
 def resume_run(path: Path) -> RunFolder:
-    """As `open_run`, to go on with: it is "running" again, by this process.
+    """Opens a run, as `open_run` does, and marks it as "running" in this process.
 
-    Raises CaptureError also where it is being run, and OSError.
+    Raises OSError, and CaptureError also if another process runs it.
     """
     folder = open_run(path)
     info = folder.info
     if folder.status == "running" and info["owner"] != manifest.owner():
-        raise CaptureError(f"{folder.path}: process {info['owner'].get('pid')} is running it")
+        raise CaptureError(f"{folder.path}: process {info['owner'].get('pid')} is still running it")
     again = {"resumed": [*info.get("resumed", []), _now()]}
     folder.update(status="running", owner=manifest.owner(), ended=None, **again)
     return folder

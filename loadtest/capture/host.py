@@ -1,4 +1,4 @@
-"""What a run should tell of the machine and the programs it ran with: what figures depend on."""
+"""Facts about the machine and the installed programs, on which a run's figures depend."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ _LIMITS = (
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the libraries that are installed."""
+    """Returns the versions of Python and of the libraries that are installed."""
     found = {"python": sys.version.split()[0]}
     for library in _LIBRARIES:
         with suppress(metadata.PackageNotFoundError):
@@ -30,7 +30,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, memory and kernel; what is not known is left out or 0."""
+    """Returns facts about processor, memory and kernel; unknown ones are "" or 0."""
     return {
         "cpu": _proc_field("cpuinfo", "model name"),
         "cores": os.cpu_count() or 0,
@@ -43,7 +43,7 @@ def machine() -> dict[str, Any]:
 
 
 def clock() -> dict[str, Any]:
-    """Which clock times are of: one id is one machine between two of its starts; and both clocks at once."""
+    """Returns the id of the clock (one machine, one boot), its resolution, and a reading of both clocks."""
     now = read_clock()
     return {
         "clock_id": read_clock_id(),
@@ -54,7 +54,7 @@ def clock() -> dict[str, Any]:
 
 
 def limits() -> dict[str, Any]:
-    """The kernel's limits that a load test may meet."""
+    """Returns the kernel's limits that a load test may reach."""
     found: dict[str, Any] = {}
     for name in _LIMITS:
         with suppress(OSError):
@@ -64,7 +64,7 @@ def limits() -> dict[str, Any]:
 
 
 def process_start(pid: int) -> str:
-    """When a process was started, in ticks: it tells two of one number apart. "" where none runs."""
+    """Returns the start time of a process, in clock ticks: pids are reused. "" if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:

@@ -1,11 +1,11 @@
-"""Finds a load test's lines in what sockets brought and took, many datagrams at once, with numpy.
+"""Finds a load test's lines in received and sent bursts, many datagrams at once, with numpy.
 
     load/000012 %@PUBLISHER.17 ....00000007000004d2 LF      a message: its id is the last 16 digits
     load/000012 LF                                          asks for a lease on topic 12, or renews it
 
-A client looks at each line with Python, which takes it microseconds. Here a line takes tens of nanoseconds:
-only LFs are searched for, and all else is at fixed places from there. `scenario.topic_name` and `payload`
-say what a load test's topics and messages look like.
+A client parses each line in Python, in microseconds. Here a line takes tens of nanoseconds: only LFs are
+searched for, everything else is at fixed distances from them. `scenario.topic_name` and `payload` define what
+topics and messages of a load test look like.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _DIGITS = 6
 _PREFIX = topic_name(0)[:-_DIGITS]
 _TOPIC_BYTES = len(_PREFIX) + _DIGITS
 _MESSAGE_BYTES_MIN = _TOPIC_BYTES + 1 + ID_CHARS
-_LOOK_BYTES = 16  # so much may be looked at from where a line begins, even the last one
+_PADDING_BYTES = 16  # is read from where a line begins, even the last one
 _PREFIX_WORD = int.from_bytes(_PREFIX, "little")
 _PREFIX_MASK = (1 << 8 * len(_PREFIX)) - 1
 
@@ -31,10 +31,11 @@ Numbers = NDArray[np.int64]
 
 
 class Found(NamedTuple):
-    """What was found. Of messages: in which burst, which one, and where in `data` its line is, without LF.
+    """The lines that were found.
 
-    Of lines that ask for a lease: in which burst, and for what topic. `foreign` counts lines that are none
-    of these, nor control lines, nor blank.
+    Messages: the index of their burst, their id, and the start and end of their line in `data`, without LF.
+    Requests for leases: the index of their burst, and their topic. `foreign` is the number of other lines,
+    without control lines and empty ones.
     """
 
     data: bytes
@@ -48,13 +49,13 @@ class Found(NamedTuple):
 
 
 def sizes_of(bursts: Sequence[bytes]) -> Numbers:
-    """How many bytes each burst has."""
+    """Returns the size of each burst."""
     return np.fromiter(map(len, bursts), np.int64, len(bursts))
 
 
 def find(bursts: Sequence[bytes], sizes_bytes: Numbers) -> Found:
-    """Looks through bursts of datagrams that are whole lines. What follows a burst's last LF is none."""
-    data = b"".join(chain(bursts, (bytes(_LOOK_BYTES),)))
+    """Finds the lines in bursts of datagrams. What follows a burst's last LF is ignored."""
+    data = b"".join(chain(bursts, (bytes(_PADDING_BYTES),)))
     octets = np.frombuffer(data, np.uint8)
     burst_ends = sizes_bytes.cumsum()
     if not (octets[burst_ends - 1] == _LF).all():
@@ -93,49 +94,49 @@ def find(bursts: Sequence[bytes], sizes_bytes: Numbers) -> Found:
 
 
 def _sources(ends: Indexes, burst_ends: Numbers) -> Indexes:
-    """In which burst each line is."""
-    if np.array_equal(ends + 1, burst_ends):  # one in each, as it is where messages are few
+    """Returns the index of each line's burst."""
+    if np.array_equal(ends + 1, burst_ends):  # one line in each, as usual at low rates
         return np.arange(len(ends))
     return np.arange(len(burst_ends)).repeat(np.diff(ends.searchsorted(burst_ends), prepend=0))
 
 
 def count_about(burst: bytes) -> int:
-    """How many lines of load tests are in it, of warm-ups too: for what is not looked through."""
+    """Estimates the number of a load test's lines in a burst that is not parsed, warm-ups included."""
     return burst.count(_PREFIX)
 
 
 def _items(data: bytes, dtype: str) -> NDArray[Any]:
-    """An item at each byte; they overlap."""
+    """Views the data as overlapping items, one at each byte."""
     size_bytes = np.dtype(dtype).itemsize
     return np.ndarray((len(data) - size_bytes + 1,), dtype, data, strides=(1,))
 
 
 def _text(data: bytes, starts: Indexes, size_bytes: int) -> NDArray[np.uint16]:
-    """The text at each of these places, as rows of two bytes each."""
+    """Returns the text at each of these places, as rows of byte pairs."""
     return _items(data, f"V{size_bytes}")[starts].view("<u2").reshape(-1, size_bytes // 2)
 
 
 def _ids(text: NDArray[np.uint16]) -> tuple[Numbers, NDArray[np.bool_]]:
-    """What 16 hex digits say, as a signed number, and where they are none."""
+    """Parses 16 hex digits as a signed number. Returns numbers, and which of them are valid."""
     octets = _HEX[text]
     return octets.astype(np.uint8).view(">i8").ravel().astype(np.int64), _all(octets >= 0)
 
 
 def _topics(text: NDArray[np.uint16]) -> tuple[Numbers, NDArray[np.bool_]]:
-    """What decimal digits say, and where they are none."""
+    """Parses decimal digits. Returns numbers, and which of them are valid."""
     pairs = _DECIMAL[text]
     worths = np.array([100**place for place in reversed(range(_DIGITS // 2))], np.int64)
     return pairs.astype(np.int64) @ worths, _all(pairs >= 0)
 
 
 def _all(table: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """In which rows all are true."""
+    """Returns which rows are all true."""
     rows: NDArray[np.bool_] = np.logical_and.reduce(table, axis=1)
     return rows
 
 
 def _pair_values(digits: bytes) -> NDArray[np.int16]:
-    """What two digits are worth, by the number that their two bytes make; -1 where they are none."""
+    """Returns the value of two digits, by the number that their bytes make; -1 if they are no digits."""
     values = np.full(1 << 16, -1, np.int16)
     for high, first in enumerate(digits):
         for low, second in enumerate(digits):

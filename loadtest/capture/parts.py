@@ -1,10 +1,10 @@
-"""A part: one Parquet file of one table. The only module that knows how columns are put into Parquet.
+"""Parts: Parquet files, each with rows of one table. Only this module knows how columns are encoded.
 
-A part appears under its name only once it is whole: a process that is killed leaves at most a hidden file.
-Its metadata names table, schema version and the meaning of each column, so that it explains itself.
+A part gets its name when it is whole: a process that is killed leaves at most a hidden file. A part's
+metadata has the table, the schema version and the meaning of each column.
 
-Numbers of 64 bits are times and ids, which grow: written as differences they take half the time and half the
-room that a dictionary of them would. All others have few values, and a dictionary each.
+64-bit numbers are times and ids, which grow: as differences they take half the time and half the space of a
+dictionary. All other columns have few values, and use a dictionary.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ _ZSTD_LEVEL = 3
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """A table's columns, types and their meanings, and the version, as Arrow has them."""
+    """Returns a table's Arrow schema, with the meanings of columns and the schema version as metadata."""
     fields = [
         pa.field(name, _arrow_type(type_name), nullable=False, metadata={"meaning": meaning})
         for name, type_name, meaning in TABLES[table]
@@ -44,21 +44,23 @@ _SCHEMAS = {table: arrow_schema(table) for table in TABLES}
 
 
 def to_rows(table: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """Rows of a table, from arrays or lists, which are not copied where that is not needed.
+    """Makes rows of a table from arrays or lists, without copying if possible.
 
-    Raises ValueError where a column is missing, unknown, too short, or has values that it cannot have.
+    Raises ValueError if a column is missing, unknown, too short, or has values of a wrong type.
     """
     schema = _SCHEMAS.get(table)
     if schema is None:
-        raise ValueError(f"a capture has no table {table}: it has {', '.join(TABLES)}")
+        raise ValueError(f"a capture has no table {table}, only {', '.join(TABLES)}")
     if set(columns) != set(schema.names):
         wrong = sorted(set(columns) ^ set(schema.names))
-        raise ValueError(f"table {table} has columns {', '.join(schema.names)}: see to {', '.join(wrong)}")
+        raise ValueError(
+            f"table {table} has columns {', '.join(schema.names)}: missing or unknown: {', '.join(wrong)}"
+        )
     arrays = []
     for field in schema:
         values = columns[field.name]
         if pa.types.is_integer(field.type) and len(values) and np.asarray(values).dtype.kind not in "iu":
-            # Arrow would cut off fractions.
+            # Arrow would truncate fractions.
             raise ValueError(f"column {field.name} of table {table}: whole numbers only, none of them null")
         try:
             array = pa.array(values, field.type)
@@ -66,16 +68,16 @@ def to_rows(table: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
             raise ValueError(f"column {field.name} of table {table}: {error}") from None
         if array.null_count or len(array) != len(columns[schema.names[0]]):
             raise ValueError(
-                f"column {field.name} of table {table}: as many values as rows, none of them null"
+                f"column {field.name} of table {table}: must have a value in each row, none of them null"
             )
         arrays.append(array)
     return pa.record_batch(arrays, schema=schema)
 
 
 def write_part(path: Path, rows: pa.Table, may_appear: Callable[[], bool] = lambda: True) -> bool:
-    """Writes rows as a part, and makes its folder; whether it has appeared, as `may_appear` says at the end.
+    """Writes rows as a part, and makes its folder. False if `may_appear`, asked at the end, forbids it.
 
-    Raises OSError, and leaves nothing then.
+    Raises OSError, and leaves no file then.
     """
     long = [field.name for field in rows.schema if field.type == pa.int64()]
     others = [
@@ -97,7 +99,7 @@ def write_part(path: Path, rows: pa.Table, may_appear: Callable[[], bool] = lamb
         if may_appear():
             unfinished.rename(path)
             return True
-    except pa.ArrowException as error:  # of those that are no OSError
+    except pa.ArrowException as error:  # those that are no OSError
         raise OSError(str(error)) from error
     finally:
         unfinished.unlink(missing_ok=True)
@@ -105,7 +107,7 @@ def write_part(path: Path, rows: pa.Table, may_appear: Callable[[], bool] = lamb
 
 
 def read_part(path: Path, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a part, with these columns. Raises CaptureError, which names the file, and ValueError."""
+    """Reads a part, with all columns or these. Raises CaptureError, which names the file, and ValueError."""
     schema = _SCHEMAS[table]
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
@@ -116,10 +118,10 @@ def read_part(path: Path, table: str, columns: Sequence[str] | None = None) -> p
             version = metadata.get(_VERSION_KEY, b"none").decode(errors="replace")
             if version != str(SCHEMA_VERSION):
                 raise CaptureError(
-                    f"{path}: of schema version {version}, and this kcast reads {SCHEMA_VERSION}"
+                    f"{path}: its schema version is {version}, and this kcast reads {SCHEMA_VERSION}"
                 )
             if metadata.get(_TABLE_KEY) != table.encode() or not found.equals(_SCHEMAS[table]):
-                raise CaptureError(f"{path}: no part of the table {table}")
+                raise CaptureError(f"{path}: not a part of table {table}")
             rows = file.read(columns=schema.names)
     except (OSError, pa.ArrowException) as error:
         raise _damaged(path, error) from None
@@ -127,7 +129,7 @@ def read_part(path: Path, table: str, columns: Sequence[str] | None = None) -> p
 
 
 def count_rows(path: Path) -> int:
-    """How many rows a part has. Raises CaptureError, which names the file."""
+    """Returns the number of rows of a part. Raises CaptureError, which names the file."""
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException) as error:
@@ -136,4 +138,4 @@ def count_rows(path: Path) -> int:
 
 def _damaged(path: Path, error: Exception) -> CaptureError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return CaptureError(f"{path}: no whole Parquet file, {reason}")
+    return CaptureError(f"{path}: not a whole Parquet file: {reason}")

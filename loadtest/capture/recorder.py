@@ -1,10 +1,10 @@
-"""What clients send and receive, recorded: the hot path keeps bytes, the writer's thread looks into them.
+"""Records what clients send and receive: the hot path keeps bytes, and the writer's thread parses them.
 
-    client's thread:  a burst -> its data at a list's end, the rest, packed, at a bytearray's
-    writer's thread:  the beginning of both -> one string of bytes -> lines -> columns -> Parquet
+    client's thread:  a burst -> its data is appended to a list, the rest, packed, to a bytearray
+    writer's thread:  the beginnings of both -> one string of bytes -> lines -> columns -> Parquet
 
-No lock: a client adds at the end, and the thread takes away from the beginning, each with operations that are
-one step for Python. Bytes are bounded by credit: of the writer's room, a client asks for 32 KB at a time.
+There is no lock: a client appends, and the thread removes from the beginning, both with atomic operations.
+Memory is bounded by credit: a client reserves 32 KB of the writer's budget at a time.
 """
 
 from collections import Counter
@@ -19,20 +19,20 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from kcast.loadtest.capture import lines
-from kcast.loadtest.capture.byte_budget import Room
+from kcast.loadtest.capture.byte_budget import ByteBudget
 from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.pubsub.tap import read_clock
 from kcast.pubsub.tap_format import Clock
 
-UNSENT_S = 30.0  # a message that has not left by then is recorded without digest
+UNSENT_S = 30.0  # a message that is not sent within this time is recorded without digest
 UNSENT_MAX = 65_536
 
 _CREDIT_BYTES = 32 * 1024
-_CALL_BYTES = 200  # what a call leaves behind besides its data
-_LOOK_BYTES = 4 * 1024 * 1024  # looked through at once
+_CALL_BYTES = 200  # memory of a recorded call, besides its data
+_PARSE_BYTES = 4 * 1024 * 1024  # parsed at once
 
-# What a call is told besides data. Packed, it is read as an array, at once, and refers to nothing.
+# The arguments of a call besides its data. Packed, they are read as one array, without Python objects.
 _pack_head = Struct("<dqiib7x").pack
 _HEAD = np.dtype(
     {
@@ -47,7 +47,7 @@ _Table = tuple[str, dict[str, Any]]
 
 
 class _Calls(NamedTuple):
-    """Calls of the hot path: what they were told, by which client, and the data."""
+    """Calls of the hot path: their arguments, the client of each, and their data."""
 
     heads: NDArray[np.void]
     clients: NDArray[np.intp]
@@ -55,14 +55,14 @@ class _Calls(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What room they take."""
+        """The memory that they take."""
         return int(self.heads["size_bytes"].sum()) + _CALL_BYTES * len(self.datas)
 
     def portions(self) -> Iterator["_Calls"]:
-        """The same, in portions that have some megabytes of data together, or one call."""
+        """Yields the same calls in portions of some megabytes, at least one call each."""
         if not self.datas:
             return
-        portions = (self.heads["size_bytes"].cumsum(dtype=np.int64) - 1) // _LOOK_BYTES
+        portions = (self.heads["size_bytes"].cumsum(dtype=np.int64) - 1) // _PARSE_BYTES
         bounds = [0, *(np.flatnonzero(np.diff(portions)) + 1).tolist(), len(portions)]
         for start, end in pairwise(bounds):
             yield _Calls(self.heads[start:end], self.clients[start:end], self.datas[start:end])
@@ -71,12 +71,12 @@ class _Calls(NamedTuple):
 class Recorder:
     """Makes the rows of `publish`, `pub_tx`, `deliver` and `subscribe` for all clients of a process.
 
-    `offset_ns` is added to all times: what this machine's clock lacks to that of the one that leads. It may
-    be set later, before there is anything to record. All ends with the writer's `close`: close clients first.
+    `offset_ns` is added to all times: the coordinator's clock minus this machine's. It may be set later,
+    before the first record. Recording ends with the writer's `close`: close clients first.
 
-    `counts` tells what was seen: "messages" received, "sends" and "subscribes" (each a row), "unscheduled"
-    (messages with an id below 0, as of a warm-up) and "foreign" (lines that are no load test's, or come from
-    no server of the run's), of which no rows are made.
+    `counts`: "messages" received, "sends" and "subscribes" have a row each. "unscheduled" (messages with an
+    id below 0, such as a warm-up's) and "foreign" (lines of no load test, or from no server of the run) have
+    none.
     """
 
     def __init__(
@@ -84,52 +84,52 @@ class Recorder:
     ) -> None:
         self.offset_ns = offset_ns
         self.counts: Counter[str] = Counter()
-        self._room = writer.room
+        self._budget = writer.budget
         self._fail = writer.fail
-        # Flat, so that a message is added in one step: msg_id, pub_id, topic_id, t_intended_ns, t_send_ns.
+        # Flat, so that adding a message is atomic: msg_id, pub_id, topic_id, t_intended_ns, t_send_ns.
         self.published: list[int] = []
         self._read_clock = read_clock
         self._clients: list[ClientRecorder] = []
-        self._unsent: dict[int, tuple[int, ...]] = {}  # what `published` had, by message
+        self._unsent: dict[int, tuple[int, ...]] = {}  # the entries of `published`, by msg_id
         writer.add_source(self)
 
     def client(self, *, pub_id: int = NONE, sub_id: int = NONE) -> "ClientRecorder":
-        """What records one client's socket."""
-        client = ClientRecorder(self._room, self.published, pub_id, sub_id)
+        """Returns a recorder for one client's socket."""
+        client = ClientRecorder(self._budget, self.published, pub_id, sub_id)
         self._clients.append(client)
         return client
 
-    # --- Source: in the writer's thread ---------------------------------------------------------------
+    # --- Source: runs in the writer's thread ---------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
-        """Bursts that were not looked through yet, and messages that were not seen to leave yet."""
+        """Number of bursts that are not parsed yet, and of messages that are not sent yet."""
         calls = sum(len(log.datas) for client in self._clients for log in (client.log_in, client.log_out))
         return calls + len(self.published) // 5 + len(self._unsent)
 
     def take(self, is_last: bool) -> list[_Table]:
-        """The rows of what has gathered."""
+        """Returns the rows of what was recorded since the last call."""
         if is_last:
             self._end()
         clock = self._read_clock()
-        # In this order: what has left was published before, so its message is known.
+        # In this order: `publish` is called before a message is sent, so every sent message is known.
         sent = self._gather([client.log_out for client in self._clients])
         published = _cut(self.published)
         received = self._gather([client.log_in for client in self._clients])
-        self._room.exchange(_CALL_BYTES * (len(published) // 5))
+        self._budget.release(_CALL_BYTES * (len(published) // 5))
         for message in zip(*(published[column::5] for column in range(5)), strict=True):
             self._unsent[message[0]] = message
         kernel_offset_ns = clock.monotonic_ns - clock.wall_ns + self.offset_ns
         tables: list[_Table] = []
         for calls in sent.portions():
-            tables += self._look(calls, self._sent_rows)
+            tables += self._parse(calls, self._sent_rows)
         for calls in received.portions():
-            tables += self._look(calls, partial(self._received_rows, kernel_offset_ns))
+            tables += self._parse(calls, partial(self._received_rows, kernel_offset_ns))
         overdue = list(self._overdue(clock.monotonic_ns, is_last))
         return [*tables, self._publish_rows(overdue)] if overdue else tables
 
     def give_up(self) -> int:
-        """Keeps nothing from now on; about how many rows are left."""
+        """Stops recording. Returns about how many rows are left."""
         self._end()
         logs = [log for client in self._clients for log in (client.log_in, client.log_out)]
         rows = sum(lines.count_about(data) for log in logs for data in log.datas)
@@ -151,16 +151,16 @@ class Recorder:
         nobody = np.empty(0, np.intp)
         return _Calls(np.frombuffer(b"".join(heads), _HEAD), np.concatenate([nobody, *clients]), datas)
 
-    def _look(self, calls: _Calls, to_rows: Callable[[_Calls, lines.Found], list[_Table]]) -> list[_Table]:
-        """Whatever happens, these calls take up no room any more, and are accounted for."""
+    def _parse(self, calls: _Calls, to_rows: Callable[[_Calls, lines.Found], list[_Table]]) -> list[_Table]:
+        """Turns calls into rows, and releases their memory, even after an error."""
         try:
             return to_rows(calls, lines.find(calls.datas, calls.heads["size_bytes"]))
-        except Exception as error:  # a mistake of ours: the run goes on, and is told
+        except Exception as error:  # a bug here: the run goes on, and reports it
             self._fail(f"the recorder failed: {error!r}")
-            self._room.lose("failure", sum(map(lines.count_about, calls.datas)))
+            self._budget.count_lost("failure", sum(map(lines.count_about, calls.datas)))
             return []
         finally:
-            self._room.exchange(calls.size_bytes)
+            self._budget.release(calls.size_bytes)
 
     def _received_rows(self, kernel_offset_ns: int, calls: _Calls, found: lines.Found) -> list[_Table]:
         servers = calls.heads["server"]
@@ -211,7 +211,7 @@ class Recorder:
         return [("pub_tx", pub_tx), ("subscribe", subscribe), self._first_sends(found)]
 
     def _first_sends(self, found: lines.Found) -> _Table:
-        """The messages that were seen to leave for the first time."""
+        """Returns the `publish` rows of messages that were sent for the first time."""
         messages, digests, sizes_bytes = [], [], []
         for msg_id, start, end in zip(
             found.msg_ids.tolist(), found.starts.tolist(), found.ends.tolist(), strict=True
@@ -224,7 +224,7 @@ class Recorder:
         return self._publish_rows(messages, digests, sizes_bytes)
 
     def _overdue(self, now_ns: int, is_last: bool) -> Iterator[tuple[int, ...]]:
-        """The messages that are waited for no longer."""
+        """Yields messages that were not sent in time."""
         before_ns = now_ns - int(UNSENT_S * 1e9)
         while self._unsent:
             msg_id, message = next(iter(self._unsent.items()))
@@ -238,7 +238,7 @@ class Recorder:
         digests: Sequence[int] = (),
         sizes_bytes: Sequence[int] = (),
     ) -> _Table:
-        """Rows of messages, which all have left, or none of them."""
+        """Returns the `publish` rows of messages; without digests and sizes if they were not sent."""
         msg_ids, pub_ids, topic_ids, t_intended_ns, t_send_ns = np.array(messages, np.int64).reshape(-1, 5).T
         return "publish", {
             "msg_id": msg_ids,
@@ -256,7 +256,7 @@ class Recorder:
 
 
 class _Log:
-    """What a client records of one direction: for each call a head, and its data."""
+    """The calls of one direction of a client: for each a head, and its data."""
 
     __slots__ = ("datas", "heads")
 
@@ -265,7 +265,7 @@ class _Log:
         self.datas: list[bytes] = []
 
     def take(self) -> tuple[bytearray, list[bytes]]:
-        """All of it that is whole: there is data for every head."""
+        """Takes all whole calls, those whose head is there, too."""
         count = len(self.heads) // _HEAD.itemsize
         heads, datas = self.heads[: count * _HEAD.itemsize], self.datas[:count]
         del self.heads[: count * _HEAD.itemsize]
@@ -274,52 +274,53 @@ class _Log:
 
 
 class ClientRecorder:
-    """An `Observer` (loadtest.faults.impairment) that keeps what it is told; `Recorder.client` makes it.
+    """An `Observer` (loadtest.faults.impairment) that records its calls; made by `Recorder.client`.
 
-    For one thread at a time. Nothing raises: what there is no room for is in the writer's `lost`.
+    For one thread at a time. Nothing raises: rows without room are in the writer's `lost`.
     """
 
     __slots__ = (
+        "_budget",
         "_credit_bytes",
         "_has_ended",
         "_published",
-        "_room",
         "log_in",
         "log_out",
         "pub_id",
         "sub_id",
     )
 
-    def __init__(self, room: Room, published: list[int], pub_id: int, sub_id: int) -> None:
+    def __init__(self, room: ByteBudget, published: list[int], pub_id: int, sub_id: int) -> None:
         self.pub_id = pub_id
         self.sub_id = sub_id
         self.log_in = _Log()
         self.log_out = _Log()
         self._published = published
-        self._room = room
+        self._budget = room
         self._credit_bytes = 0
         self._has_ended = False
 
-    # The hot path: every name looked up here costs. Data goes before its head: the writer's thread may come
-    # in between.
+    # The hot path: every name that is looked up costs. Data is appended before its head, since the writer's
+    # thread may run in between.
 
     def publish(self, msg_id: int, topic_id: int, t_intended_ns: int, t_send_ns: int) -> None:
-        """A message is about to be given to the client: call it right before. Times without the offset.
+        """Records a message: call it right before giving it to the client. Times are without the offset.
 
-        Its digest and size are those of the line that the client then sends; 0 where it sends none in time.
+        Digest and size in the row are those of the line that the client then sends; 0 if it sends none in
+        time.
         """
         credit_bytes = self._credit_bytes - _CALL_BYTES
-        if credit_bytes < 0 and (credit_bytes := self._more(credit_bytes, None)) < 0:
+        if credit_bytes < 0 and (credit_bytes := self._more_credit(credit_bytes, None)) < 0:
             return
         self._credit_bytes = credit_bytes
         published = self._published
         published += (msg_id, self.pub_id, topic_id, t_intended_ns, t_send_ns)
 
     def sent(self, now: float, server: int, data: bytes, segment_bytes: int, injected: int) -> None:
-        """Datagrams left for a server, or would have."""
+        """Records datagrams that were sent to a server, or lost or cut off before."""
         size_bytes = len(data)
         credit_bytes = self._credit_bytes - size_bytes - _CALL_BYTES
-        if credit_bytes < 0 and (credit_bytes := self._more(credit_bytes, data)) < 0:
+        if credit_bytes < 0 and (credit_bytes := self._more_credit(credit_bytes, data)) < 0:
             return
         self._credit_bytes = credit_bytes
         head = _pack_head(now, 0, server, size_bytes, injected)
@@ -330,10 +331,10 @@ class ClientRecorder:
     def received(
         self, now: float, server: int, data: bytes, segment_bytes: int, kernel_ns: int, injected: int
     ) -> None:
-        """Datagrams came from a server, or would have. `kernel_ns` is Unix time; 0 is not known."""
+        """Records datagrams from a server, or lost or cut off. `kernel_ns` is Unix time; 0: unknown."""
         size_bytes = len(data)
         credit_bytes = self._credit_bytes - size_bytes - _CALL_BYTES
-        if credit_bytes < 0 and (credit_bytes := self._more(credit_bytes, data)) < 0:
+        if credit_bytes < 0 and (credit_bytes := self._more_credit(credit_bytes, data)) < 0:
             return
         self._credit_bytes = credit_bytes
         head = _pack_head(now, kernel_ns, server, size_bytes, injected)
@@ -341,29 +342,29 @@ class ClientRecorder:
         log.datas.append(data)
         log.heads += head
 
-    def _more(self, credit_bytes: int, data: bytes | None) -> int:
-        """Credit, with more of it; below 0 where there is none, and then the call is counted as lost."""
+    def _more_credit(self, credit_bytes: int, data: bytes | None) -> int:
+        """Returns the credit after reserving more; below 0 if there is none: then counts the call as lost."""
         if not self._has_ended:
             wanted_bytes = max(_CREDIT_BYTES, -credit_bytes)
-            if self._room.ask(wanted_bytes):
+            if self._budget.reserve(wanted_bytes):
                 return credit_bytes + wanted_bytes
         rows = 1 if data is None else lines.count_about(data)
-        self._room.lose("late" if self._has_ended else "slow", rows)
+        self._budget.count_lost("late" if self._has_ended else "slow", rows)
         return -1
 
     def close(self) -> None:
-        """The client has been closed: gives back the room that it has not used. Idempotent."""
+        """Releases unused credit; call it after closing the client. Idempotent."""
         credit_bytes, self._credit_bytes = self._credit_bytes, 0
-        self._room.exchange(credit_bytes)
+        self._budget.release(credit_bytes)
 
     def end(self) -> None:
-        """Nothing is kept from now on. For the writer's thread."""
+        """Stops recording. For the writer's thread."""
         self._has_ended = True
         self._credit_bytes = 0
 
 
 def _cut(published: list[int]) -> list[int]:
-    """Takes all messages off a list to which others go on adding."""
+    """Takes all messages off a list to which clients go on appending."""
     count = len(published)
     taken = published[:count]
     del published[:count]

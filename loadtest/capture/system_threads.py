@@ -1,9 +1,9 @@
-"""Threads and locks of the system's, also where gevent's monkey patches stand in for them.
+"""Real threads and locks, even where gevent has monkey-patched Python's.
 
-A patched thread is a greenlet: it would write files in the loop that it is to be kept out of. gevent keeps
-what it has replaced, and gives it back on request; gevent need not be there.
+A patched thread is a greenlet: the writer's would block the loop while it writes files. gevent keeps the
+functions that it replaces, and returns them on request. It need not be installed.
 
-Such a thread must use nothing that gevent has replaced: no `threading`, `queue`, `logging` or `time.sleep`.
+Such a thread must use nothing that gevent replaces: no `threading`, `queue`, `logging` or `time.sleep`.
 """
 
 import sys
@@ -13,18 +13,18 @@ from typing import Any
 
 
 def spawn(work: Callable[[], None]) -> None:
-    """Runs it in a thread of the system's, which does not keep the process alive."""
+    """Runs `work` in a real thread, which does not keep the process alive."""
     _original("_thread", "start_new_thread")(work, ())
 
 
 def new_lock() -> LockType:
-    """A lock that makes a whole thread wait, with all its greenlets: to be held for microseconds only."""
+    """Returns a lock that blocks a whole thread with all its greenlets: hold it for microseconds only."""
     lock: LockType = _original("_thread", "allocate_lock")()
     return lock
 
 
 def sleep(seconds: float) -> None:
-    """Makes the whole thread wait, with all its greenlets."""
+    """Blocks the whole thread, with all its greenlets."""
     _original("time", "sleep")(seconds)
 
 

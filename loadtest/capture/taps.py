@@ -1,7 +1,7 @@
-"""The servers' side of a capture: their taps (docs/tap.md), as rows of server_rx, lease and server_life.
+"""Converts servers' taps (docs/tap.md) to rows of server_rx, lease and server_life.
 
-A tap has digests of lines and addresses. The `publish` table tells which message has which digest, the
-`member` table who has which port: so messages and clients get their numbers, and the servers stay dumb.
+A tap has digests of lines, and addresses. The `publish` table has the digest of each message, the `member`
+table the port of each client: so messages and clients get their numbers here, and servers need not know them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,31 +39,31 @@ _PREFIX = topic_name(0)[:-6]
 Numbers = NDArray[np.int64]
 
 
-class Member(NamedTuple):
-    """Whose socket it is."""
+class PortOwner(NamedTuple):
+    """The owner of a socket, as publisher and as subscriber; NONE for what it is not."""
 
     pub_id: int
     sub_id: int
 
 
-_NOBODY = Member(NONE, NONE)
+_NOBODY = PortOwner(NONE, NONE)
 
 
 class Rows(Protocol):
-    """What takes rows, as a CaptureWriter does."""
+    """Takes rows, as a CaptureWriter does."""
 
     def append(self, table: str, columns: Mapping[str, Any], *, wait: bool = False) -> None:
-        """Takes rows of a table: all columns, as arrays or lists, equally long."""
+        """Adds rows of a table: all columns, as arrays or lists of equal length."""
 
 
 def topic_id_of(topic: bytes) -> int:
-    """The number of a load test's topic; NONE of others."""
+    """Returns the number of a load test's topic; NONE for other topics."""
     digits = topic.removeprefix(_PREFIX)
     return int(digits) if len(digits) == 6 and digits.isdigit() and topic.startswith(_PREFIX) else NONE
 
 
 class MessageIds:
-    """Which message has which digest."""
+    """The messages by their digests."""
 
     def __init__(self, digests: Numbers, msg_ids: Numbers) -> None:
         order = digests.argsort()
@@ -73,39 +73,39 @@ class MessageIds:
         return len(self._digests)
 
     def of(self, digests: Numbers) -> Numbers:
-        """The message of each digest; NONE where it is no message's."""
+        """Returns the message of each digest; NONE if there is none."""
         if not len(self):
             return np.full(len(digests), NONE, np.int64)
         places = self._digests.searchsorted(digests).clip(max=len(self) - 1)
         return np.where(self._digests[places] == digests, self._msg_ids[places], NONE)
 
 
-def members_by_port(table: pa.Table) -> dict[int, Member]:
-    """Who had which port, by the `member` table: the last one, where several had it."""
+def owners_by_port(table: pa.Table) -> dict[int, PortOwner]:
+    """Returns the owner of each port by the `member` table; the last one if there were several."""
     columns = (table[name].to_pylist() for name in ("t_ns", "port", "pub_id", "sub_id"))
     rows = sorted(zip(*columns, strict=True))
-    return {port: Member(pub_id, sub_id) for _, port, pub_id, sub_id in rows}
+    return {port: PortOwner(pub_id, sub_id) for _, port, pub_id, sub_id in rows}
 
 
 def msg_ids_by_digest(table: pa.Table) -> MessageIds:
-    """By the `publish` table, of which msg_id and digest suffice. What never left has no digest."""
+    """Indexes a `publish` table, of which it needs msg_id and digest. Messages never sent have no digest."""
     digests, msg_ids = table["digest"].to_numpy(), table["msg_id"].to_numpy()
     return MessageIds(digests[digests != 0], msg_ids[digests != 0])
 
 
 class Converted(NamedTuple):
-    """What a server's taps came to."""
+    """Counts over a server's taps."""
 
     lives: int
-    received: int  # lines of this run
-    foreign: int  # lines of nobody's, or of a warm-up
-    lost_lines: int  # what the taps could not write
+    received: int  # messages of this run
+    foreign: int  # other messages, such as a warm-up's
+    lost_lines: int  # lines that the taps could not write
 
 
 def convert(
     tap_files: Sequence[Path],
     server_id: int,
-    members: Mapping[int, Member],
+    members: Mapping[int, PortOwner],
     msg_ids: MessageIds,
     writer: Rows,
     *,
@@ -114,12 +114,12 @@ def convert(
     offset_ns: int = 0,
     topic_id: Callable[[bytes], int] = topic_id_of,
 ) -> Converted:
-    """Adds the rows of one server's taps, of all its lives: `tap_files` are the base files of each.
+    """Writes the rows of one server's taps. `tap_files` has the base file of each of its lives.
 
-    Of lines, those between the two times; of leases, all changes up to `t_to_ns`. A tap that was written on
-    another machine is brought to this one's clock by way of Unix time; `offset_ns` is added to all times.
-    `topic_id` tells a topic's number by its name. A base file that is not there was never begun: no life.
-    Raises CaptureError for what is no tap, and OSError.
+    Messages are converted between the two times, changes of leases up to `t_to_ns`. Times of a tap from
+    another machine are converted to this one's clock by way of Unix time; `offset_ns` is added to all times.
+    `topic_id` returns a topic's number by its name. A base file that does not exist is skipped. Raises
+    CaptureError for a file that is no tap, and OSError.
     """
     reader = _Reader(server_id, members, msg_ids, writer, (t_from_ns, t_to_ns), offset_ns, topic_id)
     for path in tap_files:
@@ -135,7 +135,7 @@ def convert(
 
 @dataclass(slots=True)
 class _Life:
-    """What is known of one life of the server so far."""
+    """One life of the server, as far as it was read."""
 
     boot_id: int
     t_from_ns: int
@@ -145,12 +145,12 @@ class _Life:
 
 
 class _Reader:
-    """Takes the records of one tap file after another."""
+    """Converts the records of one tap file after another."""
 
     def __init__(
         self,
         server_id: int,
-        members: Mapping[int, Member],
+        members: Mapping[int, PortOwner],
         msg_ids: MessageIds,
         writer: Rows,
         between_ns: tuple[int, int],
@@ -165,14 +165,14 @@ class _Reader:
         self._t_from_ns, self._t_to_ns = between_ns
         self._offset_ns = self._file_offset_ns = offset_ns
         self._lives: dict[int, _Life] = {}
-        self._life = _Life(0, 0, 0)  # of the file that is being read; each begins with FileHead
+        self._life = _Life(0, 0, 0)  # in the file that is being read; each begins with FileHead
         self._bursts: list[tuple[int, int, int, int, int]] = []  # boot_id, pub_id, topic_id, time, lines
         self._digests: list[bytes] = []
         self._leases: list[tuple[int, int, int, int, int]] = []  # boot_id, sub_id, topic_id, time, change
         self._received = self._foreign = 0
 
     def take(self, record: Record) -> None:
-        """The next record."""
+        """Converts the next record."""
         match record:
             case TapBurst(time_ns, source, topic, digests):
                 if self._t_from_ns <= (at_ns := self._saw(time_ns)) < self._t_to_ns:
@@ -199,11 +199,11 @@ class _Reader:
                 self._saw(monotonic_ns)
                 self._life.has_ended = True
             case Cut(_, reason):
-                # What follows the damage is not known: more than nothing.
+                # How much follows the damage is unknown; it must not count as nothing.
                 self._life.lost_lines += reason in ("damaged", "goes on after its end")
 
     def finish(self) -> Converted:
-        """Writes what is left."""
+        """Writes the rest."""
         self._write_bursts()
         self._write_leases()
         lives = list(self._lives.values())
@@ -233,7 +233,7 @@ class _Reader:
         self._saw(head.clock.monotonic_ns)
 
     def _saw(self, time_ns: int) -> int:
-        """The time of a record by our clock; the life lasted until then at least."""
+        """Returns the time of a record by this machine's clock, and extends the life to it."""
         at_ns = time_ns + self._file_offset_ns
         self._life.t_to_ns = max(self._life.t_to_ns, at_ns)
         return at_ns

@@ -1,8 +1,8 @@
-"""Writes a capture's rows into Parquet files, off the hot path: in a thread of the system's, one a process.
+"""Writes a capture's rows into Parquet files, off the hot path: in one real thread per process.
 
-Whoever has rows appends them, or is a Source that the thread asks five times a second. The thread spends its
-time in Arrow and numpy, which let others run meanwhile. What waits is bounded; what cannot be kept or written
-is counted. Nothing here waits for the disk but `close`.
+Rows are appended, or come from a Source, which the thread asks five times a second. The thread spends its
+time in Arrow and numpy, which release the interpreter. The memory for waiting rows is bounded; rows that
+cannot be kept or written are counted. Only `close` waits for the disk.
 """
 
 import atexit
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from kcast.loadtest.capture import parts, system_threads
-from kcast.loadtest.capture.byte_budget import Room
+from kcast.loadtest.capture.byte_budget import ByteBudget
 from kcast.loadtest.capture.parts import CaptureError
 from kcast.loadtest.capture.schema import TABLES
 
@@ -26,34 +26,34 @@ WAITING_BYTES_MAX_DEFAULT = 256 * 1024 * 1024
 FLUSH_S = 2.0
 CLOSE_TIMEOUT_S = 60.0
 
-_TICK_S = 0.2  # each costs the writer's thread, and who has to hand the interpreter to it, some 0.1 ms
+_TICK_S = 0.2  # each tick costs the writer's thread, and the thread that runs meanwhile, about 0.1 ms
 _POLL_S = 0.005
 
 
 class Source(Protocol):
-    """What has rows when it is asked."""
+    """A producer of rows."""
 
     @property
     def waiting(self) -> int:
-        """Of how many calls it keeps what they were about. For any thread."""
+        """Number of calls that it has recorded and not turned into rows. For any thread."""
 
     def take(self, is_last: bool) -> Iterable[tuple[str, Mapping[str, Any]]]:
-        """Tables and columns; `is_last` where nothing more will be asked for. In the writer's thread."""
+        """Returns tables with columns. `is_last`: it is not called again. Called in the writer's thread."""
 
     def give_up(self) -> int:
-        """Nobody will ask any more; about how many rows are lost by that. For any thread."""
+        """Called if `take` is never called again. Returns about how many rows are lost. For any thread."""
 
 
 class CaptureWriter:
     """Collects rows, and writes them as `folder/table=<t>/<process>-<token>-<n>.parquet`.
 
-    `folder` is a scenario's (`ScenarioFolder.path`); `process` names this process within the run, the token
-    keeps two of one name apart. A part has at most 65,536 rows, and is written at the latest two seconds
-    after its first row came; it appears under its name only when it is whole. About `waiting_bytes_max` may
-    wait for a slow disk: what comes then is lost and counted ("slow"). After a failure all is ("failure").
+    `folder` is a scenario's (`ScenarioFolder.path`). `process` names this process within the run; the token
+    is random. A part has at most 65,536 rows, and is written within two seconds of its first row; it gets its
+    name when it is whole. About `waiting_bytes_max` may wait for a slow disk: further rows are lost, and
+    counted as "slow". After a failure all rows are lost, and counted as "failure".
 
-    Works the same under gevent's monkey patches. For the process that made it; `close` it before it ends.
-    Raises CaptureError where `process` does not do for a file's name.
+    It works under gevent's monkey patches, too. Use it only in the process that made it, and `close` it
+    before that ends. Raises CaptureError if `process` cannot be part of a file's name.
     """
 
     def __init__(
@@ -65,17 +65,16 @@ class CaptureWriter:
         spawn: Callable[[Callable[[], None]], object] = system_threads.spawn,
     ) -> None:
         if not process or process.startswith((".", "_")) or "/" in process:
-            raise CaptureError(f"{process!r} names no process: its files would be hidden, or elsewhere")
-        self.room = Room(waiting_bytes_max)
+            raise CaptureError(f"{process!r} cannot name a process: its files would be hidden, or elsewhere")
+        self.budget = ByteBudget(waiting_bytes_max)
         self._folder = folder
         self._name = f"{process}-{token_hex(4)}"
         self._parts = 0
         self._pid = os.getpid()
         self._sources: tuple[Source, ...] = ()
-        self._appended: list[tuple[str, pa.RecordBatch]] = []  # taken out by the thread
-        self._tables = {table: _Pending() for table in TABLES}  # the thread's own
+        self._appended: list[tuple[str, pa.RecordBatch]] = []  # emptied by the thread
+        self._tables = {table: _Pending() for table in TABLES}  # used by the thread alone
         self._pending_rows = 0
-        self._rows_written = 0
         self._failure: str | None = None
         self._is_closing = self._is_abandoned = self._has_ended = False
         self._ending = system_threads.new_lock()  # for `_failure` and `_is_abandoned`
@@ -86,65 +85,59 @@ class CaptureWriter:
 
     @property
     def failure(self) -> str | None:
-        """Why nothing more is written (the disk is full, say); None while all is well."""
+        """Why nothing more is written, such as a full disk; None if all is well."""
         return self._failure
 
     @property
     def rows_waiting(self) -> int:
-        """What is not written yet. A burst that was not looked through yet counts as one row."""
+        """Rows that are not written yet. A burst that is not parsed yet counts as one row."""
         appended: int = sum(rows.num_rows for _, rows in list(self._appended))
         return self._pending_rows + appended + sum(source.waiting for source in self._sources)
 
     @property
-    def rows_written(self) -> int:
-        """In parts that have appeared."""
-        return self._rows_written
-
-    @property
     def lost(self) -> Counter[str]:
-        """What came and will not be written: rows by reason, "slow", "failure", or "late" (came while, or
-        after, this was closed)."""
-        return self.room.lost
+        """Rows that are not written, by reason: "slow", "failure", "late" (came during or after `close`)."""
+        return self.budget.lost
 
     @property
     def rows_lost(self) -> int:
-        """For all reasons together."""
+        """The sum of `lost`."""
         return self.lost.total()
 
     def append(self, table: str, columns: Mapping[str, Any], *, wait: bool = False) -> None:
-        """Adds rows: all columns of the table, as arrays or lists, equally long. For any thread.
+        """Adds rows: all columns of the table, as arrays or lists of equal length. For any thread.
 
-        Raises ValueError where that is not so, and RuntimeError once it is closed, or in a forked process.
-        Arrays must not be changed afterwards. With `wait`, waits while there is no room, and loses nothing:
-        for what is no live event.
+        Raises ValueError for wrong columns, and RuntimeError if it is closed, or in a forked process. Arrays
+        must not be changed afterwards. With `wait`, waits until there is room, and loses nothing: not for
+        live events.
         """
         if self._is_closing or self._pid != os.getpid():
-            raise RuntimeError("this capture is closed, or another process's: make a writer here")
+            raise RuntimeError("this writer is closed, or was made by another process: make a new one")
         rows = parts.to_rows(table, columns)
         if not rows.num_rows:
             return
-        while not self.room.ask(rows.nbytes):
-            if not wait or self.room.used_bytes < rows.nbytes:
-                self.room.lose("slow", rows.num_rows)
+        while not self.budget.reserve(rows.nbytes):
+            if not wait or self.budget.used_bytes < rows.nbytes:
+                self.budget.count_lost("slow", rows.num_rows)
                 return
             time.sleep(_POLL_S)
         self._appended.append((table, rows))
 
     def add_source(self, source: Source) -> None:
-        """Asks it for rows from now on, to the end."""
+        """Asks this source for rows from now on, until the end."""
         self._sources += (source,)
 
     def fail(self, reason: str) -> None:
-        """Something is wrong with the capture: nothing more is written. The first reason stays."""
+        """Makes the capture fail: nothing more is written. Only the first reason is kept."""
         with self._ending:
             self._failure = self._failure or reason
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Writes what waits; other greenlets run meanwhile. Idempotent.
+        """Writes the waiting rows; other greenlets run meanwhile. Idempotent.
 
-        Gives up after `timeout_s`: `failure` then says so, and what waits is lost.
+        Gives up after `timeout_s`: `failure` then says so, and the waiting rows are lost.
         """
-        # Looked up here: it may be gevent's, which lets others run, or the system's.
+        # Looked up now, since gevent may have replaced it: then other greenlets run.
         self._close(timeout_s, time.sleep)
 
     def _close_at_exit(self) -> None:
@@ -152,7 +145,7 @@ class CaptureWriter:
 
     def _close(self, timeout_s: float, sleep: Callable[[float], object]) -> None:
         if self._pid != os.getpid():
-            return  # forked: there is no thread here, and nothing of ours
+            return  # a forked process has no writer thread, and no rows of its own
         atexit.unregister(self._close_at_exit)
         if not self._is_closing:
             self._is_closing = True
@@ -163,7 +156,7 @@ class CaptureWriter:
                 self._abandon(f"the last rows were not written within {timeout_s:g} s")
                 return
             sleep(_POLL_S)
-        self._lose_appended("late")  # by another thread, while this was being closed
+        self._lose_appended("late")  # appended by another thread meanwhile
 
     def _abandon(self, reason: str) -> None:
         with self._ending:
@@ -171,12 +164,12 @@ class CaptureWriter:
                 return
             self._is_abandoned = True
             self._failure = self._failure or reason
-        self.room.lose("slow", self._pending_rows + sum(source.give_up() for source in self._sources))
+        self.budget.count_lost("slow", self._pending_rows + sum(source.give_up() for source in self._sources))
         self._lose_appended("slow")
 
     def _lose_appended(self, reason: str) -> None:
         while self._appended:
-            self.room.lose(reason, self._appended.pop()[1].num_rows)
+            self.budget.count_lost(reason, self._appended.pop()[1].num_rows)
 
     # --- The thread ----------------------------------------------------------------------------------
 
@@ -186,11 +179,11 @@ class CaptureWriter:
             while not is_last and not self._is_abandoned:
                 if not self._is_closing:
                     self._sleeping.acquire(timeout=_TICK_S)
-                is_last = self._is_closing  # read before all is taken that came until then
+                is_last = self._is_closing  # read first: what was appended before closing must be taken
                 self._collect(is_last)
                 for table, pending in self._tables.items():
                     self._write_due(table, pending, is_last)
-        except BaseException as error:  # nobody else would hear of it
+        except BaseException as error:  # otherwise it would go unnoticed
             self._abandon(f"the writer failed: {error!r}")
         finally:
             self._has_ended = True
@@ -206,9 +199,9 @@ class CaptureWriter:
                 for table, columns in source.take(is_last):
                     rows = parts.to_rows(table, columns)
                     if rows.num_rows:
-                        self.room.exchange(0, rows.nbytes)
+                        self.budget.release(-rows.nbytes)
                         self._add(table, rows)
-            except Exception as error:  # a mistake of ours: the run goes on, and is told
+            except Exception as error:  # a bug here: the run goes on, and reports it
                 self.fail(f"a recorder failed: {error!r}")
 
     def _add(self, table: str, rows: pa.RecordBatch) -> None:
@@ -219,26 +212,25 @@ class CaptureWriter:
         while pending.is_due(is_last) and not self._is_abandoned:
             rows, size_bytes = pending.take()
             if self._failure is not None:
-                self.room.lose("failure", rows.num_rows)
-            elif self._write(table, rows):
-                self._rows_written += rows.num_rows
+                self.budget.count_lost("failure", rows.num_rows)
+            else:
+                self._write(table, rows)
             self._pending_rows -= rows.num_rows
-            self.room.exchange(size_bytes)
+            self.budget.release(size_bytes)
 
-    def _write(self, table: str, rows: pa.Table) -> bool:
+    def _write(self, table: str, rows: pa.Table) -> None:
         path = self._folder / f"table={table}" / f"{self._name}-{self._parts:06d}{parts.SUFFIX}"
         self._parts += 1
         try:
-            return parts.write_part(path, rows, may_appear=lambda: not self._is_abandoned)
-        except Exception as error:  # whatever it is, the run goes on, and is told
+            parts.write_part(path, rows, may_appear=lambda: not self._is_abandoned)
+        except Exception as error:  # whatever it is, the run goes on, and reports it
             code = error.errno if isinstance(error, OSError) else None
             self.fail(f"cannot write {path}: {os.strerror(code) if code else error}")
-            self.room.lose("failure", rows.num_rows)
-            return False
+            self.budget.count_lost("failure", rows.num_rows)
 
 
 class _Pending:
-    """A table's rows that are in no part yet."""
+    """The rows of a table that are in no part yet."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
@@ -258,7 +250,7 @@ class _Pending:
         return is_old or self._rows >= parts.ROWS_MAX
 
     def take(self) -> tuple[pa.Table, int]:
-        """Rows for a part, and how many bytes they were counted as."""
+        """Takes rows for a part. Returns them, and the bytes that they had reserved."""
         rows = pa.Table.from_batches(self._batches)
         size_bytes = self._size_bytes
         if self._rows > parts.ROWS_MAX:

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from math import ceil
 
+from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
 from kcast.loadtest.charts.scales import Nines, Scale
 from kcast.loadtest.charts.svg import STYLE, WIDE, Drawing, Frame, both, text_px
 
 Place = tuple[float, float]
 
-_ALONE = """\
+_ALONE = trusted("""\
 svg{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;overflow:visible}
 svg .headline{font-size:19px;font-weight:620}.back{fill:var(--paper)}
-"""
+""")
 """What a page tells its drawings otherwise."""
 
 
@@ -63,29 +63,43 @@ class Axes:
     y_title: str
 
 
-def chart(series: Sequence[Series], axes: Axes, label: str, *, height: int = 400, small: bool = False) -> str:
+def chart(
+    series: Sequence[Series], axes: Axes, label: str, *, height: int = 400, small: bool = False
+) -> Html:
     """In both widths. `label` tells what is to be seen. `small` has smaller marks."""
     return both(lambda frame: _draw(series, axes, label, frame, height, small=small))
 
 
 def picture(
-    series: Sequence[Series], axes: Axes, title: str, subtitle: str, legend: Sequence[tuple[str, str]]
-) -> str:
+    series: Sequence[Series], axes: Axes, title: str, subtitle: str, legend: Sequence[tuple[Html, str]]
+) -> Html:
     """A document that stands alone, for light and dark. The legend has a swatch and words for each entry."""
     height, chart_top = 560, 84 + 24 * ceil(len(legend) / 2)
     entries = (
-        f'<g transform="translate({index % 2 * WIDE.width // 2},{68 + index // 2 * 24})">{swatch}'
-        f'<text x="36" y="12.5">{escape(words)}</text></g>'
+        markup(
+            '<g transform="translate({},{})">{}<text x="36" y="12.5">{}</text></g>',
+            str(index % 2 * WIDE.width // 2),
+            str(68 + index // 2 * 24),
+            swatch,
+            words,
+        )
         for index, (swatch, words) in enumerate(legend)
     )
     drawn = _draw(series, axes, f"{title}. {subtitle}", WIDE, height - chart_top - 20, small=False)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 868 {height}" width="868" height="{height}">'
-        f"<style>{_ALONE}{STYLE}</style>"
+    return markup(
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 868 {height}" width="868" height="{height}">'
+        "<style>{alone}{style}</style>"
         '<rect class="back" width="100%" height="100%"/><g transform="translate(24,0)">'
-        f'<text class="headline" y="34">{escape(title)}</text>'
-        f'<text class="title" y="55">{escape(subtitle)}</text>'
-        f'{"".join(entries)}<g transform="translate(0,{chart_top})">{drawn}</g></g></svg>\n'
+        '<text class="headline" y="34">{title}</text><text class="title" y="55">{subtitle}</text>'
+        '{entries}<g transform="translate(0,{top})">{drawn}</g></g></svg>\n',
+        height=str(height),
+        alone=_ALONE,
+        style=STYLE,
+        title=title,
+        subtitle=subtitle,
+        entries=joined(entries),
+        top=str(chart_top),
+        drawn=drawn,
     )
 
 
@@ -96,7 +110,9 @@ def clipped(series: Sequence[Series], scale: Scale) -> bool:
     )
 
 
-def _draw(series: Sequence[Series], axes: Axes, label: str, frame: Frame, height: int, *, small: bool) -> str:
+def _draw(
+    series: Sequence[Series], axes: Axes, label: str, frame: Frame, height: int, *, small: bool
+) -> Html:
     left = 12.0 + max((text_px(words) for _, words in axes.y.ticks), default=0)
     right = frame.width - 8.0
     top, bottom = 30.0, top_of(height, frame)
@@ -121,7 +137,7 @@ def _draw(series: Sequence[Series], axes: Axes, label: str, frame: Frame, height
             for point in one.points:
                 at = x(point.x) + shifts[(id(one), point.x)]
                 _point(drawing, point, one.style, at, y, small=small)
-    return str(drawing)
+    return drawing.html()
 
 
 def top_of(height: int, frame: Frame) -> float:

@@ -6,11 +6,12 @@ Lengths are CSS pixels at the size at which a drawing is meant to be seen.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-STYLE = Path(__file__).with_name("charts.css").read_text(encoding="utf-8")
+from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
+
+STYLE = trusted(Path(__file__).with_name("charts.css").read_text(encoding="utf-8"))
 """The looks of drawings, and the colours of light and dark."""
 
 
@@ -52,70 +53,75 @@ class Drawing:
     frame: Frame
     height: float
     label: str
-    parts: list[str] = field(default_factory=list)
+    parts: list[Html] = field(default_factory=list)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, name: str, title: str = "") -> None:
         """A straight line."""
-        self._add(f'line class="{name}" x1="{n(x1)}" y1="{n(y1)}" x2="{n(x2)}" y2="{n(y2)}"', title)
+        ends = markup('x1="{}" y1="{}" x2="{}" y2="{}"', *map(n, (x1, y1, x2, y2)))
+        self._add("line", name, ends, title)
 
     def polyline(self, places: Sequence[tuple[float, float]], name: str) -> None:
         """A line through places; one alone draws nothing."""
-        points = " ".join(f"{n(x)},{n(y)}" for x, y in places)
-        self._add(f'polyline class="{name}" points="{points}"')
+        self._add("polyline", name, _points(places))
 
     def polygon(self, places: Sequence[tuple[float, float]], name: str, title: str = "") -> None:
         """What lies within a line through places."""
-        self._add(f'polygon class="{name}" points="{" ".join(f"{n(x)},{n(y)}" for x, y in places)}"', title)
+        self._add("polygon", name, _points(places), title)
 
     def rect(
         self, x: float, y: float, width: float, height: float, name: str, title: str = "", round_px: float = 0
     ) -> None:
         """A rectangle."""
-        rounded = f' rx="{n(round_px)}"' if round_px else ""
-        size = f'width="{n(max(width, 0))}" height="{n(height)}"'
-        self._add(f'rect class="{name}" x="{n(x)}" y="{n(y)}" {size}{rounded}', title)
+        rounded = markup(' rx="{}"', n(round_px)) if round_px else ""
+        size = n(x), n(y), n(max(width, 0)), n(height)
+        self._add("rect", name, markup('x="{}" y="{}" width="{}" height="{}"{}', *size, rounded), title)
 
     def circle(self, x: float, y: float, radius: float, name: str) -> None:
         """A circle."""
-        self._add(f'circle class="{name}" cx="{n(x)}" cy="{n(y)}" r="{n(radius)}"')
+        self._add("circle", name, markup('cx="{}" cy="{}" r="{}"', n(x), n(y), n(radius)))
 
     def path(self, commands: str, name: str) -> None:
         """A path."""
-        self._add(f'path class="{name}" d="{commands}"')
+        self._add("path", name, markup('d="{}"', commands))
 
     def dot(self, x: float, y: float, shape: int, name: str, title: str = "", size: float = 5) -> None:
         """A mark of one of the `SHAPES`."""
-        self._add(f'path class="{name}" d="{_shape(shape, x, y, size)}"', title)
+        self._add("path", name, markup('d="{}"', _shape(shape, x, y, size)), title)
 
     def write(self, x: float, y: float, words: str, name: str = "", anchor: str = "start") -> None:
         """Words on the line `y`."""
         if not words:
             return
-        named = f' class="{name}"' if name else ""
-        at = f' text-anchor="{anchor}"' if anchor != "start" else ""
-        self.parts.append(f'<text{named}{at} x="{n(x)}" y="{n(y)}">{escape(words)}</text>')
+        named = markup(' class="{}"', name) if name else ""
+        at = markup(' text-anchor="{}"', anchor) if anchor != "start" else ""
+        self.parts.append(markup('<text{}{} x="{}" y="{}">{}</text>', named, at, n(x), n(y), words))
 
     @contextmanager
     def group(self, name: str) -> Iterator[None]:
         """What is drawn meanwhile belongs to these classes."""
-        self.parts.append(f'<g class="{name}">')
+        self.parts.append(markup('<g class="{}">', name))
         yield
-        self.parts.append("</g>")
+        self.parts.append(markup("</g>"))
 
-    def _add(self, element: str, title: str = "") -> None:
-        if title:
-            name = element.split(" ", 1)[0]
-            self.parts.append(f"<{element}><title>{escape(title)}</title></{name}>")
-        else:
-            self.parts.append(f"<{element}/>")
+    def _add(self, element: str, name: str, where: Html, title: str = "") -> None:
+        end = markup("><title>{}</title></{}>", title, element) if title else markup("/>")
+        self.parts.append(markup('<{} class="{}" {}{}', element, name, where, end))
 
-    def __str__(self) -> str:
-        width, name = self.frame.width, "narrow" if self.frame.is_narrow else "wide"
-        return (
-            f'<svg class="{name}" role="img" aria-label="{escape(self.label)}" '
-            f'viewBox="0 0 {width} {n(self.height)}" width="{width}" height="{n(self.height)}">'
-            f"{''.join(self.parts)}</svg>"
+    def html(self) -> Html:
+        """The drawing as an SVG element."""
+        return markup(
+            '<svg class="{name}" role="img" aria-label="{label}" viewBox="0 0 {width} {height}" '
+            'width="{width}" height="{height}">{shapes}</svg>',
+            name="narrow" if self.frame.is_narrow else "wide",
+            label=self.label,
+            width=str(self.frame.width),
+            height=n(self.height),
+            shapes=joined(self.parts),
         )
+
+
+def _points(places: Sequence[tuple[float, float]]) -> Html:
+    return markup('points="{}"', " ".join(f"{n(x)},{n(y)}" for x, y in places))
 
 
 # Outlines around 0, 0; the first shape is a circle.
@@ -143,35 +149,40 @@ def _shape(shape: int, x: float, y: float, size: float) -> str:
     return f"M{'L'.join(corners)}z"
 
 
-def swatch(shape: int, name: str, line: str = "") -> str:
+def swatch(shape: int, name: str, line: str = "") -> Html:
     """What stands before a legend's words: a mark, on a line if it has one."""
-    drawn = f'<line class="{line}" x1="1" y1="8" x2="27" y2="8"/>' if line else ""
-    mark = f'<path class="{name}" d="{_shape(shape, 14, 8, 5)}"/>' if name else ""
-    return _sign(f"{drawn}{mark}")
+    drawn = markup('<line class="{}" x1="1" y1="8" x2="27" y2="8"/>', line) if line else ""
+    mark = markup('<path class="{}" d="{}"/>', name, _shape(shape, 14, 8, 5)) if name else ""
+    return _swatch(joined((drawn, mark)))
 
 
-def _sign(drawn: str, style: str = "") -> str:
-    named = f"swatch {style}".rstrip()
-    return f'<svg class="{named}" viewBox="0 0 28 16" width="28" height="16" aria-hidden="true">{drawn}</svg>'
+def _swatch(drawn: Html, style: str = "") -> Html:
+    return markup(
+        '<svg class="{}" viewBox="0 0 28 16" width="28" height="16" aria-hidden="true">{}</svg>',
+        f"swatch {style}".rstrip(),
+        drawn,
+    )
 
 
-DASH = _sign('<line class="theory" x1="14" y1="1" x2="14" y2="15"/>')
-BAND = _sign('<rect class="band" x="2" y="1" width="24" height="14" rx="3"/>', "s5")
-SPECK = _sign('<path class="specks" d="M8 8h0m6 0h0m6 0h0"/>', "s5")
-EXPECTED = _sign(
-    '<rect class="band" x="6" y="1" width="16" height="14" rx="3"/>'
-    '<line class="theory" x1="6" y1="8" x2="22" y2="8"/>',
+DASH = _swatch(markup('<line class="theory" x1="14" y1="1" x2="14" y2="15"/>'))
+BAND = _swatch(markup('<rect class="band" x="2" y="1" width="24" height="14" rx="3"/>'), "s5")
+SPECK = _swatch(markup('<path class="specks" d="M8 8h0m6 0h0m6 0h0"/>'), "s5")
+EXPECTED = _swatch(
+    markup(
+        '<rect class="band" x="6" y="1" width="16" height="14" rx="3"/>'
+        '<line class="theory" x1="6" y1="8" x2="22" y2="8"/>'
+    ),
     "s5",
 )
-RING = _sign('<circle class="off" cx="14" cy="8" r="6.5"/>')
-INVALID = _sign(f'<g class="invalid"><path class="dot" d="{_shape(0, 14, 8, 5)}"/></g>')
+RING = _swatch(markup('<circle class="off" cx="14" cy="8" r="6.5"/>'))
+INVALID = _swatch(markup('<g class="invalid"><path class="dot" d="{}"/></g>', _shape(0, 14, 8, 5)))
 
 
-def square(name: str) -> str:
+def square(name: str) -> Html:
     """A legend's swatch for a piece of a bar."""
-    return _sign(f'<rect class="{name}" x="7" y="1" width="14" height="14" rx="2"/>')
+    return _swatch(markup('<rect class="{}" x="7" y="1" width="14" height="14" rx="2"/>', name))
 
 
-def both(draw: Callable[[Frame], str]) -> str:
+def both(draw: Callable[[Frame], Html]) -> Html:
     """A drawing for wide screens and paper, and one for phones; the style sheet shows one of them."""
-    return draw(WIDE) + draw(NARROW)
+    return joined((draw(WIDE), draw(NARROW)))

@@ -1,11 +1,11 @@
-"""The cluster of compose.yaml, as its two sides see it: this machine, and containers on the servers' network.
+"""The cluster files of compose.yaml's two sides: this machine, and containers on the servers' network.
 
-    python -m kcast.loadtest.clusters.compose print host         that side's cluster file
-    python -m kcast.loadtest.clusters.compose kcast ping         `kcast ping`, within a container
+    python -m kcast.loadtest.clusters.compose print host         prints that side's cluster file
+    python -m kcast.loadtest.clusters.compose kcast ping         runs `kcast ping` in a container
 
-The two reach a server at other addresses, but know it by the same key, `server-1` and so on: so a topic lies
-on the same servers for both. The addresses stand in compose.yaml alone, which hands them on in environment
-variables.
+The two sides reach a server at different addresses, but know it by the same key, `server-1` and so on: so a
+topic lies on the same servers for both. The addresses are in compose.yaml only, which passes them on in
+environment variables.
 """
 
 import os
@@ -19,12 +19,12 @@ from kcast.client.cli.common import CLUSTER_VARIABLE, errors_as_lines
 from kcast.client.cluster import Cluster, ClusterError, ServerEntry, format_cluster, parse_address
 from kcast.hashring.policy import Policy
 
-# Side -> the variable with its servers' addresses, in order, spaces between.
+# Side -> the environment variable with its servers' addresses, in order, separated by spaces.
 SIDES = {"host": "KCAST_HOST_SIDE", "containers": "KCAST_CONTAINERS_SIDE"}
 
 
 def cluster(side: str, environment: Mapping[str, str]) -> Cluster:
-    """What a side's cluster file says. Raises ClusterError where the environment does not tell."""
+    """Returns a side's cluster. Raises ClusterError if the environment lacks its addresses."""
     variable = SIDES[side]
     try:
         addresses = [parse_address(text) for text in environment.get(variable, "").split()]
@@ -51,14 +51,14 @@ def print_file(side: str) -> None:
         click.echo(format_cluster(cluster(side, os.environ)), nl=False)
 
 
-# All that follows is for kcast, even `--help` and `--`.
+# All that follows is passed to kcast, even `--help` and `--`.
 _AS_IT_STANDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @main.command("kcast", add_help_option=False, context_settings=_AS_IT_STANDS)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run_kcast(arguments: tuple[str, ...]) -> None:
-    """Run a kcast command on the containers' side; the cluster file goes where KCAST_CLUSTER says."""
+    """Run a kcast command on the containers' side; its cluster file is written to KCAST_CLUSTER."""
     with errors_as_lines("client"):
         text = format_cluster(cluster("containers", os.environ))
         Path(os.environ.get(CLUSTER_VARIABLE, "")).write_text(text)

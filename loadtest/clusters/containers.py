@@ -1,10 +1,11 @@
-"""A cluster to test on of containers: the image that compose.yaml runs, confined as there.
+"""A cluster to test on of containers: the image of compose.yaml, with the same restrictions.
 
     with ContainerCluster(12, ttl_s=60) as servers:
         ...
 
-They have a network and addresses of their own, at which this machine reaches them directly: the Docker engine
-has to run on this machine, on Linux. `isolate` takes a server off its network, `stall` pauses its container.
+The containers have a network and addresses of their own, which this machine reaches directly: the Docker
+engine must run on this machine, on Linux. `isolate` disconnects a server from its network, `stall` pauses its
+container.
 """
 
 import os
@@ -39,7 +40,7 @@ START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10
 _REAPER_TIMEOUT_S = 120.0
 _PORT = 7400
-_FIRST_HOST = 2  # the network's first address is this machine's
+_FIRST_HOST = 2  # the network's first address belongs to this machine
 _NETWORK_TRIES = 5
 _PING_INTERVAL_S = 0.05
 _LOOK_INTERVAL_S = 0.5
@@ -50,10 +51,7 @@ _PROCESSES = 64
 
 
 class ContainerCluster(Servers):
-    """`Servers` in containers of `image`. With `tap_dir`, which the engine must see, they have taps there.
-
-    Raises EngineMissing and ServerFailed.
-    """
+    """`Servers` in containers of `image`; they write taps to `tap_dir`, which the engine must see."""
 
     backend: str = "containers"
 
@@ -68,7 +66,7 @@ class ContainerCluster(Servers):
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         refuse_impossible(count, tap_dir)
-        # All clients come from one /24, that of this machine.
+        # All clients are in one /24, that of this machine.
         own = (
             "--host",
             "0.0.0.0",
@@ -108,7 +106,7 @@ class ContainerCluster(Servers):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            # What failed may be what failed before; the containers end with the reaper in any case.
+            # It may fail because the engine has failed; the reaper removes the containers in any case.
             with suppress(ServerFailed):
                 self.kill(*range(len(self)))
                 self.logs()
@@ -120,18 +118,18 @@ class ContainerCluster(Servers):
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Where this machine reaches the servers."""
+        """The addresses at which this machine reaches the servers."""
         return tuple(server.address for server in self._servers)
 
     @property
     def running(self) -> tuple[bool, ...]:
-        """Which servers live."""
+        """Whether each server runs."""
         self._look()
         return tuple(server.is_running for server in self._servers)
 
     @property
     def pids(self) -> tuple[int | None, ...]:
-        """The processes of those that live, where this machine sees them."""
+        """Each server's process; None if it does not run, or this machine cannot see it."""
         self._look()
         return tuple(server.process_id for server in self._servers)
 
@@ -145,7 +143,7 @@ class ContainerCluster(Servers):
         self._finish([server for server in self._chosen(indexes) if server.is_running], "SIGKILL")
 
     def restart(self, *indexes: int) -> None:
-        """Starts the containers of servers that do not run; returns when this machine reaches all."""
+        """Starts the containers of servers that do not run; returns when all answer. Raises ServerFailed."""
         starting = [server for server in self._chosen(indexes) if not server.is_running]
         try:
             with engine_errors():
@@ -163,12 +161,12 @@ class ContainerCluster(Servers):
             in_parallel(_ServerContainer.stall, chosen)
 
     def resume(self, *indexes: int) -> None:
-        """Lets stalled servers go on."""
+        """Lets stalled servers continue."""
         with engine_errors():
             in_parallel(_ServerContainer.resume, [each for each in self._chosen(indexes) if each.is_stalled])
 
     def isolate(self, *indexes: int) -> None:
-        """Takes servers off the network."""
+        """Disconnects servers from the network."""
 
         def disconnect(server: _ServerContainer) -> None:
             self._network.disconnect(server.container)
@@ -178,7 +176,7 @@ class ContainerCluster(Servers):
             in_parallel(disconnect, [each for each in self._chosen(indexes) if not each.is_isolated])
 
     def rejoin(self, *indexes: int) -> None:
-        """Puts isolated servers back, at the addresses that they had; returns when those that run answer."""
+        """Connects isolated servers again, at their addresses; returns when those that run answer."""
 
         def connect_again(server: _ServerContainer) -> None:
             self._network.connect(server.container, ipv4_address=server.address[0])
@@ -190,12 +188,12 @@ class ContainerCluster(Servers):
             self._await_ready([each for each in chosen if each.is_running and not each.is_stalled])
 
     def stop(self) -> None:
-        """Ends all in order, so that their taps are whole."""
+        """Ends all servers without draining; their taps are written to the end."""
         running = [server for server in self._chosen(range(len(self))) if server.is_running]
-        self._finish(running, "SIGINT")  # which a server takes for its end, without draining
+        self._finish(running, "SIGINT")  # ends a server without draining
 
     def logs(self) -> dict[str, str]:
-        """What each server has said on standard error, in all its lives."""
+        """Returns what each server has written to standard error in all its lives, by key."""
         if self._client is not None:
             with engine_errors():
                 in_parallel(
@@ -204,7 +202,7 @@ class ContainerCluster(Servers):
         return {server.key: server.log for server in self._servers}
 
     def stats(self) -> list[ServerStat]:
-        """What the system counts for each, where this machine sees its process."""
+        """Returns the current figures of each server whose process this machine can see; 0 for the others."""
         return [
             ServerStat()
             if server.process_id is None
@@ -226,7 +224,7 @@ class ContainerCluster(Servers):
             ) from None
 
     def _create_network(self) -> Any:
-        """A network with fixed addresses, which have to be asked for: of those that it has free."""
+        """Creates a network with fixed addresses, in a subnet that the engine has free."""
         import docker
 
         name = f"kcast-load-{self._run}"
@@ -246,7 +244,7 @@ class ContainerCluster(Servers):
                     ipam=docker.types.IPAMConfig(pool_configs=[pool]),
                 )
             except docker.errors.APIError:
-                if not tries_left:  # else somebody else has got it meanwhile
+                if not tries_left:  # otherwise another program took this subnet meanwhile
                     raise
                 continue
             hosts = ip_network(subnet)
@@ -284,7 +282,7 @@ class ContainerCluster(Servers):
         )
 
     def _user(self) -> str:
-        """Who may write where this process may: in a rootless engine its owner is root."""
+        """The user that may write where this process may: root, in an engine that is rootless."""
         is_rootless = any("rootless" in each for each in self._client.info().get("SecurityOptions") or ())
         return "0:0" if is_rootless else f"{os.getuid()}:{os.getgid()}"
 
@@ -327,7 +325,7 @@ class ContainerCluster(Servers):
             in_parallel(lambda server: server.finish(signal_name), servers)
 
     def _end(self) -> None:
-        """Has the reaper remove everything. Raises ServerFailed where something stays."""
+        """Makes the reaper remove everything. Raises ServerFailed if something stays."""
         reaper, self._reaper = self._reaper, None
         if self._client is not None:
             self._client.close()
@@ -346,7 +344,7 @@ class ContainerCluster(Servers):
                 f"not all containers and networks with the label {RUN_LABEL}={self._run} were removed: {left}"
             )
 
-    # --- What there is -------------------------------------------------------------------------------
+    # --- State ---------------------------------------------------------------------------------------
 
     def _chosen(self, indexes: Iterable[int]) -> "list[_ServerContainer]":
         numbers = in_order(indexes, len(self))
@@ -354,7 +352,7 @@ class ContainerCluster(Servers):
         return [self._servers[number] for number in numbers]
 
     def _look(self) -> None:
-        """Which containers run, by one request for all."""
+        """Updates the state of all containers, by one request."""
         if self._client is None:
             return
         with engine_errors():
@@ -366,7 +364,7 @@ class ContainerCluster(Servers):
 
 
 class _ServerContainer:
-    """One server: its container, with as many lives as it is started, and what is known of it."""
+    """One server: its container, which is started once for each life, and the state that is known of it."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -384,7 +382,7 @@ class _ServerContainer:
 
     @property
     def live_tap(self) -> Path:
-        """Where its container writes, in each of its lives."""
+        """The tap that its container writes, in each of its lives."""
         assert self.tap_dir is not None
         return self.tap_dir / f"{self.key}.tap"
 
@@ -397,7 +395,7 @@ class _ServerContainer:
         self.is_running = True
 
     def take_state(self, state: str) -> None:
-        """What the engine says of its container."""
+        """Takes the state that the engine reports for its container."""
         self.is_running = state in ("running", "paused")
         self.is_stalled = state == "paused"
         if not self.is_running:
@@ -436,7 +434,7 @@ class _ServerContainer:
         self.log = self.container.logs(stdout=False, stderr=True).decode(errors="replace")
 
     def has_said_ready(self) -> bool:
-        """Whether it says so as often as it was started."""
+        """Whether it has logged that it serves in this life, too."""
         said: bytes = self.container.logs(stdout=True, stderr=False)
         return said.count(b"kcast: serving on ") >= self.lives
 
@@ -450,7 +448,7 @@ class _ServerContainer:
         return ServerFailed("\n  ".join([f"{where} did not start: it {what}", *lines.splitlines()]))
 
     def _keep_tap(self) -> None:
-        """Gives the files of a life that has ended a name of their own."""
+        """Renames the tap of a life that has ended."""
         if self.tap_dir is None or not self.live_tap.exists():
             return
         kept = tap_path(self.tap_dir, self.index, self.lives)
@@ -467,7 +465,7 @@ def _bind(folder: Path) -> Any:
 
 
 def _on_this_machine(container: Any) -> int | None:
-    """The number of its process, if the one with this number on this machine is in that container."""
+    """The container's process on this machine; None if this machine cannot see it."""
     process_id = int(container.attrs["State"]["Pid"])
     try:
         groups = Path(f"/proc/{process_id}/cgroup").read_text("ascii", "replace")
@@ -482,6 +480,6 @@ def _start_reaper(run: str) -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        # Whatever ends the owner, Ctrl-C or the end of its process group, is not for the reaper.
+        # Ctrl-C, or the end of the owner's process group, must not end the reaper too.
         start_new_session=True,
     )

@@ -1,8 +1,8 @@
-"""What a container cluster has on a Docker engine, and that nothing of it is left.
+"""Access to the Docker engine, and the removal of all that a container cluster has created there.
 
-All of it bears two labels: the run's name, and its owner, the process that made it. Two things remove it: the
-reaper (`kcast.loadtest.clusters.reaper`), when the owner ends; and, where that was killed too, `sweep` in the
-next run on the machine.
+Every container and network has two labels: the run's name, and its owner, the process that created it. The
+reaper (`kcast.loadtest.clusters.reaper`) removes them when the owner ends; if the reaper was killed too,
+`sweep` removes them in the next run on the machine.
 """
 
 import os
@@ -19,17 +19,17 @@ from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
 RUN_LABEL = "kcast.load.run"
 OWNER_LABEL = "kcast.load.owner"
 
-PARALLEL = 8  # requests at a time: the engine works on several, and most of each is waiting
+PARALLEL = 8  # requests at a time: most of each is waiting
 _TIMEOUT_S = 60
 _REMOVE_TIMEOUT_S = 90.0
-_SETTLING_S = 2.0  # what the engine was asked for by a process that was then killed may come that late
+_SETTLING_S = 2.0  # how late things may appear that a killed process has requested
 _POLL_S = 0.1
 _ALIVE = ("running", "paused", "restarting")
-_LEFT_AFTER = timedelta(days=2)  # a day, and what is lost in rounding
+_LEFT_AFTER = timedelta(days=2)  # a day, and the rounding of dates
 
 
 def connect() -> Any:
-    """The engine's client. Raises EngineMissing."""
+    """Returns a client of the engine. Raises EngineMissing."""
     try:
         import docker
     except ImportError:
@@ -49,7 +49,7 @@ def connect() -> Any:
 
 @contextmanager
 def engine_errors() -> Iterator[None]:
-    """Within it, what the engine refuses, or that it does not answer, is ServerFailed."""
+    """Turns errors of the engine, and that it does not answer, into ServerFailed."""
     import docker
     import requests
 
@@ -62,7 +62,7 @@ def engine_errors() -> Iterator[None]:
 
 
 def in_parallel(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-    """Does it with each; the results. All are tried, then the first failure is raised."""
+    """Returns `work` of each item. All are tried, then the first failure is raised."""
     with ThreadPoolExecutor(PARALLEL) as pool:
         futures = [pool.submit(work, item) for item in items]
         try:
@@ -73,12 +73,15 @@ def in_parallel(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
 
 
 def labels(run: str) -> dict[str, str]:
-    """Those of a run of this process."""
+    """Returns the labels for a run of this process."""
     return {RUN_LABEL: run, OWNER_LABEL: identity(os.getpid())}
 
 
 def remove(client: Any, run: str, *, is_settled: bool) -> list[str]:
-    """Removes all of a run; what could not be removed, and why. Not settled: more of it may come."""
+    """Removes everything of a run; returns what could not be removed, and why.
+
+    If it is not settled, containers that the owner had requested may still appear: it waits for these.
+    """
     import docker
 
     settling_s = 0.0 if is_settled else _SETTLING_S
@@ -102,10 +105,10 @@ def remove(client: Any, run: str, *, is_settled: bool) -> list[str]:
 
 
 def sweep(client: Any) -> int:
-    """Removes what dead owners have left, and how much that was.
+    """Removes what dead owners have left; returns the number of containers and networks removed.
 
-    Whether an owner is dead can be told of those that this machine has had since it was started. What others
-    made goes if nothing of its run has run for a day.
+    Of processes of this machine since its last boot it is known whether they are dead. What other owners have
+    created is removed if it is more than a day old and no container of its run is running.
     """
     import docker
 
@@ -131,13 +134,13 @@ def _labels(each: Any) -> dict[str, str]:
 
 
 def _date(text: str) -> datetime:
-    """The day, of a moment as the engine writes it; with a fraction of any length."""
+    """The day of a time as the engine writes it, with a fraction of any length."""
     return datetime.fromisoformat(text[:10]).replace(tzinfo=UTC)
 
 
 def _found(client: Any, label: str) -> tuple[list[Any], list[Any]]:
     filters = {"label": label}
-    # Sparse: without a further request for each, which fails for those that go meanwhile.
+    # Sparse: without a further request for each, which fails for those that are removed meanwhile.
     containers = client.containers.list(all=True, filters=filters, sparse=True)
     return containers, client.networks.list(filters=filters)
 
@@ -148,7 +151,7 @@ def _remove(containers: list[Any], networks: list[Any], errors: Any, problems: l
             container.remove(force=True, v=True)
         except errors.NotFound:
             pass
-        except errors.APIError as error:  # it is being removed, say
+        except errors.APIError as error:  # for example, it is already being removed
             problems.append(f"{container.short_id}: {error.explanation or error}")
 
     in_parallel(remove_container, containers)
@@ -165,13 +168,13 @@ def _remove(containers: list[Any], networks: list[Any], errors: Any, problems: l
 
 
 def is_dead(owner: str) -> bool:
-    """Whether an owner, by its label, has ended; it must be one of this machine since that was started."""
+    """Returns whether an owner, given by its label, has ended; it must be of this machine's current boot."""
     process_id = owner.rpartition(" ")[2].partition("/")[0]
     return not process_id.isdigit() or owner != identity(int(process_id))
 
 
 def identity(process_id: int) -> str:
-    """A process, as no other ever was; empty where the system does not tell."""
+    """Returns a name that no other process ever has; empty if the system does not tell."""
     try:
         stat = Path(f"/proc/{process_id}/stat").read_text("ascii", "replace")
     except OSError:
@@ -181,7 +184,7 @@ def identity(process_id: int) -> str:
 
 
 def _place() -> str:
-    """Where process numbers mean what they mean here: a boot of a machine, and a container on it."""
+    """The scope of process numbers: the machine's boot, and the process namespace in it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"

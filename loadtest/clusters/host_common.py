@@ -10,15 +10,16 @@ import json
 import os
 import resource
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import click
 
 from kcast.loadtest.clusters.isolation import Flags, IsolatablePort, count_cut_off
-from kcast.loadtest.clusters.server_names import tap_path
+from kcast.loadtest.clusters.server_names import server_key, tap_path
 from kcast.pubsub.listen import ListenError, is_taken, open_ports
 from kcast.pubsub.log import Log
 from kcast.pubsub.process import ServeSettings
@@ -112,25 +113,34 @@ def _ephemeral_port_min() -> int:
         return 32_768
 
 
-class HostedServer(Protocol):
-    """A server that a host runs; one that is not running has no process."""
+class HostedServer(ABC):
+    """A server that a host runs. It keeps its number, key and port in all its lives."""
 
-    port: int
-    lives: int
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.key = server_key(index)
+        self.port = 0  # 0 until it has started once
+        self.lives = 0
+        self.process_id: int | None = None  # None while it does not run
+        self.is_stalled = False
 
     @property
     def is_running(self) -> bool:
         """Whether it runs."""
+        return self.process_id is not None
 
-    @property
-    def process_id(self) -> int | None:
-        """The process that it runs in."""
-
+    @abstractmethod
     def stall(self) -> None:
         """Halts it, if it runs."""
 
+    @abstractmethod
     def resume(self) -> None:
         """Lets it continue, if it is stalled."""
+
+    def failure(self, what: str) -> Refused:
+        """Returns the error that it did not start."""
+        where = f" (port {self.port})" if self.port else ""
+        return Refused(f"{self.key}{where} did not start: {what}")
 
 
 ServerT = TypeVar("ServerT", bound=HostedServer)
@@ -139,9 +149,16 @@ ServerT = TypeVar("ServerT", bound=HostedServer)
 class Host(Generic[ServerT]):
     """The requests that both hosts carry out alike. Changes are answered with the state of all servers."""
 
-    VERBS: ClassVar[tuple[str, ...]] = (
-        *("open", "states", "start", "kill", "stop"),
-        *("stall", "resume", "isolate", "rejoin"),
+    verbs: tuple[str, ...] = (
+        "open",
+        "states",
+        "start",
+        "kill",
+        "stop",
+        "stall",
+        "resume",
+        "isolate",
+        "rejoin",
     )
 
     def __init__(self) -> None:
@@ -151,7 +168,7 @@ class Host(Generic[ServerT]):
     @property
     def handlers(self) -> Handlers:
         """What carries out each request."""
-        return {verb: getattr(self, verb) for verb in self.VERBS}
+        return {verb: getattr(self, verb) for verb in self.verbs}
 
     def states(self) -> list[ServerState]:
         """Returns the state of all servers."""

@@ -1,4 +1,4 @@
-"""Servers that a child process runs, a host: the owner's side of it, whatever the host runs them in."""
+"""Servers that a child process, their host, runs: the owner's side, for both kinds of host."""
 
 import json
 import os
@@ -26,17 +26,16 @@ from kcast.loadtest.clusters.servers import (
 from kcast.pubsub.endpoint import Address
 
 START_TIMEOUT_S = 30.0
-_REPLY_TIMEOUT_S = 20.0  # what a host needs at most beyond the time that it was given
+_REPLY_TIMEOUT_S = 20.0  # the most that a host needs beyond the time it was given
 _END_TIMEOUT_S = 10.0
 _LOG_LINES = 12
 _HOST = "127.0.0.1"
 
 
 class HostedServers(Servers):
-    """`Servers` of which the module `program` is the host.
+    """`Servers` that are run by a host, the program `program`.
 
-    `options` are further ones for `kcast serve`, and `tap_dir` is where each life of a server gets a tap.
-    Raises ServerFailed where a server does not start.
+    `options` are passed to `kcast serve`; with `tap_dir`, each life of a server writes a tap there.
     """
 
     backend: str
@@ -75,7 +74,7 @@ class HostedServers(Servers):
     ) -> None:
         if self._host is not None:
             try:
-                # What failed may be what failed before; the servers end with the host in any case.
+                # It may fail because the host has failed; the servers end with the host in any case.
                 with suppress(ServerFailed):
                     self.kill(*range(len(self)))
                     self.logs()
@@ -87,18 +86,18 @@ class HostedServers(Servers):
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Where the servers are reached, in order; they keep their ports when restarted."""
+        """The servers' addresses; a restarted server keeps its own."""
         return tuple((_HOST, state.port) for state in self._states)
 
     @property
     def running(self) -> tuple[bool, ...]:
-        """Which servers live."""
+        """Whether each server runs."""
         self._look()
         return tuple(state.is_running for state in self._states)
 
     @property
     def pids(self) -> tuple[int | None, ...]:
-        """The processes of those that live."""
+        """Each server's process; None if it does not run."""
         self._look()
         return tuple(state.process_id for state in self._states)
 
@@ -115,11 +114,11 @@ class HostedServers(Servers):
         return tuple(tuple(path for path in lives if path.exists()) for lives in paths)
 
     def kill(self, *indexes: int) -> None:
-        """Ends servers with SIGKILL, at once: they can say and do nothing more."""
+        """Ends servers at once, with SIGKILL."""
         self._change("kill", indexes)
 
     def restart(self, *indexes: int) -> None:
-        """Starts servers that do not run, on the port each had; returns when all of them take datagrams."""
+        """Starts servers that do not run, at their ports; returns when all serve. Raises ServerFailed."""
         timeout_s = self._start_timeout_s
         try:
             self._change("start", indexes, timeout_s=timeout_s)
@@ -129,15 +128,15 @@ class HostedServers(Servers):
             raise
 
     def stall(self, *indexes: int) -> None:
-        """Halts servers; what is sent to them waits in their sockets."""
+        """Halts servers. What is sent to them waits in their sockets."""
         self._change("stall", indexes)
 
     def resume(self, *indexes: int) -> None:
-        """Lets stalled servers go on."""
+        """Lets stalled servers continue."""
         self._change("resume", indexes)
 
     def isolate(self, *indexes: int) -> None:
-        """Lets nothing in or out of servers."""
+        """Cuts servers off from the network."""
         self._ask("isolate", servers=in_order(indexes, len(self)))
 
     def rejoin(self, *indexes: int) -> None:
@@ -145,18 +144,18 @@ class HostedServers(Servers):
         self._ask("rejoin", servers=in_order(indexes, len(self)))
 
     def stop(self) -> None:
-        """Ends all in order, so that their taps are whole."""
+        """Ends all servers without draining; their taps are written to the end."""
         self._change("stop", range(len(self)))
 
     def logs(self) -> dict[str, str]:
-        """What each server has said on standard error, in all its lives."""
+        """Returns what each server has written to standard error in all its lives, by key."""
         logs = self._ask("logs")
         if logs is not None:
             self._logs = logs
         return dict(zip(self.keys, self._logs, strict=True))
 
     def stats(self) -> list[ServerStat]:
-        """What the system counts for each."""
+        """Returns the current figures of each server."""
         self._look()
         sockets = read_sockets()
         return [
@@ -165,7 +164,7 @@ class HostedServers(Servers):
         ]
 
     def host_errors(self) -> str:
-        """What the host itself has said on standard error."""
+        """Returns what the host itself has written to standard error."""
         return "" if self._host is None else self._host.errors()
 
     def _change(self, verb: str, indexes: Iterable[int], **arguments: Any) -> None:
@@ -179,7 +178,7 @@ class HostedServers(Servers):
             self._states = [ServerState(*state) for state in states]
 
     def _ask(self, verb: str, **arguments: Any) -> Any:
-        """The host's reply; None where there is no host any more, and so no server."""
+        """Returns the host's reply; None if the host has ended, and so all servers."""
         if self._host is None or self._host.has_ended:
             self._states = [state._replace(is_running=False, process_id=None) for state in self._states]
             if verb == "start":
@@ -189,18 +188,18 @@ class HostedServers(Servers):
 
 
 class _HostProcess:
-    """The child, and the conversation with it."""
+    """The host, as a child process: requests to it, and its replies."""
 
     def __init__(self, program: str) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        # -P: whatever lies in the working directory must not pass for our packages.
+        # -P: so that nothing in the working directory is taken for our packages.
         self._process = subprocess.Popen(
             (sys.executable, "-P", "-m", program),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             bufsize=0,
-            # Ctrl-C is for the owner, who then ends the servers in order.
+            # Ctrl-C is for the owner only, who then ends the servers in order.
             start_new_session=True,
         )
         self._asked = 0
@@ -209,7 +208,7 @@ class _HostProcess:
         self.has_ended = False
 
     def ask(self, verb: str, **arguments: Any) -> Any:
-        """Has something done. Raises ServerFailed where it is refused, or the host is not there to do it."""
+        """Returns the reply to a request. Raises ServerFailed if it is refused, or the host has failed."""
         self._asked += 1
         request = json.dumps({"id": self._asked, "do": verb, **arguments}).encode() + b"\n"
         assert self._process.stdin is not None
@@ -221,7 +220,7 @@ class _HostProcess:
         deadline = time.monotonic() + float(arguments.get("timeout_s", 0)) + _REPLY_TIMEOUT_S
         while True:
             reply = json.loads(self._read_line(deadline))
-            # Of a request that an exception has cut short here, the answer comes later.
+            # Replies to earlier requests, whose `ask` an exception has ended, are skipped.
             if reply["id"] == self._asked:
                 break
         if "refused" in reply:
@@ -229,9 +228,9 @@ class _HostProcess:
         return reply["value"]
 
     def end(self) -> None:
-        """Ends it, and so all of its servers."""
+        """Ends the host, and so all of its servers."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self.has_ended = True  # first of all: Ctrl-C may cut this short
+        self.has_ended = True  # first, because Ctrl-C may interrupt this
         if not self._errors.closed:
             self._process.stdin.close()
             try:
@@ -244,10 +243,10 @@ class _HostProcess:
             self._errors.close()
 
     def errors(self) -> str:
-        """What it has said on standard error."""
+        """Returns what it has written to standard error."""
         if self._errors.closed:
             return self._said
-        # The host writes where this descriptor, which it shares, stands: it must not be moved.
+        # The host shares this descriptor and writes at its position, which must not be moved.
         size_bytes = os.fstat(self._errors.fileno()).st_size
         return os.pread(self._errors.fileno(), size_bytes, 0).decode(errors="replace")
 

@@ -1,8 +1,8 @@
-"""The host of a lab: many servers on one event loop, which does to them what its owner asks.
+"""The host of a lab: runs many servers on one event loop, and does to them what its owner asks.
 
     python -m kcast.loadtest.clusters.lab_host
 
-Standard input is watched by the same loop, so a request is answered between two turns of servers.
+The same loop reads standard input, so a request is carried out between two turns of servers.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import uvloop
 
 from kcast.loadtest.clusters.host_common import (
     Host,
+    HostedServer,
     HostOptions,
     Refused,
     ServerState,
@@ -25,7 +26,6 @@ from kcast.loadtest.clusters.host_common import (
     write_all,
 )
 from kcast.loadtest.clusters.isolation import Flags
-from kcast.loadtest.clusters.server_names import server_key
 from kcast.pubsub.driver import Driver
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Log, Losses, Report
@@ -34,34 +34,23 @@ from kcast.pubsub.process import make_server, open_tap, warn
 _FILES_PER_SERVER = 3  # at most two sockets, and a tap
 
 
-class _LabServer:
-    """One server of the lab: what it consists of while it runs, and its port for ever."""
+class _LabServer(HostedServer):
+    """One server of the lab."""
 
     def __init__(self, index: int, options: HostOptions, flags: Flags) -> None:
-        self.log = Log(label=server_key(index))
-        self.port = 0
-        self.lives = 0
-        self._index = index
+        super().__init__(index)
+        self.log = Log(label=self.key)
         self._options = options
         self._flags = flags
         self._driver: Driver | None = None
         self._parts = ExitStack()
-        self._is_stalled = False
-
-    @property
-    def is_running(self) -> bool:
-        return self._driver is not None
-
-    @property
-    def process_id(self) -> int | None:
-        return os.getpid() if self.is_running else None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begins a life. Raises Refused."""
-        settings = self._options.settings(self._index, self.lives + 1)
+        """Starts a life. Raises Refused."""
+        settings = self._options.settings(self.index, self.lives + 1)
         with ExitStack() as parts:
             try:
-                ports = self._options.open_sockets(self._index, self.port, self._flags)
+                ports = self._options.open_sockets(self.index, self.port, self._flags)
                 for port in ports:
                     parts.enter_context(port)
                 parts.callback(say_cut_off, ports, self.log)
@@ -72,9 +61,8 @@ class _LabServer:
                     tap = open_tap(settings.tap, settings.tap_bytes, addresses, self.log)
                     parts.enter_context(tap)
             except (ListenError, ValueError) as error:
-                where = f" (port {self.port})" if self.port else ""
-                raise Refused(f"{server_key(self._index)}{where} did not start: {error}") from None
-            if not self._index and not self.lives:
+                raise self.failure(str(error)) from None
+            if not self.index and not self.lives:
                 warn(settings, ports, self.log)
             core = make_server(settings, addresses, tap)
             report = Report(self.log, lambda: Losses.of(core, ports))
@@ -82,27 +70,28 @@ class _LabServer:
             self._driver.start()
             parts.callback(self._driver.stop)
             self._parts = parts.pop_all()
+        self.process_id = os.getpid()
         self.lives += 1
 
     def end(self) -> None:
-        """Ends it, its tap written to the end."""
-        self._driver = None
-        self._is_stalled = False
+        """Ends it, after writing its tap to the end."""
+        self.process_id = self._driver = None
+        self.is_stalled = False
         self._parts.close()
 
     def stall(self) -> None:
-        if self._driver is not None and not self._is_stalled:
-            self._is_stalled = True
+        if self._driver is not None and not self.is_stalled:
+            self.is_stalled = True
             self._driver.stop()
 
     def resume(self) -> None:
-        if self._driver is not None and self._is_stalled:
-            self._is_stalled = False
+        if self._driver is not None and self.is_stalled:
+            self.is_stalled = False
             self._driver.start()
 
 
 class _LabHost(Host[_LabServer]):
-    """What the owner may ask for. Every change is answered with the state of all servers."""
+    """Carries out the owner's requests."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -128,7 +117,7 @@ class _LabHost(Host[_LabServer]):
         if not self._is_begun:
             self._is_begun = True
             gc.collect()
-            gc.freeze()  # or collections would walk through what all servers have
+            gc.freeze()  # otherwise each collection would walk through what all servers have
         return self.states()
 
     def kill(self, servers: list[int]) -> list[ServerState]:
@@ -170,7 +159,7 @@ async def _serve(replies: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Does what is asked for, until nobody can ask any more."""
+    """Carries out requests until the owner is gone."""
     uvloop.run(_serve(take_replies_output()))
 
 

@@ -1,13 +1,13 @@
-"""The host of a cluster of processes: it forks a server at a time, and does to them what its owner asks.
+"""The host of a cluster of processes: forks each server, and kills, stalls or isolates it as its owner asks.
 
     python -m kcast.loadtest.clusters.process_host
 
-A fork takes some milliseconds, where a new Python would take a tenth of a second of CPU: servers are killed
-and restarted while load runs on the same machine.
+Servers are restarted while load runs on the same machine: a fork takes some milliseconds, where a new Python
+would take a tenth of a second of CPU. The host has one thread, so forking is safe.
 
-Its servers do not outlive it. It kills them when its owner is gone. When it is killed itself, a pipe of which
-it had the other end tells them; and stalled ones, which can read none, are process groups of their own, which
-the system wakes with SIGHUP when their parent is gone.
+Its servers do not outlive it. It kills them when its owner is gone. When it is killed itself, the servers
+notice that a pipe (the lifeline) has closed. Stalled servers cannot notice: each is a process group of its
+own, which the system wakes with SIGHUP when its parent is gone.
 """
 
 import gc
@@ -22,10 +22,11 @@ import time
 import traceback
 from contextlib import suppress
 from importlib import import_module
-from typing import IO, BinaryIO, ClassVar, NoReturn
+from typing import IO, BinaryIO, NoReturn
 
 from kcast.loadtest.clusters.host_common import (
     Host,
+    HostedServer,
     HostOptions,
     Refused,
     ServerState,
@@ -35,7 +36,6 @@ from kcast.loadtest.clusters.host_common import (
     take_replies_output,
     write_all,
 )
-from kcast.loadtest.clusters.server_names import server_key
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Log
 from kcast.pubsub.process import EXIT_FAILURE, serve, warn
@@ -46,34 +46,29 @@ _FILES_PER_SERVER = 2
 _PORT = struct.Struct("=H")  # what a server writes when it is ready
 
 
-class _ServerProcess:
-    """One server: its process while it runs, its port and log for ever."""
+class _ServerProcess(HostedServer):
+    """One server, with a process of its own; its log has all its lives."""
 
     def __init__(self, index: int) -> None:
-        self.index = index
-        self.key = server_key(index)
-        self.port = 0
-        self.lives = 0
-        self.is_stalled = False
-        self.process_id: int | None = None
+        super().__init__(index)
         self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - as long as this process
-        self.life_at = 0  # where in the log this life begins
-        self.status: int | None = None  # the pipe on which it says that it is ready, and by which end it ends
+        self.life_at = 0  # the size of the log when this life began
+        self.status: int | None = None  # a pipe: it writes its port when ready; closed when it ends
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives; takes note where it has ended."""
+        """Whether its process runs; reaps it if it has ended."""
         if self.process_id is not None:
             self.reap(os.WNOHANG)
         return self.process_id is not None
 
     def signal(self, number: int) -> None:
-        """Sends one. A process that was not waited for keeps its number."""
+        """Sends a signal. The number is still this process's: numbers are reused after `waitpid` only."""
         if self.process_id is not None:
             os.kill(self.process_id, number)
 
     def reap(self, options: int = 0) -> int | None:
-        """Waits for its end, or what else the options of `waitpid` tell of; its exit code if it has ended."""
+        """Calls `waitpid` with these options; returns the exit code if the process has ended, else None."""
         assert self.process_id is not None and self.status is not None
         process_id, status = os.waitpid(self.process_id, options)
         self.is_stalled = self.is_stalled or (bool(process_id) and os.WIFSTOPPED(status))
@@ -95,10 +90,8 @@ class _ServerProcess:
             self.is_stalled = False
 
     def failure(self, what: str) -> Refused:
-        """That it did not start, with the end of what it said."""
-        where = f" (port {self.port})" if self.port else ""
-        lines = self.read_log(self.life_at).splitlines()[-_LOG_LINES:]
-        return Refused("\n  ".join([f"{self.key}{where} did not start: it {what}", *lines]))
+        """Returns the error that it did not start, with the end of its log."""
+        return super().failure("\n  ".join([what, *self.read_log(self.life_at).splitlines()[-_LOG_LINES:]]))
 
     def read_log(self, start: int = 0) -> str:
         size = os.fstat(self.log.fileno()).st_size
@@ -106,9 +99,9 @@ class _ServerProcess:
 
 
 class _ProcessHost(Host[_ServerProcess]):
-    """What the owner may ask for."""
+    """Carries out the owner's requests."""
 
-    VERBS: ClassVar = (*Host.VERBS, "logs")
+    verbs = (*Host.verbs, "logs")
 
     def __init__(self, replies: BinaryIO) -> None:
         super().__init__()
@@ -123,7 +116,7 @@ class _ProcessHost(Host[_ServerProcess]):
         self.servers = [_ServerProcess(index) for index in range(count)]
         _import_what_servers_need()
         gc.collect()
-        gc.freeze()  # or each server's first collection would copy all of it
+        gc.freeze()  # otherwise each server's first collection would copy all of it
 
     def start(self, servers: list[int], timeout_s: float) -> list[ServerState]:
         starting = [self.servers[index] for index in servers if not self.servers[index].is_running]
@@ -150,7 +143,7 @@ class _ProcessHost(Host[_ServerProcess]):
     def stop(self, servers: list[int]) -> list[ServerState]:
         chosen = [self.servers[index] for index in servers if self.servers[index].is_running]
         for server in chosen:
-            server.signal(signal.SIGINT)  # which a server takes for its end, without draining
+            server.signal(signal.SIGINT)  # ends a server without draining
             server.signal(signal.SIGCONT)
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         waiting = _Waiting(chosen)
@@ -175,10 +168,10 @@ class _ProcessHost(Host[_ServerProcess]):
         waiting = _Waiting(starting)
         while waiting.servers:
             if time.monotonic() >= deadline:
-                raise waiting.servers[0].failure(f"was not ready after {timeout_s:g} s")
+                raise waiting.servers[0].failure(f"it was not ready after {timeout_s:g} s")
             for server, said in waiting.read(deadline):
                 if not said:
-                    raise server.failure(f"ended with exit code {server.reap()}")
+                    raise server.failure(f"it ended with exit code {server.reap()}")
                 (server.port,) = _PORT.unpack(said)
                 waiting.remove(server)
 
@@ -198,7 +191,7 @@ class _ProcessHost(Host[_ServerProcess]):
         server.lives += 1
 
     def _be(self, server: _ServerProcess, said: int) -> NoReturn:
-        """In the child, which never returns into what the host was doing."""
+        """Runs the server, in the forked child, which never returns into the host's code."""
         code = EXIT_FAILURE
         try:
             os.setpgid(0, 0)
@@ -231,25 +224,28 @@ class _ProcessHost(Host[_ServerProcess]):
 
 
 class _Waiting:
-    """Servers of which something is awaited, and the owner, who must be there."""
+    """Waits for servers to write to their status pipes, and for the owner's end."""
 
     def __init__(self, servers: list[_ServerProcess]) -> None:
         self.servers = list(servers)
         self._poll = select.poll()
-        self._poll.register(0, 0)  # its end is reported unasked; what it holds is not for now
+        self._poll.register(0, 0)  # standard input: only its end is reported; requests wait
         for server in servers:
             assert server.status is not None
             self._poll.register(server.status, select.POLLIN)
 
     def read(self, deadline: float) -> list[tuple[_ServerProcess, bytes]]:
-        """What servers say until the deadline, as soon as one does; b"" is its end."""
+        """Waits until a server writes, or the deadline; returns what they wrote, b"" for one that has ended.
+
+        Raises _OwnerGone.
+        """
         ready = dict(self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
         if 0 in ready:
             raise _OwnerGone
         return [(each, os.read(each.status, 64)) for each in self.servers if each.status in ready]
 
     def remove(self, server: _ServerProcess) -> None:
-        """Awaits nothing more of it."""
+        """Stops waiting for this server."""
         assert server.status is not None
         self._poll.unregister(server.status)
         self.servers.remove(server)
@@ -260,14 +256,14 @@ class _OwnerGone(Exception):
 
 
 def _import_what_servers_need() -> None:
-    """What they would else import each for itself."""
+    """Imports what each server would otherwise import for itself."""
     for name in ("asyncio", "uvloop", "kcast.pubsub.tap"):
         with suppress(ImportError):
             import_module(name)
 
 
 def main() -> None:
-    """Does what is asked for, until nobody can ask any more."""
+    """Carries out requests until the owner is gone."""
     replies = take_replies_output()
     host = _ProcessHost(replies)
     try:

@@ -1,9 +1,9 @@
-"""Removes what a container cluster has on the engine, once standard input ends: with its owner, that is.
+"""Removes all that a container cluster has on the engine, when its owner ends.
 
     python -m kcast.loadtest.clusters.reaper RUN
 
-The owner holds the other end of the pipe, and the kernel closes that however the owner ends. If it has
-written `end`, nothing can come any more.
+Standard input is a pipe from the owner, which the kernel closes however the owner ends. If the owner has
+written `end`, it has no requests under way, and nothing more can appear.
 """
 
 import sys
@@ -13,13 +13,13 @@ from kcast.loadtest.clusters.servers import EngineMissing
 
 
 def main(run: str) -> int:
-    """The exit code; what could not be removed is told on standard error."""
+    """Removes what the run has on the engine; returns the exit code, and prints what could not be removed."""
     is_settled = sys.stdin.buffer.read() == b"end"
     try:
         left = remove(connect(), run, is_settled=is_settled)
     except EngineMissing as error:
         left = [str(error)]
-    except Exception as error:  # whatever it is, the owner has to hear of it
+    except Exception as error:  # whatever it is, the owner must learn of it
         left = [repr(error)]
     for problem in left:
         print(problem, file=sys.stderr)

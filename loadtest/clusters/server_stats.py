@@ -1,4 +1,4 @@
-"""What Linux counts for processes and sockets, from /proc. Elsewhere all of it is 0."""
+"""CPU time, memory and socket figures of servers, from Linux's /proc. On other systems all are 0."""
 
 import os
 import socket
@@ -15,14 +15,17 @@ _ANY = ("0.0.0.0", "::")
 
 
 class Socket(NamedTuple):
-    """A UDP socket's figures."""
+    """The figures of a UDP socket, as in `ServerStat`."""
 
     queue_bytes: int
     kernel_drops: int
 
 
 def read_sockets(process_id: int | None = None) -> dict[Address, Socket]:
-    """All UDP sockets of a process' network, this process' own for None, by the address they are bound to."""
+    """Returns all UDP sockets in a process's network namespace, by the address that they are bound to.
+
+    None stands for this process.
+    """
     folder = _PROC / ("self" if process_id is None else str(process_id)) / "net"
     found: dict[Address, Socket] = {}
     for name in ("udp", "udp6"):
@@ -42,7 +45,7 @@ def read_sockets(process_id: int | None = None) -> dict[Address, Socket]:
 def stat_of(
     process_id: int | None, addresses: Sequence[Address], sockets: Mapping[Address, Socket]
 ) -> ServerStat:
-    """The figures of a process that serves at these addresses, or on all of its own."""
+    """Returns the figures of a process with sockets bound to these addresses, or to all; 0 for no process."""
     if process_id is None:
         return ServerStat()
     cpu_ns, rss_bytes = _read_process(process_id)
@@ -54,19 +57,20 @@ def stat_of(
 
 
 def _read_process(process_id: int) -> tuple[int, int]:
-    """CPU time of all threads in ns, and resident bytes."""
+    """The CPU time of all threads in ns, and resident bytes; 0 if there is no such process."""
     try:
         stat = (_PROC / str(process_id) / "stat").read_text("ascii", "replace")
     except OSError:
         return 0, 0
-    # The name, in parentheses, may hold anything. After it: state is 3, utime 14, stime 15, rss 24.
+    # The second field, the name in parentheses, may contain anything. Counted from 1, the state follows it as
+    # field 3; utime is 14, stime 15, rss 24.
     fields = stat.rpartition(")")[2].split()
     ticks = int(fields[14 - 3]) + int(fields[15 - 3])
     return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK"), int(fields[24 - 3]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _address(text: str) -> Address:
-    """An address as the kernel prints it: words of 32 bits in the machine's byte order."""
+    """An address from the kernel's notation: words of 32 bits in the machine's byte order."""
     host, _, port = text.partition(":")
     packed = b"".join(struct.pack("=I", int(host[start : start + 8], 16)) for start in range(0, len(host), 8))
     family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6

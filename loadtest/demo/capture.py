@@ -26,7 +26,7 @@ from kcast.client.engine import Wrap
 from kcast.client.events import Drop
 from kcast.loadtest.capture.folder import ScenarioFolder, create_run
 from kcast.loadtest.capture.schema import NONE
-from kcast.loadtest.capture.taps import Member, MessageIds, convert
+from kcast.loadtest.capture.taps import MessageIds, PortOwner, convert
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.demo.plan import Plan
@@ -323,7 +323,7 @@ class DemoRecorder:
         digests = np.array([message.digest for message in messages], np.uint64).view(np.int64)
         msg_ids = np.array([message.msg_id for message in messages], np.int64)
         has_left = digests != 0
-        by_port = {each.port: Member(each.pub_id, each.sub_id) for _, each in members}
+        by_port = {each.port: PortOwner(each.pub_id, each.sub_id) for _, each in members}
         for server_id, paths in enumerate(self._taps):
             convert(
                 *(paths, server_id, by_port, MessageIds(digests[has_left], msg_ids[has_left])),

@@ -264,4 +264,4 @@ def drawing(plan: Plan, cells: Sequence[Cell], what: str) -> str:
 
 def policy_name(k_prime: int) -> str:
     """The policy of a cell, as a cluster file names it."""
-    return Policy(K, k_prime, K).name
+    return str(Policy(K, k_prime, K))

@@ -1,1 +1,1 @@
-"""`kcast load`: load tests, one or a grid of them, from a scenario to a table."""
+"""`kcast load`: runs one load test or a grid of them, and prints their results."""

@@ -1,4 +1,4 @@
-"""`kcast load`: load tests over grids of scenarios, and what came of them; `kcast load compare` of two."""
+"""`kcast load` runs load tests over grids of scenarios; `kcast load compare` compares two runs."""
 
 import importlib.util
 import sys
@@ -52,10 +52,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _Group(click.Group):
-    """Help under headings; and who names a preset as if it were a subcommand is told how."""
+    """Writes help under headings. A preset given as if it were a subcommand gets an error that says how."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options, presets and subcommands."""
+        """Writes options, presets and subcommands."""
         sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in _HEADINGS}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -71,7 +71,7 @@ class _Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The subcommand."""
+        """Returns the subcommand."""
         if args[0] in grid.PRESETS:
             ctx.fail(f"{args[0]} is a preset: give it as --preset {args[0]}")
         return super().resolve_command(ctx, args)
@@ -85,39 +85,48 @@ def _losses(ctx: click.Context, param: click.Parameter, text: str | None) -> tup
 
 
 def _own_options(function: _Function) -> _Function:
-    """The options of the run as such."""
+    """Adds the options of the run as a whole."""
     path = click.Path(path_type=Path)
     options = (
-        click.option("--preset", metavar="NAME", help="Scenarios with a name; other options change them."),
+        click.option("--preset", metavar="NAME", help="Run this preset; other options change its scenarios."),
         click.option(
-            "--only", multiple=True, metavar="NAME", help="Of these, only this one; * stands for anything."
+            "--only", multiple=True, metavar="NAME", help="Run only this scenario; * stands for any text."
         ),
         click.option(
             "--out",
             type=path,
             metavar="DIR",
-            help=f"Where the capture goes: a new folder.  [default: {OUT_DEFAULT}/ and the time]",
+            help=f"A new folder for the capture.  [default: {OUT_DEFAULT}/ and the time]",
         ),
-        click.option("--dry-run", is_flag=True, help="Only tell what it would take: time, disk, CPU."),
-        click.option("--resume", type=path, metavar="DIR", help="Run what an earlier run has not finished."),
-        click.option("--replay", type=path, metavar="FILE", help="Run again what this run.json tells of."),
+        click.option("--dry-run", is_flag=True, help="Only estimate time, disk space and CPU."),
+        click.option(
+            "--resume",
+            type=path,
+            metavar="DIR",
+            help="Finish an earlier run: run its scenarios that are not complete.",
+        ),
+        click.option("--replay", type=path, metavar="FILE", help="Run the scenarios of this run.json again."),
         click.option(
             "--workers",
             type=click.IntRange(1, WORKERS_MAX),
             metavar="N",
-            help="Processes that the users run in.  [default: 1]",
+            help="Number of processes for the users.  [default: 1]",
         ),
-        click.option("--spectrum", is_flag=True, help="Print the latencies of all scenarios in full."),
-        click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line."),
-        click.option("--image", metavar="NAME", help="What containers are made of.  [default: kcast]"),
+        click.option(
+            "--spectrum", is_flag=True, help="Print all percentiles of the latencies of all scenarios."
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, one object a line."),
+        click.option("--image", metavar="NAME", help="Image for --backend containers.  [default: kcast]"),
         click.option(
             "--master-port",
             type=click.IntRange(0, 65_535),
             default=0,
             metavar="PORT",
-            help="Where locust's workers meet on this machine; 0 is any free port.",
+            help="Port on which locust's workers find its master; 0 is any free one.",
         ),
-        click.option("--loss", callback=_losses, metavar="X[,...]", help="Sets --loss-in and --loss-out."),
+        click.option(
+            "--loss", callback=_losses, metavar="X[,...]", help="Sets --loss-in and --loss-out together."
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -129,13 +138,13 @@ def _own_options(function: _Function) -> _Function:
 @click_options(_SEVERAL)
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Load a cluster on this machine, break it as asked, and tell what arrived, how soon, and why not.
+    """Run load tests on this machine, with faults, and explain what arrived.
 
-    Starts servers, lets locust's users publish and subscribe on a seeded schedule, injects faults, and
-    captures all that happens as Parquet files. Then it holds the share of deliveries against theory, gives
-    each miss its cause, and says whether the figures can be trusted.
+    Starts servers, lets locust users publish and subscribe on a seeded schedule, injects faults, and captures
+    everything in Parquet files. Then compares the share delivered with theory, finds the cause of each miss,
+    and says whether the figures can be trusted.
 
-    Of options with [,...] each combination of values is a scenario of its own.
+    Options marked [,...] take several values; each combination is a scenario.
 
     \b
     Example:
@@ -145,9 +154,9 @@ def command(ctx: click.Context, /, **options: Any) -> None:
       kcast load compare load-out/before load-out/after
 
     \b
-    Exit codes: 0 all went well and all figures are valid, 1 it could not be run,
-    2 wrong usage, 3 latencies of a scenario are not valid, 4 its delivery is not
-    valid, 130 Ctrl-C.
+    Exit codes: 0 all figures are valid, 1 it could not be run, 2 wrong usage,
+    3 the latency of a scenario is not valid, 4 its delivery is not valid,
+    130 Ctrl-C.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -172,7 +181,7 @@ def _load(
     as_json: bool,
     **fields: Any,
 ) -> int:
-    """Finds out what is wanted, and does it; the exit code."""
+    """Does what the options ask for. Returns the exit code."""
     given = {
         name: value if isinstance(value, tuple) else (value,)
         for name, value in fields.items()
@@ -180,18 +189,18 @@ def _load(
     }
     earlier = resume or replay
     if resume and (out or replay):
-        fail(NAME, "--resume goes on in its own folder: leave out --out and --replay", EXIT_USAGE)
+        fail(NAME, "--resume continues in its own folder: leave out --out and --replay", EXIT_USAGE)
     if earlier and (given or preset):
-        fail(NAME, f"what is run stands in {earlier}: name no other scenarios", EXIT_USAGE)
+        fail(NAME, f"the scenarios are those of {earlier}: give no options that change them", EXIT_USAGE)
     if earlier or not dry_run:
         _require_extra()
-    known = _read(earlier) if earlier else _Known()
+    known = _read(earlier) if earlier else _EarlierRun()
     if any(scenario.backend == "file" for scenario in known.scenarios):
-        fail(NAME, f"{earlier}: locust ran that on servers of a cluster file: run locust again")
+        fail(NAME, f"{earlier}: locust ran this on the servers of a cluster file: run locust again")
     try:
         scenarios = select(known.scenarios or _expanded(preset, given), only)
         for scenario in scenarios:
-            outages(scenario)  # complains of what takes for ever to plan
+            outages(scenario)  # raises if there are too many to plan
     except ScenarioError as error:
         fail(NAME, str(error), EXIT_USAGE)
     settings = dict(known.settings)
@@ -199,7 +208,7 @@ def _load(
     if resume:
         scenarios = tuple(scenario for scenario in scenarios if scenario.name not in known.complete)
     if dry_run:
-        _tell_estimates(scenarios, settings.get("workers", 1), as_json)
+        _print_estimates(scenarios, settings.get("workers", 1), as_json)
         return 0
     from kcast.loadtest.load import session
 
@@ -217,43 +226,43 @@ def _load(
 def _require_extra() -> None:
     missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
     if missing:
-        fail(NAME, f"{missing[0]} is missing: pip install 'kcast[load]' brings it", EXIT_FAILURE)
+        fail(NAME, f"{missing[0]} is not installed: pip install 'kcast[load]' installs it", EXIT_FAILURE)
 
 
-class _Known(NamedTuple):
-    """What an earlier run was to do, how, and which of its scenarios are complete."""
+class _EarlierRun(NamedTuple):
+    """The scenarios and settings of an earlier run, and the names of its complete scenarios."""
 
     scenarios: tuple[Scenario, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
     complete: frozenset[str] = frozenset()
 
 
-def _read(path: Path) -> _Known:
-    """The run that stands in a folder, or its run.json."""
+def _read(path: Path) -> _EarlierRun:
+    """Reads the run in a folder, or of a run.json."""
     from kcast.loadtest.capture.folder import CaptureError, open_run
 
     try:
         run = open_run(path)
-        done = frozenset(place.scenario.name for place in run.scenarios if place.status == "complete")
-        return _Known(run.planned, run.info.get("settings", {}), done)
+        done = frozenset(each.scenario.name for each in run.scenarios if each.status == "complete")
+        return _EarlierRun(run.planned, run.info.get("settings", {}), done)
     except CaptureError as error:
         fail(NAME, str(error))
 
 
 def _expanded(preset: str | None, given: grid.Values) -> tuple[Scenario, ...]:
-    """What the command line asks for."""
+    """Returns the scenarios that the command line asks for."""
     if preset is None and not given:
-        preset = grid.FIRST
+        preset = grid.PRESET_DEFAULT
     made = grid.expand(grid.preset(preset).parts if preset else ({},), given)
     for reason in made.impossible:
-        say(NAME, f"left out what cannot be: {reason}")
+        say(NAME, f"skipped a combination: {reason}")
     return made.scenarios
 
 
-# --- What it would take ------------------------------------------------------------------------------
+# --- Estimates --------------------------------------------------------------------------------------
 
 
-def _tell_estimates(scenarios: tuple[Scenario, ...], workers: int, as_json: bool) -> None:
+def _print_estimates(scenarios: tuple[Scenario, ...], workers: int, as_json: bool) -> None:
     estimates = [estimate(scenario, workers) for scenario in scenarios]
     if as_json:
         for each in estimates:
@@ -277,10 +286,10 @@ def _estimate_row(each: Estimate) -> tuple[str, ...]:
 
 
 def warnings(estimates: list[Estimate], workers: int) -> list[str]:
-    """What will spoil the figures, as far as can be told beforehand."""
+    """Returns what will make figures invalid, as far as it is known beforehand."""
     return [
-        f"{each.name}: its users would take {each.cpu_share:.0%} of a core in each of {workers} processes, "
-        "and be late; give more --workers, or a lower --rate"
+        f"{each.name}: users would need {each.cpu_share:.0%} of a core in each of {workers} processes, and "
+        "be late: give more --workers, or a lower --rate"
         for each in estimates
         if each.cpu_share > CPU_SHARE_MAX
     ]
@@ -292,9 +301,11 @@ def warnings(estimates: list[Estimate], workers: int) -> list[str]:
 @command.command("compare")
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print all as one object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def compare_command(a: Path, b: Path, as_json: bool) -> None:
-    """Compare two runs, A and B, scenario by scenario: shares delivered, and latencies.
+    """Compare two runs, A and B.
+
+    Prints for each scenario the differences of the shares delivered, with intervals, and of the latencies.
 
     \b
     Example:

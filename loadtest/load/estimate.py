@@ -1,7 +1,7 @@
-"""What a load test will take: messages, time, disk and so on, reckoned before anything is started.
+"""Estimates what a load test takes, before anything is started: messages, time, disk, CPU.
 
-The figures of cost were measured on a 2-core machine (docs/measured.md); they shall show whether a grid takes
-minutes or hours, and whether it fits the disk, no more.
+The costs were measured on a 2-core machine (docs/measured.md). They are good enough to tell minutes from
+hours, and whether the capture fits on the disk.
 """
 
 from collections.abc import Iterable
@@ -11,26 +11,26 @@ from math import fsum
 from kcast.loadtest.scenario import Scenario
 from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX
 
-# What one thing takes, in seconds.
-_START_S = 2.0  # locust, and whatever is there once
-_END_S = 1.0  # after the last deadline: the end of all processes
+# Costs in seconds.
+_START_S = 2.0  # locust, and everything that is started once
+_END_S = 1.0  # for all processes to end, after the last deadline
 _WORKER_S = 1.0
-_SERVER_S = {"processes": 0.02, "containers": 1.2, "lab": 0.004, "file": 0.0}  # to start it and to end it
+_SERVER_S = {"processes": 0.02, "containers": 1.2, "lab": 0.004, "file": 0.0}  # to start and to end one
 _LEASE_S = 0.0004
-_ROW_S = 2.5e-6  # to turn taps into tables, and to sum all up
-_COPY_CPU_S = 28e-6  # of the process that users run in
+_ROW_S = 2.5e-6  # to convert taps, and to compute results
+_COPY_CPU_S = 28e-6  # in the process that users run in
 _SEND_CPU_S = 40e-6
 
-# What a row takes on disk, in bytes, and what parts that are written every other second take by themselves.
+# Size of a row on disk, and of the parts themselves, which are written every two seconds.
 _PUBLISH_BYTES, _SENT_BYTES, _TAKEN_BYTES, _COPY_BYTES, _LEASE_BYTES = 22.0, 4.0, 8.0, 6.5, 6.0
 _PARTS_BYTES_PER_S = 14_000.0
 
-CPU_SHARE_MAX = 0.8  # of a core, for each process of users: beyond, it would be late
+CPU_SHARE_MAX = 0.8  # of a core, for each process of users; above it users would be late
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a scenario takes. `cpu_share` is that of one core, by each process that users run in."""
+    """What a scenario takes. `cpu_share` is the share of one core that each process of users needs."""
 
     name: str
     messages: float
@@ -42,7 +42,7 @@ class Estimate:
 
 
 def estimate(scenario: Scenario, workers: int = 1) -> Estimate:
-    """What it takes where users run in so many processes."""
+    """Estimates a scenario whose users run in `workers` processes."""
     k, publish, subscribe = scenario.policy.sizes(scenario.servers)
     interval_s = min(scenario.ttl_s / scenario.renewals, RENEWAL_INTERVAL_S_MAX)
     audience = scenario.subscribing_users * scenario.topics_per_subscriber / scenario.topics
@@ -79,7 +79,7 @@ def estimate(scenario: Scenario, workers: int = 1) -> Estimate:
 
 
 def total(estimates: Iterable[Estimate], name: str = "in all") -> Estimate:
-    """The sum; of the CPU's share, the largest."""
+    """Returns the sum of estimates; of `cpu_share` the largest."""
     some = list(estimates)
     return Estimate(
         name=name,
@@ -93,7 +93,7 @@ def total(estimates: Iterable[Estimate], name: str = "in all") -> Estimate:
 
 
 def down_share(scenario: Scenario) -> float:
-    """The share of servers that are down at a time, by plan."""
+    """The share of servers down at any moment, by plan (0 to 1)."""
     if scenario.outages in ("independent", "zones"):
         return scenario.outage
     if scenario.outages == "exact":

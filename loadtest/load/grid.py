@@ -1,8 +1,9 @@
-"""Which scenarios `kcast load` runs: a preset, or the defaults, with what the command line says instead.
+"""Which scenarios `kcast load` runs: a preset, or the defaults, changed by the options on the command line.
 
-Each option may have several values; then every combination is a scenario. What a policy's scheme does not
-use is left at its default, so that combinations that differ in nothing are one scenario. Scenarios are named
-by their policy and by what else differs between them, so that a name says what it is and serves as a folder.
+Each option may have several values; then every combination is a scenario. Fields that a scheme does not use
+keep their defaults, so that combinations that do not differ are one scenario. A scenario is named after its
+policy and what else differs between scenarios, so that its name tells it apart and can be the name of a
+folder.
 """
 
 import re
@@ -14,16 +15,16 @@ from kcast.hashring.policy import K_PRIME_DEFAULT
 from kcast.loadtest.scenario import Scenario, ScenarioError
 
 SCENARIOS_MAX = 1000
-NAME_CHARS_MAX = 200  # of which capture.folder makes a folder's
+NAME_CHARS_MAX = 200  # capture.folder uses the name for a folder
 
-LOSS = "loss"  # of both legs; no field of a scenario, which tells them apart
+LOSS = "loss"  # of both legs; a scenario has a field for each leg
 _LEGS = ("loss_in", "loss_out")
 
 Values = Mapping[str, Sequence[Any]]
-"""Fields of a scenario, or `loss`, and the values that each takes."""
+"""Fields of a scenario, or `loss`, with the values of each."""
 
 _DEFAULTS = Scenario().as_json()
-# Readers of a folder's name would take some words for values.
+# Some readers would take these words in a folder's name for values that are not text.
 _SAFE_NAME = re.compile(r"(?!(?i:nan|inf|infinity|null|true|false)$)[A-Za-z][A-Za-z0-9._-]{0,99}")
 _SHARES = ("outage", "down")
 _POLICY_FIELDS = ("scheme", "k", "k_prime", "side")
@@ -31,17 +32,17 @@ _USED_BY_SCHEME = {"S": (), "R": (), "CH": ("k",), "RCH": ("k", "k_prime", "side
 
 
 class Preset(NamedTuple):
-    """Scenarios under a name: each part is a grid of its own."""
+    """Scenarios with a name. Each part is a grid of its own."""
 
     about: str
     parts: tuple[Values, ...]
 
 
 class Grid(NamedTuple):
-    """What is to be run, in order."""
+    """The scenarios to run, in order."""
 
     scenarios: tuple[Scenario, ...]
-    impossible: tuple[str, ...]  # why combinations were left out
+    impossible: tuple[str, ...]  # why combinations were skipped
 
 
 _BAR: Values = {
@@ -51,12 +52,12 @@ _BAR: Values = {
 }
 _SHORT: Values = {"duration_s": (8.0,), "deadline_s": (1.0,)}
 
-FIRST = "network"
-"""For who asks for nothing. So far away, latencies are more than what a small machine adds to them."""
+PRESET_DEFAULT = "network"
+"""Legs are slow enough that a small machine's own delay is negligible."""
 
 PRESETS: dict[str, Preset] = {
-    FIRST: Preset(
-        "what runs where nothing is asked for: legs of 20 to 25 ms that lose 1 %, a tenth of 12 servers down",
+    PRESET_DEFAULT: Preset(
+        "the default: legs of 20 to 25 ms that lose 1 %, a tenth of 12 servers down",
         (
             {
                 **{"delay_ms": (20.0,), "jitter_ms": (5.0,), "loss": (0.01,)},
@@ -65,11 +66,11 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "smoke": Preset(
-        "whether all works: 4 servers, 3 s of load",
+        "a quick check that everything works: 4 servers, 3 s of load",
         ({"servers": (4,), "k": (3,), "k_prime": (2,), "duration_s": (3.0,), "deadline_s": (1.0,)},),
     ),
     "k-prime": Preset(
-        "a first curve: K' of 1, 2, 3 and 5 at K = 5, a tenth of 12 servers down, 2 % loss a leg",
+        "policies 5/1/5, 5/2/5, 5/3/5 and 5/5/5: a tenth of 12 servers down, 2 % loss on each leg",
         (
             {
                 **{**_SHORT, "k": (5,), "k_prime": (1, 2, 3, 5)},
@@ -78,18 +79,18 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "grid": Preset(
-        "reliability versus K and K': few publish with K = 8, and CH, on 100 servers, a tenth of them down",
+        "policies 8/1/8, 8/2/8, 8/3/8, 8/5/8, and k/k/k with k of 1, 2, 3, 5, 8; a tenth of 100 servers down",
         (
             {**_BAR, "scheme": ("RCH",), "k": (8,), "k_prime": (1, 2, 3, 5)},
             {**_BAR, "scheme": ("CH",), "k": (1, 2, 3, 5, 8)},
         ),
     ),
     "few-subscribe": Preset(
-        "the same for few subscribe",
+        "the same with few subscribe: policies 8/8/1, 8/8/2, 8/8/3, 8/8/5",
         ({**_BAR, "scheme": ("RCH",), "k": (8,), "k_prime": (1, 2, 3, 5), "side": ("subscribe",)},),
     ),
     "kills": Preset(
-        "servers killed and started again: 3 of 12 are down at a time",
+        "servers killed and started again: 3 of 12 are down at any time",
         (
             {
                 **{"outages": ("exact",), "down": (3,), "by": ("kill",), "epoch_s": (5.0,)},
@@ -98,7 +99,7 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "stalls": Preset(
-        "servers halted and resumed, with what they were sent meanwhile",
+        "servers halted (SIGSTOP) and resumed: they then get what they were sent meanwhile",
         (
             {
                 **{"outages": ("independent",), "outage": (0.1,), "by": ("stall",), "epoch_s": (5.0,)},
@@ -107,7 +108,7 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "rolling": Preset(
-        "a rolling restart: each of 12 servers killed and started again, one after the other",
+        "a rolling restart: 12 servers are killed and started again, one after the other",
         (
             {
                 **{"outages": ("rolling",), "by": ("kill",), "epoch_s": (2.0,)},
@@ -116,7 +117,7 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "zones": Preset(
-        "servers that fail together: 4 zones, a tenth of them down",
+        "servers that fail together: 20 servers in 4 zones, a tenth of the zones down",
         (
             {
                 **{"outages": ("zones",), "outage": (0.1,), "zones": (4,), "servers": (20,)},
@@ -125,11 +126,11 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "views": Preset(
-        "clients that know different servers: all of 20, 9 in 10, and 3 in 4 of them",
+        "clients that know only 100 %, 90 % or 75 % of 20 servers, each a random part of its own",
         ({"servers": (20,), "known": (1.0, 0.9, 0.75), "k_prime": (1, 3), "duration_s": (10.0,)},),
     ),
     "repeats": Preset(
-        "each message sent once, twice, three times; 10 % loss a leg",
+        "each message sent once, twice, three times; 10 % loss on each leg",
         ({"k_prime": (1,), "repeat": (1, 2, 3), "loss": (0.1,), "duration_s": (10.0,)},),
     ),
     "lab": Preset(
@@ -142,7 +143,7 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "containers": Preset(
-        "a small grid on containers (needs a Docker engine and the image kcast)",
+        "a small grid on containers; needs a Docker engine and the image kcast",
         (
             {
                 **{**_SHORT, "backend": ("containers",), "servers": (5,), "k_prime": (1, 2, 3)},
@@ -154,16 +155,17 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """The preset of this name. Raises ScenarioError, which names all."""
+    """Returns the preset of this name. Raises ScenarioError, which lists all presets."""
     if name not in PRESETS:
         raise ScenarioError(f"no preset is named {name!r}: use one of {', '.join(PRESETS)}")
     return PRESETS[name]
 
 
 def expand(parts: Iterable[Values], given: Values) -> Grid:
-    """Every combination of the values of each part, where what is `given` replaces the part's own.
+    """Returns every combination of the values of each part; values in `given` replace the part's own.
 
-    A combination that cannot be is left out and told, unless all are. Raises ScenarioError.
+    Impossible combinations are skipped and reported. Raises ScenarioError if all are impossible, if there are
+    more than SCENARIOS_MAX, or if `given` asks for a fault that no scenario has.
     """
     found: dict[Scenario, None] = {}
     impossible: dict[str, None] = {}
@@ -184,7 +186,7 @@ def expand(parts: Iterable[Values], given: Values) -> Grid:
 
 
 def _without_other_outages(part: Values, given: Values) -> Values:
-    """A part without its own outages, where what is given asks for others: else that would change nothing."""
+    """Removes a part's own outages if `given` asks for another kind, which would otherwise change nothing."""
     kinds = part.get("outages", ())
     asks_for_others = ("down" in given and "exact" not in kinds) or (
         "outage" in given and not {"independent", "zones"} & set(kinds)
@@ -195,22 +197,24 @@ def _without_other_outages(part: Values, given: Values) -> Values:
 
 
 def _refuse_idle(given: Values, scenarios: Collection[Scenario]) -> None:
-    """Raises ScenarioError for a fault that was asked for, and that no scenario has."""
+    """Raises ScenarioError for a fault that was asked for and that no scenario has."""
 
     def is_asked(name: str, *idle: Any) -> bool:
         return any(value not in idle for value in given.get(name, ()))
 
     kinds = {scenario.outages for scenario in scenarios}
     if is_asked("outage", 0) and not kinds & {"independent", "zones"}:
-        raise ScenarioError(f"outage is for independent or zones, and outages is {', '.join(sorted(kinds))}")
+        raise ScenarioError(
+            f"--outage needs --outages independent or zones, and it is {', '.join(sorted(kinds))}"
+        )
     if is_asked("down", 0) and "exact" not in kinds:
         raise ScenarioError(
-            f"down is for exact, and outages is {', '.join(sorted(kinds))}: leave one of them out"
+            f"--down needs --outages exact, and it is {', '.join(sorted(kinds))}: leave one of them out"
         )
     if is_asked("outages", "none") and not any(map(_has_outages, scenarios)):
-        raise ScenarioError("outages without any server down: give --outage a share, or --down a number")
+        raise ScenarioError("--outages alone does nothing: give --outage a share, or --down a number")
     if is_asked("by", "isolation") and kinds == {"none"}:
-        raise ScenarioError("by tells how servers fail, and none does: give --outage, --down or --outages")
+        raise ScenarioError("--by says how servers fail, and none does: give --outage, --down or --outages")
 
 
 def _has_outages(scenario: Scenario) -> bool:
@@ -234,11 +238,11 @@ def _limit(values: Values) -> None:
 
 
 def _too_many(count: int) -> str:
-    return f"these are {count:,} scenarios: give fewer values, {SCENARIOS_MAX:,} in all at most"
+    return f"these are {count:,} scenarios: give fewer values, for {SCENARIOS_MAX:,} scenarios at most"
 
 
 def _scenario(chosen: Mapping[str, Any]) -> Scenario:
-    """One combination, with what follows from it where nothing else was said."""
+    """Returns the scenario of one combination, with defaults that depend on its values."""
     values = dict(chosen)
     loss = values.pop(LOSS, None)
     if loss is not None:
@@ -255,7 +259,7 @@ def _scenario(chosen: Mapping[str, Any]) -> Scenario:
     if scheme == "RCH":
         k = values.get("k", _DEFAULTS["k"])
         k_prime = values.setdefault("k_prime", min(k, K_PRIME_DEFAULT))
-        if k_prime == k:  # which is CH, and shall be told from it in nothing
+        if k_prime == k:  # the same as CH, so it must not be a scenario of its own
             values = {name: value for name, value in values.items() if name not in ("k_prime", "side")}
             values["scheme"] = "CH"
     topics = values.get("topics", _DEFAULTS["topics"])
@@ -266,24 +270,24 @@ def _scenario(chosen: Mapping[str, Any]) -> Scenario:
         (scenario.subscribing_users, "subscribers"),
     ):
         if not users:
-            raise ScenarioError(f"{kind} is 0, and so is mixed: give some, or nothing can be delivered")
+            raise ScenarioError(f"--{kind} and --mixed are 0: nothing can be delivered; give one of them")
     return scenario
 
 
 def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
-    """The same, each with a name of its own."""
+    """Gives each scenario a name of its own."""
     table = [{**scenario.as_json(), LOSS: scenario.loss_in} for scenario in scenarios]
     asked = table[0]["name"] if table[0]["name"] != _DEFAULTS["name"] else None
     if asked is not None and not _SAFE_NAME.fullmatch(asked):
         raise ScenarioError(
-            f"name is {asked!r}: begin with a letter, use letters, digits, dots, dashes, up to 100 in all; "
-            "and not nan, inf, null, true or false"
+            f"--name is {asked!r}: begin with a letter; use letters, digits, . - and _, at most 100; not "
+            "nan, inf, null, true or false"
         )
     differ = [name for name in _DEFAULTS if name not in _POLICY_FIELDS and _count(table, name) > 1]
     if set(_LEGS) <= set(differ) and all(values["loss_in"] == values["loss_out"] for values in table):
         differ = [LOSS if name == "loss_in" else name for name in differ if name != "loss_out"]
     if any(name in differ and _count(table, name) == _count(table, name, "outages") for name in _SHARES):
-        differ = [name for name in differ if name != "outages"]  # which follows
+        differ = [name for name in differ if name != "outages"]  # the share tells it, too
     named = []
     for scenario, values in zip(scenarios, table, strict=True):
         words = [asked] if asked else []
@@ -297,25 +301,26 @@ def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
 def _checked(name: str) -> str:
     if len(name) > NAME_CHARS_MAX:
         raise ScenarioError(
-            f"a scenario would be named {name}, which is too long for a folder: give a shorter --name, or "
-            "several values to fewer options"
+            f"a scenario would be named {name}, which is too long: give a shorter --name, or several "
+            "values to fewer options"
         )
     return name
 
 
 def _count(table: Sequence[Mapping[str, Any]], *names: str) -> int:
-    """How many different values these fields have."""
+    """Returns the number of different combinations of these fields."""
     return len({tuple(values[name] for name in names) for values in table})
 
 
 def policy_name(scenario: Scenario) -> str:
-    """The policy in a few characters: `rch-8-3-8` is k/publish/subscribe, `ch-3` has K for all three."""
+    """Returns `5-3-5` for 5/3/5. S and R, which place topics in other ways, are `s` and `r-12-11-11`."""
     policy = scenario.policy
     if policy.scheme == "S":
         return "s"
-    if policy.scheme == "CH":
-        return f"ch-{policy.k}"
-    return f"{policy.scheme.lower()}-{policy.k}-{policy.publish}-{policy.subscribe}"
+    sizes = f"{policy.k}-{policy.publish}-{policy.subscribe}"
+    if policy.scheme == "R":
+        return f"r-{sizes}"
+    return sizes if policy.k < 1000 else f"k-{sizes}"  # 1000-3-5 is a date for some readers of folders
 
 
 def _short(value: Any) -> str:

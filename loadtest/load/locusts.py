@@ -1,7 +1,7 @@
-"""The processes that the users of a scenario run in: locust, by itself or as a master with its workers.
+"""Locust's processes for the users of a scenario: a single one, or a master with workers.
 
-Each has the writing end of a pipe: the first one tells by it how it goes, one JSON object a line. None
-outlives the process that started it, however that one ends, since each ends when nobody is left to read.
+Each has the writing end of a pipe. The first writes its progress to it, one JSON object a line. All end when
+the reading end is closed, so none outlives the process that started it, however that ends.
 """
 
 import json
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from kcast.loadtest.users.progress import Progress
 
 HOST = "127.0.0.1"
-# -P: whatever lies in the working directory must not pass for our packages.
+# -P: modules in the working directory must not hide those of kcast.
 LOCUST = (sys.executable, "-P", "-m", "locust")
-SILENCE_S_MAX = 60.0  # it tells something each second
+SILENCE_S_MAX = 60.0  # normally it writes each second
 STOP_TIMEOUT_S = 8.0
 
 _READ_BYTES = 65_536
@@ -33,14 +33,14 @@ _LOG_LINES = 8
 
 
 class LocustFailed(KcastError, RuntimeError):
-    """Users could not be started, or ended before their time; the message says what locust said."""
+    """Locust could not be started, or ended too early; the message has the end of its log."""
 
 
 class Locusts:
-    """Locust on a scenario's file; use it with `with`, and follow `records` until it ends.
+    """Runs locust on a scenario's file; use it with `with`, and read `records` until they end.
 
-    With more than one of `workers` these run the users, and a further process leads them on `master_port`
-    (0: any that is free). What they print goes to `log`. Raises LocustFailed.
+    With more than one of `workers`, these run the users, and a further process is their master, on
+    `master_port` (0: any free one). Their output goes to the file `log`. Raises LocustFailed.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class Locusts:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of all processes that were started."""
+        """The process ids of all that were started."""
         return tuple(process.popen.pid for process in self._processes)
 
     def records(self) -> Iterator["Progress | None"]:
-        """What the first process tells, until all have ended in order; None when a second passes without.
+        """Yields the progress that the first process reports, until all have ended; None each second without.
 
-        Raises LocustFailed where one ends otherwise, or nothing is told for a minute.
+        Raises LocustFailed if a process fails, or nothing is reported for a minute.
         """
-        leader = self._processes[0]
+        first = self._processes[0]
         heard_at = time.monotonic()
         with selectors.DefaultSelector() as selector:
             for process in self._processes:
-                selector.register(process.told, selectors.EVENT_READ, process)
+                selector.register(process.progress_fd, selectors.EVENT_READ, process)
             while selector.get_map():
                 for key, _ in selector.select(1.0) or ((None, 0),):
                     if key is None:
@@ -102,19 +102,19 @@ class Locusts:
                     process = key.data
                     records = process.read()
                     if records is None:
-                        selector.unregister(process.told)
+                        selector.unregister(process.progress_fd)
                         self._await_end(process)
-                    elif process is leader:
+                    elif process is first:
                         heard_at = time.monotonic()
                         yield from records
                 if time.monotonic() - heard_at > SILENCE_S_MAX:
-                    raise LocustFailed(self._failure(leader, f"has told nothing for {SILENCE_S_MAX:g} s"))
+                    raise LocustFailed(self._failure(first, f"has reported nothing for {SILENCE_S_MAX:g} s"))
 
     def stop(self) -> None:
-        """Ends what still runs, and waits until it has ended."""
+        """Ends all that still run. Returns when they have ended."""
         for process in self._processes:
-            # Nobody reads any more, which ends those that SIGTERM finds deaf.
-            os.close(process.told)
+            # Ends also those that ignore SIGTERM.
+            os.close(process.progress_fd)
             process.popen.terminate()
         until = time.monotonic() + STOP_TIMEOUT_S
         for process in self._processes:
@@ -137,28 +137,28 @@ class Locusts:
             self._start(f"locust's worker {number}", "--worker", *master)
 
     def _start(self, name: str, *options: str) -> None:
-        told, telling = os.pipe()
+        read_fd, write_fd = os.pipe()
         try:
             with self._log.open("ab") as log:
                 popen = subprocess.Popen(
-                    (*LOCUST, *self._options, *options, "--progress-fd", str(telling)),
+                    (*LOCUST, *self._options, *options, "--progress-fd", str(write_fd)),
                     stdin=subprocess.DEVNULL,
-                    # What the user has set for locust of their own is not for this one: nor files like
-                    # locust.conf, of the working directory.
+                    # The user's own settings for locust must not apply here: neither LOCUST_... variables nor
+                    # a locust.conf in the working directory.
                     env={name: text for name, text in os.environ.items() if not name.startswith("LOCUST_")},
                     cwd=self._log.parent,
                     stdout=log,
                     stderr=log,
-                    pass_fds=(telling,),
-                    # Ctrl-C is for the owner, who then ends them in order.
+                    pass_fds=(write_fd,),
+                    # Only this process gets Ctrl-C, and then ends them properly.
                     start_new_session=True,
                 )
         except BaseException:
-            os.close(told)
+            os.close(read_fd)
             raise
         finally:
-            os.close(telling)
-        self._processes.append(_Process(name, popen, told))
+            os.close(write_fd)
+        self._processes.append(_Process(name, popen, read_fd))
 
     def _await_end(self, process: "_Process") -> None:
         try:
@@ -170,21 +170,21 @@ class Locusts:
 
     def _failure(self, process: "_Process", what: str) -> str:
         lines = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n  ".join([f"{process.name} {what}; it said ({self._log}):", *lines])
+        return "\n  ".join([f"{process.name} {what}; its log ({self._log}) ends:", *lines])
 
 
 class _Process:
-    """A process of locust, and the end of the pipe that it tells its progress by."""
+    """A process of locust, and the reading end of its pipe."""
 
-    def __init__(self, name: str, popen: subprocess.Popen[bytes], told: int) -> None:
+    def __init__(self, name: str, popen: subprocess.Popen[bytes], progress_fd: int) -> None:
         self.name = name
         self.popen = popen
-        self.told = told
+        self.progress_fd = progress_fd
         self._rest = b""
 
     def read(self) -> "list[Progress] | None":
-        """What it has told; None where it will tell no more."""
-        data = os.read(self.told, _READ_BYTES)
+        """Returns the progress that was reported; None if the pipe is closed."""
+        data = os.read(self.progress_fd, _READ_BYTES)
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines] if data else None
 
@@ -202,7 +202,9 @@ def _free_port() -> int:
 
 def _refuse_port_in_use(port: int) -> None:
     with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what an earlier run left does not count
+        sock.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # connections of an earlier run that linger do not count
         try:
             sock.bind((HOST, port))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What `kcast load` prints at its end: a table, causes of misses, latencies, and what is not valid."""
+"""The results that `kcast load` prints: a table, causes of misses, what is not valid, and latencies."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ EXIT_LATENCY_NOT_VALID = 3
 EXIT_DELIVERY_NOT_VALID = 4
 
 _HEADS = (
-    *("scenario", "pairs", "delivered", "interval", "predicted", "expected", "copies"),
+    *("scenario", "pairs", "delivered", "interval", "beforehand", "given", "copies"),
     *("p50 ms", "p99 ms", "p99.9 ms", "valid"),
 )
 _SPECTRUM_HEADS = ("ms", "percentile", "count", "1/(1-p)")
@@ -20,14 +20,14 @@ _OUTSIDE = "*"
 
 
 def exit_code(results: Collection[Summary]) -> int:
-    """Whether all figures are valid: 0, or which are not. Deliveries matter more than latencies."""
+    """Returns 0 if all figures are valid, otherwise which are not. Delivery goes before latency."""
     if not all(summary.delivery_verdict.valid for summary in results):
         return EXIT_DELIVERY_NOT_VALID
     return 0 if all(summary.latency_verdict.valid for summary in results) else EXIT_LATENCY_NOT_VALID
 
 
-def tell(results: Mapping[str, Summary], out: Path, *, wants_spectra: bool, as_json: bool) -> None:
-    """Prints what came of scenarios, by name."""
+def print_results(results: Mapping[str, Summary], out: Path, *, wants_spectra: bool, as_json: bool) -> None:
+    """Prints summaries, given by scenario name; `out` is the folder of the capture."""
     if as_json:
         for name, summary in results.items():
             print(to_json({"type": "scenario", "name": name, **summary.as_json()}))
@@ -41,13 +41,13 @@ def tell(results: Mapping[str, Summary], out: Path, *, wants_spectra: bool, as_j
         print("\n" + "\n".join(lines))
     for name, summary in results.items() if wants_spectra else list(results.items())[-1:]:
         if summary.latency.count:
-            print(f"\nlatencies of {name}, from the time at which each message was to be published:")
+            print(f"\nlatencies of {name}, from the time for which each message was scheduled:")
             print("\n".join(spectrum(summary.latency, in_full=wants_spectra)))
     print(f"\ncapture: {out}", flush=True)
 
 
 def headline(summary: Summary) -> str:
-    """What came of a scenario, in a line."""
+    """Returns the result of a scenario in one line."""
     words = [f"delivered {percent_digits(summary.share)} % of {summary.pairs:,} pairs"]
     if summary.latency.count:
         words.append(
@@ -61,10 +61,10 @@ def headline(summary: Summary) -> str:
 
 
 def results_table(results: Mapping[str, Summary]) -> list[str]:
-    """A line for each scenario, and below what needs to be known to read them."""
+    """Returns a table with a line for each scenario, and the notes below it."""
     lines = table(_HEADS, [_row(name, summary) for name, summary in results.items()])
     notes = {
-        f"predicted: {summary.prediction_note}": None
+        f"beforehand: {summary.prediction_note}": None
         for summary in results.values()
         if summary.prediction_note
     }
@@ -74,9 +74,9 @@ def results_table(results: Mapping[str, Summary]) -> list[str]:
         if summary.interval_note
     }
     if any(_expected(summary) is not None for summary in results.values()):
-        notes["expected: what theory says given the servers that were down when"] = None
+        notes["given: what theory says given what happened (which servers were down when)"] = None
     if any(summary.agrees is False for summary in results.values()):
-        notes[f"{_OUTSIDE} not as measured; so it is for one of twenty by chance"] = None
+        notes[f"{_OUTSIDE} differs from what was measured; by chance one in twenty does"] = None
     return [*lines, *notes]
 
 
@@ -102,7 +102,7 @@ def _row(name: str, summary: Summary) -> tuple[str, ...]:
 
 
 def _expected(summary: Summary) -> float | None:
-    """None where it tells nothing more than what was predicted."""
+    """Returns theory given what happened; None without outages, when it says nothing new."""
     return None if summary.scenario.outages == "none" else summary.expected
 
 
@@ -113,7 +113,7 @@ def _verdict(summary: Summary) -> str:
 
 
 def causes(results: Mapping[str, Summary]) -> list[str]:
-    """Why pairs were missed, a line for each scenario in which any was."""
+    """Returns the causes of misses, one line for each scenario that has any."""
     rows = [
         (name, f"{summary.misses:,} missed", _shares(summary))
         for name, summary in results.items()
@@ -124,13 +124,13 @@ def causes(results: Mapping[str, Summary]) -> list[str]:
 
 
 def _shares(summary: Summary) -> str:
-    """`loss-in 62.1 %, down 37.9 %`, the most frequent first."""
+    """Returns, say, `loss-in 29 (69.0%), down 13 (31.0%)`, the most frequent first."""
     ordered = sorted(summary.causes.items(), key=lambda item: -item[1])
     return ", ".join(f"{label} {count:,} ({count / summary.misses:.1%})" for label, count in ordered)
 
 
 def not_valid(results: Mapping[str, Summary]) -> list[str]:
-    """Each reason for which a scenario's figures are not valid."""
+    """Returns each reason why figures of a scenario are not valid."""
     return [
         f"NOT VALID: {what} of {name}: {reason}"
         for name, summary in results.items()
@@ -143,7 +143,7 @@ def not_valid(results: Mapping[str, Summary]) -> list[str]:
 
 
 def spectrum(times: TimeDistribution, *, in_full: bool) -> list[str]:
-    """Percentiles as wrk2 prints them: for each halving of what took longer five lines, or one."""
+    """Returns percentiles as wrk2 prints them: five lines, or one, each time the rest is halved."""
     rows = []
     least, shown = 1.0, 0
     for line in times.spectrum:

@@ -1,6 +1,6 @@
-"""What is done with servers while users are on them: real faults at their times, figures each second.
+"""Watches servers while users run: makes real outages at their times, and writes figures each second.
 
-Isolation is no business of this: clients' own sockets do it, and whoever leads the users writes it down.
+Isolation is not handled here: clients do it, and the coordinator of the users writes its outages.
 """
 
 import threading
@@ -18,10 +18,10 @@ from kcast.loadtest.scenario import Scenario
 EVERY_S = 1.0
 
 
-class Tending:
-    """Looks after servers, and breaks them from `load_begins` on; use it with `with`.
+class ServerWatch:
+    """Samples servers, and makes outages from `begin_faults` on; use it with `with`.
 
-    All servers run again at the end of the `with`, unless that is an exception.
+    All servers run again at the end of the `with` block, unless that ends with an exception.
     """
 
     def __init__(self, servers: Servers, scenario: Scenario, writer: CaptureWriter) -> None:
@@ -49,8 +49,8 @@ class Tending:
         finally:
             self._write_outages()
 
-    def load_begins(self, t0_ns: int) -> None:
-        """The load begins at this time, so faults have theirs."""
+    def begin_faults(self, t0_ns: int) -> None:
+        """Starts the outages of a load that begins at `t0_ns` of the monotonic clock."""
         scenario = self._scenario
         if scenario.by == "isolation" or scenario.outages == "none":
             return
@@ -58,19 +58,19 @@ class Tending:
         self._stack.enter_context(self._conductor)
 
     def check(self) -> None:
-        """Raises what has gone wrong meanwhile."""
+        """Raises the error if something has gone wrong meanwhile."""
         failure = self._failure or (self._conductor.failure if self._conductor else None)
         if failure is not None:
             raise failure
 
     def shortfall(self) -> str:
-        """How the plan of real faults was not kept; empty where it was. For after the end."""
+        """Says how many planned outages did not happen; "" if all did. Call it after the end."""
         missed = len(self._conductor.missed()) if self._conductor else 0
         if not missed:
             return ""
         return (
-            f"{missed} of {len(outages(self._scenario))} planned outages did not take place, since servers "
-            f"took too long to start again: give longer epochs than {self._scenario.epoch_s:g} s"
+            f"{missed} of {len(outages(self._scenario))} planned outages did not happen, since servers took "
+            f"too long to start again: give an --epoch longer than {self._scenario.epoch_s:g} s"
         )
 
     def _write_outages(self) -> None:
@@ -95,7 +95,7 @@ class Tending:
             try:
                 with self._lock:
                     t_ns, stats = time.monotonic_ns(), self._servers.stats()
-            except Exception as error:  # for who runs the scenario, by `check`
+            except Exception as error:  # raised again by `check`
                 self._failure = error
                 return
             self._writer.append(

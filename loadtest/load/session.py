@@ -1,4 +1,4 @@
-"""What `kcast load` does with its scenarios: runs them, tells what came of them, and how to go on."""
+"""One call of `kcast load`: runs scenarios, prints results, and says how to continue after an error."""
 
 import json
 import shlex
@@ -21,14 +21,14 @@ from kcast.loadtest.charts import words
 from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
 from kcast.loadtest.load.estimate import estimate, total
 from kcast.loadtest.load.locusts import LocustFailed
-from kcast.loadtest.load.report import exit_code, tell
-from kcast.loadtest.load.run import LoadFailed, Settings, run_all
+from kcast.loadtest.load.report import exit_code, print_results
+from kcast.loadtest.load.run import LoadFailed, RunSettings, run_all
 from kcast.loadtest.load.view import LiveWatcher, PlainWatcher
 from kcast.loadtest.results.compare import compare as compare_runs
 from kcast.loadtest.results.summary import ResultsError, Summary
 from kcast.loadtest.scenario import Scenario
 
-# What can go wrong, each with a message for people.
+# Errors whose messages are for people.
 FAILURES = (LoadFailed, LocustFailed, ServerFailed, EngineMissing, CaptureError, ResultsError)
 
 
@@ -42,7 +42,10 @@ def run(
     wants_spectra: bool,
     as_json: bool,
 ) -> int:
-    """Runs scenarios into the folder `out`, and prints what came of them; the exit code. Raises OSError."""
+    """Runs scenarios, captures them in `out`, and prints results. Returns the exit code.
+
+    Raises BrokenPipeError.
+    """
     results: dict[str, Summary] = {}
     wanted = len(scenarios)
     code = 0
@@ -55,7 +58,7 @@ def run(
         with LiveWatcher(stream) if stream.isatty() else PlainWatcher(stream) as watcher:
             watcher.say(f"capture: {out}")
             if scenarios:
-                run_all(folder, scenarios, Settings(**settings, master_port=master_port), watcher, results)
+                run_all(folder, scenarios, RunSettings(**settings, master_port=master_port), watcher, results)
     except KeyboardInterrupt:
         _complain(f"stopped{_rest(out, len(results), wanted, is_begun=out.exists())}")
         code = EXIT_INTERRUPTED
@@ -69,12 +72,12 @@ def run(
         _complain(f"{where}{error.strerror or error}{_rest(out, len(results), wanted)}")
         code = EXIT_FAILURE
     if results:
-        tell(results, out, wants_spectra=wants_spectra, as_json=as_json)
+        print_results(results, out, wants_spectra=wants_spectra, as_json=as_json)
     return code or exit_code(results.values())
 
 
 def compare(a: Path, b: Path, *, as_json: bool) -> int:
-    """Prints how two runs differ, scenario by scenario; the exit code."""
+    """Prints how two runs differ, scenario by scenario. Returns the exit code."""
     try:
         comparison = compare_runs(_results(a), _results(b))
     except FAILURES as error:
@@ -87,19 +90,19 @@ def compare(a: Path, b: Path, *, as_json: bool) -> int:
 def _results(path: Path) -> Iterable[Summary]:
     found = _finished(open_run(path))
     if not found:
-        raise CaptureError(f"{path}: none of its scenarios is complete, so there is nothing to compare")
+        raise CaptureError(f"{path}: no scenario is complete, so there is nothing to compare")
     return found.values()
 
 
 def _finished(folder: RunFolder) -> dict[str, Summary]:
-    """What came of a run's scenarios, as far as they are complete."""
-    return {place.scenario.name: _summary(place) for place in folder.scenarios if place.status == "complete"}
+    """Returns the summaries of a run's complete scenarios."""
+    return {each.scenario.name: _summary(each) for each in folder.scenarios if each.status == "complete"}
 
 
-def _summary(place: ScenarioFolder) -> Summary:
-    results = place.info.get("results")
+def _summary(folder: ScenarioFolder) -> Summary:
+    results = folder.info.get("results")
     if results is None:
-        raise CaptureError(f"{place.path}: it has no results: locust has captured it, and not kcast load")
+        raise CaptureError(f"{folder.path}: has no results: locust captured it, not kcast load")
     return Summary.from_json(results)
 
 
@@ -123,7 +126,7 @@ def _refuse_small_disk(out: Path, scenarios: Sequence[Scenario], workers: int) -
 
 
 def _rest(out: Path, complete: int, wanted: int, is_begun: bool = False) -> str:
-    """What to do about what was not run; nothing where nothing was worth it."""
+    """Says how to run the remaining scenarios; "" if nothing was run."""
     if not complete and not is_begun:
         return ""
     how = f"kcast load --resume {shlex.quote(str(out))}"
@@ -131,6 +134,6 @@ def _rest(out: Path, complete: int, wanted: int, is_begun: bool = False) -> str:
 
 
 def _complain(text: str) -> None:
-    """On standard error. What a program has said stays in lines, without what would move a cursor."""
+    """Prints to standard error, line by line; control characters of other programs are escaped."""
     for line in f"kcast load: {text}".splitlines():
         print(escaped(line), file=sys.stderr, flush=True)

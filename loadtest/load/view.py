@@ -1,4 +1,4 @@
-"""What `kcast load` shows while it runs: bars with live figures on a terminal, lines in a pipe."""
+"""The progress of `kcast load`: bars with live figures on a terminal, lines in a pipe."""
 
 import time
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
     from kcast.loadtest.users.progress import Progress
 
 PLAIN_EVERY_S = 10.0  # between lines of figures in a pipe
-LAG_MS_SHOWN = 50.0  # what is less is no news
+LAG_MS_SHOWN = 50.0  # a smaller lag is not shown
 
 
 class Watcher(Protocol):
-    """Who is told how a run goes."""
+    """Shows the progress of a run."""
 
     def say(self, text: str) -> None:
-        """Something to know, in a line."""
+        """Shows a message of one line."""
 
     def begin(self, scenario: Scenario, number: int, count: int) -> None:
-        """The scenario that is run now, and which of how many it is."""
+        """Shows that a scenario begins, number `number` of `count`."""
 
     def phase(self, text: str) -> None:
-        """What is being done for it."""
+        """Shows what is being done for the scenario."""
 
     def progress(self, progress: "Progress") -> None:
-        """What its users tell; about once a second."""
+        """Shows the progress of its users; called about once a second."""
 
     def end(self, text: str) -> None:
-        """What came of it, in a line."""
+        """Shows the result of the scenario, one line."""
 
 
 class PlainWatcher:
-    """Tells the progress in lines: for pipes and logs."""
+    """Prints lines: for pipes and logs."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -51,19 +51,19 @@ class PlainWatcher:
         pass
 
     def say(self, text: str) -> None:
-        """One line, with the time since the beginning."""
+        """Prints a line, with the time since the beginning."""
         print(f"{time.monotonic() - self._began:6.1f} s  {text}", file=self._stream, flush=True)
 
     def begin(self, scenario: Scenario, number: int, count: int) -> None:
-        """One line for the scenario."""
+        """Prints a line about the scenario."""
         self._users_phase = ""
         self.say(f"{scenario.name} ({number} of {count}): {described(scenario)}")
 
     def phase(self, text: str) -> None:
-        """Nothing: lines of what takes a moment would only be noise in a log."""
+        """Does nothing: phases are short, and would only fill a log."""
 
     def progress(self, progress: "Progress") -> None:
-        """A line when the load begins or ends, and from time to time between."""
+        """Prints a line when the load begins and ends, and every ten seconds."""
         now = time.monotonic()
         if progress["phase"] in ("starting", "waiting", "done"):
             return
@@ -75,12 +75,12 @@ class PlainWatcher:
             self.say("  " + (ready if begins else figures(progress)))
 
     def end(self, text: str) -> None:
-        """One line."""
+        """Prints a line."""
         self.say(f"  {text}")
 
 
 class LiveWatcher(PlainWatcher):
-    """Shows a bar with live figures for each scenario: for terminals. Use it with `with`."""
+    """Shows a bar with live figures for each scenario, on terminals. Use it with `with`."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -104,23 +104,23 @@ class LiveWatcher(PlainWatcher):
         self._bars.stop()
 
     def say(self, text: str) -> None:
-        """One line above the bars."""
+        """Prints a line above the bars."""
         self._bars.console.print(text, markup=False)
 
     def begin(self, scenario: Scenario, number: int, count: int) -> None:
-        """A new bar."""
+        """Adds a bar."""
         self._duration_s = scenario.duration_s
         self._task = self._bars.add_task(
             f"{number}/{count} {scenario.name}", total=scenario.duration_s, figures=""
         )
 
     def phase(self, text: str) -> None:
-        """Beside the bar."""
+        """Shows the phase beside the bar."""
         assert self._task is not None
         self._bars.update(self._task, figures=text)
 
     def progress(self, progress: "Progress") -> None:
-        """Moves the bar."""
+        """Updates the bar and its figures."""
         assert self._task is not None
         done = min(max(0.0, progress["t_s"]), self._duration_s) if progress["t0_ns"] else 0.0
         self._bars.update(self._task, completed=done, figures=figures(progress))
@@ -132,9 +132,9 @@ class LiveWatcher(PlainWatcher):
 
 
 def described(scenario: Scenario) -> str:
-    """A scenario in a line."""
+    """Describes a scenario in one line."""
     words = [
-        f"{count_of(scenario.servers, 'server')}, {scenario.policy.name}",
+        f"{count_of(scenario.servers, 'server')}, policy {scenario.policy}",
         f"{scenario.publishing_users * scenario.rate:g} messages/s for {scenario.duration_s:g} s",
         f"{count_of(scenario.subscribing_users, 'subscriber')}",
     ]
@@ -142,7 +142,7 @@ def described(scenario: Scenario) -> str:
 
 
 def figures(progress: "Progress") -> str:
-    """What users tell, in a line."""
+    """Formats the progress of users in one line."""
     if progress["phase"] in ("starting", "waiting"):
         return f"{progress['ready']} of {count_of(progress['users'], 'user')} ready"
     settled = progress["delivered"] + progress["missed"]

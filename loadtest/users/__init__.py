@@ -1,1 +1,1 @@
-"""The users of a load test, for locust: who publishes and subscribes what, and when."""
+"""The locust users of a load test: what they publish and subscribe to, when, and how processes coordinate."""

@@ -1,8 +1,8 @@
-"""What the leading process orders for a test: made of its options, and sent to all workers with the users.
+"""The assignment of a test: locust's master makes it from its options and sends it to all workers.
 
-With `--scenario FILE` a test is *fixed*: that file has all, users begin together, and the test ends by
-itself. Else locust has the say: options tell the load, the cluster file the servers and the policy, and users
-come and go.
+With `--scenario FILE` a test is *fixed*: the file says everything, users begin together, and the test ends by
+itself. Otherwise options say what the load is, the cluster file has the servers and the policy, and users
+come and go as locust decides.
 """
 
 import json
@@ -17,16 +17,17 @@ from kcast.hashring.policy import Policy
 from kcast.loadtest.scenario import Scenario, ScenarioError
 from kcast.loadtest.users.options import OPTIONS
 
-# Locust's tests end when somebody ends them; a plan of outages has to end somewhere.
+# A plan of outages needs an end, and a locust test without --run-time has none.
 OUTAGES_END_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A test. `number` counts those of one locust, from 1; `t0_ns` is 0 as long as it is not decided.
+class Assignment:
+    """What every process has to know of a test.
 
-    `capture` is the folder of the scenario, empty for no capture; `clock` is whose monotonic clock all times
-    are of.
+    `number` counts the tests of one locust, from 1. `cluster` is the text of the cluster file. `capture` is
+    the folder of the scenario, "" for no capture. `clock` identifies the coordinator's monotonic clock, by
+    which `t0_ns` is told; 0 until it is set.
     """
 
     number: int
@@ -38,24 +39,24 @@ class Order:
     t0_ns: int
 
     def as_json(self) -> dict[str, Any]:
-        """As it travels."""
+        """Returns all fields, for locust's message that starts users."""
         return {name: getattr(self, name) for name in self.__slots__} | {"scenario": self.scenario.as_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """The order that `as_json` told. Raises ScenarioError."""
+        """Returns the assignment that `as_json` has made. Raises ScenarioError."""
         return cls(**values | {"scenario": Scenario.from_json(values["scenario"])})
 
 
 def read_cluster(options: Namespace) -> Cluster:
-    """The cluster that the options name. Raises ScenarioError and ClusterError."""
+    """Reads the cluster file that the options name. Raises ScenarioError and ClusterError."""
     if not options.cluster:
         raise ScenarioError("no cluster file: give --cluster FILE, or set KCAST_CLUSTER")
     return clusters.load(options.cluster)
 
 
 def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
-    """What the options tell to do with a cluster. Raises ScenarioError."""
+    """Returns the scenario that the options ask for on this cluster. Raises ScenarioError."""
     if options.scenario:
         return _from_file(Path(options.scenario), cluster)
     policy = cluster.policy
@@ -64,7 +65,7 @@ def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
         **_scheme(policy),
         backend="file",
         servers=len(cluster.servers),
-        # As many as locust has it.
+        # Locust decides how many users there are.
         publishers=0,
         subscribers=0,
         mixed=0,
@@ -72,7 +73,7 @@ def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
     )
     if options.capture and scenario.policy != policy:
         raise ScenarioError(
-            f"the cluster's policy is {policy}: a capture knows only those of the schemes S, R, CH and RCH"
+            f"the cluster's policy is {policy}, which --capture cannot describe: one side must use all K"
         )
     return scenario
 
@@ -97,7 +98,7 @@ def _from_file(path: Path, cluster: Cluster) -> Scenario:
 
 
 def _scheme(policy: Policy) -> dict[str, Any]:
-    """A policy as the fields of a scenario; the nearest there is."""
+    """Returns the fields of a scenario for a policy; for a similar one if they cannot express it."""
     fields: dict[str, Any] = {"scheme": policy.scheme}
     if policy.scheme in ("CH", "RCH"):
         fields["k"] = policy.k

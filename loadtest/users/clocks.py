@@ -1,4 +1,4 @@
-"""Whose clock is whose: processes of one boot share the monotonic clock, others measure how theirs differ."""
+"""Clock offsets between processes. Processes of one boot share the monotonic clock; others measure theirs."""
 
 import os
 from collections.abc import Iterable
@@ -9,25 +9,26 @@ PINGS = 20
 
 
 class Offset(NamedTuple):
-    """What is to be added to this process's clock to have the leader's, and how far off that may be."""
+    """What to add to this process's clock to get the coordinator's, and the largest possible error."""
 
     offset_ns: int
     error_ns: int
 
 
-SAME = Offset(0, 0)
+SAME_CLOCK = Offset(0, 0)
 
 
 class Ping(NamedTuple):
-    """A question to the leader: when it left and the answer came, here, and the leader's time between."""
+    """One exchange with the coordinator: when the ping left and the answer came, by this process's clock, and
+    the coordinator's time in between."""
 
     sent_ns: int
-    there_ns: int
+    coordinator_ns: int
     back_ns: int
 
 
 def clock_id() -> str:
-    """What tells this machine's monotonic clock from all others: the boot, and the time namespace."""
+    """Identifies this machine's monotonic clock: the boot, and the time namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     try:
         return f"{boot.read_text().strip()} {Path('/proc/self/ns/time').readlink()}"
@@ -36,7 +37,7 @@ def clock_id() -> str:
 
 
 def offset(pings: Iterable[Ping]) -> Offset:
-    """The offset by the quickest of the pings: its answer was written somewhere on its way."""
+    """Returns the offset by the quickest ping, as if its answer had been sent halfway."""
     best = min(pings, key=lambda ping: ping.back_ns - ping.sent_ns)
     error_ns = (best.back_ns - best.sent_ns + 1) // 2
-    return Offset(best.there_ns - best.sent_ns - error_ns, error_ns)
+    return Offset(best.coordinator_ns - best.sent_ns - error_ns, error_ns)

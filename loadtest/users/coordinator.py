@@ -1,8 +1,8 @@
-"""The leading process's side of a test: who is who, when all begin, how it goes, and its end.
+"""The coordinator of a test: gives users their ids, begins and ends the test, and reports its progress.
 
-There is one leader, in locust's master or in the only process. Of a fixed test it waits until all users
-stand ready, names t0, and ends locust when all processes have written what they have. Of others it keeps
-publishers' windows, and nothing else; locust ends them.
+There is one, in locust's master or in the only process. In a fixed test it waits until all users are ready,
+sets t0, and ends locust when all processes have written their captures. In other tests it only keeps
+publishers' windows; locust ends them.
 """
 
 import logging
@@ -14,21 +14,20 @@ from typing import Any
 import gevent
 from locust.stats import RequestStats, StatsEntry
 
-from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.faults.plan import outages
 from kcast.loadtest.users import messages
-from kcast.loadtest.users.assignment import Order
-from kcast.loadtest.users.progress import Leash, Phase, Progress
-from kcast.loadtest.users.roster import Place, Roster
+from kcast.loadtest.users.assignment import Assignment
+from kcast.loadtest.users.progress import Phase, Progress, ProgressPipe
+from kcast.loadtest.users.roster import Roster
 from kcast.loadtest.users.schedule import Schedule
 
 READY_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 60.0  # for captures to be written, after the last deadline
-LEAD_NS = 1_000_000_000  # from the word to begin to t0
-WINDOW_LEAD_NS = 300_000_000  # from a publisher's being ready to its window: all are to know of it by then
+LEAD_NS = 1_000_000_000  # from the BEGIN message to t0
+WINDOW_LEAD_NS = 300_000_000  # from READY of a publisher to its window, so that all workers know it by then
 
-HERE = "local"  # what locust calls the only process
+HERE = "local"  # locust's name for the only process
 
 _TICK_S = 0.1
 _TICKS_A_SECOND = 10
@@ -36,136 +35,138 @@ _TICKS_A_SECOND = 10
 logger = logging.getLogger(__name__)
 
 
-class Leader:
-    """Leads one test. `send` carries a word to a process with users, or to all where that is None.
+class Coordinator:
+    """Coordinates one test.
 
-    `present` tells which processes with users there are, `figures_here` has the figures of those in this one;
-    `end_locust` ends all, with an exit code.
+    `send` sends a message to one worker, or to all if its last argument is None. `present` returns the
+    workers that are there, `local_figures` the figures of the worker in this process. `end_locust` ends all
+    of locust with an exit code.
     """
 
     def __init__(
         self,
-        order: Order,
+        assignment: Assignment,
         stats: RequestStats,
         *,
         send: Callable[[str, dict[str, Any], str | None], None],
         present: Callable[[], set[str]],
-        figures_here: Callable[[], dict[str, Any] | None],
+        local_figures: Callable[[], dict[str, Any] | None],
         end_locust: Callable[[int], None],
-        leash: Leash | None,
+        progress_pipe: ProgressPipe | None,
     ) -> None:
-        self.order = order
-        self.roster = Roster(order.scenario)
+        self.assignment = assignment
+        self.roster = Roster(assignment.scenario)
         self.phase: Phase = "starting"
         self.error = ""
         self.capture_failure = ""
-        self.figures: dict[str, dict[str, Any]] = {}  # by process, as Crew.figures has them
-        self._scenario = order.scenario
+        self.figures: dict[str, dict[str, Any]] = {}  # Worker.figures, by process
+        self._scenario = assignment.scenario
         self._stats = stats
-        self._send_word = send
+        self._send_message = send
         self._present = present
-        self._figures_here = figures_here
+        self._local_figures = local_figures
         self._end_locust = end_locust
-        self._leash = leash
-        self._t0_ns = order.t0_ns
-        self._duration_ns = round(order.scenario.duration_s * 1e9)
+        self._progress_pipe = progress_pipe
+        self._t0_ns = assignment.t0_ns
+        self._duration_ns = round(assignment.scenario.duration_s * 1e9)
         self._done: set[str] = set()
-        self._told_all: set[str] = set()  # who knows all windows that were
+        self._workers: set[str] = set()  # those with users; they know all windows
         self._is_over = False
         self.stopped_ns: int | None = None  # after t0
         self._phase_began_ns = monotonic_ns()
-        self._writer = CaptureWriter(Path(order.capture), "leader") if order.capture else None
-        if not order.is_fixed:
+        self._writer = CaptureWriter(Path(assignment.capture), "coordinator") if assignment.capture else None
+        if not assignment.is_fixed:
             self._enter("running")
         self._greenlet = gevent.spawn(self._run)
 
     @property
     def now_ns(self) -> int:
-        """The time of the test; before a fixed one begins it means nothing."""
+        """The time of the test; meaningless before a fixed test begins."""
         return monotonic_ns() - self._t0_ns
 
-    # --- What processes with users say ---------------------------------------------------------------
+    # --- Messages from workers -----------------------------------------------------------------------
 
-    def hear(self, word: str, data: dict[str, Any], node: str) -> None:
-        """Takes one of words.TO_LEADER."""
-        if data["test"] != self.order.number or self._is_over:
+    def receive(self, kind: str, data: dict[str, Any], node: str) -> None:
+        """Takes one of messages.TO_COORDINATOR."""
+        if data["test"] != self.assignment.number or self._is_over:
             return
-        match word:
+        match kind:
             case messages.CLAIM:
-                self._place(data, node)
+                self._assign_ids(data, node)
             case messages.READY:
-                self._ready(data["client_id"])
+                self._user_is_ready(data["client_id"])
             case messages.LEFT:
                 self.roster.leave(data["client_id"], data["t_ns"])
             case messages.DONE:
-                self._note_done(data, node)
+                self._worker_is_done(data, node)
             case messages.PING:
-                there_ns = monotonic_ns()
-                self._send(messages.PONG, node, sent_ns=data["sent_ns"], there_ns=there_ns)
+                coordinator_ns = monotonic_ns()
+                self._send(messages.PONG, node, sent_ns=data["sent_ns"], coordinator_ns=coordinator_ns)
 
-    def _place(self, data: dict[str, Any], node: str) -> None:
-        if node not in self._told_all:
-            self._told_all.add(node)
+    def _assign_ids(self, data: dict[str, Any], node: str) -> None:
+        if node not in self._workers:
+            self._workers.add(node)
             self._send(messages.WINDOWS, node, windows=messages.from_windows(self.roster.windows))
-        self._tell_windows()  # who gets a number must not take the window of who had it for its own
-        place = self.roster.claim(data["kind"], node)
-        self._send(messages.PLACE, node, token=data["token"], place=list(place))
+        # First, so that the new user does not take the closed window of its predecessor for its own.
+        self._send_windows()
+        ids = self.roster.claim(data["kind"], node)
+        self._send(messages.IDS, node, token=data["token"], ids=list(ids))
 
-    def _ready(self, client_id: int) -> None:
-        place = self.roster.ready(client_id)
-        if place is None:
+    def _user_is_ready(self, client_id: int) -> None:
+        ids = self.roster.ready(client_id)
+        if ids is None:
             return
-        if not self.order.is_fixed:
-            self._open_window(place)
+        if not self.assignment.is_fixed:
+            self.roster.open_window(ids.pub_id, self.now_ns + WINDOW_LEAD_NS)
             return
         if self.phase == "starting":
             self._enter("waiting")
-        wanted = self._scenario.publishers + self._scenario.subscribers + self._scenario.mixed
-        if self.phase == "waiting" and self._t0_ns == 0 and self.roster.ready_count == wanted:
+        if self.phase == "waiting" and self._t0_ns == 0 and self.roster.ready_count == self._wanted:
             self._begin()
 
-    def _open_window(self, place: Place) -> None:
-        if place.pub_id != NONE:
-            self.roster.open_window(place.pub_id, self.now_ns + WINDOW_LEAD_NS)
+    @property
+    def _wanted(self) -> int:
+        """Number of users of a fixed test."""
+        return self._scenario.publishers + self._scenario.subscribers + self._scenario.mixed
 
     def _begin(self) -> None:
         self._t0_ns = monotonic_ns() + LEAD_NS
         self.roster.open_all(self._duration_ns)
-        self._tell_windows()
+        self._send_windows()
         self._send(messages.BEGIN, None, t0_ns=self._t0_ns)
-        self._tell()
+        self._report()
 
-    def _note_done(self, data: dict[str, Any], node: str) -> None:
+    def _worker_is_done(self, data: dict[str, Any], node: str) -> None:
         if data["failure"]:
             self.fail(f"{data['process']} cannot write the capture: {data['failure']}")
             return
         self._done.add(node)
 
-    def _tell_windows(self) -> None:
+    def _send_windows(self) -> None:
         changes = self.roster.take_changes()
         if changes:
             self._send(messages.WINDOWS, None, windows=messages.from_windows(changes))
 
-    def _send(self, word: str, node: str | None, **data: Any) -> None:
-        self._send_word(word, {"test": self.order.number, **data}, node)
+    def _send(self, kind: str, node: str | None, /, **data: Any) -> None:
+        self._send_message(kind, {"test": self.assignment.number, **data}, node)
 
-    # --- The course ----------------------------------------------------------------------------------
+    # --- The course of the test ----------------------------------------------------------------------
 
     def _run(self) -> None:
         ticks = 0
         while not self._is_over:
             gevent.sleep(_TICK_S)
             ticks += 1
-            self._tell_windows()
-            self._miss_processes()
-            if self.order.is_fixed:
-                self._go_on()
+            self._send_windows()
+            self._remove_lost_workers()
+            if self.assignment.is_fixed:
+                self._advance()
             if ticks % _TICKS_A_SECOND == 0:
-                self._tell()
-                self._look_at_captures()
+                self._report()
+                self._check_captures()
 
-    def _go_on(self) -> None:
-        """Of a fixed test: what the time has brought."""
+    def _advance(self) -> None:
+        """Moves a fixed test to its next phase, if it is time."""
         in_phase_s = (monotonic_ns() - self._phase_began_ns) / 1e9
         match self.phase:
             case "starting" | "waiting":
@@ -173,12 +174,12 @@ class Leader:
                     if self.now_ns >= 0:
                         self._enter("running")
                 elif in_phase_s > READY_TIMEOUT_S:
-                    self.fail(self._who_is_not_ready())
+                    self.fail(self._not_ready())
             case "running":
                 if self.now_ns >= self._duration_ns:
                     self._enter("settling")
             case "settling":
-                if self._done >= self._told_all and self._has_last_figures():
+                if self._done >= self._workers and self._has_last_figures():
                     self.end()
                     if not self.error:
                         self._enter("done")
@@ -187,48 +188,47 @@ class Leader:
                     self.fail(f"after {END_TIMEOUT_S:g} s, not all processes have written their captures")
 
     def _has_last_figures(self) -> bool:
-        """Whether all that is done has told what it counted, too, which goes another way."""
+        """True if all workers that are done have also sent their last figures, which come another way."""
         figures = self._all_figures()
         return all(figures.get(node, {}).get("is_written") for node in self._done)
 
     @property
-    def has_heard_all(self) -> bool:
-        """Whether all users have said that they are gone, and their processes how their captures ended."""
+    def is_complete(self) -> bool:
+        """True if all users have left, and all workers have written their captures."""
         figures = self._all_figures()
         return not self.roster.count and all(
-            figures.get(node, {}).get("is_written") for node in self._told_all
+            figures.get(node, {}).get("is_written") for node in self._workers
         )
 
-    def _who_is_not_ready(self) -> str:
-        wanted = self._scenario.publishers + self._scenario.subscribers + self._scenario.mixed
+    def _not_ready(self) -> str:
         return (
-            f"{self.roster.ready_count} of {wanted} users are ready after {READY_TIMEOUT_S:g} s: "
+            f"{self.roster.ready_count} of {self._wanted} users are ready after {READY_TIMEOUT_S:g} s: "
             "do all servers run, and do they grant all leases?"
         )
 
-    def _miss_processes(self) -> None:
+    def _remove_lost_workers(self) -> None:
         present = self._present()
         for node in self.roster.nodes - present:
-            users = self.roster.lose(node, self.now_ns)
-            what = f"a process is gone, and with it {users} users"
-            if self.order.is_fixed and self.phase != "done":
+            users = self.roster.remove_node(node, self.now_ns)
+            what = f"a locust worker has ended, and with it {users} users"
+            if self.assignment.is_fixed and self.phase != "done":
                 self.fail(what)
             else:
                 logger.warning("%s", what)
 
-    def _look_at_captures(self) -> None:
+    def _check_captures(self) -> None:
         failures = [each["capture_failure"] for each in self._all_figures().values()]
         failure = next(filter(None, failures), "")
         if not failure or self.capture_failure:
             return
         self.capture_failure = failure
-        if self.order.is_fixed:
+        if self.assignment.is_fixed:
             self.fail(f"the capture cannot be written: {failure}")
         else:
-            logger.error("the capture cannot be written, and the test goes on without: %s", failure)
+            logger.error("the capture cannot be written; the test goes on without it: %s", failure)
 
     def fail(self, error: str) -> None:
-        """The test cannot go on; ends it."""
+        """Ends the test because of an error."""
         if self.phase in ("failed", "done"):
             return
         self.error = error
@@ -239,20 +239,20 @@ class Leader:
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
         self._phase_began_ns = monotonic_ns()
-        self._tell()
+        self._report()
 
     # --- The end -------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Users are told to end: no window goes on beyond now, whether or not we hear of each that leaves."""
+        """Ends all windows now: users are being stopped, and not all of them may report that they left."""
         self.stopped_ns = self.now_ns
 
     def end(self) -> None:
-        """Ends the test here. Returns when what the leader has to capture is written. Idempotent."""
-        self._look_at_captures()
+        """Ends the test. Returns when the coordinator's own tables are written. Idempotent."""
+        self._check_captures()
         if not self._is_over:
-            # Ctrl-C may come at any moment, and then all of this is done again: so nothing is written before
-            # everything is known.
+            # Ctrl-C may come at any moment, and then all of this is done again: so all rows are made before
+            # any is written.
             if self._t0_ns:
                 self.roster.close_all(self.now_ns if self.stopped_ns is None else self.stopped_ns)
             if self._writer is not None and self._t0_ns:
@@ -276,10 +276,10 @@ class Leader:
         }
 
     def _outage_rows(self) -> dict[str, list[Any]]:
-        """Those that clients' own sockets made; who ends real servers writes down real ones."""
+        """Outages by isolation, which clients make; `ServerWatch` writes those of real servers."""
         now_ns = self.now_ns
-        is_ours = self._scenario.by == "isolation"
-        planned = outages(self._scenario) if is_ours else ()
+        is_isolation = self._scenario.by == "isolation"
+        planned = outages(self._scenario) if is_isolation else ()
         happened = [outage for outage in planned if outage.from_ns < now_ns]
         return {
             "server_id": [outage.server for outage in happened],
@@ -292,9 +292,9 @@ class Leader:
 
     # --- Progress ------------------------------------------------------------------------------------
 
-    def _tell(self) -> None:
-        if self._leash is not None:
-            self._leash.tell(self._progress())
+    def _report(self) -> None:
+        if self._progress_pipe is not None:
+            self._progress_pipe.write(self._progress())
 
     def _progress(self) -> Progress:
         figures = self._all_figures().values()
@@ -328,13 +328,13 @@ class Leader:
         }
 
     def _all_figures(self) -> dict[str, dict[str, Any]]:
-        here = self._figures_here()
-        if here is not None:
-            self.figures[HERE] = here
-        return {node: each for node, each in self.figures.items() if each["test"] == self.order.number}
+        local = self._local_figures()
+        if local is not None:
+            self.figures[HERE] = local
+        return {node: each for node, each in self.figures.items() if each["test"] == self.assignment.number}
 
     def _entry(self, kind: str) -> StatsEntry:
-        # Not by `get`, which would make an entry.
+        # Not RequestStats.get, which would create an entry.
         entries = self._stats.entries
         found = next((entry for (_, method), entry in entries.items() if method == kind), None)
         return found or StatsEntry(self._stats, "", kind)

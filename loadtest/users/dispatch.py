@@ -1,8 +1,8 @@
-"""Who runs which users of a fixed test: all are spawned at once, and publishers have a process of their own.
+"""Which worker runs which users of a fixed test. All start at once; publishers have their own process.
 
-A process that takes thousands of copies a second is busy for milliseconds on end. Publishers in it would be
-late by as much, and latencies, which count from the intended times, would show the harness. So with three
-workers or more, the first one has the publishers, and the others share the rest.
+A process that takes thousands of copies a second is busy for milliseconds at a time. Publishers in it would
+be late by as much, and latencies, which count from the intended times, would measure the load test itself. So
+with three workers or more, the first one has the publishers, and the others share the rest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,15 @@ APART_FROM = 3  # workers
 
 
 class Node(Protocol):
-    """A worker, or the only process, as locust has it."""
+    """Locust's object for a worker, or for the only process."""
 
     id: str
 
 
 class FixedDispatcher:
-    """In the place of locust's dispatcher, which spreads each kind of user evenly; used by its runners.
+    """Replaces locust's dispatcher, which spreads each kind of user evenly over all workers.
 
-    Workers that come later get no users, and of those that go, nobody takes the users over: such a test has
-    failed.
+    Workers that come later get no users. Users of a worker that ends are not moved: the test has failed then.
     """
 
     dispatch_in_progress = False
@@ -35,14 +34,14 @@ class FixedDispatcher:
     def new_dispatch(
         self, target_user_count: int, spawn_rate: float, user_classes: list[Any] | None = None
     ) -> None:
-        """Begins anew; all users are wanted, and at once."""
+        """Starts again. All users are started at once, whatever the arguments."""
         self._steps = iter([self._wanted])
 
     def add_worker(self, worker_node: Node) -> None:
-        """Another worker has come."""
+        """Does nothing: a worker that comes later gets no users."""
 
     def remove_worker(self, worker_node: Node) -> None:
-        """A worker is gone."""
+        """Forgets a worker that has ended."""
         self._wanted.pop(worker_node.id, None)
 
     def __iter__(self) -> Self:

@@ -1,9 +1,9 @@
-"""Makes locust keep and show response times below a millisecond: to three figures, everywhere it shows them.
+"""Makes locust keep and show response times below a millisecond, to three significant figures everywhere.
 
-By itself locust counts response times by whole milliseconds, and cuts what it prints, and percentiles in CSV
-files, down to whole numbers. How it counts is made to be replaced; how it prints is not, so that methods are
-replaced here, and a test sees whether they still are what is called. Needed in every process: in workers,
-which count, and in their master, which shows.
+By itself locust counts response times by whole milliseconds, and truncates what it prints, and percentiles in
+CSV files, to whole numbers. Locust lets one replace how it counts, but not how it prints: so methods are
+patched here, and a test checks that locust still calls them. `apply` is needed in every process: workers
+count, their master prints.
 """
 
 from math import floor, log10
@@ -15,21 +15,21 @@ _FIGURES = 3
 
 
 def bucket(response_time: float) -> float:
-    """A time to three significant figures. Below 1 % off, and some thousand different values at most."""
+    """Rounds a time to three significant figures: below 1 % off, and some thousand values at most."""
     if not response_time:
         return 0.0
     return round(response_time, _FIGURES - 1 - floor(log10(abs(response_time))))
 
 
 def readable(milliseconds: float) -> str:
-    """A time as a table's column takes it: down to microseconds, six characters up to a minute and more."""
+    """Formats a time for a table's column: down to microseconds, at most six characters up to 999,999 ms."""
     size = abs(milliseconds)
     decimals = 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
     return f"{milliseconds:.{decimals}f}"
 
 
 def apply() -> None:
-    """Has locust do so in this process, from now on."""
+    """Patches locust in this process."""
     for owner, functions in (
         (stats, {"bucket_response_time": bucket}),
         (stats.StatsEntry, {"to_string": _to_string, "percentile": _percentile, "to_dict": _to_dict}),
@@ -43,7 +43,7 @@ _to_dict_before = stats.StatsEntry.to_dict
 
 
 def _to_string(entry: stats.StatsEntry, current: bool = True) -> str:
-    """A row of the table of requests."""
+    """Formats a row of the table of requests."""
     rps = entry.current_rps if current else entry.total_rps
     failures_per_s = entry.current_fail_per_sec if current else entry.total_fail_per_sec
     name_width = stats.STATS_NAME_WIDTH - stats.STATS_TYPE_WIDTH + 4
@@ -63,7 +63,7 @@ def _to_string(entry: stats.StatsEntry, current: bool = True) -> str:
 
 
 def _percentile(entry: stats.StatsEntry) -> str:
-    """A row of the table of percentiles."""
+    """Formats a row of the table of percentiles."""
     times = (readable(entry.get_response_time_percentile(part)) for part in stats.PERCENTILES_TO_REPORT)
     columns = " ".join(f"{time:>6}" for time in times)
     return (
@@ -73,7 +73,7 @@ def _percentile(entry: stats.StatsEntry) -> str:
 
 
 def _to_dict(entry: stats.StatsEntry, escape_string_values: bool = False) -> dict[str, Any]:
-    """What the web UI and the HTML report get; they round to what they show themselves."""
+    """Returns what the web UI and the HTML report show; they round it themselves."""
     return {
         **_to_dict_before(entry, escape_string_values),
         "min_response_time": bucket(entry.min_response_time or 0),
@@ -84,7 +84,7 @@ def _to_dict(entry: stats.StatsEntry, escape_string_values: bool = False) -> dic
 def _percentile_fields(
     writer: stats.StatsCSV, stats_entry: stats.StatsEntry, use_current: bool = False
 ) -> list[str] | list[float]:
-    """The percentiles of a row in a CSV file."""
+    """Returns the percentiles of a row in a CSV file."""
     if not stats_entry.num_requests:
         return writer.percentiles_na
     percentile = (

@@ -1,9 +1,9 @@
-"""What subscribers should receive, and what of it they have not, deadline by deadline.
+"""What subscribers should receive, and what of it they have missed. Pure logic; times are ns after t0.
 
-The board of a process knows all publishers' windows, and so with the schedule all that is published; it is
-cut into slots of time that all subscribers share. A subscriber's ledger keeps what has come. Once a slot's
-last deadline is over, its messages on the subscriber's topics are either in the ledger, or misses. So a slot
-costs a subscriber some microseconds, and a message a fraction of one. Times are ns after t0. Pure logic.
+`Expectations`, one a process, knows all publishers' windows, and so, with the schedule, all messages. It cuts
+time into slots that all subscribers share. A subscriber's `Received` keeps the messages that have come. When
+the last deadline of a slot has passed, each of its messages on the subscriber's topics is either there, or
+missed. So a slot costs a few microseconds per subscriber, and a message a fraction of one.
 """
 
 from collections import deque
@@ -17,13 +17,13 @@ from kcast.loadtest.users.roster import OPEN, Window
 from kcast.loadtest.users.schedule import Schedule
 
 SLOT_NS = 100_000_000
-AHEAD_NS = 10_000_000_000  # how far ahead intended times are looked up, however late the loop may be
+AHEAD_NS = 10_000_000_000  # how far ahead intended times are looked up; the loop may be late by as much
 
-_SEQ_BITS = 32  # as `scenario.message_id` has it
+_SEQ_BITS = 32  # as in `scenario.message_id`
 
 
 class Slot(NamedTuple):
-    """All that is published from `from_ns` on, before `to_ns`."""
+    """All messages with intended times from `from_ns` up to, not including, `to_ns`."""
 
     from_ns: int
     to_ns: int
@@ -32,14 +32,14 @@ class Slot(NamedTuple):
     topic_id: NDArray[np.int32]
 
 
-class Board:
-    """The windows of all publishers, and what follows from them."""
+class Expectations:
+    """The windows of all publishers, and the messages that follow from them."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._windows: dict[int, dict[int, Window]] = {}  # by publisher and beginning
         self._intended: dict[int, int] = {}
-        self._looked_up: deque[tuple[int, list[int]]] = deque()  # until when, and what
+        self._looked_up: deque[tuple[int, list[int]]] = deque()  # the end of a look-up, and its messages
         self._looked_to_ns = 0
         self._forgotten_ns = 0
 
@@ -47,22 +47,22 @@ class Board:
         """Adds windows, or changes the ends of known ones."""
         for window in windows:
             known = self._windows.setdefault(window.pub_id, {})
-            if not known:  # what is soon, or just over, has been looked up without it
+            if not known:  # earlier look-ups of the present did not include this publisher
                 from_ns = max(window.from_ns, self._forgotten_ns)
                 self._look_up(window.pub_id, from_ns, self._looked_to_ns)
             known[window.from_ns] = window
 
     def window_of(self, pub_id: int) -> Window | None:
-        """The last window of a publisher."""
+        """Returns the last window of a publisher; None if it has had none."""
         windows = self._windows.get(pub_id)
         return windows[max(windows)] if windows else None
 
     def intended_ns(self, msg_id: int) -> int | None:
-        """When a message was to be published; None for none that is published about now."""
+        """Returns when a message is to be published; None if no message with this id is due about now."""
         return self._intended.get(msg_id)
 
     def look_ahead(self, now_ns: int, forget_ns: int) -> None:
-        """Looks up what is published soon, and forgets what was before `forget_ns`."""
+        """Looks up the messages of the next seconds, and forgets those before `forget_ns`."""
         self._forgotten_ns = max(self._forgotten_ns, forget_ns)
         from_ns = max(self._looked_to_ns, forget_ns)
         to_ns = now_ns + AHEAD_NS
@@ -81,7 +81,7 @@ class Board:
         self._looked_up.append((to_ns, numbers))
 
     def slot(self, from_ns: int, to_ns: int) -> Slot:
-        """What is published in this time, by the windows as they are known."""
+        """Returns the messages between these times, by the windows as they are known now."""
         ids, times, topics = [], [], []
         for pub_id, windows in self._windows.items():
             for window in windows.values():
@@ -97,36 +97,36 @@ class Board:
         return Slot(from_ns, to_ns, np.concatenate(ids), np.concatenate(times), np.concatenate(topics))
 
 
-class Ledger:
-    """What one subscriber to these topics has received of what it should, from `from_ns` on.
+class Received:
+    """The messages that one subscriber to `topics` has received, of those intended from `from_ns` to `to_ns`.
 
-    `judged_ns` is up to when that is settled.
+    Everything intended before `settled_ns` is known to be received or missed.
     """
 
     def __init__(self, topics: Iterable[int], topic_count: int, from_ns: int, to_ns: int = OPEN) -> None:
         self.from_ns = from_ns
         self.to_ns = to_ns
-        self.judged_ns = from_ns
+        self.settled_ns = from_ns
         self._wants = np.zeros(topic_count, np.bool_)
         self._wants[list(topics)] = True
-        self._received: set[int] = set()
+        self._msg_ids: set[int] = set()
 
-    def take(self, msg_id: int, t_ns: int) -> bool:
-        """Notes that a message has come that was to be published at `t_ns`; whether it counts still."""
-        if not self.judged_ns <= t_ns < self.to_ns or msg_id in self._received:
+    def add(self, msg_id: int, t_ns: int) -> bool:
+        """Notes a message that was intended for `t_ns`. False if it is a duplicate, or out of time."""
+        if not self.settled_ns <= t_ns < self.to_ns or msg_id in self._msg_ids:
             return False
-        self._received.add(msg_id)
+        self._msg_ids.add(msg_id)
         return True
 
-    def judge(self, slot: Slot) -> list[int]:
-        """The messages of a slot that have not come, now that they are late. Slots must follow each other."""
-        self.judged_ns = max(self.from_ns, min(slot.to_ns, self.to_ns))
+    def settle(self, slot: Slot) -> list[int]:
+        """Returns the missed messages of a slot. Call it after the slot's deadlines, slot after slot."""
+        self.settled_ns = max(self.from_ns, min(slot.to_ns, self.to_ns))
         if slot.to_ns <= self.from_ns or slot.from_ns >= self.to_ns:
             return []
         wanted = self._wants[slot.topic_id]
         if slot.from_ns < self.from_ns or slot.to_ns > self.to_ns:
             wanted &= (slot.t_ns >= self.from_ns) & (slot.t_ns < self.to_ns)
         numbers = slot.msg_id[wanted].tolist()
-        missed = [msg_id for msg_id in numbers if msg_id not in self._received]
-        self._received.difference_update(numbers)
+        missed = [msg_id for msg_id in numbers if msg_id not in self._msg_ids]
+        self._msg_ids.difference_update(numbers)
         return missed

@@ -1,14 +1,14 @@
-"""The users, as locust spawns them: those who publish, those who subscribe, those who do both.
+"""The locust users: those that publish, those that subscribe, and those that do both.
 
-Each has a socket of its own. Publishers follow their schedule whatever happens (open loop); latencies are
-counted from the intended times, so that what delays a publisher shows in them. Locust hears of each message
-once at either end, its times in milliseconds:
+Each has a socket of its own. Publishers follow their schedule whatever happens (open loop). Latencies count
+from the intended times, so they include what delays a publisher. Locust gets one event for each message that
+is published, and one for each that is delivered or missed; times are in milliseconds:
 
     PUB      how much later than intended it was published
     DELIVER  from the intended time to the first copy
     MISS     a failure: it has not come within the deadline
-    SUB      from subscribing until all leases of the subscriber stand; a failure where they do not in time.
-             Legs are good until then, whatever is lost and down later
+    SUB      from subscribing until all leases of the subscriber stand; a failure if they do not in time.
+             There are no faults until then
 """
 
 import logging
@@ -30,77 +30,78 @@ from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.scenario import ID_CHARS, message_id, payload, topic_name
 from kcast.loadtest.users import locust_hooks
 from kcast.loadtest.users.roster import Kind, Window
-from kcast.loadtest.users.worker import Crew, Seat
+from kcast.loadtest.users.user_client import UserClient
+from kcast.loadtest.users.worker import Worker
 
 READY_TIMEOUT_S = 10.0
 NAME = "message"
 LEASES = "leases"
 
-_WARM_UP_ID = (1 << 64) - 1  # of no schedule
+_WARM_UP_ID = (1 << 64) - 1  # in no schedule
 _WARM_UP_INTERVAL_S = 0.02
-_MEET_AGAIN_S = 0.3
+_WARM_UP_RETRY_S = 0.3
 _STEP_NS = 200_000_000
 _IDLE_S = 0.1
-_PUBLISHES_ON_END = 16  # when late: then others have a turn
+_PUBLISHES_IN_A_ROW = 16  # when late; then other greenlets run
 
 logger = logging.getLogger(__name__)
 
 
 class NotLeased(Exception):
-    """Not all leases stand in time; the test goes on with those that do."""
+    """Not all leases stand in time. The test goes on with those that do."""
 
 
 class PubSubUser(User):
-    """What all have in common. `kind` says what it does."""
+    """The base of all users. `kind` says what a user does."""
 
     abstract = True
     kind: ClassVar[Kind]
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
-        self._crew: Crew | None = None
-        self._seat: Seat | None = None
-        self._takers: list[gevent.Greenlet] = []
+        self._worker: Worker | None = None
+        self._user: UserClient | None = None
+        self._receivers: list[gevent.Greenlet] = []
         self._window: Window | None = None
-        self._next_ns = 0  # what is due before that is published
+        self._next_ns = 0  # all that is due before is published
 
     # --- What locust calls ---------------------------------------------------------------------------
 
     def on_start(self) -> None:
-        """Gets ready, and waits for the beginning."""
-        self._crew = crew = locust_hooks.crew_of(self.environment)
-        if crew is None:
-            return  # the test cannot be run: that has been said
-        self._seat = seat = crew.join(self.kind)
+        """Subscribes, lets servers get to know a publisher, and waits for the test to begin."""
+        self._worker = worker = locust_hooks.worker_of(self.environment)
+        if worker is None:
+            return  # the test could not begin, and locust has said why
+        self._user = user = worker.join(self.kind)
         try:
-            if seat.topics:
-                self._subscribe(crew, seat)
-            if seat.place.pub_id != NONE:
-                meet(crew, seat.contact.client)
-            crew.ready(seat)
+            if user.topics:
+                self._subscribe(worker, user)
+            if user.ids.pub_id != NONE:
+                warm_up(worker, user.client)
+            worker.ready(user)
         except Exception:
-            self.on_stop()  # which locust does not call then
+            self.on_stop()  # locust does not call it after an error
             raise
 
     def on_stop(self) -> None:
-        """Leaves."""
-        gevent.killall(self._takers)
-        if self._crew is not None and self._seat is not None:
-            now_ns = self._crew.now_ns()
-            self._crew.leave(self._seat, min(now_ns, self._next_ns) if self._window else now_ns)
+        """Leaves the test."""
+        gevent.killall(self._receivers)
+        if self._worker is not None and self._user is not None:
+            now_ns = self._worker.now_ns()
+            self._worker.leave(self._user, min(now_ns, self._next_ns) if self._window else now_ns)
 
     @task
     def work(self) -> None:
-        """Publishes what is due in the next moments; deliveries are taken all the time."""
-        crew, seat = self._crew, self._seat
-        if crew is None or seat is None or seat.is_gone or seat.place.pub_id == NONE:
+        """Publishes what is due in the next moments. Other greenlets receive meanwhile."""
+        worker, user = self._worker, self._user
+        if worker is None or user is None or user.is_gone or user.ids.pub_id == NONE:
             gevent.sleep(_IDLE_S)
             return
-        pub_id = seat.place.pub_id
-        window = crew.board.window_of(pub_id)
-        # The number may have been another's before. Who is late sends what is left when the time is over.
+        pub_id = user.ids.pub_id
+        window = worker.expectations.window_of(pub_id)
+        # The number may be reused. A late publisher still sends its backlog after the window closes.
         is_over = window is not None and window.to_ns <= (
-            crew.now_ns() if self._window is None else self._next_ns
+            worker.now_ns() if self._window is None else self._next_ns
         )
         if window is None or is_over:
             gevent.sleep(_IDLE_S)
@@ -108,76 +109,81 @@ class PubSubUser(User):
         if self._window is None:
             self._next_ns = window.from_ns
         self._window = window
-        until_ns = min(window.to_ns, max(self._next_ns, crew.now_ns()) + _STEP_NS)
-        due = crew.schedule.messages(pub_id, self._next_ns, until_ns)
-        if self._publish_all(crew, seat, due.seq.tolist(), due.t_ns.tolist(), due.topic_id.tolist()):
+        until_ns = min(window.to_ns, max(self._next_ns, worker.now_ns()) + _STEP_NS)
+        due = worker.schedule.messages(pub_id, self._next_ns, until_ns)
+        if self._publish_all(worker, user, due.seq.tolist(), due.t_ns.tolist(), due.topic_id.tolist()):
             self._next_ns = until_ns
-            crew.alarm.wait_until(crew.clock_ns(until_ns))
+            worker.timer.wait_until(worker.clock_ns(until_ns))
         else:
             gevent.sleep(_IDLE_S)
 
     # --- Subscribing ---------------------------------------------------------------------------------
 
-    def _subscribe(self, crew: Crew, seat: Seat) -> None:
+    def _subscribe(self, worker: Worker, user: UserClient) -> None:
         began_ns = monotonic_ns()
-        subscriptions = [seat.contact.client.subscribe(topic_name(topic)) for topic in seat.topics]
-        self._takers = [gevent.spawn(self._take, crew, seat, each) for each in subscriptions]
+        subscriptions = [user.client.subscribe(topic_name(topic)) for topic in user.topics]
+        self._receivers = [gevent.spawn(self._receive, worker, user, each) for each in subscriptions]
         problem: NotLeased | None = None
         until_ns = began_ns + round(READY_TIMEOUT_S * 1e9)
         for subscription in subscriptions:
             left_s = max(0.0, (until_ns - monotonic_ns()) / 1e9)
-            # A fixed test waits for all, and its leader loses patience for it.
-            leased, wanted = subscription.ready(None if crew.order.is_fixed else left_s)
+            # A fixed test waits without limit here; the coordinator applies the timeout.
+            leased, wanted = subscription.ready(None if worker.assignment.is_fixed else left_s)
             if leased < wanted:
                 problem = NotLeased(f"leases do not stand within {READY_TIMEOUT_S:g} s")
         self._fire("SUB", LEASES, (monotonic_ns() - began_ns) / 1e6, 0, problem)
 
-    def _take(self, crew: Crew, seat: Seat, subscription: Subscription) -> None:
+    def _receive(self, worker: Worker, user: UserClient, subscription: Subscription) -> None:
         """Takes a topic's deliveries, for ever."""
-        intended_ns, fire = crew.board.intended_ns, self._fire
+        intended_ns, fire = worker.expectations.intended_ns, self._fire
         for delivery in subscription:
-            now_ns = crew.now_ns()
-            ledger = seat.ledger
+            now_ns = worker.now_ns()
+            received = user.received
             try:
                 msg_id = int(delivery.payload[-ID_CHARS:], 16)
             except ValueError:
-                continue  # nobody's of this test
+                continue  # not from this test
             t_ns = intended_ns(msg_id)
             if (
-                ledger is None
+                received is None
                 or t_ns is None
-                or crew.is_stopping
-                or not ledger.from_ns <= t_ns < ledger.to_ns
+                or worker.is_stopping
+                or not received.from_ns <= t_ns < received.to_ns
             ):
                 continue
             latency_ns = now_ns - t_ns
-            if latency_ns <= crew.deadline_ns and ledger.take(msg_id, t_ns):
+            if latency_ns <= worker.deadline_ns and received.add(msg_id, t_ns):
                 fire("DELIVER", NAME, latency_ns / 1e6, len(delivery.payload))
             else:
-                crew.late += 1
+                worker.late += 1
 
     # --- Publishing ----------------------------------------------------------------------------------
 
     def _publish_all(
-        self, crew: Crew, seat: Seat, seqs: Sequence[int], times_ns: Sequence[int], topics: Sequence[int]
+        self,
+        worker: Worker,
+        user: UserClient,
+        seqs: Sequence[int],
+        times_ns: Sequence[int],
+        topics: Sequence[int],
     ) -> bool:
-        """Publishes messages at their times; False where the test was ended meanwhile."""
-        scenario, place, client = crew.scenario, seat.place, seat.contact.client
-        recorder = seat.contact.recorder
-        on_end = 0
+        """Publishes messages at their times. False if the test was stopped meanwhile."""
+        scenario, ids, client = worker.scenario, user.ids, user.client
+        recorder = user.recorder
+        in_a_row = 0
         for seq, t_ns, topic_id in zip(seqs, times_ns, topics, strict=True):
             self._next_ns = t_ns
-            on_end = 0 if crew.alarm.wait_until(crew.clock_ns(t_ns)) else on_end + 1
-            if crew.is_stopping:
+            in_a_row = 0 if worker.timer.wait_until(worker.clock_ns(t_ns)) else in_a_row + 1
+            if worker.is_stopping:
                 return False
-            if on_end == _PUBLISHES_ON_END:
-                on_end = 0
+            if in_a_row == _PUBLISHES_IN_A_ROW:
+                in_a_row = 0
                 gevent.sleep(0)
-            msg_id = message_id(place.pub_id, seq)
+            msg_id = message_id(ids.pub_id, seq)
             body = payload(msg_id, scenario.payload_bytes)
             sent_ns = monotonic_ns()
             if recorder is not None:
-                recorder.publish(msg_id, topic_id, crew.clock_ns(t_ns), sent_ns)
+                recorder.publish(msg_id, topic_id, worker.clock_ns(t_ns), sent_ns)
             problem = None
             try:
                 client.publish_nowait(
@@ -187,9 +193,9 @@ class PubSubUser(User):
                     repeat_interval_s=scenario.repeat_interval_s,
                     confirm=scenario.confirm,
                 )
-            except (Backlog, ClientClosed) as error:  # the schedule goes on: it is one that was not published
+            except (Backlog, ClientClosed) as error:  # this one is not published, and the schedule goes on
                 problem = error
-            delay_ms = (sent_ns - crew.clock_ns(t_ns)) / 1e6
+            delay_ms = (sent_ns - worker.clock_ns(t_ns)) / 1e6
             self._fire("PUB", NAME, delay_ms, len(body), problem)
         return True
 
@@ -207,14 +213,14 @@ class PubSubUser(User):
 
 
 class Publisher(PubSubUser):
-    """Publishes on all topics, at its times."""
+    """Publishes on all topics, by its schedule."""
 
     kind = "Publisher"
     weight = 1
 
 
 class Subscriber(PubSubUser):
-    """Listens to some of the topics."""
+    """Subscribes to some of the topics."""
 
     kind = "Subscriber"
     weight = 4
@@ -227,25 +233,25 @@ class Mixed(PubSubUser):
     weight = 1
 
 
-def meet(crew: Crew, client: Client) -> None:
-    """Publishes something beforehand, until all of the topics' servers have answered.
+def warm_up(worker: Worker, client: Client) -> None:
+    """Publishes until every server of the topics has sent a receipt, so that the test's messages travel bare.
 
-    From then on messages travel bare. What it publishes is on a schedule's topics, and of no schedule.
+    These messages are on the schedule's topics, with an id that no schedule has.
     """
-    body = payload(_WARM_UP_ID, crew.scenario.payload_bytes)
+    body = payload(_WARM_UP_ID, worker.scenario.payload_bytes)
     policy = client.cluster.policy
     view = View(client.cluster)
-    unmet: set[str] = set()
-    for topic in map(topic_name, range(crew.scenario.topics)):
-        unmet.update(server.name for server in view.servers(topic))
-        if len(unmet) == len(client.cluster.servers):
+    silent: set[str] = set()
+    for topic in map(topic_name, range(worker.scenario.topics)):
+        silent.update(server.name for server in view.servers(topic))
+        if len(silent) == len(client.cluster.servers):
             break
     deadline_ns = monotonic_ns() + round(READY_TIMEOUT_S * 1e9)
-    while unmet and (crew.order.is_fixed or monotonic_ns() < deadline_ns):
+    while silent and (worker.assignment.is_fixed or monotonic_ns() < deadline_ns):
         futures: list[Future[Published]] = []
         covered: set[str] = set()
-        for topic in map(topic_name, range(crew.scenario.topics)):
-            names = {server.name for server in view.servers(topic)} & unmet
+        for topic in map(topic_name, range(worker.scenario.topics)):
+            names = {server.name for server in view.servers(topic)} & silent
             if names <= covered:
                 continue
             covered |= names
@@ -257,8 +263,8 @@ def meet(crew: Crew, client: Client) -> None:
             )
         for future in futures:
             outcomes: dict[str, Any] = dict(future.result().servers)
-            unmet -= {name for name, outcome in outcomes.items() if outcome is Outcome.RECEIPT}
-        if unmet:
-            gevent.sleep(_MEET_AGAIN_S)
-    if unmet:
-        logger.warning("%d servers do not answer a publisher: %s", len(unmet), ", ".join(sorted(unmet)[:5]))
+            silent -= {name for name, outcome in outcomes.items() if outcome is Outcome.RECEIPT}
+        if silent:
+            gevent.sleep(_WARM_UP_RETRY_S)
+    if silent:
+        logger.warning("%d servers do not answer a publisher: %s", len(silent), ", ".join(sorted(silent)[:5]))

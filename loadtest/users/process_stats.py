@@ -10,7 +10,7 @@ import gevent
 
 from kcast.client.events import Drop
 from kcast.loadtest.capture.writer import CaptureWriter
-from kcast.loadtest.users.user_client import Contact
+from kcast.loadtest.users.user_client import UserClient
 
 TICK_NS = 10_000_000
 EVERY_NS = 1_000_000_000
@@ -19,23 +19,23 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STATM = Path("/proc/self/statm")
 
 
-class Vitals:
-    """Once a second writes the rows of `process_stat` and `client_stat`; `run` it in a greenlet.
+class ProcessStats:
+    """Writes the rows of `process_stat` and `client_stat` once a second; call `run` in a greenlet.
 
-    The loop is late by as much as a greenlet that sleeps for 10 ms wakes up too late. `counts` are of all
-    clients that are and were here: copies, overflows, slow_consumer, send_errors.
+    The loop's lag is how much later than asked a greenlet wakes up that sleeps for 10 ms. `counts` are sums
+    over all clients that are or were here: copies, overflows, slow_consumer, send_errors.
     """
 
     def __init__(
         self,
         process: str,
-        contacts: Callable[[], Iterable[Contact]],
+        users: Callable[[], Iterable[UserClient]],
         writer: CaptureWriter | None,
         offset_ns: Callable[[], int],
     ) -> None:
         self.lag_max_ns = 0  # of the last whole second
         self._process = process
-        self._contacts = contacts
+        self._users = users
         self._writer = writer
         self._offset_ns = offset_ns
         self._gone: Counter[str] = Counter()
@@ -43,11 +43,11 @@ class Vitals:
 
     @property
     def counts(self) -> Counter[str]:
-        """As they were when they were looked at last, within the last second."""
+        """The last sampled values, at most one second old."""
         return sum(self._here.values(), self._gone.copy())
 
     def run(self) -> None:
-        """For ever."""
+        """Samples for ever."""
         lag_max_ns, second_ends_ns = 0, monotonic_ns() + EVERY_NS
         while True:
             due_ns = monotonic_ns() + TICK_NS
@@ -57,10 +57,10 @@ class Vitals:
             if now_ns >= second_ends_ns:
                 self.lag_max_ns, lag_max_ns = lag_max_ns, 0
                 second_ends_ns = max(second_ends_ns + EVERY_NS, now_ns)
-                self.note()
+                self.sample()
 
-    def note(self) -> None:
-        """Looks at all figures, and writes them down."""
+    def sample(self) -> None:
+        """Samples the process and all clients, and writes the rows."""
         if self._writer is not None:
             self._writer.append(
                 "process_stat",
@@ -74,21 +74,20 @@ class Vitals:
                     "rows_lost": [self._writer.rows_lost],
                 },
             )
-        for contact in tuple(self._contacts()):
-            if not contact.is_leaving:  # others have run since it was asked for
-                self.look_at(contact)
+        for user in tuple(self._users()):
+            if not user.is_gone:  # other greenlets have run since the list was made
+                self.sample_user(user)
             gevent.sleep(0)
 
-    def look_at(self, contact: Contact, is_last: bool = False) -> None:
-        """Takes down one client's figures; `is_last` as it is about to be closed."""
-        client, client_id = contact.client, contact.place.client_id
+    def sample_user(self, user: UserClient) -> None:
+        """Samples one client; for the last time if its user is gone, before the client is closed."""
+        client, client_id = user.client, user.ids.client_id
         counts, drops = client.counts, client.drops
         slow, overflows = drops[Drop.SLOW_CONSUMER], client.kernel_drops
         send_errors = client.send_errors.total()
         copies = counts["copies_received"]
         figures = Counter(copies=copies, overflows=overflows, slow_consumer=slow, send_errors=send_errors)
-        if is_last:
-            contact.is_leaving = True
+        if user.is_gone:
             self._here.pop(client_id, None)
             self._gone.update(figures)
         else:

@@ -1,7 +1,8 @@
-"""How a test goes, told to who started it: one JSON object a line, by a pipe of which it holds the other end.
+"""How a test goes, reported to the process that started it: one JSON object a line, through a pipe.
 
-The pipe is the leash, too. When its other end closes, however that came, nobody is left to whom the test
-matters, and it ends: so no process outlives its owner. Only the leading process tells; all watch.
+The pipe also ends the test. When its reading end closes, for whatever reason, the starter is gone and the
+test ends: so no locust process outlives the one that started it. Only the coordinator writes; all processes
+watch.
 """
 
 import errno
@@ -14,19 +15,20 @@ from gevent import monkey
 
 Phase = Literal["starting", "waiting", "running", "settling", "done", "failed"]
 
-_LINE_BYTES_MAX = select.PIPE_BUF  # so much is written whole, or not at all
+_LINE_BYTES_MAX = select.PIPE_BUF  # a write of up to this size is atomic
 
 
 class Progress(TypedDict):
-    """What is told when the phase changes, and each second. Counts are since the beginning of the test.
+    """Written when the phase changes, and each second. Counts are since the beginning of the test.
 
-    Phases: users are "starting", "waiting" for each other and then t0, the load is "running", after it
-    deadlines run out ("settling"), and all is written ("done"). Or it has "failed", and `error` says why.
+    Phases: "starting", users are being started; "waiting", they wait for each other and then for t0;
+    "running", messages are published; "settling", the last deadlines pass; "done", all is written. Or it has
+    "failed", and `error` says why.
     """
 
     phase: Phase
-    t0_ns: int  # of the monotonic clock; 0 as long as it is not known
-    t_s: float  # after t0; below 0 before
+    t0_ns: int  # of the monotonic clock; 0 until it is known
+    t_s: float  # since t0; negative before
     users: int
     ready: int
     published: int
@@ -40,29 +42,29 @@ class Progress(TypedDict):
     overflows: int  # datagrams that the kernel dropped because a client did not read them in time
     slow_consumer: int
     send_errors: int
-    lag_max_ms: float  # the greatest of all processes, this second
+    lag_max_ms: float  # the largest of all processes, this second
     rows_waiting: int
     rows_lost: int
     error: str
 
 
-class Leash:
+class ProgressPipe:
     """The writing end of the pipe, a descriptor of this process. Nothing here waits."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         os.set_blocking(descriptor, False)
-        # The system's own, since gevent's asks for what is waited for only, and not for errors.
+        # The system's poll: gevent's reports only the events that were asked for, and no errors.
         self._poll = monkey.get_original("select", "poll")()
         self._poll.register(descriptor, 0)
 
     @property
-    def is_cut(self) -> bool:
-        """Whether nobody can read any more."""
+    def is_closed(self) -> bool:
+        """True if the reading end is closed."""
         return bool(self._poll.poll(0))
 
-    def tell(self, progress: Progress) -> None:
-        """Writes a line. One that does not fit is left out: who does not read now gets the next."""
+    def write(self, progress: Progress) -> None:
+        """Writes a line. Skips it if the pipe is full: a slow reader gets a later one."""
         line = json.dumps(progress).encode() + b"\n"
         if len(line) > _LINE_BYTES_MAX:
             line = json.dumps({**progress, "error": progress["error"][:200]}).encode() + b"\n"

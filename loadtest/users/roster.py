@@ -1,9 +1,9 @@
-"""Who is who in a test, who stands ready, and who publishes when: what the leading process keeps.
+"""Coordinator state: user numbering, readiness, and publishing windows. Pure logic; times are ns after t0.
 
-Users get their numbers here, since several processes run them, and who comes first is chance. In a *fixed*
-test, that of a scenario file, numbers and counts are known beforehand, nothing begins until all stand ready,
-and then all have one window. Else users come and go as locust has it, and each publisher has windows of its
-own. Times are ns after t0. Pure logic: whoever owns it carries the words.
+Users get their ids here, since several processes run them in no fixed order. In a *fixed* test, that of a
+scenario file, ids and counts are known beforehand, nothing begins until all users are ready, and then all
+have the same window. Otherwise users come and go as locust decides, and each publisher has windows of its
+own.
 """
 
 from heapq import heappop, heappush
@@ -13,13 +13,12 @@ from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.scenario import Scenario
 
 Kind = Literal["Publisher", "Subscriber", "Mixed"]
-KINDS: tuple[Kind, ...] = ("Publisher", "Subscriber", "Mixed")
 
 OPEN = 1 << 62  # the end of a window that has none yet
 
 
-class Place(NamedTuple):
-    """A user's numbers; NONE for what it does not do."""
+class UserIds(NamedTuple):
+    """A user's numbers as a client, a publisher, a subscriber; NONE for what it does not do."""
 
     client_id: int
     pub_id: int
@@ -37,61 +36,61 @@ class Window(NamedTuple):
 class Roster:
     """The users of one test.
 
-    A fixed test's publishers come first, then its subscribers, then those who do both; and so with their
-    numbers of either kind. Whoever comes beyond has the next free number of each.
+    A fixed test numbers its publishers first, then its subscribers, then the users that do both; pub_id and
+    sub_id likewise. Any further user gets the lowest free number of each.
     """
 
     def __init__(self, scenario: Scenario) -> None:
         publishers, subscribers, mixed = scenario.publishers, scenario.subscribers, scenario.mixed
-        self._of_kind: dict[Kind, list[Place]] = {
-            "Publisher": [Place(i, i, NONE) for i in range(publishers)],
-            "Subscriber": [Place(publishers + i, NONE, i) for i in range(subscribers)],
+        self._of_kind: dict[Kind, list[UserIds]] = {
+            "Publisher": [UserIds(i, i, NONE) for i in range(publishers)],
+            "Subscriber": [UserIds(publishers + i, NONE, i) for i in range(subscribers)],
             "Mixed": [
-                Place(publishers + subscribers + i, publishers + i, subscribers + i) for i in range(mixed)
+                UserIds(publishers + subscribers + i, publishers + i, subscribers + i) for i in range(mixed)
             ],
         }
         self._further = _Numbers(publishers + subscribers + mixed)
         self._further_pub = _Numbers(publishers + mixed)
         self._further_sub = _Numbers(subscribers + mixed)
-        self._taken: dict[int, tuple[Kind, Place, str]] = {}
+        self._taken: dict[int, tuple[Kind, UserIds, str]] = {}
         self._ready: set[int] = set()
         self._open: dict[int, Window] = {}
         self._closed: list[Window] = []
         self._changed: list[Window] = []
 
-    # --- Who is there --------------------------------------------------------------------------------
+    # --- Users ---------------------------------------------------------------------------------------
 
-    def claim(self, kind: Kind, node: str) -> Place:
-        """Numbers for a user of this kind, who runs at this node."""
+    def claim(self, kind: Kind, node: str) -> UserIds:
+        """Assigns ids to a user of this kind, which runs at this node."""
         if self._of_kind[kind]:
-            place = heappop(self._of_kind[kind])
+            ids = heappop(self._of_kind[kind])
         else:
-            place = Place(
+            ids = UserIds(
                 self._further.take(),
                 NONE if kind == "Subscriber" else self._further_pub.take(),
                 NONE if kind == "Publisher" else self._further_sub.take(),
             )
-        self._taken[place.client_id] = kind, place, node
-        return place
+        self._taken[ids.client_id] = kind, ids, node
+        return ids
 
-    def ready(self, client_id: int) -> Place | None:
-        """This user is prepared: its leases stand, its servers know it. None for one that is not there."""
+    def ready(self, client_id: int) -> UserIds | None:
+        """Marks a user as ready: its leases stand, its servers know it. None if there is no such user."""
         if client_id not in self._taken:
             return None
         self._ready.add(client_id)
         return self._taken[client_id][1]
 
     def leave(self, client_id: int, t_ns: int) -> None:
-        """This user is gone, and has done what was to be done before `t_ns`; its numbers are free again."""
-        kind, place, _ = self._taken.pop(client_id, (None, None, None))
-        if kind is None or place is None:
+        """Removes a user, which has published all that was due before `t_ns`. Its ids are free again."""
+        kind, ids, _ = self._taken.pop(client_id, (None, None, None))
+        if kind is None or ids is None:
             return
         self._ready.discard(client_id)
-        self._close(place.pub_id, t_ns)
-        self._give_back(kind, place)
+        self._close(ids.pub_id, t_ns)
+        self._give_back(kind, ids)
 
-    def lose(self, node: str, t_ns: int) -> int:
-        """A node is gone, with all its users; how many these were."""
+    def remove_node(self, node: str, t_ns: int) -> int:
+        """Removes all users of a node that is gone. Returns their number."""
         lost = [client_id for client_id, (_, _, there) in self._taken.items() if there == node]
         for client_id in lost:
             self.leave(client_id, t_ns)
@@ -99,35 +98,35 @@ class Roster:
 
     @property
     def nodes(self) -> set[str]:
-        """Where there are users."""
+        """The nodes that have users."""
         return {node for _, _, node in self._taken.values()}
 
     @property
     def count(self) -> int:
-        """How many users there are."""
+        """Number of users."""
         return len(self._taken)
 
     @property
     def ready_count(self) -> int:
-        """How many of them stand ready."""
+        """Number of users that are ready."""
         return len(self._ready)
 
     # --- Windows -------------------------------------------------------------------------------------
 
     def open_window(self, pub_id: int, from_ns: int, to_ns: int = OPEN) -> None:
-        """From then on this publisher follows its schedule."""
+        """Opens a publisher's window, unless it has an open one. NONE does nothing."""
         if pub_id == NONE or pub_id in self._open:
             return
         self._open[pub_id] = window = Window(pub_id, from_ns, to_ns)
         self._changed.append(window)
 
     def open_all(self, to_ns: int) -> None:
-        """All publishers that there are follow their schedules, from t0 until then."""
-        for _, place, _ in self._taken.values():
-            self.open_window(place.pub_id, 0, to_ns)
+        """Opens a window from t0 to `to_ns` for every publisher."""
+        for _, ids, _ in self._taken.values():
+            self.open_window(ids.pub_id, 0, to_ns)
 
     def close_all(self, t_ns: int) -> None:
-        """No publisher goes on beyond `t_ns`."""
+        """Ends all open windows at `t_ns`, if they do not end sooner."""
         for pub_id in tuple(self._open):
             self._close(pub_id, t_ns)
 
@@ -141,25 +140,25 @@ class Roster:
 
     @property
     def windows(self) -> list[Window]:
-        """All windows that there are and were."""
+        """All windows, closed and open."""
         return [*self._closed, *self._open.values()]
 
     def take_changes(self) -> list[Window]:
-        """Windows that were opened or closed since the last call; a closed one is told once more."""
+        """Returns the windows that were opened or closed since the last call, one for each such event."""
         changed, self._changed = self._changed, []
         return changed
 
-    def _give_back(self, kind: Kind, place: Place) -> None:
-        if place.client_id < self._further.first:
-            heappush(self._of_kind[kind], place)
+    def _give_back(self, kind: Kind, ids: UserIds) -> None:
+        if ids.client_id < self._further.first:
+            heappush(self._of_kind[kind], ids)
             return
-        self._further.give(place.client_id)
-        self._further_pub.give(place.pub_id)
-        self._further_sub.give(place.sub_id)
+        self._further.give(ids.client_id)
+        self._further_pub.give(ids.pub_id)
+        self._further_sub.give(ids.sub_id)
 
 
 class _Numbers:
-    """The numbers from `first` on, the least free one first."""
+    """The numbers from `first` on; the lowest free one is taken first."""
 
     def __init__(self, first: int) -> None:
         self.first = first

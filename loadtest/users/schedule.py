@@ -1,8 +1,8 @@
-"""Who publishes what and when, and who listens to what: streams that follow from the scenario alone.
+"""What each publisher publishes when, and which topics each subscriber listens to, from the scenario alone.
 
-Each publisher has its own stream of intended times and topics, without an end, counted from the start t0 of
-the test. Every process computes the same, so a subscriber knows what it should receive, and when, without
-being told. Streams are made block by block; the last ones are kept, since whoever asks goes forward in time.
+Each publisher has an endless stream of intended times and topics, counted from the start t0 of the test.
+Every process computes the same streams, so a subscriber knows what it should receive, and when, without being
+told. Streams are made block by block; only the last blocks are kept, since callers go forward in time.
 """
 
 from collections import deque
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from kcast.loadtest.scenario import Scenario
 
 BLOCK_MESSAGES_MIN = 256
-BLOCK_S = 4.0  # at least, so that the blocks kept reach back further than any deadline
+BLOCK_S = 4.0  # the least, so that the blocks that are kept reach back further than any deadline
 BLOCKS_KEPT = 16
 
-_PUBLISHER, _SUBSCRIBER = 1, 2  # what a stream of chance is for
+_PUBLISHER, _SUBSCRIBER = 1, 2  # what random numbers are for
 _SEED_BITS = 64
 
 
@@ -38,37 +38,37 @@ class Schedule:
         self._topics: dict[int, tuple[int, ...]] = {}
 
     def messages(self, pub_id: int, from_ns: int, to_ns: int) -> Messages:
-        """What a publisher is to publish from `from_ns` on, before `to_ns`, in order."""
+        """Returns what a publisher is to publish from `from_ns` up to, not including, `to_ns`, in order."""
         stream = self._streams.get(pub_id)
         if stream is None or from_ns < stream.begins_ns:
             stream = self._streams[pub_id] = _Stream(self._scenario, pub_id)
         return stream.cut(from_ns, to_ns)
 
     def count(self, pub_id: int, from_ns: int, to_ns: int) -> int:
-        """How many messages that are."""
-        # A stream of its own, since the one that is kept need not go back for this.
+        """Returns the number of these messages."""
+        # By a stream of its own, so that the one that is kept need not start again.
         return len(_Stream(self._scenario, pub_id).cut(from_ns, to_ns).seq)
 
     def topics_of(self, sub_id: int) -> tuple[int, ...]:
-        """The topics that a subscriber listens to, in order."""
+        """Returns the topics that a subscriber listens to, ascending."""
         topics = self._topics.get(sub_id)
         if topics is None:
             scenario = self._scenario
-            chance = _chance(scenario, _SUBSCRIBER, sub_id)
-            drawn = chance.choice(scenario.topics, scenario.topics_per_subscriber, replace=False)
+            rng = _rng(scenario, _SUBSCRIBER, sub_id)
+            drawn = rng.choice(scenario.topics, scenario.topics_per_subscriber, replace=False)
             topics = self._topics[sub_id] = tuple(sorted(drawn.tolist()))
         return topics
 
 
 class _Stream:
-    """One publisher's. `begins_ns` is how far back it still reaches."""
+    """One publisher's stream. Messages before `begins_ns` are forgotten."""
 
     def __init__(self, scenario: Scenario, pub_id: int) -> None:
         self.begins_ns = 0
-        self._chance = _chance(scenario, _PUBLISHER, pub_id)
+        self._rng = _rng(scenario, _PUBLISHER, pub_id)
         self._interval_ns = 1e9 / scenario.rate
         self._is_constant = scenario.arrivals == "constant"
-        self._phase_ns = self._chance.random() * self._interval_ns
+        self._phase_ns = self._rng.random() * self._interval_ns
         self._topics = scenario.topics
         self._size = max(BLOCK_MESSAGES_MIN, int(scenario.rate * BLOCK_S))
         self._blocks: deque[Messages] = deque()
@@ -86,14 +86,14 @@ class _Stream:
         return Messages(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _grow(self, wanted_ns: int) -> None:
-        """Makes the next block; lets old ones go that end before `wanted_ns`."""
+        """Makes the next block, and forgets old ones that end before `wanted_ns`."""
         seq = np.arange(self._next_seq, self._next_seq + self._size, dtype=np.int64)
         if self._is_constant:
             t_ns = (self._phase_ns + seq * self._interval_ns).astype(np.int64)
         else:
-            gaps_ns = self._chance.exponential(self._interval_ns, self._size)
+            gaps_ns = self._rng.exponential(self._interval_ns, self._size)
             t_ns = self._ends_ns + np.cumsum(gaps_ns).astype(np.int64)
-        topic_id = self._chance.integers(self._topics, size=self._size, dtype=np.int32)
+        topic_id = self._rng.integers(self._topics, size=self._size, dtype=np.int32)
         self._blocks.append(Messages(seq, t_ns, topic_id))
         self._next_seq += self._size
         self._ends_ns = int(t_ns[-1])
@@ -106,5 +106,5 @@ def _part(block: Messages, from_ns: int, to_ns: int) -> Messages:
     return Messages(block.seq[start:stop], block.t_ns[start:stop], block.topic_id[start:stop])
 
 
-def _chance(scenario: Scenario, purpose: int, number: int) -> np.random.Generator:
+def _rng(scenario: Scenario, purpose: int, number: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([scenario.seed % (1 << _SEED_BITS), purpose, number]))

@@ -1,4 +1,4 @@
-"""One user's client of the cluster, and what a test puts between the two: bad legs, outages, a recorder."""
+"""One user's client of the cluster, with the test's faults and recorder between client and socket."""
 
 from collections.abc import Mapping
 from random import Random, SystemRandom
@@ -11,28 +11,37 @@ from kcast.loadtest.capture.recorder import ClientRecorder, Recorder
 from kcast.loadtest.faults.impairment import Impairment, legs
 from kcast.loadtest.faults.plan import DownTimes, known_servers, view_of
 from kcast.loadtest.scenario import Scenario
-from kcast.loadtest.users.roster import Place
+from kcast.loadtest.users.expectations import Received
+from kcast.loadtest.users.roster import UserIds
 from kcast.pubsub.endpoint import Address, Endpoint
 
 
-class Contact:
-    """A client that knows what this user may know; `close` it.
+class UserClient:
+    """The client of one user, which knows only the servers that this user may know. Call `close` when done.
 
-    All legs are good until `begin`, so that leases stand, and servers know publishers, when the user begins.
-    What is left to chance follows from the scenario's seed and the user's number. Raises OSError.
+    `topics` are those that it subscribes to; `received` is None if there are none, and until the test begins.
+    Legs have no faults until `begin`, so that leases stand and servers know the publisher by then. All that
+    is random follows from the scenario's seed and the user's number. Raises OSError.
     """
 
     def __init__(
-        self, scenario: Scenario, cluster: Cluster, place: Place, recorder: Recorder | None = None
+        self,
+        scenario: Scenario,
+        cluster: Cluster,
+        ids: UserIds,
+        recorder: Recorder | None = None,
+        topics: tuple[int, ...] = (),
     ) -> None:
-        self.place = place
-        self.is_leaving = False  # its last figures have been taken down
-        self.known = known_servers(scenario, place.client_id)
-        # Fresh in each test: lines of another one must not pass for copies.
+        self.ids = ids
+        self.topics = topics
+        self.received: Received | None = None
+        self.is_gone = False
+        self.known = known_servers(scenario, ids.client_id)
+        # New in each test: lines of an earlier test must not be taken for copies.
         self.publisher = new_publisher(SystemRandom())
         self.recorder: ClientRecorder | None = None
         if recorder is not None:
-            self.recorder = recorder.client(pub_id=place.pub_id, sub_id=place.sub_id)
+            self.recorder = recorder.client(pub_id=ids.pub_id, sub_id=ids.sub_id)
         self._scenario = scenario
         self._servers = server_numbers(cluster)
         self._path: _Path | None = None
@@ -40,19 +49,19 @@ class Contact:
             view_of(cluster, self.known),
             avoid_dead=scenario.avoid_dead,
             publisher=self.publisher,
-            rng=Random(f"{scenario.seed}/client/{place.client_id}"),
+            rng=Random(f"{scenario.seed}/client/{ids.client_id}"),
             path=self._make_path,
             renewals_per_ttl=scenario.renewals,
             kernel_times=recorder is not None,
         ).open()
 
     def begin(self, down: DownTimes | None) -> None:
-        """From now on legs are as bad as the scenario has it, and servers down at times."""
+        """Applies the scenario's faults from now on; `down` tells which servers are isolated when."""
         assert self._path is not None
-        self._path.begin(self._scenario, down, f"{self._scenario.seed}/legs/{self.place.client_id}")
+        self._path.begin(self._scenario, down, f"{self._scenario.seed}/legs/{self.ids.client_id}")
 
     def close(self) -> None:
-        """Closes the client. What was still held on the way is lost."""
+        """Closes the client. Datagrams that the impairment still holds are lost."""
         self.client.close()
         if self._path is not None:
             self._path.close()
@@ -66,7 +75,7 @@ class Contact:
 
 
 class _Path:
-    """An Endpoint with good legs, and later bad ones. It costs nothing: it has its legs' methods."""
+    """An Endpoint whose legs have no faults until `begin`. It costs nothing: its methods are theirs."""
 
     def __init__(
         self, core: Endpoint, servers: Mapping[Address, int], observer: ClientRecorder | None
@@ -82,12 +91,12 @@ class _Path:
         self.flush = legs_.flush
 
     def begin(self, scenario: Scenario, down: DownTimes | None, seed: str) -> None:
-        way_in, way_out = legs(scenario)
+        leg_in, leg_out = legs(scenario)
         self._take(
             Impairment(
                 self._core,
-                legs_in=way_in,
-                legs_out=way_out,
+                legs_in=leg_in,
+                legs_out=leg_out,
                 down=down,
                 servers=self._servers,
                 rng=Random(seed),
@@ -100,5 +109,5 @@ class _Path:
 
 
 def server_numbers(cluster: Cluster) -> dict[Address, int]:
-    """The number of each server, by every address of it."""
+    """Returns the number of each server by each of its addresses."""
     return {address: number for number, server in enumerate(cluster.servers) for address in server.addresses}

@@ -55,14 +55,14 @@ def open_run(files: Files, given: str) -> Run:
         try:
             text = files.read(f"{path}/{manifest.RUN_FILE}")
         except FileNotFoundError:
-            what = "no capture, there is no" if files.exists(path) else "no such folder, and so no"
+            what = "not a capture: it has no" if files.exists(path) else "no such folder, and so no"
             raise CaptureError(f"{shown(path)}: {what} {manifest.RUN_FILE}") from None
         info = manifest.parse(text, where)
         run_id, planned = manifest.run_id(info, where), manifest.planned(info, where)
         runs = [name for name in files.names(path) if name.startswith("run=")]
         begun = files.names(f"{path}/{manifest.run_folder(run_id)}")
     except OSError as error:
-        raise CaptureError(f"{given}: cannot be read, {error}") from None
+        raise CaptureError(f"{given}: cannot be read: {error}") from None
     begun = [name for name in begun if name.startswith("scenario=")]
     manifest.check_folders(shown(path), run_id, [scenario.name for scenario in planned], runs, begun)
     return Run(path, info, run_id, planned, frozenset(begun))

@@ -43,16 +43,16 @@ def _footer(files: Files, path: str, table: str) -> Footer | CaptureError:
         schema = found.schema.to_arrow_schema()
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return CaptureError(f"{shown(path)}: no whole Parquet file, {reason}")
+        return CaptureError(f"{shown(path)}: not a whole Parquet file: {reason}")
     metadata = found.metadata or {}
     version = metadata.get(b"kcast.schema_version", b"none").decode(errors="replace")
     if version != str(SCHEMA_VERSION):
         return CaptureError(
-            f"{shown(path)}: of schema version {version}, and this kcast reads {SCHEMA_VERSION}"
+            f"{shown(path)}: its schema version is {version}, and this kcast reads {SCHEMA_VERSION}"
         )
     expected = [(column.name, column.type) for column in TABLES[table]]
     if metadata.get(b"kcast.table") != table.encode() or _columns(schema) != expected:
-        return CaptureError(f"{shown(path)}: no part of the table {table}")
+        return CaptureError(f"{shown(path)}: not a part of table {table}")
     return Footer(found.num_rows, *_extremes(found))
 
 

@@ -4,13 +4,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from kcast.loadtest.charts import curves
+from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import percents
 from kcast.loadtest.charts.svg import SHAPES, swatch
 from kcast.loadtest.charts.words import percent
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report.cells import Cell, Cells, groups
-from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
+from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure, paragraph
 from kcast.spark.report.numbers import folded
 
 _CLOSE = 0.02
@@ -27,9 +28,9 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     if not there:
         return None
     panels = _panels(there)
-    body = "".join(_figure(heading, members, found) for heading, members in panels[:_PANELS_MAX])
+    body = [_figure(heading, members, found) for heading, members in panels[:_PANELS_MAX]]
     if len(panels) > _PANELS_MAX:
-        body += f'<p class="quiet">{len(panels) - _PANELS_MAX:,} more are in the table below.</p>'
+        body.append(paragraph(f"{len(panels) - _PANELS_MAX:,} more are in the table below."))
     judged = [
         (abs(row["delivered"] - row["theory"]), cell)
         for cell in there
@@ -42,7 +43,7 @@ def section(findings: Findings, cells: Cells) -> Section | None:
         "Under attack",
         _says(there, found, judged),
         _verdict(judged, any(cell.is_valid for cell in there)),
-        body + folded("attack", every, cells),
+        [*body, folded("attack", every, cells)],
     )
 
 
@@ -60,7 +61,7 @@ def _panels(there: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
     return panels
 
 
-def _figure(heading: str, members: Sequence[Cell], found: dict[int, list[Row]]) -> str:
+def _figure(heading: str, members: Sequence[Cell], found: dict[int, list[Row]]) -> Html:
     series, legend = [], []
     for style, cell in enumerate(members):
         own = sorted(found[cell.number], key=lambda row: row["blocked_share"])
@@ -97,12 +98,12 @@ def _figure(heading: str, members: Sequence[Cell], found: dict[int, list[Row]]) 
     return figure(curves.chart(series, axes, label, height=340, small=True), how, legend, heading)
 
 
-def _verdict(judged: Sequence[tuple[float, Cell]], any_valid: bool) -> Verdict:
+def _verdict(judged: Sequence[tuple[float, Cell]], any_valid: bool) -> Badge:
     if not judged:
-        return Verdict.of(NO_THEORY) if any_valid else Verdict.of(NOT_VALID)
+        return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
     if max(gap for gap, _ in judged) <= _CLOSE:
-        return Verdict("as theory has it", "good")
-    return Verdict(f"off by more than {_CLOSE * 100:.0f} points", "warn")
+        return Badge("as theory has it", "good")
+    return Badge(f"off by more than {_CLOSE * 100:.0f} points", "warn")
 
 
 def _says(there: Sequence[Cell], found: dict[int, list[Row]], judged: Sequence[tuple[float, Cell]]) -> str:

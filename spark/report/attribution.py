@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import percents
 from kcast.loadtest.charts.svg import square
 from kcast.loadtest.charts.words import count, listed, percent
@@ -10,7 +11,7 @@ from kcast.loadtest.results.causes import MEANINGS, SHORTCOMINGS, UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID, Section, Verdict, details, figure, text
+from kcast.spark.report.markup import NOT_VALID, Badge, Section, details, figure, terms
 from kcast.spark.report.numbers import folded
 
 _COLOURS = 6
@@ -33,23 +34,23 @@ def section(findings: Findings, cells: Cells) -> Section | None:
             trusted.update(misses[cell.number])
     every = sum((Counter(of_cell) for of_cell in misses.values()), Counter[str]())
     any_valid = any(cell.is_valid for cell in cells.all)
-    body = _figure([(cell, misses[cell.number]) for cell in cells.all], every) if every else ""
+    body = [_figure([(cell, misses[cell.number]) for cell in cells.all], every)] if every else []
     used = [row for _, row in cells.rows(findings, "attribution")]
-    body += folded("attribution", used, cells, summary="Misses and paths by cause")
+    body.append(folded("attribution", used, cells, summary="Misses and paths by cause"))
     return Section(
         "attribution",
         "Why the rest did not arrive",
         _says(trusted if any_valid else every, any_valid),
         _verdict(trusted, any_valid),
-        body + _meanings(used),
+        [*body, _meanings(used)],
     )
 
 
-def _verdict(trusted: Counter[str], any_valid: bool) -> Verdict:
+def _verdict(trusted: Counter[str], any_valid: bool) -> Badge:
     if not any_valid:
-        return Verdict.of(NOT_VALID)
+        return Badge.of(NOT_VALID)
     unexplained = sum(trusted[label] for label in _UNEXPLAINED_LABELS)
-    return Verdict(f"{unexplained:,} unexplained", "bad") if unexplained else Verdict("all explained", "good")
+    return Badge(f"{unexplained:,} unexplained", "bad") if unexplained else Badge("all explained", "good")
 
 
 def _says(misses: Counter[str], any_valid: bool) -> str:
@@ -67,7 +68,7 @@ def _says(misses: Counter[str], any_valid: bool) -> str:
     return f"{words}." if any_valid else f"{words}. The cells cannot be trusted."
 
 
-def _figure(found: Sequence[tuple[Cell, dict[str, int]]], every: Counter[str]) -> str:
+def _figure(found: Sequence[tuple[Cell, dict[str, int]]], every: Counter[str]) -> Html:
     looks = _looks(every)
     drawn = []
     for cell, misses in found:
@@ -122,10 +123,7 @@ def _bar(misses: dict[str, int], looks: dict[str, str]) -> list[rows.Mark]:
     return marks
 
 
-def _meanings(used: Sequence[Row]) -> str:
+def _meanings(used: Sequence[Row]) -> Html:
     meanings = {cause.label: meaning for cause, meaning in MEANINGS.items()}
     found = {row["cause"]: row["meaning"] or meanings.get(row["cause"], "") for row in used}
-    if not found:
-        return ""
-    entries = "".join(f"<dt>{text(cause)}</dt><dd>{text(meaning)}</dd>" for cause, meaning in found.items())
-    return details("What the causes mean", f'<dl class="terms">{entries}</dl>')
+    return details("What the causes mean", terms(found.items())) if found else Html()

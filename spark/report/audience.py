@@ -9,7 +9,7 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
+from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 
@@ -43,8 +43,10 @@ def section(findings: Findings, cells: Cells) -> Section | None:
         "Whole audiences",
         _says(found, judged, outside),
         _verdict(found, judged, outside),
-        figure(rows.chart(drawn, shares(values), "messages that reached all", label), how, legend)
-        + folded("audience", [row for _, row in found], cells),
+        (
+            figure(rows.chart(drawn, shares(values), "messages that reached all", label), how, legend),
+            folded("audience", [row for _, row in found], cells),
+        ),
     )
 
 
@@ -54,17 +56,17 @@ def _is_judged(row: Row) -> bool:
 
 def _verdict(
     found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]], outside: Sequence[str]
-) -> Verdict:
+) -> Badge:
     if not any(cell.is_valid for cell, _ in found):
-        return Verdict.of(NOT_VALID)
+        return Badge.of(NOT_VALID)
     if not judged:
-        return Verdict.of(NO_THEORY)
+        return Badge.of(NO_THEORY)
     if not outside:
-        return Verdict(f"theory in {len(judged)} of {len(judged)} intervals", "good")
+        return Badge(f"theory in {len(judged)} of {len(judged)} intervals", "good")
     inside = len(judged) - len(outside)
     # Of twenty intervals of 95 % one is to miss.
     tone = "plain" if len(outside) <= 1 + len(judged) // 10 else "warn"
-    return Verdict(f"theory in {inside} of {len(judged)} intervals", "plain" if tone == "plain" else "warn")
+    return Badge(f"theory in {inside} of {len(judged)} intervals", "plain" if tone == "plain" else "warn")
 
 
 def _says(

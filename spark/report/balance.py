@@ -11,7 +11,7 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
+from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 WHAT = "forwarded copies"
@@ -64,8 +64,10 @@ def section(findings: Findings, cells: Cells) -> Section | None:
         "Balance",
         _says(found, judged, uneven),
         _verdict(judged, uneven, any(cell.is_valid for cell, _ in found)),
-        figure(rows.chart(drawn, scale, "copies forwarded, of the mean", label), how, legend)
-        + folded("balance", every, cells),
+        (
+            figure(rows.chart(drawn, scale, "copies forwarded, of the mean", label), how, legend),
+            folded("balance", every, cells),
+        ),
     )
 
 
@@ -74,10 +76,10 @@ def _is_uneven(row: Row) -> bool:
     return bool(row["cv"] > row["predicted_cv"] + _DEVIATIONS * spread)
 
 
-def _verdict(judged: Sequence[object], uneven: Sequence[str], any_valid: bool) -> Verdict:
+def _verdict(judged: Sequence[object], uneven: Sequence[str], any_valid: bool) -> Badge:
     if not judged:
-        return Verdict.of(NO_THEORY) if any_valid else Verdict.of(NOT_VALID)
-    return Verdict("less even than chance", "warn") if uneven else Verdict("as even as chance has it", "good")
+        return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
+    return Badge("less even than chance", "warn") if uneven else Badge("as even as chance has it", "good")
 
 
 def _says(

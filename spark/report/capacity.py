@@ -9,7 +9,7 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
+from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 _CLOSE = 0.05
@@ -42,8 +42,12 @@ def section(findings: Findings, cells: Cells) -> Section | None:
         "Capacity",
         _says(found, judged),
         _verdict(judged, any(cell.is_valid for cell, _ in found)),
-        figure(rows.chart(drawn, decades(values, times), "of what one server carries", label), how, legend)
-        + folded("capacity", [row for _, row in found], cells),
+        (
+            figure(
+                rows.chart(drawn, decades(values, times), "of what one server carries", label), how, legend
+            ),
+            folded("capacity", [row for _, row in found], cells),
+        ),
     )
 
 
@@ -51,12 +55,12 @@ def _gap(row: Row) -> float:
     return abs(float(row["factor"] / row["theory"] - 1))
 
 
-def _verdict(judged: Sequence[tuple[Cell, Row]], any_valid: bool) -> Verdict:
+def _verdict(judged: Sequence[tuple[Cell, Row]], any_valid: bool) -> Badge:
     if not judged:
-        return Verdict.of(NO_THEORY) if any_valid else Verdict.of(NOT_VALID)
+        return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
     if all(_gap(row) <= _CLOSE for _, row in judged):
-        return Verdict("as theory has it", "good")
-    return Verdict(f"off by more than {_CLOSE:.0%}", "warn")
+        return Badge("as theory has it", "good")
+    return Badge(f"off by more than {_CLOSE:.0%}", "warn")
 
 
 def _says(found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]]) -> str:

@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kcast.loadtest.charts.escaping import Html, joined
 from kcast.loadtest.charts.words import NOTHING, count, interval, listed, p_equals, percent, signed
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, THEORIES
 from kcast.spark.report.cells import Cells
 from kcast.spark.report.delivery_curves import CellRow, drawn_alone, drawn_curves, length, panels
-from kcast.spark.report.markup import NOT_VALID, Head, Section, Verdict, badge, name_cell, table, text
+from kcast.spark.report.markup import NOT_VALID, Badge, Head, Section, name_cell, paragraph, table, under
 from kcast.spark.report.numbers import folded
 
 
@@ -24,13 +25,13 @@ class Outcome:
     joint: Row | None
 
     @property
-    def verdict(self) -> Verdict:
+    def badge(self) -> Badge:
         """Of all together."""
         if self.cells and len(self.invalid) == self.cells:
-            return Verdict.of(NOT_VALID)
+            return Badge.of(NOT_VALID)
         if self.disagreeing or (self.joint is not None and self.joint["verdict"] == DISAGREES):
-            return Verdict.of(DISAGREES)
-        return Verdict.of(AGREES if self.judged else NO_THEORY)
+            return Badge.of(DISAGREES)
+        return Badge.of(AGREES if self.judged else NO_THEORY)
 
 
 def outcome(findings: Findings, cells: Cells) -> Outcome:
@@ -55,7 +56,7 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     came = outcome(findings, cells)
     body = [*drawn_curves(found, cells), *drawn_alone(found, cells), _table(found, findings)]
     body.append(folded("reliability", [row for _, row in found], cells, summary="All numbers of every cell"))
-    return Section("delivery", "Delivery against K", _says(found, came), came.verdict, "".join(body))
+    return Section("delivery", "Delivery against K", _says(found, came), came.badge, body)
 
 
 def _says(found: Sequence[CellRow], came: Outcome) -> str:
@@ -119,7 +120,7 @@ def _share(found: CellRow) -> float:
 # --- The table --------------------------------------------------------------------------------------
 
 
-def _table(found: Sequence[CellRow], findings: Findings) -> str:
+def _table(found: Sequence[CellRow], findings: Findings) -> Html:
     """Every cell, beside three theories, and what to know of them."""
     heads = [
         Head("scenario", "and its pairs: messages times subscribers that should have received them"),
@@ -134,34 +135,33 @@ def _table(found: Sequence[CellRow], findings: Findings) -> str:
     body = [
         [
             name_cell(cell.name, count(row["pairs"], "pair")),
-            f"{percent(row['share'])}<span class='sub'>{interval(row['low'], row['high'])}</span>",
+            joined((percent(row["share"]), under(interval(row["low"], row["high"])))),
             _judged(row, is_valid=cell.is_valid),
             *_theories(row, is_valid=cell.is_valid),
         ]
         for cell, row in found
     ]
     notes = _notes(found, findings)
-    return table(heads, body, "Delivery in every cell, beside three theories") + notes
+    return joined((table(heads, body, "Delivery in every cell, beside three theories"), *notes))
 
 
 def _theories(row: Row, *, is_valid: bool) -> list[str]:
     if not is_valid:
         return [NOTHING] * 3
-    given = NOTHING
+    given = percent(row["given_events"])
     if row["given_events"] is not None:
-        given = percent(row["given_events"])
-        given += f"<span class='sub'>{interval(row['given_events_low'], row['given_events_high'])}</span>"
+        given = joined((given, under(interval(row["given_events_low"], row["given_events_high"]))))
     return [given, percent(row["for_servers"]), percent(row["beforehand"])]
 
 
-def _judged(row: Row, *, is_valid: bool) -> str:
+def _judged(row: Row, *, is_valid: bool) -> Html:
     if not is_valid:
-        return badge(Verdict.of(NOT_VALID))
-    z = "" if row["z"] is None else f"<span class='sub'>z {signed(row['z'])}</span>"
-    return badge(Verdict.of(row["verdict"])) + z
+        return Badge.of(NOT_VALID).html()
+    z = "" if row["z"] is None else under(f"z {signed(row['z'])}")
+    return joined((Badge.of(row["verdict"]).html(), z))
 
 
-def _notes(found: Sequence[CellRow], findings: Findings) -> str:
+def _notes(found: Sequence[CellRow], findings: Findings) -> list[Html]:
     notes: Mapping[str, list[str]] = defaultdict(list)
     for cell, row in found:
         for note in row["note"].split("; ") if row["note"] and cell.is_valid else ():
@@ -179,4 +179,4 @@ def _notes(found: Sequence[CellRow], findings: Findings) -> str:
             "All valid cells together, by the sum of squared z, against theory "
             f"{'; '.join(joint)}. p is the chance of deviating so much, or more, if theory is right."
         )
-    return "".join(f'<p class="quiet">{text(note)}</p>' for note in told)
+    return [paragraph(note) for note in told]

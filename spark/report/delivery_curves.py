@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kcast.loadtest.charts import curves
+from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import Scale, shares, whole_numbers
 from kcast.loadtest.charts.svg import INVALID, RING, swatch
 from kcast.loadtest.charts.words import interval, percent
@@ -110,9 +111,9 @@ def _along(lines: Sequence[Curve]) -> str:
 # --- Figures ----------------------------------------------------------------------------------------
 
 
-def drawn_curves(found: Sequence[CellRow], cells: Cells) -> list[str]:
+def drawn_curves(found: Sequence[CellRow], cells: Cells) -> list[Html]:
     """A figure for each panel."""
-    drawn: list[str] = []
+    drawn: list[Html] = []
     for panel in panels(found):
         styles = _styles(panel.lines, cells)
         every = [own for line in panel.lines for own in line.found]
@@ -211,7 +212,7 @@ def _spoken(line: Curve) -> str:
     )
 
 
-def drawn_alone(found: Sequence[CellRow], cells: Cells) -> list[str]:
+def drawn_alone(found: Sequence[CellRow], cells: Cells) -> list[Html]:
     """Those that are on no curve, in rows."""
     on_curves = {cell.number for panel in panels(found) for line in panel.lines for cell, _ in line.found}
     lone = [(cell, row) for cell, row in found if cell.number not in on_curves]

@@ -11,7 +11,7 @@ from kcast.loadtest.charts.words import brief_milliseconds, milliseconds, span
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.markup import NOT_VALID, Section, Verdict, figure
+from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 _BINS = 110
@@ -61,16 +61,18 @@ def section(findings: Findings, cells: Cells) -> Section | None:
         "latency",
         "Latency",
         _says(found, valid),
-        Verdict("valid", "good")
+        Badge("valid", "good")
         if len(valid) == len(found)
         else _not_valid(len(found) - len(valid), len(found)),
-        figure(rows.chart(drawn, scale, "latency", label, tall=True), how, legend)
-        + folded("latency", every, cells, summary="All percentiles, from both times"),
+        (
+            figure(rows.chart(drawn, scale, "latency", label, tall=True), how, legend),
+            folded("latency", every, cells, summary="All percentiles, from both times"),
+        ),
     )
 
 
-def _not_valid(count: int, of: int) -> Verdict:
-    return Verdict.of(NOT_VALID) if count == of else Verdict(f"{count} of {of} not valid", "warn")
+def _not_valid(count: int, of: int) -> Badge:
+    return Badge.of(NOT_VALID) if count == of else Badge(f"{count} of {of} not valid", "warn")
 
 
 def _says(found: Sequence[tuple[Cell, Row]], valid: Sequence[tuple[Cell, Row]]) -> str:

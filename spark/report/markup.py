@@ -1,11 +1,11 @@
-"""The few pieces of HTML that the page is made of. Pure; what is given as text is escaped, as HTML is not."""
+"""The pieces of HTML that the page is made of. Pure; text is escaped, `Html` is not."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Literal
 
+from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
 
 Tone = Literal["good", "bad", "warn", "plain"]
@@ -13,7 +13,7 @@ Tone = Literal["good", "bad", "warn", "plain"]
 _SIGNS: dict[Tone, str] = {"good": "✓", "bad": "✕", "warn": "!", "plain": "–"}
 
 _NAME_CHARS = 22
-"""Of a name that is not broken."""
+"""Length of the longest name that is not broken."""
 
 NOT_VALID = "not valid"
 
@@ -24,120 +24,144 @@ _TONES: dict[str, Tone] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What comes of a comparison, in two or three words."""
+class Badge:
+    """A verdict in two or three words, with a sign and a colour."""
 
     words: str
     tone: Tone = "plain"
 
     @classmethod
-    def of(cls, verdict: str) -> "Verdict":
-        """A verdict of the tables."""
+    def of(cls, verdict: str) -> "Badge":
+        """Returns the badge of a verdict in the tables."""
         return cls(verdict, _TONES.get(verdict, "plain"))
 
-
-def text(words: str) -> str:
-    """As HTML."""
-    return escape(words, quote=True)
-
-
-def badge(verdict: Verdict, more: str = "") -> str:
-    """A verdict with its sign, so that colour alone tells nothing; `more` makes it another kind of badge."""
-    sign = f'<span class="sign" aria-hidden="true">{_SIGNS[verdict.tone]}</span>'
-    return f'<span class="badge {verdict.tone}{more and " " + more}">{sign}{text(verdict.words)}</span>'
+    def html(self) -> Html:
+        """The words with a sign, so that nothing depends on colour alone."""
+        return markup(
+            '<span class="badge {0}"><span class="sign" aria-hidden="true">{1}</span>{2}</span>',
+            self.tone,
+            _SIGNS[self.tone],
+            self.words,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A column's head: its words, what it means, and whether it is of words or of numbers."""
+    """The head of a column: its words, their meaning, and whether the column holds words or numbers."""
 
     words: str
     meaning: str = ""
     is_words: bool = False
 
 
-def table(heads: Sequence[Head], rows: Iterable[Sequence[str]], caption: str, more: str = "") -> str:
-    """A table of HTML cells in a box that scrolls on its own where it is too wide; the first column stays."""
-    head = "".join(
-        f'<th scope="col"{_class("words" if one.is_words else "")}'
-        f"{_title(one.meaning)}>{text(one.words)}</th>"
+def table(heads: Sequence[Head], rows: Iterable[Sequence[str]], caption: str) -> Html:
+    """Returns a table that scrolls by itself where it is too wide; its first column stays in place."""
+    head = joined(
+        markup(
+            '<th scope="col"{}{}>{}</th>',
+            _class_words(one),
+            markup(' title="{}"', one.meaning) if one.meaning else "",
+            one.words,
+        )
         for one in heads
     )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            _cell(cell, one.is_words, is_first=not index)
-            for index, (cell, one) in enumerate(zip(row, heads, strict=True))
-        )
-        + "</tr>"
+    body = joined(
+        markup("<tr>{}</tr>", joined(_cell(index, cell, heads[index]) for index, cell in enumerate(row)))
         for row in rows
     )
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{text(caption)}">'
-        f'<table{_class(more)}><caption class="unseen">{text(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    return markup(
+        '<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
+        '<table><caption class="unseen">{caption}</caption>'
+        "<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>",
+        caption=caption,
+        head=head,
+        body=body,
     )
 
 
-def _cell(cell: str, is_words: bool, *, is_first: bool) -> str:
-    named = _class("words" if is_words else "")
-    return f'<th scope="row"{named}>{cell}</th>' if is_first else f"<td{named}>{cell}</td>"
+def _cell(index: int, cell: str, head: Head) -> Html:
+    if index == 0:
+        return markup('<th scope="row"{}>{}</th>', _class_words(head), cell)
+    return markup("<td{}>{}</td>", _class_words(head), cell)
 
 
-def _class(name: str) -> str:
-    return f' class="{name}"' if name else ""
+def _class_words(head: Head) -> Html:
+    return markup(' class="words"') if head.is_words else Html()
 
 
-def _title(words: str) -> str:
-    return f' title="{text(words)}"' if words else ""
+def name_cell(name: str, below: str = "") -> Html:
+    """Returns a name, which breaks if it is long, as the first cell of a row, with `below` under it."""
+    long = markup(" class='long'") if len(name) > _NAME_CHARS else ""
+    return markup("<b{}>{}</b>{}", long, name, under(below))
 
 
-def name_cell(name: str, below: str = "") -> str:
-    """A name as a table's first cell, which breaks if it is long; `below` is text."""
-    long = " class='long'" if len(name) > _NAME_CHARS else ""
-    sub = f"<span class='sub'>{text(below)}</span>" if below else ""
-    return f"<b{long}>{text(name)}</b>{sub}"
+def under(words: str) -> Html:
+    """Returns words in small letters for the line below a figure; nothing without words."""
+    return markup("<span class='sub'>{}</span>", words) if words else Html()
 
 
-def details(summary: str, body: str) -> str:
-    """What opens when it is asked for. `summary` is text, `body` HTML."""
-    return f"<details><summary>{text(summary)}</summary>{body}</details>"
+def details(summary: str, body: Html) -> Html:
+    """Returns a part that is closed until the reader opens it."""
+    return markup("<details><summary>{}</summary>{}</details>", summary, body)
 
 
-def bullets(items: Iterable[str]) -> str:
-    """HTML items as a list."""
-    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+def bullets(items: Iterable[str]) -> Html:
+    """Returns a list of items."""
+    return markup("<ul>{}</ul>", joined(markup("<li>{}</li>", item) for item in items))
+
+
+def paragraph(words: str) -> Html:
+    """Returns a remark in a paragraph of its own."""
+    return markup('<p class="quiet">{}</p>', words)
+
+
+def terms(meanings: Iterable[tuple[str, str]]) -> Html:
+    """Returns a list of terms and what they mean."""
+    entries = joined(markup("<dt>{}</dt><dd>{}</dd>", term, meaning) for term, meaning in meanings)
+    return markup('<dl class="terms">{}</dl>', entries)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A figure with its sentence and verdict. `says` is text; `body` is HTML: drawings, keys, tables."""
+    """A part of the page: a sentence with its badge, then drawings with legends, and tables."""
 
     anchor: str
     title: str
     says: str
-    verdict: Verdict
-    body: str
+    badge: Badge
+    body: Sequence[Html]
 
-    def html(self, names: Sequence[str] = ()) -> str:
-        """As it stands on the page. `names` are not broken at their hyphens."""
-        says = text(self.says).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
-        for name in sorted((text(name) for name in names if "-" in name), key=len, reverse=True):
-            says = re.sub(
-                rf"(?<![\w-]){re.escape(name)}(?![\w-])", rf'<span class="name">{name}</span>', says
-            )
-        return (
-            f'<section id="{self.anchor}" aria-labelledby="{self.anchor}-title">'
-            f'<h2 id="{self.anchor}-title">{text(self.title)}</h2>'
-            f'<p class="says">{says} {badge(self.verdict)}</p>'
-            f"{self.body}</section>"
+    def html(self, names: Sequence[str] = ()) -> Html:
+        """The part as it stands on the page. `names` are not broken at their hyphens."""
+        return markup(
+            '<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{title}</h2>'
+            '<p class="says">{says} {badge}</p>{body}</section>',
+            anchor=self.anchor,
+            title=self.title,
+            says=_unbroken(self.says.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"), names),
+            badge=self.badge.html(),
+            body=joined(self.body),
         )
 
 
-def figure(drawing: str, how_to_read: str, legend: Sequence[tuple[str, str]] = (), heading: str = "") -> str:
-    """A drawing with the legend before and a line on how to read it after. Legends are (swatch, words)."""
-    entries = "".join(f"<li>{swatch}{text(words)}</li>" for swatch, words in legend)
-    above = f"<h3>{text(heading)}</h3>" if heading else ""
-    above += f'<ul class="legend">{entries}</ul>' if entries else ""
-    below = f"<figcaption>{text(how_to_read)}</figcaption>" if how_to_read else ""
-    return f"<figure>{above}{drawing}{below}</figure>"
+def _unbroken(words: str, names: Sequence[str]) -> Html:
+    """Returns words with the names that have hyphens marked, so that no line ends within one."""
+    hyphened = sorted((name for name in names if "-" in name), key=len, reverse=True)
+    if not hyphened:
+        return Html(words)
+    pieces = re.split(rf"(?<![\w-])({'|'.join(map(re.escape, hyphened))})(?![\w-])", words)
+    return joined(
+        markup('<span class="name">{}</span>', piece) if index % 2 else piece
+        for index, piece in enumerate(pieces)
+    )
+
+
+def figure(
+    drawing: Html, how_to_read: str, legend: Sequence[tuple[Html, str]] = (), heading: str = ""
+) -> Html:
+    """Returns a drawing between its legend, of swatches and words, and a line on how to read it."""
+    entries = joined(markup("<li>{}{}</li>", swatch, words) for swatch, words in legend)
+    above = markup("<h3>{}</h3>", heading) if heading else ""
+    key = markup('<ul class="legend">{}</ul>', entries) if entries else ""
+    below = markup("<figcaption>{}</figcaption>", how_to_read) if how_to_read else ""
+    return markup("<figure>{}{}{}{}</figure>", above, key, drawing, below)

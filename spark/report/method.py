@@ -1,10 +1,11 @@
 """What was run, and what the words mean. Pure."""
 
+from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.loadtest.charts.words import seconds
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.tables import TABLES
 from kcast.spark.report.cells import Cells
-from kcast.spark.report.markup import bullets, details, text
+from kcast.spark.report.markup import bullets, details, paragraph, terms
 from kcast.spark.report.numbers import rows_table
 
 TITLE = "How to read this"
@@ -37,46 +38,45 @@ _TERMS = (
 )
 
 
-def html(findings: Findings, cells: Cells) -> str:
+def html(findings: Findings, cells: Cells) -> Html:
     """The last part of the page."""
-    terms = "".join(f"<dt>{text(term)}</dt><dd>{text(meaning)}</dd>" for term, meaning in _TERMS)
-    parts = [f'<dl class="terms">{terms}</dl>']
+    parts = [terms(_TERMS)]
     if cells.all:
         rows = [cell.row for cell in cells.all]
         left_out = ("scenario", "delivery_valid", "latency_valid")
         parts.append(details("What was run", rows_table("scenarios", rows, cells, leave_out=left_out)))
     names = [name for name in TABLES if name in findings.tables]
     if names:
-        files = bullets(f"<code>tables/{name}.csv</code>, <code>.parquet</code>" for name in names)
-        parts.append(
-            details(
-                "All tables as files",
-                f'<p class="quiet">Beside this page, with all that it shows and more; '
-                f"<code>report.json</code> has them in one.</p>{files}",
-            )
+        files = bullets(
+            markup("<code>{}</code>, <code>.parquet</code>", f"tables/{name}.csv") for name in names
         )
-    return (
-        f'<section id="reading" aria-labelledby="reading-title"><h2 id="reading-title">{TITLE}</h2>'
-        f"{''.join(parts)}</section>"
+        where = markup(
+            "Beside this page, with all that it shows and more; <code>report.json</code> has them in one."
+        )
+        parts.append(details("All tables as files", joined((paragraph(where), files))))
+    return markup(
+        '<section id="reading" aria-labelledby="reading-title"><h2 id="reading-title">{}</h2>{}</section>',
+        TITLE,
+        joined(parts),
     )
 
 
-def footer(findings: Findings) -> str:
+def footer(findings: Findings) -> Html:
     """How the page came to be."""
     about = findings.about
-    lines = []
+    lines: list[str] = []
     for capture in about.get("captures") or ():
         told = [capture.get(name) for name in ("run", "status", "started", "host") if capture.get(name)]
-        words = text(" · ".join(str(one) for one in told))
-        lines.append(f"{words}<br><code>{text(str(capture.get('path', '')))}</code>")
+        words = " · ".join(str(one) for one in told)
+        lines.append(markup("{}<br><code>{}</code>", words, str(capture.get("path", ""))))
     made = [
         f"kcast {about['kcast']}" if about.get("kcast") else "kcast",
         f"analysed {about['made']}" if about.get("made") else "",
         f"in {seconds(float(about['seconds']))}" if about.get("seconds") else "",
     ]
-    lines.append(text(", ".join(filter(None, made))))
+    lines.append(", ".join(filter(None, made)))
     if about.get("command"):
         command = about["command"]
         words = command if isinstance(command, str) else " ".join(str(word) for word in command)
-        lines.append(f"<code>{text(words)}</code>")
-    return f"<footer>{''.join(f'<p>{line}</p>' for line in lines)}</footer>"
+        lines.append(markup("<code>{}</code>", words))
+    return markup("<footer>{}</footer>", joined(markup("<p>{}</p>", line) for line in lines))

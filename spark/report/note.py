@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from kcast.loadtest.charts import curves
+from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.loadtest.charts.scales import shares, whole_numbers
 from kcast.loadtest.charts.svg import DASH, swatch
 from kcast.loadtest.charts.words import brief_percent, count, interval, listed, number, percent
@@ -11,7 +12,7 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import Cells
-from kcast.spark.report.markup import Section, Verdict, badge, figure, text
+from kcast.spark.report.markup import Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 _SCHEMES, _DRAWS = "schemes", "draws"
@@ -47,28 +48,26 @@ def judgement(findings: Findings, _: Cells) -> Section | None:
     scale = f", simulated with {servers:,} servers," if servers else ""
     says = f"Of {count(len(claims), 'claim')} of the note of 2004{scale} {listed(told)}."
     if counts[FAILS]:
-        verdict = Verdict(f"{counts[HOLDS] + counts[HOLDS_IF]} of {len(claims)} hold", "warn")
+        badge = Badge(f"{counts[HOLDS] + counts[HOLDS_IF]} of {len(claims)} hold", "warn")
     else:
-        verdict = Verdict("all hold, some if" if counts[HOLDS_IF] else "all hold", "good")
-    items = "".join(_claim(claim) for claim in claims)
-    return Section("note", "The note, judged", says, verdict, f'<ol class="claims">{items}</ol>')
+        badge = Badge("all hold, some if" if counts[HOLDS_IF] else "all hold", "good")
+    items = markup('<ol class="claims">{}</ol>', joined(map(_claim, claims)))
+    return Section("note", "The note, judged", says, badge, [items])
 
 
-def _claim(claim: Row) -> str:
-    words = claim["claim"].strip('“”"')
-    quoted = f"<q>{text(words)}</q>"
-    about = " · ".join(
-        f"<b>{text(claim[name])}</b>" if name == "figure" else text(claim[name])
-        for name in ("figure", "scenario")
-        if claim[name]
-    )
+def _claim(claim: Row) -> Html:
+    about = (markup("<b>{}</b>", claim["figure"]) if claim["figure"] else "", claim["scenario"])
     lines = (
-        about,
-        f"Measured: <b>{text(claim['measured'])}</b>" if claim["measured"] else "",
-        text(claim["because"]),
+        joined(filter(None, about), " · "),
+        markup("Measured: <b>{}</b>", claim["measured"]) if claim["measured"] else "",
+        claim["because"],
     )
-    told = "".join(f"<p>{line}</p>" for line in lines if line)
-    return f"<li>{quoted}{badge(Verdict.of(claim['verdict']))}{told}</li>"
+    return markup(
+        "<li><q>{}</q>{}{}</li>",
+        claim["claim"].strip('“”"'),
+        Badge.of(claim["verdict"]).html(),
+        joined(markup("<p>{}</p>", line) for line in lines if line),
+    )
 
 
 def simulation(findings: Findings, cells: Cells) -> Section | None:
@@ -78,7 +77,7 @@ def simulation(findings: Findings, cells: Cells) -> Section | None:
         return None
     judged = [row for row in found if row["verdict"] in (AGREES, DISAGREES)]
     disagreeing = [_told(row) for row in judged if row["verdict"] == DISAGREES]
-    verdict = Verdict.of(DISAGREES if disagreeing else AGREES if judged else NO_THEORY)
+    verdict = Badge.of(DISAGREES if disagreeing else AGREES if judged else NO_THEORY)
     groups: Mapping[str, list[Row]] = defaultdict(list)
     for row in found:
         groups[row["group"]].append(row)
@@ -89,7 +88,7 @@ def simulation(findings: Findings, cells: Cells) -> Section | None:
         "The simulation behind it",
         _says(found, judged, disagreeing),
         verdict,
-        "".join(parts) + folded("simulation", found, cells, summary="All scenes, with all numbers"),
+        [*parts, folded("simulation", found, cells, summary="All scenes, with all numbers")],
     )
 
 
@@ -114,11 +113,11 @@ def _says(found: Sequence[Row], judged: Sequence[Row], disagreeing: Sequence[str
 # --- Figures -------------------------------------------------------------------------------------------
 
 
-def _curve(groups: Mapping[str, Sequence[Row]]) -> str:
+def _curve(groups: Mapping[str, Sequence[Row]]) -> Html:
     """Delivery against K', of both forms of RCH."""
     draws = groups.get(_DRAWS, ())
     if not draws:
-        return ""
+        return Html()
     example = [
         row for row in groups.get(_SCHEMES, ()) if row["scheme"] == "RCH" and row["k"] == draws[0]["k"]
     ]
@@ -162,7 +161,7 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> str:
     return figure(curves.chart(series, axes, label, height=340), how, legend, "Delivery against K′")
 
 
-def _rows(group: str, own: Sequence[Row]) -> str:
+def _rows(group: str, own: Sequence[Row]) -> Html:
     """The scenes of a group, those of one condition below each other."""
     of_condition: dict[str, list[Row]] = defaultdict(list)
     for row in own:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kcast.loadtest.charts.escaping import Html, joined
 from kcast.loadtest.charts.words import (
     NOTHING,
     brief_percent,
@@ -17,12 +18,12 @@ from kcast.loadtest.charts.words import (
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import TABLES
 from kcast.spark.report.cells import Cells
-from kcast.spark.report.markup import NOT_VALID, Head, Verdict, badge, details, name_cell, table, text
+from kcast.spark.report.markup import NOT_VALID, Badge, Head, details, name_cell, paragraph, table
 
 ROWS_MAX = 400
 """Of a table on the page; the CSV file has all."""
 
-_NOT_VALID = badge(Verdict.of(NOT_VALID))
+_NOT_VALID = Badge.of(NOT_VALID).html()
 
 Form = Callable[[Any], str]
 
@@ -36,7 +37,7 @@ _OF_ANY_TABLE: dict[str, Form] = {
     **dict.fromkeys(_SET, brief_percent),
     **dict.fromkeys(("mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms"), milliseconds),
     **{"p_value": probability, "z": signed, "longest_deaf_s": seconds, "duration_s": seconds},
-    "verdict": lambda value: badge(Verdict.of(value)) if value else NOTHING,
+    "verdict": lambda value: Badge.of(value).html() if value else NOTHING,
 }
 _OF_TABLE: Mapping[str, dict[str, Form]] = {
     "attack": {"delivered": percent, "theory": percent},
@@ -50,7 +51,7 @@ _UNITS = ("_ms",)
 
 def rows_table(
     name: str, rows: Sequence[Row], cells: Cells, *, leave_out: Sequence[str] = (), caption: str = ""
-) -> str:
+) -> Html:
     """Rows of one of the tables, the first `ROWS_MAX` of them."""
     columns = [column for column in TABLES[name] if column.name not in leave_out]
     heads = [Head(head_of(column.name), column.meaning, column.type == "str") for column in columns]
@@ -63,20 +64,19 @@ def rows_table(
         ]
         for row in rows[:ROWS_MAX]
     )
-    more = ""
-    if len(rows) > ROWS_MAX:
-        more = (
-            f"<p class='quiet'>The first {ROWS_MAX:,} of {len(rows):,} rows; tables/{name}.csv has all.</p>"
-        )
-    return table(heads, body, caption or f"table {name}") + more
+    made = table(heads, body, caption or f"table {name}")
+    if len(rows) <= ROWS_MAX:
+        return made
+    more = f"The first {ROWS_MAX:,} of {len(rows):,} rows; tables/{name}.csv has all."
+    return joined((made, paragraph(more)))
 
 
 def folded(
     name: str, rows: Sequence[Row], cells: Cells, *, leave_out: Sequence[str] = (), summary: str = ""
-) -> str:
+) -> Html:
     """The same, closed until it is asked for."""
     if not rows:
-        return ""
+        return Html()
     words = summary or "All numbers"
     return details(words, rows_table(name, rows, cells, leave_out=leave_out))
 
@@ -101,6 +101,6 @@ def form_of(table_name: str, column: str, kind: str, cells: Cells) -> Form:
 _PLAIN: dict[str, Form] = {
     "int": lambda value: f"{value:,}",
     "float": number,
-    "str": lambda value: text(value) or NOTHING,
+    "str": lambda value: value or NOTHING,
     "bool": lambda value: "yes" if value else "no",
 }

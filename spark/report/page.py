@@ -1,5 +1,9 @@
 """The page: findings as one HTML document that needs neither network nor scripts. Pure."""
 
+from pathlib import Path
+
+from kcast.loadtest.charts import svg
+from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
 from kcast.spark.findings.findings import Findings
 from kcast.spark.report import (
     attack,
@@ -15,48 +19,64 @@ from kcast.spark.report import (
     top,
 )
 from kcast.spark.report.cells import Cells
-from kcast.spark.report.markup import text
-from kcast.spark.report.style import STYLE
 
 _PARTS = (
     *(delivery.section, latency.section, balance.section, cost.section, attribution.section),
     *(audience.section, attack.section, capacity.section, note.judgement, note.simulation),
 )
 
-_POLICY = "default-src 'none';style-src 'unsafe-inline'"
+STYLE = joined(
+    (svg.STYLE, trusted(Path(__file__).with_name("report.css").read_text(encoding="utf-8"))),
+)
+"""The style sheet of the page: that of the drawings, then its own."""
+
+_POLICY = markup("default-src 'none';style-src 'unsafe-inline'")
 """Nothing is fetched, and no script runs."""
 
 
-def page(findings: Findings) -> str:
-    """The whole document."""
+_DOCUMENT = """\
+<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="color-scheme" content="light dark">
+<title>{head} · kcast</title>
+<style>
+{style}</style></head><body>
+<header><p class="brand">kcast · {what}</p><h1>{head}</h1>
+<p class="lead">{lead}</p>
+{notices}
+{facts}
+{navigation}
+</header><main>
+{sections}
+{method}
+</main>
+{footer}
+</body></html>
+"""
+
+
+def page(findings: Findings) -> Html:
+    """Returns the whole document."""
     cells = Cells.of(findings)
     sections = [section for part in _PARTS if (section := part(findings, cells)) is not None]
     head = top.title(findings, cells)
-    facts = "".join(
-        f"<div><dt>{text(what)}</dt><dd>{text(figure)}</dd></div>"
+    facts = joined(
+        markup("<div><dt>{}</dt><dd>{}</dd></div>", what, figure)
         for figure, what in top.facts(findings, cells)
     )
-    what = "Reliability versus K" if cells.all else "The note of 2004 at its own scale"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>{text(head)} · kcast</title>",
-            f"<style>\n{STYLE}</style></head><body>",
-            f'<header><p class="brand">kcast · {what}</p><h1>{text(head)}</h1>',
-            f'<p class="lead">{top.lead(findings, cells)}</p>',
-            top.notices(findings, cells),
-            f'<dl class="facts">{facts}</dl>' if facts else "",
-            top.navigation(sections, [("reading", method.TITLE)]),
-            "</header><main>",
-            *(section.html([cell.name for cell in cells.all]) for section in sections),
-            method.html(findings, cells),
-            "</main>",
-            method.footer(findings),
-            "</body></html>",
-            "",
-        ]
+    return markup(
+        _DOCUMENT,
+        policy=_POLICY,
+        head=head,
+        style=STYLE,
+        what="Reliability versus K" if cells.all else "The note of 2004 at its own scale",
+        lead=top.lead(findings, cells),
+        notices=top.notices(findings, cells),
+        facts=markup('<dl class="facts">{}</dl>', facts) if facts else "",
+        navigation=top.navigation(sections, [("reading", method.TITLE)]),
+        sections=joined((section.html([cell.name for cell in cells.all]) for section in sections), "\n"),
+        method=method.html(findings, cells),
+        footer=method.footer(findings),
     )

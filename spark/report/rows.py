@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import Scale
 from kcast.loadtest.charts.svg import Drawing, Frame, both, shortened, text_px
 from kcast.spark.report.cells import Cell
@@ -110,7 +111,7 @@ _AXIS_ON_TOP_FROM = 14
 """Rows from which on the axis is written above them too."""
 
 
-def chart(rows: Sequence[Row], scale: Scale, axis: str, label: str, *, tall: bool = False) -> str:
+def chart(rows: Sequence[Row], scale: Scale, axis: str, label: str, *, tall: bool = False) -> Html:
     """The rows in both widths. `label` tells what is to be seen; `tall` is for hills."""
     return both(lambda frame: _draw(rows, scale, axis, label, frame, tall=tall))
 
@@ -142,7 +143,7 @@ def _lines(rows: Sequence[Row], top: float, *, above: bool, tall: bool) -> tuple
     return lines, y
 
 
-def _draw(rows: Sequence[Row], scale: Scale, axis: str, label: str, frame: Frame, *, tall: bool) -> str:
+def _draw(rows: Sequence[Row], scale: Scale, axis: str, label: str, frame: Frame, *, tall: bool) -> Html:
     widest = max((text_px(row.value, bold=True) for row in rows), default=0)
     has_lanes = any(row.is_lane for row in rows)
     right = frame.width - max(16.0, widest + 18 if widest else 0)
@@ -168,7 +169,7 @@ def _draw(rows: Sequence[Row], scale: Scale, axis: str, label: str, frame: Frame
         with drawing.group(f"s{row.style}" + ("" if row.is_valid else " invalid")):
             for mark in row.marks:
                 _mark(drawing, mark, x, line.middle, line.height, row.title)
-    return str(drawing)
+    return drawing.html()
 
 
 def _words(drawing: Drawing, line: _Line, left: float, right: float, *, above: bool) -> None:

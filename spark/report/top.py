@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.loadtest.charts.words import count, listed, percent, probability
 from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS
 from kcast.spark.report.cells import Cell, Cells
 from kcast.spark.report.delivery import outcome
-from kcast.spark.report.markup import Section, bullets, details, text
+from kcast.spark.report.markup import Section, bullets, details
 
 _REASONS_OPEN = 6
 _GOAL = 0.999
@@ -42,9 +43,9 @@ def title(findings: Findings, cells: Cells) -> str:
     return "What arrived is what theory says"
 
 
-def lead(findings: Findings, cells: Cells) -> str:
-    """What was analysed: HTML."""
-    told = []
+def lead(findings: Findings, cells: Cells) -> Html:
+    """What was analysed."""
+    told: list[str] = []
     if cells.all:
         runs = len({cell.row["run"] for cell in cells.all})
         messages = sum(cell.row["messages"] or 0 for cell in cells.all)
@@ -52,16 +53,20 @@ def lead(findings: Findings, cells: Cells) -> str:
         of = f"{servers.pop():,} servers" if len(servers) == 1 else "several sizes"
         told.append(
             f"{count(messages, 'message')} were published to clusters of {of}, in "
-            f"{count(len(cells.all), 'cell')} of {count(runs, 'run')}. A <b>pair</b> is a message and a "
-            "subscriber that should get it; this is how many did, why the others did not, and what theory "
-            "says."
+            f"{count(len(cells.all), 'cell')} of {count(runs, 'run')}."
+        )
+        told.append(
+            markup(
+                "A <b>pair</b> is a message and a subscriber that should get it; this is how many did, why "
+                "the others did not, and what theory says."
+            )
         )
     else:
         told.append("No capture was analysed: this is the note of 2004, simulated.")
     following = findings.about.get("following")
     if following:
-        told.append(f"The capture still grows: {text(str(following))}")
-    return " ".join(told)
+        told.append(f"The capture still grows: {following}")
+    return joined(told, " ")
 
 
 def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
@@ -128,13 +133,11 @@ def _equals(p_value: float) -> str:
     return told if told.startswith("<") else f"= {told}"
 
 
-def notices(findings: Findings, cells: Cells) -> str:
-    """What was left out, and what cannot be trusted, and why: HTML; nothing if there is nothing."""
+def notices(findings: Findings, cells: Cells) -> Html:
+    """What was left out, and what cannot be trusted, and why; empty if there is nothing to say."""
     parts = []
     if findings.problems:
-        parts.append(
-            _notice("Not everything was analysed", bullets(text(problem) for problem in findings.problems))
-        )
+        parts.append(_notice("Not everything was analysed", bullets(findings.problems)))
     reasons: dict[str, dict[str, list[str]]] = {"delivery": defaultdict(list), "latency": defaultdict(list)}
     for cell, row in cells.rows(findings, "health"):
         reasons.setdefault(row["what"], defaultdict(list))[row["reason"]].append(cell.name)
@@ -152,22 +155,22 @@ def notices(findings: Findings, cells: Cells) -> str:
         whole = len(names) == len(cells.all)
         which = ("this cell" if len(names) == 1 else f"all {len(names)} cells") if whole else listed(names, 6)
         told = bullets(
-            ("" if len(of) == len(cells.all) else f"<b>{text(listed(of, 6))}</b>: ") + text(reason)
+            reason if len(of) == len(cells.all) else markup("<b>{}</b>: {}", listed(of, 6), reason)
             for reason, of in reasons[what].items()
         )
         is_long = len(reasons[what]) > (_REASONS_OPEN if what == "delivery" else 1)
         body = details("Why, and what to do", told) if is_long else told
-        drawn = "What is drawn hollow and dashed is not judged."
-        parts.append(_notice(f"{heads[what]} {which}", f"<p>{drawn}</p>{body}"))
-    return "".join(parts)
+        drawn = markup("<p>What is drawn hollow and dashed is not judged.</p>{}", body)
+        parts.append(_notice(f"{heads[what]} {which}", drawn))
+    return joined(parts)
 
 
-def _notice(head: str, body: str) -> str:
-    return f'<aside class="notice"><h2>{text(head)}</h2>{body}</aside>'
+def _notice(head: str, body: Html) -> Html:
+    return markup('<aside class="notice"><h2>{}</h2>{}</aside>', head, body)
 
 
-def navigation(sections: Sequence[Section], others: Sequence[tuple[str, str]]) -> str:
+def navigation(sections: Sequence[Section], others: Sequence[tuple[str, str]]) -> Html:
     """Links to all parts."""
     entries = [*((section.anchor, section.title) for section in sections), *others]
-    links = "".join(f'<li><a href="#{anchor}">{text(name)}</a></li>' for anchor, name in entries)
-    return f'<nav aria-label="Parts of this page"><ul>{links}</ul></nav>'
+    links = joined(markup('<li><a href="#{}">{}</a></li>', anchor, name) for anchor, name in entries)
+    return markup('<nav aria-label="Parts of this page"><ul>{}</ul></nav>', links)

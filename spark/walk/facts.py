@@ -2,7 +2,8 @@
 started; whose sockets overflowed; which servers each client knew.
 
 Each table has a row for each server, or client, of a cell, with spans of time or the like as an array: so
-it is small enough to be broadcast. The rules are those of `kcast.loadtest.results.facts`.
+it is small enough to be broadcast. The rules are those of `kcast.loadtest.results.facts`;
+tests/spark/walk/test_pairs.py holds them equal.
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -10,6 +10,8 @@ A path is the way of a message to a subscriber through one server. The rules, an
 Paths of which the sets do not tell enough, mostly those of messages that a server had and of which no copy is
 recorded, are looked up one by one (`ambiguous_paths`). Tables by message are shuffled once, by `cell,
 msg_id`; those of holders, servers and clients are broadcast.
+
+Whoever changes a rule changes both: tests/spark/walk/test_pairs.py holds them equal, pair by pair.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -157,7 +157,7 @@ def test_waiting_can_be_interrupted() -> None:
 
 
 def test_waiting_for_the_lock_can_be_interrupted_and_leaves_no_trace(cluster: Cluster) -> None:
-    """Else the thread would make room for ever for one who does not wait."""
+    """Otherwise the client's thread would make room for ever for a thread that does not wait."""
     with Client(cluster) as client:
         held, interrupted = threading.Event(), threading.Event()
 
@@ -306,7 +306,7 @@ def test_callback_may_do_all_but_wait(cluster: Cluster) -> None:
 
 
 def test_who_holds_a_waiters_lock_may_want_the_clients(cluster: Cluster, pool: ThreadPoolExecutor) -> None:
-    """As a handler may that interrupts `get` or `result`: who has the client's must not wait for theirs."""
+    """A handler that interrupts `get` or `result` may: the client's lock never waits for theirs."""
     with Client(cluster) as client:
         subscription = client.subscribe("t")
         assert subscription.ready(WAIT_S) == (1, 1)
@@ -389,7 +389,7 @@ def test_closing_is_prompt_and_idempotent_from_any_number_of_threads(
 
 
 def test_counts_that_are_told_are_copies(cluster: Cluster) -> None:
-    """Who keeps one can tell what has changed since."""
+    """So a copy that is kept tells what has changed since."""
     with Client(cluster) as client:
         before = client.counts
         client.publish("t", "x")

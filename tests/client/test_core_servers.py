@@ -113,7 +113,7 @@ class World:
         return event
 
     def used(self, count: int = 60) -> Counter[str]:
-        """Which servers so many messages go to, by name."""
+        """Publishes messages; returns the servers that they went to, by name."""
         self.sent.clear()
         for _ in range(count):
             self.core.publish(b"t", b"x", self.now)

@@ -86,7 +86,7 @@ def test_jump_forgets_what_had_not_settled() -> None:
 
 
 def test_backwards_jump_restarts_only_once_the_settling_time_has_passed() -> None:
-    """Else one slow server's copies would restart it for ever."""
+    """Otherwise one slow server's copies would restart it for ever."""
     gaps = GapTracker(settling_s=2.0)
     hear(gaps, 5000, now=0.0)
     hear(gaps, 1, now=2.0)

@@ -217,7 +217,7 @@ def test_path_that_fails_is_a_failure_of_the_client_that_all_are_told(cluster: C
 
 
 def test_path_is_called_with_the_client_locked_and_may_leave_work_to_it(cluster: Cluster) -> None:
-    """As a signal's handler may: what waits for the client is refused, what does not is done a bit later."""
+    """A signal's handler may, too. What would wait for the client is refused; the rest is done later."""
     outcomes: list[Future[Published]] = []
     refused: list[RuntimeError] = []
 

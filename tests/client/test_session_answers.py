@@ -90,7 +90,7 @@ def test_an_old_answer_does_not_end_draining() -> None:
 
 
 def test_a_draining_server_is_asked_every_renewal_interval_whether_it_still_is() -> None:
-    """By those too who want nothing of it: else a publisher would avoid it for ever."""
+    """Clients that want no lease there ask too: otherwise a publisher would avoid the server for ever."""
     talk = vouched()
     talk.server.attributes = DRAIN
     talk.session.publish(b"t m\n", 1, True)

@@ -31,7 +31,7 @@ def test_a_small_grid_on_containers(tmp_path: Path) -> None:
     arguments = ("--preset", "containers", "--k-prime", "1,3", "--duration", "5", "--epoch", "0.5")
     code, results, errors = run_load(*arguments, "--image", KCAST_IMAGE, "--out", tmp_path / "run")
     assert code in FINE, errors
-    assert set(results) == {"rch-5-1-5", "rch-5-3-5"}
+    assert set(results) == {"5-1-5", "5-3-5"}
     for result in results.values():
         assert_sound(result)
         assert_as_expected(result)

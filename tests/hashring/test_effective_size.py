@@ -29,7 +29,7 @@ class TestStudent:
     def test_quantiles_of_tables(self, confidence: float, degrees: float, t: float) -> None:
         assert student_quantile(confidence, degrees) == pytest.approx(t, rel=1e-5)
 
-    @pytest.mark.parametrize("degrees", [1, 2, 7, 1000, 10**7, inf])
+    @pytest.mark.parametrize("degrees", [1, 2, 7, 1000, 10**7])
     @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.9999])
     def test_the_quantile_is_the_tail_turned_round(self, confidence: float, degrees: float) -> None:
         tail = student_tail(student_quantile(confidence, degrees), degrees)

@@ -72,11 +72,11 @@ def test_a_grid_delivers_what_theory_says_and_explains_the_rest(
     grid: tuple[Path, dict[str, dict[str, Any]]],
 ) -> None:
     _, results = grid
-    assert set(results) == {"rch-5-1-5", "rch-5-3-5"}
+    assert set(results) == {"5-1-5", "5-3-5"}
     for result in results.values():
         assert_sound(result)
         assert_as_expected(result)
-    one, three = results["rch-5-1-5"], results["rch-5-3-5"]
+    one, three = results["5-1-5"], results["5-3-5"]
     assert one["share"] < three["share"] - 0.05
     assert set(one["causes"]) == {"down", "loss-in", "loss-out"}
     assert one["messages"] == three["messages"]  # the same schedule
@@ -100,16 +100,16 @@ def test_a_capture_is_read_as_one_data_set_with_its_partitions(
 def test_two_workers_deliver_the_same(grid: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path) -> None:
     out, results = grid
     code, again, errors = run_load(
-        "--replay", out / "run.json", "--only", "rch-5-1-5", "--workers", "2", "--out", tmp_path / "run"
+        "--replay", out / "run.json", "--only", "5-1-5", "--workers", "2", "--out", tmp_path / "run"
     )
     assert code in FINE, errors
-    one, two = results["rch-5-1-5"], again["rch-5-1-5"]
+    one, two = results["5-1-5"], again["5-1-5"]
     assert_sound(two)
     assert_as_expected(two)
     assert two["messages"] == one["messages"]
     assert two["pairs"] == one["pairs"]
     assert one["low"] <= two["share"] <= one["high"]
-    processes = scenario(tmp_path / "run", "rch-5-1-5").read("member").column("process").unique()
+    processes = scenario(tmp_path / "run", "5-1-5").read("member").column("process").unique()
     assert len(processes) == 2
 
 
@@ -117,9 +117,9 @@ def test_a_replay_has_the_same_messages_at_the_same_times(
     grid: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path
 ) -> None:
     out, _ = grid
-    code, _, errors = run_load("--replay", out, "--only", "rch-5-3-5", "--out", tmp_path / "run")
+    code, _, errors = run_load("--replay", out, "--only", "5-3-5", "--out", tmp_path / "run")
     assert code in FINE, errors
-    one, two = (schedule(scenario(run, "rch-5-3-5")) for run in (out, tmp_path / "run"))
+    one, two = (schedule(scenario(run, "5-3-5")) for run in (out, tmp_path / "run"))
     assert np.array_equal(one, two)
 
 
@@ -142,7 +142,7 @@ def test_servers_that_really_fail_are_in_the_capture(by: str, tmp_path: Path) ->
     (result,) = results.values()
     assert_sound(result)
     assert set() < set(result["causes"]) <= CAUSES[by]
-    outages = scenario(tmp_path / "run", "rch-5-1-5").read("outage")
+    outages = scenario(tmp_path / "run", "5-1-5").read("outage")
     assert set(outages.column("kind").to_pylist()) == {by}
     assert 6 <= outages.num_rows <= 8  # two in each of four epochs; the last one may fall behind
 

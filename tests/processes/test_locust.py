@@ -60,8 +60,8 @@ def free_port() -> int:
         return port
 
 
-def meeting() -> tuple[str, ...]:
-    """Where a master and its workers meet."""
+def port_options() -> tuple[str, ...]:
+    """Options for a free port, for a master and its workers."""
     port = str(free_port())
     return "--master-bind-port", port, "--master-port", port
 
@@ -74,7 +74,7 @@ def rows_by_type(path: Path) -> dict[str, dict[str, str]]:
 # --- Headless -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("processes", [(), ("--processes", "2", *meeting())])
+@pytest.mark.parametrize("processes", [(), ("--processes", "2", *port_options())])
 def test_headless_with_all_outputs(tmp_path: Path, cluster: Cluster, processes: tuple[str, ...]) -> None:
     with Locust(tmp_path, cluster) as locust:
         locust.start(
@@ -159,7 +159,7 @@ def test_a_shape_steps_users_up(tmp_path: Path, cluster: Cluster) -> None:
     with Locust(tmp_path, cluster, files) as locust:
         locust.start(
             *("--headless", "-u", "12", "-r", "12", "-t", "6s", *LOAD, "--capture", "capture"),
-            *("--processes", "2", *meeting(), "--only-summary"),
+            *("--processes", "2", *port_options(), "--only-summary"),
         )
         assert locust.end() == 0, locust.log
     for users in (2, 6, 12):
@@ -212,7 +212,7 @@ class WebUi:
 def test_the_web_ui_starts_stops_and_starts_again(tmp_path: Path, cluster: Cluster, workers: int) -> None:
     port = free_port()
     web = WebUi(port)
-    processes = ("--processes", str(workers), *meeting()) if workers else ()
+    processes = ("--processes", str(workers), *port_options()) if workers else ()
     with Locust(tmp_path, cluster) as locust:
         locust.start("--web-host", "127.0.0.1", "--web-port", str(port), "--capture", "capture", *processes)
         web.await_up()
@@ -229,7 +229,7 @@ def test_the_web_ui_starts_stops_and_starts_again(tmp_path: Path, cluster: Clust
         wrong = web.ask("/swarm", {"user_count": 6, "spawn_rate": 6, "loss_in": 7})
         assert (wrong["success"], wrong["message"]) == (
             False,
-            "kcast: loss_in is 7.0: give a share from 0 to 1",
+            "kcast: --loss-in is 7: give a share from 0 to 1",
         )
         form = {"user_count": 6, "spawn_rate": 6, "rate": 50, "topics": 4, "topics_per_subscriber": 4}
         assert web.ask("/swarm", form)["success"]
@@ -319,7 +319,7 @@ def test_a_worker_that_is_killed_fails_the_test(tmp_path: Path, cluster: Cluster
         locust.processes[2].kill()
         told = locust.follow()
         assert told["phase"] == "failed"
-        assert re.search(r"a process is gone, and with it \d users", told["error"])
+        assert re.search(r"a locust worker has ended, and with it \d users", told["error"])
         assert locust.end(0) == 1, locust.log
         locust.end(1)
     assert captured(tmp_path / "capture").status == "partial"
@@ -330,13 +330,13 @@ def test_what_a_client_that_has_failed_does_not_publish_is_counted(tmp_path: Pat
     locustfile.write_text(
         "import gevent\n"
         "from kcast.loadtest.locustfile import *\n"
-        "from kcast.loadtest.users.worker import Crew\n"
-        "begin = Crew._begin\n"
-        "def begin_and_fail(crew, t0_ns):\n"
-        "    begin(crew, t0_ns)\n"
-        "    seat = next(seat for seat in crew._seats.values() if seat.place.pub_id == 1)\n"
-        "    gevent.spawn_later(2.5, setattr, seat.contact._path, 'flush', None)\n"
-        "Crew._begin = begin_and_fail\n"
+        "from kcast.loadtest.users.worker import Worker\n"
+        "begin = Worker._begin\n"
+        "def begin_and_fail(worker, t0_ns):\n"
+        "    begin(worker, t0_ns)\n"
+        "    publisher = next(each for each in worker._users.values() if each.ids.pub_id == 1)\n"
+        "    gevent.spawn_later(2.5, setattr, publisher._path, 'flush', None)\n"
+        "Worker._begin = begin_and_fail\n"
     )
     scenario, cluster = fitting(SCENARIO, cluster)
     with Locust(tmp_path, cluster, locustfile) as locust:
@@ -427,7 +427,7 @@ def test_a_full_disk_fails_a_scenario_and_spares_others(
                 "--only-summary",
             )
             assert locust.end() == 0, locust.log
-            assert locust.log.count("the capture cannot be written, and the test goes on without") == 1
+            assert locust.log.count("the capture cannot be written; the test goes on without it") == 1
     assert captured(tmp_path / "capture").status == "partial"
     assert "File too large" in captured(tmp_path / "capture").info["reason"]
 
@@ -444,7 +444,7 @@ def test_a_disk_that_is_full_at_the_very_end_is_told_too(tmp_path: Path, cluster
     with Locust(tmp_path, cluster, locustfile) as locust:
         locust.start(
             *("--headless", "-u", "12", "-r", "12", "-t", "4s", "--rate", "100", "--capture", "capture"),
-            *("--processes", "2", *meeting(), "--only-summary"),
+            *("--processes", "2", *port_options(), "--only-summary"),
         )
         assert locust.end() == 0, locust.log
     capture = captured(tmp_path / "capture")
@@ -511,10 +511,10 @@ def test_users_that_do_not_get_ready_fail_the_test(tmp_path: Path, cluster: Clus
         (("--cluster", "nowhere.txt"), "kcast: nowhere.txt: No such file or directory"),
         (("--cluster", "empty.txt"), "kcast: empty.txt:1: expected 'kcast-cluster 1' as the first line"),
         (("--cluster", ""), "kcast: no cluster file: give --cluster FILE, or set KCAST_CLUSTER"),
-        (("--loss-in", "2"), "kcast: loss_in is 2.0: give a share from 0 to 1"),
+        (("--loss-in", "2"), "kcast: --loss-in is 2: give a share from 0 to 1"),
         (("--scenario", "nowhere.json"), "kcast: nowhere.json: No such file or directory"),
         (("--scenario", "empty.txt"), "kcast: empty.txt: not JSON"),
-        (("--capture", "full"), "kcast: full: there is something already: give another --capture"),
+        (("--capture", "full"), "kcast: full is not empty: give another --capture"),
         (("--progress-fd", "77"), "argument --progress-fd: 77: not an open descriptor"),
         (("--los-in", "2"), "Did you mean '--loss-in'?"),
     ],
@@ -538,4 +538,4 @@ def test_a_scenario_needs_no_web_ui(tmp_path: Path, cluster: Cluster) -> None:
     with Locust(tmp_path, cluster) as locust:
         locust.start("--scenario", "s.json", "--web-host", "127.0.0.1", "--web-port", str(free_port()))
         assert locust.end() == 1
-    assert "kcast: --scenario ends by itself: give --headless, too" in locust.log
+    assert "kcast: a test with --scenario ends by itself: add --headless" in locust.log

@@ -218,7 +218,7 @@ def test_help_has_an_example() -> None:
     result = invoke("--help")
     assert result.exit_code == 0
     assert "kcast serve --open" in result.stdout
-    assert "lives for one --ttl" in result.stdout
+    assert "ends after one --ttl" in result.stdout
 
 
 @pytest.mark.skipif(shutil.which("nc.openbsd") is None, reason="netcat-openbsd is not installed")
@@ -254,7 +254,7 @@ def test_the_command_is_named_serve() -> None:
 def test_help_groups_the_options() -> None:
     help_text = invoke("--help").stdout
     headings = re.findall(r"^([A-Z][\w ]+):$", help_text, re.MULTILINE)
-    assert headings == ["Where it is reached", "Leases", "Traffic", "Operation", "Other options"]
+    assert headings == ["Address", "Leases", "Traffic", "Operation", "Other options"]
     options = re.findall(r"^  (--[\w-]+)", help_text, re.MULTILINE)
     assert sorted(options) == sorted([*(parameter.opts[0] for parameter in command.params), "--help"])
     assert "kcast serve --count 12 --port 7401 > lab.txt" in help_text

@@ -411,7 +411,7 @@ def test_foreign_file_is_named_so(data: bytes) -> None:
 
 @pytest.mark.parametrize("version", [0, 2, 256, 0xFFFFFFFF])
 def test_another_version_is_named_so(version: int) -> None:
-    with pytest.raises(TapError, match=f"of version {version}; known here is 1"):
+    with pytest.raises(TapError, match=f"of version {version}; only version 1 is known"):
         read_back(MAGIC + version.to_bytes(4, "big") + GOLDEN_FILE[12:])
 
 

@@ -158,7 +158,7 @@ def test_what_cannot_be_analysed_is_one_line_and_no_report(tmp_path: Path) -> No
     done = kcast("analyse", tmp_path / "empty", "--out", tmp_path / "out", temp=tmp_path / "temp")
     assert (done.returncode, done.stdout) == (1, "")
     last = done.stderr.splitlines()[-1]
-    assert last == f"kcast analyse: {tmp_path / 'empty'}: no capture, there is no run.json"
+    assert last == f"kcast analyse: {tmp_path / 'empty'}: not a capture: it has no run.json"
     assert not (tmp_path / "out").exists()
     assert list((tmp_path / "temp").iterdir()) == []
 

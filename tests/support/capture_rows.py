@@ -1,15 +1,16 @@
-"""Rows of any table, for tests: numbers that tell rows apart, of every type that columns have."""
+"""Rows of any table, for tests: values that tell rows apart, of every type that columns have."""
 
 from pathlib import Path
 from typing import Any
 
+from kcast.loadtest.capture import parts
 from kcast.loadtest.capture.folder import ScenarioFolder, create_run
 from kcast.loadtest.capture.schema import TABLES
 from kcast.loadtest.scenario import Scenario
 
 
 def rows(table: str, count: int, start: int = 0) -> dict[str, list[Any]]:
-    """`count` rows, which follow those before `start`."""
+    """Returns `count` rows, numbered from `start`."""
     return {name: [_value(kind, start + row) for row in range(count)] for name, kind, _ in TABLES[table]}
 
 
@@ -25,5 +26,10 @@ def _value(kind: str, row: int) -> Any:
 
 
 def new_scenario(folder: Path, name: str = "one") -> ScenarioFolder:
-    """A fresh scenario of a fresh run."""
+    """Returns a new scenario of a new run."""
     return create_run(folder / "run", [Scenario(name=name)], seed=1).begin(name)
+
+
+def written(folder: Path) -> int:
+    """Returns the number of rows in a scenario's folder."""
+    return sum(map(parts.count_rows, folder.glob(f"table=*/[!._]*{parts.SUFFIX}")))

@@ -503,7 +503,7 @@ async def system_without_ipv6_uses_ipv4_and_tells_what_it_cannot_reach(
 
 @contextmanager
 def raising(kind: type[BaseException], part: str) -> Iterator[None]:
-    """As pytest.raises, which does not exist where this may run."""
+    """Does what pytest.raises does, which does not exist where this may run."""
     try:
         yield
     except kind as error:
@@ -514,7 +514,7 @@ def raising(kind: type[BaseException], part: str) -> Iterator[None]:
 
 @contextmanager
 def without_ipv6() -> Iterator[None]:
-    """As on a system whose kernel has no IPv6."""
+    """Makes this look like a system whose kernel has no IPv6."""
 
     class Socket(socket.socket):
         def __init__(self, family: int = -1, *args: Any, **options: Any) -> None:

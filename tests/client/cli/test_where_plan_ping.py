@@ -68,7 +68,7 @@ def test_where_as_a_table(lab_file: str) -> None:
     assert result.exit_code == 0
     assert "topic     game\\x1b/{7}\n" in result.stdout
     assert "hashed    7 (only what is inside {...})\n" in result.stdout
-    assert "policy    RCH k=5 publish=3 subscribe=5\n" in result.stdout
+    assert "policy    5/3/5\n" in result.stdout
     assert "used      publishers send to 3 random ones of 5, subscribers lease on all 5\n" in result.stdout
     rows = re.findall(r"^(\d) +(\S+:\d+) +\2 +yes +\d+ +[0-9a-f]{16} +0\.\d{7}$", result.stdout, re.MULTILINE)
     assert [rank for rank, _ in rows] == list("12345")

@@ -123,7 +123,7 @@ def test_what_runs_in_a_process_that_is_no_more_is_partial(tmp_path: Path) -> No
             assert child.stdout is not None
             assert child.stdout.readline() == "begun\n"
             assert open_run(tmp_path / "run").status == "running"
-            with pytest.raises(CaptureError, match=f"process {child.pid} is running it"):
+            with pytest.raises(CaptureError, match=f"process {child.pid} is still running it"):
                 resume_run(tmp_path / "run")
         finally:
             child.send_signal(signal.SIGKILL)
@@ -161,7 +161,7 @@ def test_what_is_done_again_moves_aside_as_a_whole(tmp_path: Path) -> None:
 def test_what_is_complete_or_under_way_is_not_begun_again(tmp_path: Path, status: folders.Status) -> None:
     run = new_run(tmp_path)
     run.begin("one").finish(status)
-    with pytest.raises(CaptureError, match=f"scenario one is {status} already"):
+    with pytest.raises(CaptureError, match=f"scenario one is already {status}"):
         run.begin("one")
     assert run.scenario("one").status == status
 
@@ -200,7 +200,7 @@ def test_two_scenarios_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_what_is_there_is_never_written_into(tmp_path: Path) -> None:
     new_run(tmp_path)
-    with pytest.raises(CaptureError, match="there is a capture already"):
+    with pytest.raises(CaptureError, match="there is already a capture"):
         new_run(tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("mine")
@@ -247,14 +247,14 @@ def remove(run: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (spoil_version, f"schema version 99, and this kcast reads {SCHEMA_VERSION}: use kcast [0-9.]+"),
+        (spoil_version, f"schema version is 99, and this kcast reads {SCHEMA_VERSION}: use kcast [0-9.]+"),
         (spoil_json, r"run\.json: cannot be read"),
-        (spoil_kind, r"run\.json: not of a capture"),
+        (spoil_kind, r"run\.json: not a capture"),
         (spoil_status, r"run\.json: its status is 'fine'"),
-        (spoil_scenarios, r"run\.json: its scenarios cannot be read, a scenario has no colour"),
-        (mix_runs, "run=load-another: not of this run"),
-        (mix_scenarios, "scenario=stranger: not of this run"),
-        (remove, "no capture, there is no run.json"),
+        (spoil_scenarios, r"run\.json: its scenarios cannot be read: a scenario has no colour"),
+        (mix_runs, "run=load-another: not part of run"),
+        (mix_scenarios, "scenario=stranger: not part of run"),
+        (remove, "not a capture: it has no run.json"),
     ],
 )
 def test_what_is_no_capture_of_ours_is_told_in_one_line(tmp_path: Path, spoil: Any, complaint: str) -> None:
@@ -269,16 +269,16 @@ def test_what_is_no_capture_of_ours_is_told_in_one_line(tmp_path: Path, spoil: A
 
 def test_no_folder_is_no_capture(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path / "none" / "run.json", tmp_path):
-        with pytest.raises(CaptureError, match="no capture"):
+        with pytest.raises(CaptureError, match="not a capture"):
             open_run(path)
 
 
 def test_an_unknown_scenario_is_told(tmp_path: Path) -> None:
     run = new_run(tmp_path)
     run.begin("one")
-    with pytest.raises(CaptureError, match="no scenario two; there are one"):
+    with pytest.raises(CaptureError, match="no scenario two; it has one"):
         run.scenario("two")
-    with pytest.raises(CaptureError, match="two is no scenario of this run"):
+    with pytest.raises(CaptureError, match="this run has no scenario two"):
         run.begin("two")
 
 

@@ -27,11 +27,11 @@ def test_what_it_says_is_read() -> None:
         (b"", "run.json: cannot be read"),
         (b'{"schema_version": 1', "run.json: cannot be read"),
         (b"\xff\xfe\x00", "run.json: cannot be read"),
-        (b"[]", "run.json: not of a capture, it has no schema_version"),
-        (b"{}", "run.json: not of a capture, it has no schema_version"),
-        (b'{"schema_version": 2}', "schema version 2, and this kcast reads 1: use kcast as it was then"),
+        (b"[]", "run.json: not a capture: it has no schema_version"),
+        (b"{}", "run.json: not a capture: it has no schema_version"),
+        (b'{"schema_version": 2}', "schema version is 2, and this kcast reads 1: use kcast of that time"),
         (b'{"schema_version": 2, "versions": {"kcast": "9"}}', "use kcast 9"),
-        (b'{"schema_version": 2, "versions": "9"}', "use kcast as it was then"),
+        (b'{"schema_version": 2, "versions": "9"}', "use kcast of that time"),
         (b'{"schema_version": 1}', "its status is None; was it edited?"),
         (b'{"schema_version": 1, "status": ["complete"]}', "its status is .*; was it edited?"),
     ],
@@ -90,9 +90,9 @@ def test_folders_have_names_that_file_systems_take() -> None:
 def test_what_is_of_another_run_is_told() -> None:
     manifest.check_folders("RUN", "a", ["x", "y"], ["run=a"], ["scenario=x"])
     manifest.check_folders("RUN", "a", ["x"], [], [])
-    with pytest.raises(CaptureError, match="RUN/run=b: not of this run, a"):
+    with pytest.raises(CaptureError, match="RUN/run=b: not part of run a: "):
         manifest.check_folders("RUN", "a", ["x"], ["run=a", "run=b"], [])
-    with pytest.raises(CaptureError, match="RUN/run=a/scenario=z: not of this run, a"):
+    with pytest.raises(CaptureError, match="RUN/run=a/scenario=z: not part of run a: "):
         manifest.check_folders("RUN", "a", ["x"], ["run=a"], ["scenario=x", "scenario=z"])
 
 

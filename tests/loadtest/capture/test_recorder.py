@@ -190,10 +190,8 @@ def test_messages_that_wait_to_leave_are_bounded(
     assert [row[0] for row in recording.rows("publish")] == list(range(25))
 
 
-def test_much_at_once_is_looked_through_in_portions(
-    recording: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recorders, "_LOOK_BYTES", 500)
+def test_much_at_once_is_parsed_in_portions(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorders, "_PARSE_BYTES", 500)
     client = recording.recorder.client(sub_id=4)
     rng, expected = Random(SEED), []
     for number in range(300):
@@ -201,7 +199,7 @@ def test_much_at_once_is_looked_through_in_portions(
         client.received(1.0, number, b"".join(map(line, range(count))) or b"\n", 60, 0, PASSED)
         expected += [(number, msg_id) for msg_id in range(count)]
     assert [(row[2], row[1]) for row in recording.rows("deliver")] == expected, f"seed {SEED}"
-    assert recording.writer.room.used_bytes < 64 * 1024
+    assert recording.writer.budget.used_bytes < 64 * 1024
 
 
 # --- Bounds ------------------------------------------------------------------------------------------
@@ -219,7 +217,7 @@ def test_what_there_is_no_room_for_is_lost_and_counted(tmp_path: Path) -> None:
     kept_bytes = sum(len(data) for log in logs for data in log.datas)
     assert 50_000 < kept_bytes + 200 * recording.recorder.waiting <= 100_000
     lost = recording.writer.rows_lost
-    recording.writer.room._bytes_max = 1 << 30
+    recording.writer.budget._bytes_max = 1 << 30
     client.received(1.0, 1, line(5000), 60, 0, PASSED)  # there is room again
     counts = {table: len(recording.rows(table)) for table in ("publish", "pub_tx", "subscribe", "deliver")}
     assert counts["deliver"] > 10
@@ -243,9 +241,9 @@ def test_room_is_given_back(recording: Recording) -> None:
             client.received(1.0, 1, line(number) * 5, 60, 0, PASSED)
         recording.look()
     in_rows = recording.writer._pending_rows * 40
-    assert recording.writer.room.used_bytes < in_rows + 2 * recorders._CREDIT_BYTES
+    assert recording.writer.budget.used_bytes < in_rows + 2 * recorders._CREDIT_BYTES
     assert len(recording.rows("deliver")) == 20_000
-    assert recording.writer.room.used_bytes <= 2 * recorders._CREDIT_BYTES
+    assert recording.writer.budget.used_bytes <= 2 * recorders._CREDIT_BYTES
 
 
 def test_a_client_that_is_closed_keeps_no_room(recording: Recording) -> None:
@@ -254,9 +252,9 @@ def test_a_client_that_is_closed_keeps_no_room(recording: Recording) -> None:
         client.received(1.0, 1, line(number), 60, 0, PASSED)
         client.close()
         client.close()
-    assert recording.writer.room.used_bytes < 100 * 500
+    assert recording.writer.budget.used_bytes < 100 * 500
     assert len(recording.rows("deliver")) == 100
-    assert recording.writer.room.used_bytes == 0
+    assert recording.writer.budget.used_bytes == 0
 
 
 def test_what_comes_after_the_end_is_counted(recording: Recording) -> None:
@@ -292,7 +290,7 @@ def test_a_mistake_of_ours_is_told_and_its_rows_are_counted(
     assert recording.rows("deliver") == []
     assert recording.writer.failure == "the recorder failed: KeyError('surprise')"
     assert recording.writer.lost == {"failure": 4}
-    assert recording.writer.room.used_bytes < recorders._CREDIT_BYTES
+    assert recording.writer.budget.used_bytes < recorders._CREDIT_BYTES
 
 
 def test_a_call_that_cannot_be_kept_spoils_no_other(recording: Recording) -> None:
@@ -374,7 +372,7 @@ import gevent
 from gevent.hub import get_hub
 from kcast.loadtest.capture import parts, system_threads, writer as writers
 from kcast.loadtest.capture.recorder import Recorder
-from tests.support.capture_rows import new_scenario, rows
+from tests.support.capture_rows import new_scenario, rows, written
 
 writers.FLUSH_S = 0.0
 me = gevent.monkey.get_original("_thread", "get_ident")()
@@ -394,9 +392,9 @@ for number in range(100):
     client.received(1.0, 1, b"load/000001 %016x\\n" % number, 29, 0, 0)
 # The whole loop stands still, and yet rows are written.
 give_up_at = time.monotonic() + 20
-while writer.rows_written < 100 and time.monotonic() < give_up_at:
+while written(place.path) < 100 and time.monotonic() < give_up_at:
     system_threads.sleep(0.01)
-print("while blocked", writer.rows_written)
+print("while blocked", written(place.path))
 # And while rows are written, the loop goes on.
 gaps = [0.0]
 def tick():
@@ -414,7 +412,7 @@ writer.append("clock", rows("clock", 5))
 started = time.monotonic()
 writer.close()
 gevent.sleep(0.01)  # the ticker tells how long it was kept waiting
-print("closed", writer.rows_written, writer.rows_lost, writer.failure, time.monotonic() - started >= 0.5)
+print("closed", written(place.path), writer.rows_lost, writer.failure, time.monotonic() - started >= 0.5)
 print("longest gap", gaps[0])
 print("in threads of their own", me not in wrote_in and len(wrote_in) == 1)
 print("patched", threading.Thread is not gevent.monkey.get_original("threading", "Thread")

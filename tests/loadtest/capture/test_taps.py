@@ -10,11 +10,11 @@ from kcast.loadtest.capture.folder import CaptureError, ScenarioFolder
 from kcast.loadtest.capture.schema import EVICTED, EXPIRED, NONE, OPENED, STANDING
 from kcast.loadtest.capture.taps import (
     Converted,
-    Member,
     MessageIds,
+    PortOwner,
     convert,
-    members_by_port,
     msg_ids_by_digest,
+    owners_by_port,
 )
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.scenario import topic_name
@@ -26,7 +26,7 @@ from tests.support.capture_rows import new_scenario
 HOUR_NS = 3_600_000_000_000
 PUBLISHER: Address = ("198.51.100.1", 1000)
 SUBSCRIBER: Address = ("198.51.100.2", 2000)
-MEMBERS = {1000: Member(3, NONE), 2000: Member(NONE, 4)}
+MEMBERS = {1000: PortOwner(3, NONE), 2000: PortOwner(NONE, 4)}
 BOOT = 0x0102030405060708
 
 
@@ -226,4 +226,7 @@ def test_of_members_that_had_one_port_the_last_one_counts(conversion: Conversion
         },
     )
     conversion.writer.close()
-    assert members_by_port(conversion.place.read("member")) == {1000: Member(0, NONE), 2000: Member(NONE, 5)}
+    assert owners_by_port(conversion.place.read("member")) == {
+        1000: PortOwner(0, NONE),
+        2000: PortOwner(NONE, 5),
+    }

@@ -17,7 +17,7 @@ def parsed(drawings: str) -> list[ElementTree.Element]:
 def test_marks_are_around_their_place(shape: int) -> None:
     drawing = svg.Drawing(svg.WIDE, 100, "x")
     drawing.dot(50, 40, shape, "dot", size=5)
-    (path,) = parsed(str(drawing))[0]
+    (path,) = parsed(drawing.html())[0]
     numbers = [float(one) for one in re.findall(r"-?[\d.]+", path.get("d", ""))]
     if shape % svg.SHAPES:
         xs, ys = numbers[::2], numbers[1::2]
@@ -32,7 +32,7 @@ def test_shapes_differ() -> None:
     for shape in range(svg.SHAPES):
         drawing = svg.Drawing(svg.WIDE, 100, "x")
         drawing.dot(50, 40, shape, "dot")
-        drawn.add(str(drawing))
+        drawn.add(drawing.html())
     assert len(drawn) == svg.SHAPES
 
 
@@ -40,7 +40,7 @@ def test_words_in_drawings_are_escaped() -> None:
     drawing = svg.Drawing(svg.NARROW, 10, 'a<b & "c"')
     drawing.write(0, 0, "<&>")
     drawing.line(0, 0, 1, 1, "grid", "a < b")
-    (root,) = parsed(str(drawing))
+    (root,) = parsed(drawing.html())
     assert root.get("aria-label") == 'a<b & "c"'
     assert [element.text for element in root.iter("text")] == ["<&>"]
     assert [element.text for element in root.iter("title")] == ["a < b"]

@@ -138,7 +138,7 @@ def test_the_end_of_a_worker_ends_all(start: Start) -> None:
 
 def test_silence_is_an_error_in_the_end(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locusts, "SILENCE_S_MAX", 0.1)
-    with start(NEVER_ENDS) as users, pytest.raises(LocustFailed, match=r"has told nothing for 0\.1 s"):
+    with start(NEVER_ENDS) as users, pytest.raises(LocustFailed, match=r"has reported nothing for 0\.1 s"):
         list(users.records())
 
 

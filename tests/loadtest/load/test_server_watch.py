@@ -11,7 +11,7 @@ from kcast.loadtest.capture.schema import TABLES
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.servers import ServerFailed, Servers, ServerStat
 from kcast.loadtest.load import server_watch
-from kcast.loadtest.load.server_watch import Tending
+from kcast.loadtest.load.server_watch import ServerWatch
 from kcast.loadtest.scenario import Scenario
 
 WAIT_S = 10.0
@@ -76,8 +76,8 @@ def writer() -> FakeWriter:
     return FakeWriter()
 
 
-def tend(servers: FakeServers, scenario: Scenario, writer: FakeWriter) -> Tending:
-    return Tending(cast(Servers, servers), scenario, cast(CaptureWriter, writer))
+def tend(servers: FakeServers, scenario: Scenario, writer: FakeWriter) -> ServerWatch:
+    return ServerWatch(cast(Servers, servers), scenario, cast(CaptureWriter, writer))
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -89,7 +89,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 def test_figures_of_all_servers_are_written_again_and_again(servers: FakeServers, writer: FakeWriter) -> None:
     with tend(servers, Scenario(servers=4), writer) as tended:
-        tended.load_begins(time.monotonic_ns())
+        tended.begin_faults(time.monotonic_ns())
         wait_for(lambda: len(writer.rows["server_stat"]) >= 8)
         tended.check()
     rows = writer.rows["server_stat"]
@@ -102,7 +102,7 @@ def test_figures_of_all_servers_are_written_again_and_again(servers: FakeServers
 
 def test_isolation_is_left_to_the_clients(servers: FakeServers, writer: FakeWriter) -> None:
     with tend(servers, KILLS.with_(by="isolation"), writer) as tended:
-        tended.load_begins(time.monotonic_ns())
+        tended.begin_faults(time.monotonic_ns())
     assert {what for what, _ in servers.done} <= {"stats"}
 
 
@@ -111,7 +111,7 @@ def test_servers_are_killed_as_planned_and_all_run_in_the_end(
 ) -> None:
     with tend(servers, KILLS, writer) as tended:
         t0_ns = time.monotonic_ns() + 20_000_000
-        tended.load_begins(t0_ns)
+        tended.begin_faults(t0_ns)
         wait_for(lambda: time.monotonic_ns() > t0_ns + 700_000_000)
         tended.check()
     assert tended.shortfall() == ""
@@ -129,10 +129,10 @@ def test_outages_that_were_skipped_are_told(servers: FakeServers, writer: FakeWr
     servers.start_s = 0.5
     seeded = KILLS.with_(epoch_s=0.1)
     with tend(servers, seeded, writer) as tended:
-        tended.load_begins(time.monotonic_ns())
+        tended.begin_faults(time.monotonic_ns())
         time.sleep(0.7)
-    assert "of 6 planned outages did not take place" in tended.shortfall()
-    assert "longer epochs than 0.1 s" in tended.shortfall()
+    assert "of 6 planned outages did not happen" in tended.shortfall()
+    assert "an --epoch longer than 0.1 s" in tended.shortfall()
 
 
 @pytest.mark.parametrize("what", ["stats", "kill"])
@@ -141,7 +141,7 @@ def test_what_goes_wrong_is_told_to_who_asks(servers: FakeServers, writer: FakeW
 
     def run() -> None:
         with tend(servers, KILLS, writer) as tended:
-            tended.load_begins(time.monotonic_ns())
+            tended.begin_faults(time.monotonic_ns())
             for _ in range(1000):
                 tended.check()
                 time.sleep(0.01)
@@ -152,7 +152,7 @@ def test_what_goes_wrong_is_told_to_who_asks(servers: FakeServers, writer: FakeW
 
 def test_after_an_error_nobody_waits_for_servers_to_come_up(servers: FakeServers, writer: FakeWriter) -> None:
     with pytest.raises(KeyboardInterrupt), tend(servers, KILLS, writer) as tended:
-        tended.load_begins(time.monotonic_ns())
+        tended.begin_faults(time.monotonic_ns())
         wait_for(lambda: any(what == "kill" for what, _ in servers.done))
         raise KeyboardInterrupt
     assert servers.done[-1][0] != "restart"

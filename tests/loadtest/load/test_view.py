@@ -20,7 +20,7 @@ from kcast.loadtest.scenario import Scenario
 if TYPE_CHECKING:
     from kcast.loadtest.users.progress import Progress
 
-SCENARIO = Scenario(name="rch-5-3-5", duration_s=10.0)
+SCENARIO = Scenario(name="5-3-5", duration_s=10.0)
 
 
 def progress(**changes: Any) -> "Progress":
@@ -49,7 +49,7 @@ def progress(**changes: Any) -> "Progress":
     return cast("Progress", {**told, **changes})
 
 
-def summary(name: str = "rch-5-3-5", **changes: Any) -> Summary:
+def summary(name: str = "5-3-5", **changes: Any) -> Summary:
     plain = Summary(
         scenario=SCENARIO.with_(name=name, outages="independent", outage=0.1),
         status="complete",
@@ -80,7 +80,7 @@ def summary(name: str = "rch-5-3-5", **changes: Any) -> Summary:
     return replace(plain, **changes)
 
 
-NO_DELIVERY = summary("ch-3", delivery_verdict=Verdict(("5 pairs were lost", "a row was lost")))
+NO_DELIVERY = summary("3-3-3", delivery_verdict=Verdict(("5 pairs were lost", "a row was lost")))
 NO_LATENCY = summary("s", latency_verdict=Verdict(("messages left late",)))
 
 
@@ -122,8 +122,7 @@ def test_in_a_pipe_there_is_a_line_for_each_phase_and_now_and_then(monkeypatch: 
     lines = stream.getvalue().splitlines()
     assert lines[:2] == [
         "   0.0 s  capture: x",
-        "   0.0 s  rch-5-3-5 (2 of 9): 12 servers, RCH k=5 publish=3 subscribe=5, 100 messages/s for 10 s, "
-        "20 subscribers",
+        "   0.0 s  5-3-5 (2 of 9): 12 servers, policy 5/3/5, 100 messages/s for 10 s, 20 subscribers",
     ]
     assert [line[:8] for line in lines[2:]] == ["   1.0 s", "  11.0 s", "  21.0 s", "  25.0 s", "  25.0 s"]
     assert lines[-1].endswith("delivered all")
@@ -140,7 +139,7 @@ def test_on_a_terminal_there_is_a_bar_for_each_scenario() -> None:
             watcher.progress(progress(t_s=99.0))
             watcher.end(f"came to end {number}")
     shown = stream.getvalue()
-    for text in ("[capture]: x", "1/2 rch-5-3-5", "2/2 rch-5-3-5", "came to end 1", "came to end 2"):
+    for text in ("[capture]: x", "1/2 5-3-5", "2/2 5-3-5", "came to end 1", "came to end 2"):
         assert text in shown
 
 
@@ -150,9 +149,9 @@ def test_on_a_terminal_there_is_a_bar_for_each_scenario() -> None:
 def test_the_table_has_a_line_for_each_scenario() -> None:
     results = {each.name: each for each in (summary(), NO_DELIVERY, NO_LATENCY)}
     head, first, second, third = report.results_table(results)
-    assert head.split()[:5] == ["scenario", "pairs", "delivered", "interval", "predicted"]
+    assert head.split()[:5] == ["scenario", "pairs", "delivered", "interval", "beforehand"]
     assert first.split() == [
-        *("rch-5-3-5", "20,000", "95.00", "%", "94.50-95.50", "95.10", "%", "-", "2.85"),
+        *("5-3-5", "20,000", "95.00", "%", "94.50-95.50", "95.10", "%", "-", "2.85"),
         *("9.50", "18.8", "19.0", "yes"),
     ]
     assert second.endswith("  NO") and third.endswith("  but latency")
@@ -172,23 +171,23 @@ def test_the_table_says_what_is_beyond_the_interval_or_has_no_prediction() -> No
     assert "          -         -  " in second
     assert third.split()[-4:] == ["-", "-", "-", "yes"]
     assert notes == [
-        "predicted: there is none",
-        "expected: what theory says given the servers that were down when",
-        "* not as measured; so it is for one of twenty by chance",
+        "beforehand: there is none",
+        "given: what theory says given what happened (which servers were down when)",
+        "* differs from what was measured; by chance one in twenty does",
     ]
 
 
 def test_causes_come_with_their_shares_the_most_frequent_first() -> None:
     whole = summary("all", delivered=20_000, share=1.0, causes={})
-    assert report.causes({"rch-5-3-5": summary(), "all": whole}) == [
-        "rch-5-3-5  1,000 missed: loss-in 700 (70.0%), down 300 (30.0%)",
+    assert report.causes({"5-3-5": summary(), "all": whole}) == [
+        "5-3-5  1,000 missed: loss-in 700 (70.0%), down 300 (30.0%)",
     ]
 
 
 def test_each_reason_is_told_and_decides_the_exit_code() -> None:
     assert report.not_valid({each.name: each for each in (NO_DELIVERY, NO_LATENCY)}) == [
-        "NOT VALID: delivery of ch-3: 5 pairs were lost",
-        "NOT VALID: delivery of ch-3: a row was lost",
+        "NOT VALID: delivery of 3-3-3: 5 pairs were lost",
+        "NOT VALID: delivery of 3-3-3: a row was lost",
         "NOT VALID: latency of s: messages left late",
     ]
     assert report.exit_code([summary()]) == 0
@@ -226,19 +225,19 @@ def test_a_spectrum_does_not_say_the_same_twice() -> None:
 
 def test_all_is_printed_with_the_spectrum_of_the_last_or_of_all(capsys: pytest.CaptureFixture[str]) -> None:
     results = {each.name: each for each in (summary(), NO_DELIVERY)}
-    report.tell(results, Path("here"), wants_spectra=False, as_json=False)
+    report.print_results(results, Path("here"), wants_spectra=False, as_json=False)
     text = capsys.readouterr().out
-    assert "latencies of ch-3" in text and "latencies of rch-5-3-5" not in text
-    assert "1,000 missed" in text and "NOT VALID: delivery of ch-3" in text
+    assert "latencies of 3-3-3" in text and "latencies of 5-3-5" not in text
+    assert "1,000 missed" in text and "NOT VALID: delivery of 3-3-3" in text
     assert text.endswith("\ncapture: here\n")
-    report.tell(results, Path("here"), wants_spectra=True, as_json=False)
+    report.print_results(results, Path("here"), wants_spectra=True, as_json=False)
     assert capsys.readouterr().out.count("latencies of ") == 2
 
 
 def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     results = {each.name: each for each in (summary(), NO_LATENCY)}
-    report.tell(results, Path("here"), wants_spectra=False, as_json=True)
+    report.print_results(results, Path("here"), wants_spectra=False, as_json=True)
     first, second, run = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (first["type"], first["name"], first["pairs"]) == ("scenario", "rch-5-3-5", 20_000)
+    assert (first["type"], first["name"], first["pairs"]) == ("scenario", "5-3-5", 20_000)
     assert second["latency_verdict"] == {"valid": False, "reasons": ["messages left late"]}
-    assert run == {"type": "run", "folder": "here", "scenarios": ["rch-5-3-5", "s"], "exit_code": 3}
+    assert run == {"type": "run", "folder": "here", "scenarios": ["5-3-5", "s"], "exit_code": 3}

@@ -11,7 +11,7 @@ import pytest
 from kcast.client.cluster import Cluster, ClusterError, format_cluster, lab
 from kcast.hashring.policy import Policy
 from kcast.loadtest.scenario import Scenario, ScenarioError
-from kcast.loadtest.users.assignment import Order, read_cluster, read_scenario
+from kcast.loadtest.users.assignment import Assignment, read_cluster, read_scenario
 from kcast.loadtest.users.options import add_arguments
 
 ADDRESSES = [("127.0.0.1", 7400 + number) for number in range(12)]
@@ -55,12 +55,12 @@ def test_without_a_scenario_the_cluster_file_has_servers_and_policy(policy: Poli
 def test_a_policy_of_no_scheme_can_be_tested_but_not_captured() -> None:
     odd = cluster(Policy(5, 4, 3))
     assert read_scenario(options(), odd).servers == 12
-    with pytest.raises(ScenarioError, match="a capture knows only"):
+    with pytest.raises(ScenarioError, match="--capture cannot describe"):
         read_scenario(options(capture="x"), odd)
 
 
 def test_wrong_options_are_told() -> None:
-    with pytest.raises(ScenarioError, match="loss_in is 7: give a share"):
+    with pytest.raises(ScenarioError, match="--loss-in is 7: give a share"):
         read_scenario(options(loss_in=7), cluster())
 
 
@@ -75,10 +75,10 @@ def test_a_scenario_file_has_all(tmp_path: Path) -> None:
     [
         ("{", "not JSON"),
         ("[]", "not a scenario"),
-        ('{"k": 0}', "k is 0"),
+        ('{"k": 0}', "--k is 0"),
         ('{"colour": 1}', "has no colour"),
         (json.dumps(Scenario(servers=11).as_json()), "11 servers, but the cluster has 12"),
-        (json.dumps(Scenario(k=4).as_json()), "policy RCH k=4"),
+        (json.dumps(Scenario(k=4).as_json()), "policy 4/3/4"),
         (json.dumps(Scenario(publishers=0, subscribers=0).as_json()), "no users"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_file_that_is_not_there_is_told() -> None:
         read_cluster(options())
 
 
-def test_an_order_arrives_as_it_was_sent() -> None:
-    order = Order(3, Scenario(mixed=2), format_cluster(cluster()), True, "some/folder", "clock", 17)
-    assert Order.from_json(json.loads(json.dumps(order.as_json()))) == order
-    assert Order.from_json(replace(order, is_fixed=False).as_json()) != order
+def test_an_assignment_arrives_as_it_was_sent() -> None:
+    assignment = Assignment(3, Scenario(mixed=2), format_cluster(cluster()), True, "some/folder", "clock", 17)
+    assert Assignment.from_json(json.loads(json.dumps(assignment.as_json()))) == assignment
+    assert Assignment.from_json(replace(assignment, is_fixed=False).as_json()) != assignment

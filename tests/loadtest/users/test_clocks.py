@@ -13,8 +13,8 @@ def test_the_offset_is_within_its_error(seed: int) -> None:
     true_ns = rng.randint(-(10**15), 10**15)
     now_ns, pings = 10**12, []
     for _ in range(20):
-        there_ns, back_ns = (rng.randint(10_000, 3_000_000) for _ in range(2))
-        pings.append(Ping(now_ns, now_ns + there_ns + true_ns, now_ns + there_ns + back_ns))
+        coordinator_ns, back_ns = (rng.randint(10_000, 3_000_000) for _ in range(2))
+        pings.append(Ping(now_ns, now_ns + coordinator_ns + true_ns, now_ns + coordinator_ns + back_ns))
         now_ns += 10_000_000
     found = offset(pings)
     assert abs(found.offset_ns - true_ns) <= found.error_ns, f"seed {seed}"

@@ -23,7 +23,7 @@ def dispatched(workers: int, classes: list[Any] = CLASSES) -> dict[str, dict[str
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
-def test_all_are_spawned_once(workers: int) -> None:
+def test_all_users_are_started_once(workers: int) -> None:
     step = dispatched(workers)
     assert len(step) == workers
     for each in CLASSES:
@@ -51,7 +51,7 @@ def test_where_all_publish_all_workers_do() -> None:
     assert shares == [1, 1, 1, 1]
 
 
-def test_a_worker_that_goes_leaves_its_users_to_nobody() -> None:
+def test_users_of_a_worker_that_ends_are_not_moved() -> None:
     nodes = [SimpleNamespace(id=name) for name in "abc"]
     dispatcher = FixedDispatcher(nodes, CLASSES)
     dispatcher.new_dispatch(28, 1.0)

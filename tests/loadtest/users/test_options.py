@@ -1,4 +1,4 @@
-"""loadtest/users/options.py: one table for all of a scenario's fields, in both parsers."""
+"""loadtest/users/options.py: one table for all fields of a scenario, for both parsers."""
 
 import argparse
 from dataclasses import fields
@@ -77,7 +77,7 @@ def test_locust_reads_values_with_their_types() -> None:
         locust_parser().parse_args(["--arrivals", "sometimes"])
 
 
-def test_what_others_decide_is_no_option_of_locust() -> None:
+def test_what_locust_or_the_cluster_file_decides_is_no_option_of_locust() -> None:
     there = {option.field for option in OPTIONS if option.in_locust}
     assert not there & {"servers", "backend", "k", "scheme", "publishers", "subscribers", "duration_s", "by"}
 

@@ -1,4 +1,4 @@
-"""loadtest/users/progress.py: lines through a pipe, which is a leash, too."""
+"""loadtest/users/progress.py: lines through a pipe, and its closing."""
 
 import json
 import os
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kcast.loadtest.users.progress import Leash, Progress
+from kcast.loadtest.users.progress import Progress, ProgressPipe
 
 PROGRESS: Progress = {
     "phase": "running",
@@ -45,33 +45,33 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 def test_each_progress_is_a_line(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
-    leash = Leash(writing)
-    leash.tell(PROGRESS)
-    leash.tell({**PROGRESS, "error": "ä" * 5000})
+    progress_pipe = ProgressPipe(writing)
+    progress_pipe.write(PROGRESS)
+    progress_pipe.write({**PROGRESS, "error": "ä" * 5000})
     first, second, rest = os.read(reading, 65_536).split(b"\n")
     assert json.loads(first) == PROGRESS
     assert json.loads(second)["error"] == "ä" * 200
     assert rest == b""
 
 
-def test_the_leash_is_cut_when_nobody_can_read(pipe: tuple[int, int]) -> None:
+def test_the_pipe_is_closed_when_nobody_can_read(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
-    leash = Leash(writing)
-    assert not leash.is_cut
+    progress_pipe = ProgressPipe(writing)
+    assert not progress_pipe.is_closed
     os.close(reading)
-    assert leash.is_cut
-    leash.tell(PROGRESS)  # to nobody
+    assert progress_pipe.is_closed
+    progress_pipe.write(PROGRESS)  # to nobody
 
 
-def test_who_does_not_read_loses_lines_and_holds_nobody_up(pipe: tuple[int, int]) -> None:
+def test_a_reader_that_does_not_read_loses_lines_and_blocks_nobody(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
-    leash = Leash(writing)
+    progress_pipe = ProgressPipe(writing)
     for _ in range(1000):
-        leash.tell(PROGRESS)
+        progress_pipe.write(PROGRESS)
     told = os.read(reading, 1 << 20)
     assert told.endswith(b"\n")
     assert {line for line in told.split(b"\n") if line} == {json.dumps(PROGRESS).encode()}
-    assert not leash.is_cut
+    assert not progress_pipe.is_closed
 
 
 def test_a_descriptor_that_is_not_open_is_refused() -> None:
@@ -79,4 +79,4 @@ def test_a_descriptor_that_is_not_open_is_refused() -> None:
     os.close(reading)
     os.close(writing)
     with pytest.raises(OSError, match="Bad file descriptor"):
-        Leash(writing)
+        ProgressPipe(writing)

@@ -1,13 +1,15 @@
-"""loadtest/users/roster.py: numbers and windows, whoever comes when."""
+"""loadtest/users/roster.py: ids and windows, in whatever order users come and go."""
 
 from random import Random
+from typing import get_args
 
 import pytest
 
 from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.scenario import Scenario
-from kcast.loadtest.users.roster import KINDS, OPEN, Kind, Place, Roster, Window
+from kcast.loadtest.users.roster import OPEN, Kind, Roster, UserIds, Window
 
+KINDS: tuple[Kind, ...] = get_args(Kind)
 FIXED = Scenario(publishers=2, subscribers=3, mixed=2)
 FREE = Scenario(publishers=0, subscribers=0, mixed=0)
 
@@ -17,24 +19,24 @@ def test_a_fixed_tests_numbers_do_not_depend_on_who_comes_first(seed: int) -> No
     kinds: list[Kind] = [kind for kind, count in zip(KINDS, (2, 3, 2), strict=True) for _ in range(count)]
     Random(seed).shuffle(kinds)
     roster = Roster(FIXED)
-    places = {(kind, roster.claim(kind, "a")) for kind in kinds}
-    assert places == {
-        ("Publisher", Place(0, 0, NONE)),
-        ("Publisher", Place(1, 1, NONE)),
-        ("Subscriber", Place(2, NONE, 0)),
-        ("Subscriber", Place(3, NONE, 1)),
-        ("Subscriber", Place(4, NONE, 2)),
-        ("Mixed", Place(5, 2, 3)),
-        ("Mixed", Place(6, 3, 4)),
+    claimed = {(kind, roster.claim(kind, "a")) for kind in kinds}
+    assert claimed == {
+        ("Publisher", UserIds(0, 0, NONE)),
+        ("Publisher", UserIds(1, 1, NONE)),
+        ("Subscriber", UserIds(2, NONE, 0)),
+        ("Subscriber", UserIds(3, NONE, 1)),
+        ("Subscriber", UserIds(4, NONE, 2)),
+        ("Mixed", UserIds(5, 2, 3)),
+        ("Mixed", UserIds(6, 3, 4)),
     }
 
 
 @pytest.mark.parametrize("scenario", [FIXED, FREE])
 @pytest.mark.parametrize("seed", range(5))
-def test_no_number_is_anybody_elses_and_free_ones_are_used_again(scenario: Scenario, seed: int) -> None:
+def test_no_two_users_share_a_number_and_free_ones_are_reused(scenario: Scenario, seed: int) -> None:
     rng = Random(seed)
     roster = Roster(scenario)
-    there: dict[int, tuple[Kind, Place]] = {}
+    there: dict[int, tuple[Kind, UserIds]] = {}
     most = 0
     for _ in range(500):
         if there and rng.random() < 0.45:
@@ -43,20 +45,20 @@ def test_no_number_is_anybody_elses_and_free_ones_are_used_again(scenario: Scena
             del there[gone]
         else:
             kind = rng.choice(KINDS)
-            place = roster.claim(kind, "a")
-            assert (place.pub_id == NONE) == (kind == "Subscriber"), f"seed {seed}"
-            assert (place.sub_id == NONE) == (kind == "Publisher")
-            assert place.client_id not in there
-            there[place.client_id] = kind, place
+            ids = roster.claim(kind, "a")
+            assert (ids.pub_id == NONE) == (kind == "Subscriber"), f"seed {seed}"
+            assert (ids.sub_id == NONE) == (kind == "Publisher")
+            assert ids.client_id not in there
+            there[ids.client_id] = kind, ids
         most = max(most, len(there))
         for number in (1, 2):
-            used = [place[number] for _, place in there.values() if place[number] != NONE]
+            used = [ids[number] for _, ids in there.values() if ids[number] != NONE]
             assert len(used) == len(set(used)), f"seed {seed}"
         assert max((client_id for client_id in there), default=0) < most + 7
         assert roster.count == len(there)
 
 
-def test_ready_are_those_who_said_so_and_are_there() -> None:
+def test_ready_users_are_those_that_said_so_and_are_still_there() -> None:
     roster = Roster(FREE)
     first, second = roster.claim("Publisher", "a"), roster.claim("Subscriber", "b")
     assert roster.ready(first.client_id) == first
@@ -69,25 +71,25 @@ def test_ready_are_those_who_said_so_and_are_there() -> None:
     assert (roster.count, roster.ready_count) == (1, 1)
 
 
-def test_windows_are_told_when_opened_and_closed() -> None:
+def test_windows_are_changes_when_opened_and_when_closed() -> None:
     roster = Roster(FREE)
-    place = roster.claim("Publisher", "a")
-    roster.open_window(place.pub_id, 100)
-    roster.open_window(place.pub_id, 200)  # it is open already
+    ids = roster.claim("Publisher", "a")
+    roster.open_window(ids.pub_id, 100)
+    roster.open_window(ids.pub_id, 200)  # it is open already
     assert roster.take_changes() == [Window(0, 100, OPEN)]
     assert roster.take_changes() == []
-    roster.leave(place.client_id, 500)
+    roster.leave(ids.client_id, 500)
     assert roster.take_changes() == [Window(0, 100, 500)]
     again = roster.claim("Publisher", "b")
     roster.open_window(again.pub_id, 700)
     assert roster.windows == [Window(0, 100, 500), Window(0, 700, OPEN)]
 
 
-def test_one_that_leaves_before_its_window_begins_has_an_empty_one() -> None:
+def test_a_publisher_that_leaves_before_its_window_begins_has_an_empty_one() -> None:
     roster = Roster(FREE)
-    place = roster.claim("Mixed", "a")
-    roster.open_window(place.pub_id, 1000)
-    roster.leave(place.client_id, 500)
+    ids = roster.claim("Mixed", "a")
+    roster.open_window(ids.pub_id, 1000)
+    roster.leave(ids.client_id, 500)
     assert roster.windows == [Window(0, 1000, 1000)]
 
 
@@ -99,10 +101,10 @@ def test_a_subscriber_has_no_window() -> None:
 
 def test_in_a_fixed_test_all_publishers_have_one_window() -> None:
     roster = Roster(FIXED)
-    places = [roster.claim(kind, "a") for kind in KINDS]
+    claimed = [roster.claim(kind, "a") for kind in KINDS]
     roster.open_all(5000)
     assert roster.windows == [Window(0, 0, 5000), Window(2, 0, 5000)]
-    roster.leave(places[0].client_id, 9000)  # it had nothing to do since
+    roster.leave(claimed[0].client_id, 9000)  # it had nothing to do since
     roster.close_all(3000)
     assert sorted(roster.windows) == [Window(0, 0, 5000), Window(2, 0, 3000)]
 
@@ -111,7 +113,7 @@ def test_a_node_that_is_lost_takes_its_users_with_it() -> None:
     roster = Roster(FREE)
     for node in ("a", "b", "a"):
         roster.open_window(roster.claim("Publisher", node).pub_id, 0)
-    assert roster.lose("a", 700) == 2
+    assert roster.remove_node("a", 700) == 2
     assert roster.nodes == {"b"}
     assert sorted(roster.windows) == [Window(0, 0, 700), Window(1, 0, OPEN), Window(2, 0, 700)]
-    assert roster.claim("Publisher", "c") == Place(0, 0, NONE)
+    assert roster.claim("Publisher", "c") == UserIds(0, 0, NONE)

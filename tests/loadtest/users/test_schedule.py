@@ -1,4 +1,4 @@
-"""loadtest/users/schedule.py: streams are the same wherever and in whatever pieces they are asked for."""
+"""loadtest/users/schedule.py: streams are the same in every process, and in whatever pieces they are read."""
 
 from itertools import pairwise
 from math import sqrt
@@ -35,7 +35,7 @@ def test_pieces_make_the_whole_wherever_they_are_cut(arrivals: str) -> None:
     assert all(0 <= t < 60 * S for t in times)
 
 
-def test_who_goes_back_gets_the_same_although_blocks_were_let_go() -> None:
+def test_reading_an_earlier_part_again_gives_the_same_though_its_blocks_are_gone() -> None:
     schedule = Schedule(scenario())
     first = rows(schedule.messages(0, 0, S))
     far_ns = 2 * BLOCKS_KEPT * BLOCK_MESSAGES_MIN * S // 50
@@ -45,7 +45,7 @@ def test_who_goes_back_gets_the_same_although_blocks_were_let_go() -> None:
     assert rows(Schedule(scenario()).messages(0, far_ns, far_ns + S)) == later
 
 
-def test_old_blocks_are_let_go() -> None:
+def test_old_blocks_are_forgotten() -> None:
     schedule = Schedule(scenario())
     for second in range(1200):
         schedule.messages(0, second * S, (second + 1) * S)
@@ -108,7 +108,7 @@ def test_counts_are_of_what_is_in_the_window() -> None:
         assert schedule.count(5, *window) == len(rows(schedule.messages(5, *window)))
 
 
-def test_a_rare_publisher_may_have_nothing_to_say() -> None:
+def test_a_slow_publisher_may_have_nothing_to_publish() -> None:
     quiet = Schedule(scenario(rate=0.001)).messages(0, 0, S // 1000)
     assert rows(quiet) == []
     assert quiet.topic_id.dtype == np.int32

@@ -3,8 +3,8 @@
 from kcast.client.cluster import lab
 from kcast.loadtest.faults.plan import DownTimes, Outage
 from kcast.loadtest.scenario import Scenario
-from kcast.loadtest.users.roster import Place
-from kcast.loadtest.users.user_client import Contact, _Path, server_numbers
+from kcast.loadtest.users.roster import UserIds
+from kcast.loadtest.users.user_client import UserClient, _Path, server_numbers
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 
 SERVERS: list[Address] = [("127.0.0.1", 9001 + number) for number in range(10)]
@@ -62,21 +62,21 @@ def test_servers_are_down_by_the_clock_of_this_process() -> None:
     ]
 
 
-def test_a_client_knows_what_its_number_has_it_know_and_has_a_name_of_its_own() -> None:
-    contacts = [Contact(SCENARIO, CLUSTER, Place(number, number, -1)) for number in (0, 0, 1)]
+def test_a_client_knows_servers_by_its_number_and_has_a_name_of_its_own() -> None:
+    users = [UserClient(SCENARIO, CLUSTER, UserIds(number, number, -1)) for number in (0, 0, 1)]
     try:
-        first, again, other = contacts
+        first, again, other = users
         assert first.known == again.known != other.known
         assert len(first.known) == 4
         assert [server.addresses[0] for server in first.client.cluster.servers] == [
             SERVERS[index] for index in first.known
         ]
-        assert len({contact.publisher for contact in contacts}) == 3
-        assert len({contact.client.local_port for contact in contacts}) == 3
+        assert len({user.publisher for user in users}) == 3
+        assert len({user.client.local_port for user in users}) == 3
     finally:
-        for contact in contacts:
-            contact.close()
-            contact.close()
+        for user in users:
+            user.close()
+            user.close()
 
 
 def test_servers_have_their_numbers_by_all_addresses() -> None:

@@ -264,17 +264,17 @@ def nothing_published(run: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (truncate, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: no whole Parquet file"),
-        (empty_file, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: no whole Parquet file"),
+        (truncate, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: not a whole Parquet file"),
+        (empty_file, r"left out: .*table=deliver/worker-0-\w+-\d+\.parquet: not a whole Parquet file"),
         (lose_file, "left out: deliver has 3 rows in 1 file, but 6 rows in 2 files were written"),
         (lose_table, "left out: server_rx has 0 rows in 0 files, but 6 rows in 2 files were written"),
         (lose_table_of_an_older_run, "left out: server_rx is missing"),
         (lose_stats_of_an_older_run, "left out: process_stat is missing"),
         (add_file, "left out: deliver has 9 rows in 3 files, but 6 rows in 2 files were written"),
-        (swap_tables, "left out: .*no part of the table deliver"),
-        (other_version, f"left out: .*of schema version 2, and this kcast reads {SCHEMA_VERSION}"),
-        (other_columns, "left out: .*no part of the table deliver"),
-        (other_types, "left out: .*no part of the table deliver"),
+        (swap_tables, "left out: .*not a part of table deliver"),
+        (other_version, f"left out: .*its schema version is 2, and this kcast reads {SCHEMA_VERSION}"),
+        (other_columns, "left out: .*not a part of table deliver"),
+        (other_types, "left out: .*not a part of table deliver"),
         (not_complete, "left out: it is partial, stopped by Ctrl-C; run it again with kcast load --resume"),
         (running, "left out: it is still being run; wait for it, or use --follow"),
         (killed, "left out: it is partial; run it again"),
@@ -308,13 +308,13 @@ def check_line(line: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (lambda run: (run / "run.json").unlink(), "no capture, there is no run.json"),
+        (lambda run: (run / "run.json").unlink(), "not a capture: it has no run.json"),
         (lambda run: shutil.rmtree(run), "no such folder, and so no run.json"),
         (lambda run: (run / "run.json").write_text("{"), r"run\.json: cannot be read"),
-        (lambda run: change(run / "run.json", schema_version=99), "schema version 99, and this kcast reads"),
+        (lambda run: change(run / "run.json", schema_version=99), "schema version is 99, and this kcast"),
         (lambda run: change(run / "run.json", status="fine"), r"run\.json: its status is 'fine'"),
         (lambda run: change(run / "run.json", run_id=None), r"run\.json: it has no run_id"),
-        (lambda run: (run / "run=load-another").mkdir(), "run=load-another: not of this run"),
+        (lambda run: (run / "run=load-another").mkdir(), "run=load-another: not part of run"),
     ],
 )
 def test_a_run_that_is_broken_is_refused_whatever_else_there_is(
@@ -342,7 +342,7 @@ def test_a_path_that_no_file_system_knows_is_told(spark: SparkSession, path: str
 
 def test_nothing_at_all_is_told(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CaptureError, match=r"no capture, there is no run\.json"):
+    with pytest.raises(CaptureError, match=r"not a capture: it has no run\.json"):
         opened(spark, tmp_path / "empty")
     with pytest.raises(CaptureError, match="nothing to analyse"):
         open_captures(spark, [])

@@ -194,5 +194,5 @@ def test_a_run_that_dies_with_nothing_complete_cannot_be_analysed(
 
 
 def test_what_is_no_capture_is_not_waited_for(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"no capture, there is no run\.json"):
+    with pytest.raises(CaptureError, match=r"not a capture: it has no run\.json"):
         follow(spark, str(tmp_path), Told(), temp_dir=tmp_path)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import partial
+from html import escape
 from html.parser import HTMLParser
 from itertools import pairwise
 from math import sqrt
@@ -12,8 +13,7 @@ import pytest
 from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import DISAGREES, TABLES
-from kcast.spark.report.page import page
-from kcast.spark.report.style import STYLE
+from kcast.spark.report.page import STYLE, page
 from tests.support import report_findings
 from tests.support.report_findings import findings, row, scenarios, sixty
 
@@ -54,6 +54,12 @@ class Tree(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append((tuple(self.open), data))
+
+    def active(self) -> list[str]:
+        """What a page must not have: elements and attributes that load or run something."""
+        tags = {"script", "iframe", "object", "embed", "link", "img", "form"}
+        found = [tag for tag, _, _ in self.elements if tag in tags]
+        return found + [name for _, attrs, _ in self.elements for name in attrs if name.startswith("on")]
 
     def attributes(self, name: str) -> list[str]:
         return [attrs[name] for _, attrs, _ in self.elements if name in attrs]
@@ -116,9 +122,7 @@ def test_any_findings_make_a_page_that_stands_alone(name: str) -> None:
     assert tree.wrong == []
     ids = tree.attributes("id")
     assert len(ids) == len(set(ids))
-    tags = {tag for tag, _, _ in tree.elements}
-    assert not tags & {"script", "iframe", "object", "embed", "link", "img", "form"}
-    assert [name for _, attrs, _ in tree.elements for name in attrs if name.startswith("on")] == []
+    assert tree.active() == []
     assert {link[1:] for link in tree.attributes("href")} <= set(ids)
     assert all(link.startswith("#") for link in tree.attributes("href"))
     assert re.findall(r"https?:|//\w|url\(|@import|\bsrc=", source) == []
@@ -349,8 +353,8 @@ def _say(column: str, words: str, one: Row) -> Row:
     return one | {column: words}
 
 
-def test_words_of_others_are_text_and_no_markup() -> None:
-    evil = "<script>alert(1)</script>&\"'"
+@pytest.mark.parametrize("evil", ["<script>alert(1)</script>&\"'", '"><img src=x onerror=alert(1)>{0}{x}'])
+def test_words_of_others_are_text_and_no_markup(evil: str) -> None:
     found = findings(GRID[:1], invalid=[0], problems=[evil], simulated=True)
     for table, columns in TABLES.items():
         for column in columns:
@@ -361,9 +365,27 @@ def test_words_of_others_are_text_and_no_markup() -> None:
                 found = changed(found, table, partial(_say, column.name, evil))
     found = Findings({"command": [evil], "kcast": evil, "captures": [{"path": evil}]}, [evil], found.tables)
     source = page(found)
-    assert "<script" not in source
-    assert source.count("&lt;script&gt;") > 5
-    assert Tree(source).wrong == []
+    tree = Tree(source)
+    assert tree.wrong == []
+    assert tree.active() == []
+    assert source.count(escape(evil)) > 20
+    assert tree.text().count(evil) > 10
+
+
+@pytest.mark.parametrize("evil", ["<script>x</script>", '"><img onerror=x>', "a-{}-b"])
+def test_names_of_scenarios_are_text_everywhere(evil: str) -> None:
+    found = findings(GRID, invalid=[0])
+    found = changed(found, "scenarios", lambda one: one | {"scenario": f"{evil}{one['cell']}"})
+    tree = Tree(page(found))
+    assert tree.wrong == tree.active() == []
+    name = f"{evil}1"
+    told = [(path[-1], words) for path, words in tree.words if path]
+    within = {element for element, words in told if name in words}
+    assert within >= {"title", "b"}, "tooltips and tables"
+    assert any(name in label for label in tree.attributes("aria-label")), "drawings' labels"
+    assert any(evil[:4] in words for element, words in told if element == "text"), "words in drawings"
+    assert evil in tree.text("p"), "sentences"
+    assert all(evil not in names for names in tree.attributes("class"))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Wakes greenlets at exact times: gevent's timers are up to a millisecond late, since epoll counts in those.
 
-On Linux a timerfd wakes the loop within microseconds. Elsewhere, or where it cannot be had, gevent's timers
-have to do; how late a message was published is recorded in any case.
+On Linux a timerfd wakes the loop within microseconds. Elsewhere, and where timerfd_create fails, gevent's
+timers are used. How late each message was published is recorded in any case.
 """
 
 import ctypes
@@ -20,13 +20,13 @@ _READ = 1
 
 
 class _TimerSpec(ctypes.Structure):
-    """Seconds and ns of the interval, which is not used, and of the time."""
+    """struct itimerspec: the interval, which is not used, and the time; each in seconds and nanoseconds."""
 
     _fields_ = tuple((name, ctypes.c_long) for name in ("every_s", "every_ns", "at_s", "at_ns"))
 
 
-class Alarm:
-    """A timer for any number of greenlets of one process. `close` it."""
+class Timer:
+    """A timer for any number of greenlets of one process. Call `close` when done."""
 
     def __init__(self) -> None:
         self._due: list[tuple[int, int, Event]] = []  # a heap; the number keeps events from being compared
@@ -41,7 +41,7 @@ class Alarm:
             self._greenlet = gevent.spawn(self._run)
 
     def wait_until(self, at_ns: int) -> bool:
-        """Returns at that time of the monotonic clock, at once where it is over; whether it had to wait."""
+        """Returns at `at_ns` of the monotonic clock, at once if that has passed. True if it had to wait."""
         if at_ns <= monotonic_ns():
             return False
         if self._descriptor < 0:
@@ -57,7 +57,7 @@ class Alarm:
         return True
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Closes the timerfd. No greenlet may be waiting."""
         if self._descriptor >= 0:
             self._greenlet.kill()
             os.close(self._descriptor)
@@ -72,7 +72,7 @@ class Alarm:
         with hub.loop.io(self._descriptor, _READ) as readable:
             while True:
                 hub.wait(readable)
-                with suppress(BlockingIOError):  # it was set anew in between
+                with suppress(BlockingIOError):  # it was set again since it fired
                     os.read(self._descriptor, 8)
                 now_ns = monotonic_ns()
                 while self._due and self._due[0][0] <= now_ns:
