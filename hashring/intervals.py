@@ -96,18 +96,6 @@ class PairDistribution:
     sd: float
     trimmed: float
 
-    def at_most(self, pairs: int) -> float:
-        """P(delivered <= `pairs`)."""
-        if pairs >= self.most:
-            return 1.0
-        return min(1.0, fsum(self.pmf[: max(0, (pairs - self.first) // self.step + 1)]))
-
-    def at_least(self, pairs: int) -> float:
-        """P(delivered >= `pairs`)."""
-        if pairs <= self.least:
-            return 1.0
-        return min(1.0, fsum(self.pmf[max(0, -((self.first - pairs) // self.step)) :]))
-
     def interval(self, confidence: float = 0.9999) -> tuple[int, int]:
         """The narrowest low and high with at most (1 - `confidence`) / 2 below low, and as much above high.
 

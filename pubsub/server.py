@@ -190,7 +190,11 @@ class Server:
                 vouch, "size", datagram, source, {"lines": str(self.limits.lines_per_datagram)}
             )
             return
-        subscribes, publishes = self._sort_lines(lines[1:])
+        subscribes, publishes, controls = _sorted_lines(lines[1:])
+        for line in controls:
+            # A receipt tells all that a pong would, and only the first line can vouch.
+            misplaced = line.startswith((b"%!", b"%?", b"%~"))
+            self.drops[Drop.MISPLACED if misplaced else _control_drop(line)] += 1
         if subscribes and age_s > COOKIE_LEASE_LIFE_S:
             self.drops[Drop.COOKIE_OLD] += 1
             self._challenge(vouch.nonce, datagram, source, now, is_proven=True)
@@ -227,23 +231,6 @@ class Server:
                 attributes |= self._drain
             answer += wire.format_line(wire.Refusal(vouch.nonce, reason, refused, attributes))
         self._reply(datagram, source, answer)
-
-    def _sort_lines(self, lines: list[bytes]) -> tuple[list[bytes], dict[bytes, list[bytes]]]:
-        """Returns the subscribe lines of a vouched datagram, and its publish lines by topic."""
-        subscribes: list[bytes] = []
-        publishes: dict[bytes, list[bytes]] = {}
-        for line in lines:
-            if wire.is_control(line):
-                # A receipt tells all that a pong would, and only the first line can vouch.
-                misplaced = line.startswith((b"%!", b"%?", b"%~"))
-                self.drops[Drop.MISPLACED if misplaced else self._control_drop(line)] += 1
-                continue
-            topic, space, _ = line.partition(b" ")
-            if space:
-                publishes.setdefault(topic, []).append(line)
-            else:
-                subscribes.append(line)
-        return subscribes, publishes
 
     def _lease_all(
         self, topics: list[bytes], vouch: wire.Vouch | None, source: Address, now: float
@@ -318,16 +305,8 @@ class Server:
     def _receive_bare(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
         """Takes a datagram without a cookie: `%?`, `%~`, publishes (§7.2), and what an open server takes."""
         request: wire.Ask | wire.Ping | None = None
-        subscribes: list[bytes] = []
-        publishes: dict[bytes, list[bytes]] = {}
-        for line in lines:
-            if not wire.is_control(line):
-                topic, space, _ = line.partition(b" ")
-                if space:
-                    publishes.setdefault(topic, []).append(line)
-                else:
-                    subscribes.append(line)
-                continue
+        subscribes, publishes, controls = _sorted_lines(lines)
+        for line in controls:
             parsed = wire.parse_request(line)
             if isinstance(parsed, (wire.Ask, wire.Ping)) and request is None:
                 request = parsed
@@ -336,8 +315,8 @@ class Server:
             elif isinstance(parsed, wire.Vouch):
                 self.drops[Drop.MISPLACED] += 1
             else:
-                self.drops[self._control_drop(line)] += 1
-        is_open = self._is_open_to(source)
+                self.drops[_control_drop(line)] += 1
+        is_open = self._open_to is not None and self._open_to(source)
         if subscribes and is_open:
             self._lease_all(subscribes, None, source, now)
         elif subscribes:
@@ -363,15 +342,6 @@ class Server:
             self.drops[Drop.COPY] += line_count
         elif self._take(self._bare_rates, source, *self._demand_of(publishes), now):
             self._forward(publishes, source, now)
-
-    def _is_open_to(self, source: Address) -> bool:
-        return self._open_to is not None and self._open_to(source)
-
-    @staticmethod
-    def _control_drop(line: bytes) -> Drop:
-        if line.startswith(wire.REPLY_VERBS):
-            return Drop.REPLY_VERB
-        return Drop.MALFORMED if line.startswith((b"%!", b"%?", b"%~")) else Drop.UNKNOWN_VERB
 
     # --- Answers -------------------------------------------------------------------------------------
 
@@ -491,3 +461,26 @@ class Server:
             return True
         self.drops[Drop.PUBLISH_RATE] += line_count
         return False
+
+
+def _sorted_lines(lines: list[bytes]) -> tuple[list[bytes], dict[bytes, list[bytes]], list[bytes]]:
+    """Returns the subscribe lines, the publish lines by topic, and the control lines of a datagram."""
+    subscribes: list[bytes] = []
+    publishes: dict[bytes, list[bytes]] = {}
+    controls: list[bytes] = []
+    for line in lines:
+        topic, space, _ = line.partition(b" ")
+        if wire.is_control(line):
+            controls.append(line)
+        elif space:
+            publishes.setdefault(topic, []).append(line)
+        else:
+            subscribes.append(line)
+    return subscribes, publishes, controls
+
+
+def _control_drop(line: bytes) -> Drop:
+    """Returns why a control line that is no request has no effect."""
+    if line.startswith(wire.REPLY_VERBS):
+        return Drop.REPLY_VERB
+    return Drop.MALFORMED if line.startswith((b"%!", b"%?", b"%~")) else Drop.UNKNOWN_VERB

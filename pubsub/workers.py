@@ -38,8 +38,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _INDEX = struct.Struct("=H")  # what a child writes when it is ready
 
 Work = Callable[[int, Callable[[], None], int], int]
-"""What a child does. Takes its index, a callback for when it takes datagrams, and a lifeline; returns its
-exit code."""
+"""What a child does: takes its index, a callback for when it is ready, a lifeline; returns an exit code."""
 
 
 class _Worker:
@@ -255,9 +254,7 @@ def cluster_file(servers: Sequence[Sequence[Address]], *, is_lab: bool) -> str:
     machine can reach them, the file is a lab file too, with one key for all.
     """
     if any(is_wildcard(address) for addresses in servers for address in addresses):
-        lines = [
-            "# Serving on all addresses. In the cluster file, put the address of this machine for ADDRESS:"
-        ]
+        lines = ["# Serving on all addresses. In a cluster file, name the one that clients are told:"]
         lines += [f"#   server ADDRESS:{addresses[0][1]}" for addresses in servers]
         return "\n".join(lines) + "\n"
     hosts = len(servers) if is_lab else 1

@@ -1,1 +1,1 @@
-"""Numbers as people read them, and charts: as SVG, for reports and the demo, and with characters."""
+"""Numbers in words, and charts: as SVG for reports and the demo, and with characters for terminals."""

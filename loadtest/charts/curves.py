@@ -1,4 +1,4 @@
-"""Charts of curves: what was measured as points, what theory says as lines. Pure."""
+"""Charts of curves: measured values as points, theory as lines. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,21 @@ from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
 from kcast.loadtest.charts.scales import Nines, Scale
 from kcast.loadtest.charts.svg import STYLE, WIDE, Drawing, Frame, both, text_px
 
-Place = tuple[float, float]
+XY = tuple[float, float]
+
+NINES = "The axis is logarithmic in what is missed: 99.9 % is as far above 99 % as 99 % is above 90 %."
+"""What to know of an axis of nines."""
 
 _ALONE = trusted("""\
 svg{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;overflow:visible}
 svg .headline{font-size:19px;font-weight:620}.back{fill:var(--paper)}
 """)
-"""What a page tells its drawings otherwise."""
+"""Styles that drawings inherit on a page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A value with its interval, and the range and the value that theory has for it, if it has."""
+class MeasuredPoint:
+    """A measured value with its interval, and the value and range that theory gives, if it does."""
 
     x: float
     y: float
@@ -31,31 +34,31 @@ class Point:
     title: str = ""
     is_valid: bool = True
     is_off: bool = False
-    """Whether theory is contradicted, which is ringed."""
+    """Whether the value contradicts theory; it is then ringed."""
     note: str = ""
-    """What is written beside it."""
+    """Words beside the point."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line of theory; `name` is how it looks."""
+class TheoryLine:
+    """A line of theory; `name` is its CSS class."""
 
-    places: Sequence[Place]
+    places: Sequence[XY]
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that belong together, with their lines. `style` is one of the colours and shapes."""
+    """Points that belong together, with their lines. `style` is the number of a colour and shape."""
 
     style: int
-    points: Sequence[Point]
-    lines: Sequence[Line] = ()
+    points: Sequence[MeasuredPoint]
+    lines: Sequence[TheoryLine] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Both axes and what is written beside them."""
+    """Both axes and their titles."""
 
     x: Scale
     y: Scale
@@ -66,14 +69,14 @@ class Axes:
 def chart(
     series: Sequence[Series], axes: Axes, label: str, *, height: int = 400, small: bool = False
 ) -> Html:
-    """In both widths. `label` tells what is to be seen. `small` has smaller marks."""
+    """Draws the chart in both widths. `label` describes it in words. `small` makes marks smaller."""
     return both(lambda frame: _draw(series, axes, label, frame, height, small=small))
 
 
 def picture(
     series: Sequence[Series], axes: Axes, title: str, subtitle: str, legend: Sequence[tuple[Html, str]]
 ) -> Html:
-    """A document that stands alone, for light and dark. The legend has a swatch and words for each entry."""
+    """Draws a document that stands alone, for light and dark. The legend is of swatches and words."""
     height, chart_top = 560, 84 + 24 * ceil(len(legend) / 2)
     entries = (
         markup(
@@ -104,7 +107,7 @@ def picture(
 
 
 def clipped(series: Sequence[Series], scale: Scale) -> bool:
-    """Whether a line of theory goes where the axis has no place for it."""
+    """Whether a line of theory leaves the range of the axis."""
     return isinstance(scale, Nines) and any(
         scale.nearest < y < 1 for one in series for line in one.lines for _, y in line.places
     )
@@ -141,12 +144,12 @@ def _draw(
 
 
 def top_of(height: int, frame: Frame) -> float:
-    """Where the axis below lies."""
+    """The y coordinate of the axis below."""
     return height - 48.0 if not frame.is_narrow else min(height, 380) - 48.0
 
 
 def _shifts(series: Sequence[Series], dodge: float) -> dict[tuple[int, float], float]:
-    """By how much points, and lines, are moved aside where several series have something at one place."""
+    """Shifts in pixels that keep the points and lines of several series at one place apart."""
     shifts: dict[tuple[int, float], float] = {}
     for at in {x for one in series for x in _xs(one)}:
         there = [one for one in series if at in _xs(one)]
@@ -164,8 +167,8 @@ def _axes(
     axes: Axes,
     x: Callable[[float], float],
     y: Callable[[float], float],
-    across: Place,
-    down: Place,
+    across: XY,
+    down: XY,
 ) -> None:
     (left, right), (_, bottom) = across, down
     lowest = bottom + 100
@@ -189,7 +192,7 @@ def _axes(
 
 
 def _point(
-    drawing: Drawing, point: Point, shape: int, at: float, y: Callable[[float], float], *, small: bool
+    drawing: Drawing, point: MeasuredPoint, shape: int, at: float, y: Callable[[float], float], *, small: bool
 ) -> None:
     with drawing.group("point" if point.is_valid else "point invalid"):
         if point.expected_low is not None and point.expected_high is not None:

@@ -1,4 +1,4 @@
-"""Where a value stands on an axis, as a fraction of its length, and what is written along it. Pure."""
+"""Scales: the place of a value on an axis, as a fraction of its length, and the marks along it. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ class Scale(Protocol):
 
     @property
     def ticks(self) -> Ticks:
-        """Values, and what is written there."""
+        """Values, and the words at them."""
 
     def at(self, value: float) -> float:
-        """The place of a value; those off the axis are put at its end."""
+        """The place of a value; values off the axis are put at its end."""
 
 
 def _within(fraction: float) -> float:
@@ -27,7 +27,7 @@ def _within(fraction: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """From `low` to `high`, evenly."""
+    """An even scale from `low` to `high`."""
 
     low: float
     high: float
@@ -39,8 +39,8 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """From `low` to `high`, both above 0, by their logarithms."""
+class Logarithmic:
+    """A logarithmic scale from `low` to `high`, both above 0."""
 
     low: float
     high: float
@@ -55,8 +55,10 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Nines:
-    """Shares up to 1 by the logarithm of what is missing, so that 90 %, 99 % and 99.9 % are equally far
-    apart. 1 itself is endlessly far: it gets a place of its own at the end, after a gap."""
+    """A scale for shares, logarithmic in what is missing to 1: 90 %, 99 % and 99.9 % are equally far apart.
+
+    1 itself would be infinitely far; it has a place of its own at the end, after a gap.
+    """
 
     low: float
     nearest: float
@@ -64,7 +66,7 @@ class Nines:
     ticks: Ticks = field(default=())
 
     END = 0.93
-    """The place of `nearest`: what is above it is the gap before 1."""
+    """The place of `nearest`; the gap before 1 is above it."""
 
     def at(self, value: float) -> float:
         """The place of a share."""
@@ -79,9 +81,9 @@ _LABELS_MAX = 8
 
 
 def shares(values: Iterable[float], trials: float = 1e12) -> Scale:
-    """A scale for shares: by nines if some come close to 1, else evenly from 0 to 1.
+    """Returns a scale for shares: by nines if some come close to 1, else even from 0 to 1.
 
-    It does not reach further than `trials` can tell from 1: what theory has beyond is put at its end.
+    The scale ends where `trials` no longer tell a share from 1; theory beyond that is put at its end.
     """
     found = sorted(values)
     finest = 1 - 0.3 / max(trials, 1.0)
@@ -90,7 +92,7 @@ def shares(values: Iterable[float], trials: float = 1e12) -> Scale:
         return percents()
     nearest = min(1 - (1 - below[-1]) / 1.6, 1 - 1e-12)
     margin = 1 - (1 - found[0]) * 1.15
-    decade = 1 - 10 * (1 - nearest)  # less than that would make much of little
+    decade = 1 - 10 * (1 - nearest)  # a smaller range would exaggerate small differences
     low = max((share for share in _NINES if share <= max(0.0, min(margin, decade))), default=0.0)
     marks = [share for share in sorted(set(_NINES)) if low <= share <= nearest]
     if len(marks) > _LABELS_MAX:
@@ -99,7 +101,7 @@ def shares(values: Iterable[float], trials: float = 1e12) -> Scale:
 
 
 def _is_round(share: float) -> bool:
-    """0, 90, 99, 99.9 % ..."""
+    """Whether a share is 0, 90, 99, 99.9 % ..."""
     return share == 0 or abs(log10(1 - share) - round(log10(1 - share))) < 1e-6
 
 
@@ -108,12 +110,12 @@ def _percent_mark(share: float) -> str:
 
 
 def percents() -> Linear:
-    """Shares from 0 to 1."""
+    """Returns an even scale for shares from 0 to 1."""
     return Linear(0, 1, [(share, f"{share * 100:.0f} %") for share in (0, 0.2, 0.4, 0.6, 0.8, 1.0)])
 
 
 def from_zero(values: Iterable[float], unit: str = "", marks: int = 5) -> Linear:
-    """From 0 to somewhat above the greatest value, marked at round numbers."""
+    """Returns an even scale from 0 to just above the greatest value, marked at round numbers."""
     most = max((value for value in values if value > 0), default=1.0)
     step = _round_step(most / marks)
     steps = ceil(most * 1.0001 / step)
@@ -127,9 +129,11 @@ def _round_step(least: float) -> float:
     return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= least * 0.9999)
 
 
-def decades(values: Iterable[float], label: Callable[[float], str], fine_below: float = 2.6) -> Log:
-    """By logarithms, from below the least value to above the greatest, both above 0, marked at powers of ten,
-    and at 2 and 5 between them where there are few."""
+def decades(values: Iterable[float], label: Callable[[float], str], fine_below: float = 2.6) -> Logarithmic:
+    """Returns a logarithmic scale around all values above 0, marked at powers of ten.
+
+    Where these are few, 2 and 5 times the powers of ten are marked too.
+    """
     found = [value for value in values if value > 0] or [1.0]
     low, high = min(found) / 1.15, max(found) * 1.15
     if high / low < 4:
@@ -138,12 +142,14 @@ def decades(values: Iterable[float], label: Callable[[float], str], fine_below: 
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     factors = (1, 2, 5) if log10(high / low) < fine_below else (1,)
     marks = [factor * 10.0**power for power in powers for factor in factors]
-    return Log(low, high, [(mark, label(mark)) for mark in marks if low <= mark <= high])
+    return Logarithmic(low, high, [(mark, label(mark)) for mark in marks if low <= mark <= high])
 
 
 def whole_numbers(values: Iterable[int]) -> Scale:
-    """For K and K': even where they are close, by logarithms where they are far apart; marked where values
-    are, as far as they leave each other room."""
+    """Returns a scale for K and K': even if values are close, logarithmic if they are far apart.
+
+    Marks are at the values, as far as there is room.
+    """
     found = sorted(set(values))
     low, high = found[0], found[-1]
     if high - low <= 24:
@@ -154,7 +160,7 @@ def whole_numbers(values: Iterable[int]) -> Scale:
         if not marks or mark / marks[-1] >= (high / low) ** 0.06:
             marks.append(mark)
     margin = (high / low) ** 0.06
-    return Log(low / margin, high * margin, [(float(mark), f"{mark:,}") for mark in marks])
+    return Logarithmic(low / margin, high * margin, [(float(mark), f"{mark:,}") for mark in marks])
 
 
 def _apart(found: Sequence[int], room: float) -> list[int]:

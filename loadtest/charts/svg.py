@@ -1,6 +1,6 @@
-"""SVG for inside the page: shapes with classes, whose looks are the style sheet's. Pure.
+"""SVG drawings: shapes with classes; the style sheet determines their looks. Pure.
 
-Lengths are CSS pixels at the size at which a drawing is meant to be seen.
+Lengths are CSS pixels at the intended size of a drawing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ STYLE = trusted(Path(__file__).with_name("charts.css").read_text(encoding="utf-8
 
 
 class Frame(NamedTuple):
-    """How wide a drawing may be, and whether that is a phone's width."""
+    """The width of a drawing in pixels, and whether it is for a phone."""
 
     width: int
     is_narrow: bool
@@ -25,30 +25,30 @@ class Frame(NamedTuple):
 WIDE, NARROW = Frame(820, is_narrow=False), Frame(358, is_narrow=True)
 
 SHAPES = 6
-"""So many shapes there are, and as many colours (`.s0` and so on), which go together."""
+"""Number of shapes, and of the colours that go with them (`.s0` and so on)."""
 
 _CHAR_PX, _BOLD_CHAR_PX = 7.0, 7.9  # of an average character at the size of labels
 
 
 def text_px(words: str, *, bold: bool = False) -> float:
-    """About how wide words are drawn, at most in the fonts that are usual."""
+    """The estimated width of words in pixels, an upper bound for usual fonts."""
     return len(words) * (_BOLD_CHAR_PX if bold else _CHAR_PX)
 
 
 def shortened(words: str, width_px: float) -> str:
-    """Words as far as there is room for them."""
+    """Returns words, cut to fit into `width_px`."""
     most = max(4, round(width_px / _CHAR_PX))
     return words if len(words) <= most else words[: most - 1].rstrip("-_ ") + "…"
 
 
 def n(value: float) -> str:
-    """A length, to a tenth."""
+    """Returns a length, to a tenth of a pixel."""
     return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
 
 
 @dataclass(slots=True)
 class Drawing:
-    """Shapes, in the order in which they are painted. `title` is what a pointer that rests on one is told."""
+    """Shapes in the order in which they are painted. The `title` of a shape is its tooltip."""
 
     frame: Frame
     height: float
@@ -56,40 +56,40 @@ class Drawing:
     parts: list[Html] = field(default_factory=list)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, name: str, title: str = "") -> None:
-        """A straight line."""
+        """Adds a straight line."""
         ends = markup('x1="{}" y1="{}" x2="{}" y2="{}"', *map(n, (x1, y1, x2, y2)))
         self._add("line", name, ends, title)
 
     def polyline(self, places: Sequence[tuple[float, float]], name: str) -> None:
-        """A line through places; one alone draws nothing."""
+        """Adds a line through places; a single place draws nothing."""
         self._add("polyline", name, _points(places))
 
     def polygon(self, places: Sequence[tuple[float, float]], name: str, title: str = "") -> None:
-        """What lies within a line through places."""
+        """Adds the area within a line through places."""
         self._add("polygon", name, _points(places), title)
 
     def rect(
         self, x: float, y: float, width: float, height: float, name: str, title: str = "", round_px: float = 0
     ) -> None:
-        """A rectangle."""
+        """Adds a rectangle."""
         rounded = markup(' rx="{}"', n(round_px)) if round_px else ""
         size = n(x), n(y), n(max(width, 0)), n(height)
         self._add("rect", name, markup('x="{}" y="{}" width="{}" height="{}"{}', *size, rounded), title)
 
     def circle(self, x: float, y: float, radius: float, name: str) -> None:
-        """A circle."""
+        """Adds a circle."""
         self._add("circle", name, markup('cx="{}" cy="{}" r="{}"', n(x), n(y), n(radius)))
 
     def path(self, commands: str, name: str) -> None:
-        """A path."""
+        """Adds a path."""
         self._add("path", name, markup('d="{}"', commands))
 
     def dot(self, x: float, y: float, shape: int, name: str, title: str = "", size: float = 5) -> None:
-        """A mark of one of the `SHAPES`."""
+        """Adds a mark of one of the `SHAPES`."""
         self._add("path", name, markup('d="{}"', _shape(shape, x, y, size)), title)
 
     def write(self, x: float, y: float, words: str, name: str = "", anchor: str = "start") -> None:
-        """Words on the line `y`."""
+        """Adds words on the line `y`."""
         if not words:
             return
         named = markup(' class="{}"', name) if name else ""
@@ -98,7 +98,7 @@ class Drawing:
 
     @contextmanager
     def group(self, name: str) -> Iterator[None]:
-        """What is drawn meanwhile belongs to these classes."""
+        """Puts all shapes drawn within the context into a group of these classes."""
         self.parts.append(markup('<g class="{}">', name))
         yield
         self.parts.append(markup("</g>"))
@@ -140,7 +140,7 @@ _OUTLINES: tuple[Sequence[tuple[float, float]], ...] = (
 
 
 def _shape(shape: int, x: float, y: float, size: float) -> str:
-    """Commands of a path."""
+    """Returns the path commands of a mark."""
     number = shape % SHAPES
     if number == 0:
         arc = f"a{n(size)} {n(size)} 0 1 0"
@@ -150,7 +150,7 @@ def _shape(shape: int, x: float, y: float, size: float) -> str:
 
 
 def swatch(shape: int, name: str, line: str = "") -> Html:
-    """What stands before a legend's words: a mark, on a line if it has one."""
+    """Returns the sign before a legend's words: a mark, on a line if it has one."""
     drawn = markup('<line class="{}" x1="1" y1="8" x2="27" y2="8"/>', line) if line else ""
     mark = markup('<path class="{}" d="{}"/>', name, _shape(shape, 14, 8, 5)) if name else ""
     return _swatch(joined((drawn, mark)))
@@ -179,10 +179,10 @@ INVALID = _swatch(markup('<g class="invalid"><path class="dot" d="{}"/></g>', _s
 
 
 def square(name: str) -> Html:
-    """A legend's swatch for a piece of a bar."""
+    """Returns a legend's swatch for a piece of a bar."""
     return _swatch(markup('<rect class="{}" x="7" y="1" width="14" height="14" rx="2"/>', name))
 
 
 def both(draw: Callable[[Frame], Html]) -> Html:
-    """A drawing for wide screens and paper, and one for phones; the style sheet shows one of them."""
+    """Draws for wide screens and paper, and for phones; the style sheet shows one of the two."""
     return joined((draw(WIDE), draw(NARROW)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from kcast.loadtest.charts.curves import Point, Series
+from kcast.loadtest.charts.curves import MeasuredPoint, Series
 from kcast.loadtest.charts.words import percent_digits
 
 _BAR_CHARS = 48
@@ -12,10 +12,9 @@ Named = Sequence[tuple[str, Series]]
 
 
 def text_chart(named: Named, x_name: str, theory: str, *, ascii_only: bool = False) -> str:
-    """Bars from 0 to 100 %, one for each point; below a bar, theory's value is marked within its range.
+    """Draws bars from 0 to 100 %, one for each point; below a bar, theory's value is marked within its range.
 
-    `named` are series with their names, `x_name` is the letter of what they run along, and `theory` says
-    what a mark is.
+    `named` are series with their names, `x_name` is the letter of the x axis, and `theory` explains the mark.
     """
     width = max(len(words) for words in (theory, *(name for name, _ in named)))
     lines = [f"{'':{width + 7}}{_SCALE}"]
@@ -43,7 +42,7 @@ def _bar(share: float, ascii_only: bool) -> str:
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
-def _range(point: Point, expected: float, ascii_only: bool) -> str:
+def _range(point: MeasuredPoint, expected: float, ascii_only: bool) -> str:
     left, middle, right, dash = "[|]-" if ascii_only else "├┼┤─"
     ends = (expected if end is None else end for end in (point.expected_low, point.expected_high))
     low, high, at = (min(_BAR_CHARS - 1, int(share * _BAR_CHARS)) for share in (*ends, expected))

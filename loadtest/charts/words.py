@@ -1,10 +1,10 @@
-"""Numbers as people read them. Pure."""
+"""Numbers in words and digits, as people read them. Pure."""
 
 from collections.abc import Callable, Sequence
 from math import floor, isfinite, log10
 
 NOTHING = "–"
-"""What stands for a value that there is not."""
+"""The sign for a missing value."""
 
 _SPACE = "\N{NO-BREAK SPACE}"
 _DECIMALS_MAX = 5
@@ -12,40 +12,40 @@ _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def percent(share: float | None, decimals: int = 2) -> str:
-    """A share, 0 .. 1, with as many decimals as tell it from 0 % and from 100 %: 99.77 %, 99.9993 %.
+    """A share (0 to 1) with enough decimals to tell it from 0 % and 100 %: `99.77 %`, `99.9993 %`.
 
-    100 % is all, and 0 % is nothing at all.
+    Only 1 is 100 %, and only 0 is 0 %.
     """
     return NOTHING if share is None else f"{percent_digits(share, decimals)}{_SPACE}%"
 
 
 def percent_digits(share: float, decimals: int = 2) -> str:
-    """The same without its sign."""
+    """The digits of `percent`, without the sign."""
     nearest = min(share, 1 - share)
     if nearest <= 0:
         return f"{share * 100:.0f}"
     places = min(_DECIMALS_MAX, max(decimals, -floor(log10(nearest * 100))))
     digits = f"{share * 100:.{places}f}"
-    if float(digits) in (0, 100):  # less than can be said
+    if float(digits) in (0, 100):  # closer than these decimals can tell
         least = 10.0**-places
         return f"< {least:.{places}f}" if share < 0.5 else f"> {100 - least:.{places}f}"
     return digits
 
 
 def brief_percent(share: float | None) -> str:
-    """A share that somebody set, such as 10 % or 2.5 %."""
+    """A share that was set, such as `10 %` or `2.5 %`."""
     return NOTHING if share is None else f"{share * 100:.6g}{_SPACE}%"
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """`99.68 – 99.83 %`."""
+    """Both ends of an interval: `99.68 – 99.83 %`."""
     if low is None or high is None:
         return NOTHING
     return f"{percent_digits(low)}{_SPACE}–{_SPACE}{percent_digits(high)}{_SPACE}%"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """So many significant digits at least, thousands told apart."""
+    """A number with at least `digits` significant digits: `0.41`, `12.3`, `1,240`."""
     if value is None:
         return NOTHING
     if not isfinite(value):
@@ -55,7 +55,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """So many significant digits, zeros at the end too, thousands told apart: `0.410`, `12.3`, `1,240`."""
+    """A number with `digits` significant digits, zeros included: `0.410`, `12.3`, `1,240`."""
     if value == 0:
         return "0"
     places = digits - 1 - floor(log10(abs(value)))
@@ -63,22 +63,22 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def count(value: int, noun: str, nouns: str = "") -> str:
-    """`1 cell`, `9 cells`."""
+    """A number of things: `1 scenario`, `9 scenarios`."""
     return f"{value:,}{_SPACE}{noun if value == 1 else nouns or noun + 's'}"
 
 
 def times(value: float | None) -> str:
-    """`33,300×`."""
+    """A factor: `33,300×`."""
     return NOTHING if value is None else f"{number(value)}×"
 
 
 def milliseconds(value: float | None) -> str:
-    """To three significant figures, in the unit that suits: 85.0 µs, 2.19 ms, 1.20 s."""
+    """A time to three significant figures, in a suitable unit: `85.0 µs`, `2.19 ms`, `1.20 s`."""
     return NOTHING if value is None else _in_unit(value, lambda figure: significant(figure, 3))
 
 
 def brief_milliseconds(value: float) -> str:
-    """The same without zeros at its end: 10 ms."""
+    """A time in a suitable unit, without zeros at the end: `10 ms`."""
     return _in_unit(value, number)
 
 
@@ -91,7 +91,7 @@ def _in_unit(value_ms: float, form: Callable[[float], str]) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """`0.35 s`, `75 s`, `12 min 15 s`."""
+    """A time in seconds or minutes: `0.35 s`, `75 s`, `12 min 15 s`."""
     if value is None:
         return NOTHING
     if value < 100:
@@ -119,21 +119,21 @@ def size(value_bytes: float) -> str:
 
 
 def probability(value: float | None) -> str:
-    """`0.42`; what is less than one in a thousand is told as such."""
+    """A probability with two digits: `0.42`, or `< 0.001`."""
     if value is None:
         return NOTHING
     return "< 0.001" if value < 0.001 else f"{value:.2g}"
 
 
 def signed(value: float | None) -> str:
-    """`+1.2`, `−0.3`."""
+    """A number with its sign: `+1.20`, `−0.30`."""
     if value is None:
         return NOTHING
     return f"{value:+.2f}".replace("-", "−")
 
 
 def listed(words: Sequence[str], most: int = 4) -> str:
-    """`a, b and c`; of more than `most` the first, and how many more."""
+    """Words as a list: `a, b and c`. Words beyond `most` are only counted: `a, b and 7 more`."""
     if len(words) > most:
         return f"{', '.join(words[: most - 1])} and {len(words) - most + 1:,} more"
     if len(words) < 2:
@@ -142,12 +142,12 @@ def listed(words: Sequence[str], most: int = 4) -> str:
 
 
 def span(values: Sequence[float], form: Callable[[float], str]) -> str:
-    """`from 1 ms to 5 ms`, or the one that all are."""
+    """The range of some values: `from 1 ms to 5 ms`, or the value if all are equal."""
     low, high = form(min(values)), form(max(values))
     return low if low == high else f"from {low} to {high}"
 
 
 def p_equals(p_value: float) -> str:
-    """= 0.25, or < with the least that is told."""
+    """A p-value after the letter p: `= 0.25`, or `< 0.001`."""
     told = probability(p_value)
     return told if told.startswith("<") else f"= {told}"

@@ -150,15 +150,8 @@ class Host(Generic[ServerT]):
     """The requests that both hosts carry out alike. Changes are answered with the state of all servers."""
 
     verbs: tuple[str, ...] = (
-        "open",
-        "states",
-        "start",
-        "kill",
-        "stop",
-        "stall",
-        "resume",
-        "isolate",
-        "rejoin",
+        *("open", "states", "start", "kill", "stop"),
+        *("stall", "resume", "isolate", "rejoin"),
     )
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from math import floor
 from typing import TYPE_CHECKING, TextIO
 
 from kcast.hashring.policy import Policy
-from kcast.loadtest.charts.curves import Axes, Line, Point, Series, picture
+from kcast.loadtest.charts.curves import Axes, MeasuredPoint, Series, TheoryLine, picture
 from kcast.loadtest.charts.scales import Linear, whole_numbers
 from kcast.loadtest.charts.svg import EXPECTED, swatch
 from kcast.loadtest.charts.words import percent_digits
@@ -222,19 +222,19 @@ def named_series(plan: Plan, cells: Sequence[Cell]) -> list[tuple[str, Series]]:
     ]
 
 
-def _point(cell: Cell) -> Point:
+def _point(cell: Cell) -> MeasuredPoint:
     share = cell.share(cell.delivered)
     if cell.phase is not Phase.DOWN or cell.low is None or cell.high is None:
-        return Point(cell.k_prime, share)
+        return MeasuredPoint(cell.k_prime, share)
     ends = (cell.share(cell.low), cell.share(cell.high))
-    return Point(
+    return MeasuredPoint(
         cell.k_prime, share, None, None, cell.predicted, *ends, note=f"{percent_digits(share)} % arrived"
     )
 
 
-def _theory(phase: Phase, cells: Sequence[Cell]) -> list[Line]:
+def _theory(phase: Phase, cells: Sequence[Cell]) -> list[TheoryLine]:
     places = [(c.k_prime, c.predicted) for c in cells if c.phase is phase and c.predicted is not None]
-    return [Line(places, "given_events")] if phase is Phase.DOWN else []
+    return [TheoryLine(places, "given_events")] if phase is Phase.DOWN else []
 
 
 def drawing(plan: Plan, cells: Sequence[Cell], what: str) -> str:

@@ -1,1 +1,1 @@
-"""Findings as one HTML page that stands alone, JSON, CSV and Parquet. No Spark."""
+"""Findings as a self-contained HTML page, JSON, CSV and Parquet. No Spark."""

@@ -1,4 +1,4 @@
-"""Delivery while an attacker blocks some of a topic's servers. Pure."""
+"""The part on attacks: delivery while an attacker blocks some of a topic's servers. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from kcast.loadtest.charts.svg import SHAPES, swatch
 from kcast.loadtest.charts.words import percent
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
-from kcast.spark.report.cells import Cell, Cells, groups
+from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure, paragraph
 from kcast.spark.report.numbers import folded
 
@@ -18,8 +18,8 @@ _CLOSE = 0.02
 _PANELS_MAX = 8
 
 
-def section(findings: Findings, cells: Cells) -> Section | None:
-    """Curves of each family of cells."""
+def section(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns curves of delivery for each kind of policy; None without the table."""
     found: dict[int, list[Row]] = defaultdict(list)
     for cell, row in cells.rows(findings, "attack"):
         if None not in (row["delivered"], row["blocked_share"]):
@@ -42,37 +42,37 @@ def section(findings: Findings, cells: Cells) -> Section | None:
         "attack",
         "Under attack",
         _says(there, found, judged),
-        _verdict(judged, any(cell.is_valid for cell in there)),
+        _badge(judged, any(cell.is_valid for cell in there)),
         [*body, folded("attack", every, cells)],
     )
 
 
-def _panels(there: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
-    """Cells of one condition and family, at most as many as there are colours."""
+def _panels(there: Sequence[NamedCell]) -> list[tuple[str, list[NamedCell]]]:
+    """Groups scenarios of one condition and kind of policy, at most as many as there are colours."""
     panels = []
     for heading, members in groups(there):
-        of_family: dict[tuple[str, int], list[Cell]] = defaultdict(list)
+        of_family: dict[tuple[str, int], list[NamedCell]] = defaultdict(list)
         for cell in members:
             of_family[(cell.family, cell.k if cell.row["scheme"] == "RCH" else 0)].append(cell)
-        for (family, k), own in of_family.items():
-            words = ", ".join(filter(None, (family, f"K = {k}" if k else "", heading)))
+        for own in of_family.values():
+            words = ", ".join(filter(None, (own[0].policy(str(own[0].k)), heading)))
             own.sort(key=lambda cell: (cell.k_prime, cell.number))
             panels += [(words, own[at : at + SHAPES]) for at in range(0, len(own), SHAPES)]
     return panels
 
 
-def _figure(heading: str, members: Sequence[Cell], found: dict[int, list[Row]]) -> Html:
+def _figure(heading: str, members: Sequence[NamedCell], found: dict[int, list[Row]]) -> Html:
     series, legend = [], []
     for style, cell in enumerate(members):
         own = sorted(found[cell.number], key=lambda row: row["blocked_share"])
         lines = [
-            curves.Line(
+            curves.TheoryLine(
                 [(row["blocked_share"], row["theory"]) for row in own if row["theory"] is not None],
                 "for_servers",
             )
         ]
         points = [
-            curves.Point(
+            curves.MeasuredPoint(
                 row["blocked_share"],
                 row["delivered"],
                 title=(
@@ -94,19 +94,21 @@ def _figure(heading: str, members: Sequence[Cell], found: dict[int, list[Row]]) 
         )
         for cell in members
     )
-    how = "Points: what of the copies captured would still have come. Lines: theory, outages not yet known."
+    how = "Points: pairs that would still be delivered, by the copies captured. Lines: theory beforehand."
     return figure(curves.chart(series, axes, label, height=340, small=True), how, legend, heading)
 
 
-def _verdict(judged: Sequence[tuple[float, Cell]], any_valid: bool) -> Badge:
+def _badge(judged: Sequence[tuple[float, NamedCell]], any_valid: bool) -> Badge:
     if not judged:
         return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
     if max(gap for gap, _ in judged) <= _CLOSE:
-        return Badge("as theory has it", "good")
+        return Badge("agrees with theory", "good")
     return Badge(f"off by more than {_CLOSE * 100:.0f} points", "warn")
 
 
-def _says(there: Sequence[Cell], found: dict[int, list[Row]], judged: Sequence[tuple[float, Cell]]) -> str:
+def _says(
+    there: Sequence[NamedCell], found: dict[int, list[Row]], judged: Sequence[tuple[float, NamedCell]]
+) -> str:
     trusted = [cell for cell in there if cell.is_valid] or list(there)
     words = ""
     best = max(trusted, key=lambda cell: (len(found[cell.number]), cell.k_prime))

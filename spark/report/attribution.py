@@ -1,4 +1,4 @@
-"""Why what is missing is missing. Pure."""
+"""The part on causes: why pairs were missed. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from kcast.loadtest.charts.words import count, listed, percent
 from kcast.loadtest.results.causes import MEANINGS, SHORTCOMINGS, UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cell, Cells
+from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, details, figure, terms
 from kcast.spark.report.numbers import folded
 
@@ -20,8 +20,8 @@ _UNEXPLAINED_LABELS = {cause.label for cause in UNEXPLAINED}
 _OWN_LABELS = {cause.label for cause in SHORTCOMINGS}
 
 
-def section(findings: Findings, cells: Cells) -> Section | None:
-    """A bar of causes for each cell in which something was missed."""
+def section(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns a bar of causes for each scenario with misses; None without the table."""
     misses: dict[int, dict[str, int]] = defaultdict(dict)
     for row in findings.table("attribution"):
         if row["misses"]:
@@ -41,12 +41,12 @@ def section(findings: Findings, cells: Cells) -> Section | None:
         "attribution",
         "Why the rest did not arrive",
         _says(trusted if any_valid else every, any_valid),
-        _verdict(trusted, any_valid),
+        _badge(trusted, any_valid),
         [*body, _meanings(used)],
     )
 
 
-def _verdict(trusted: Counter[str], any_valid: bool) -> Badge:
+def _badge(trusted: Counter[str], any_valid: bool) -> Badge:
     if not any_valid:
         return Badge.of(NOT_VALID)
     unexplained = sum(trusted[label] for label in _UNEXPLAINED_LABELS)
@@ -65,10 +65,10 @@ def _says(misses: Counter[str], any_valid: bool) -> str:
     own = sum(misses[label] for label in _OWN_LABELS)
     if own:
         words += f"; {percent(own / total)} were the fault of the machine that ran the test"
-    return f"{words}." if any_valid else f"{words}. The cells cannot be trusted."
+    return f"{words}." if any_valid else f"{words}. These scenarios cannot be trusted."
 
 
-def _figure(found: Sequence[tuple[Cell, dict[str, int]]], every: Counter[str]) -> Html:
+def _figure(found: Sequence[tuple[NamedCell, dict[str, int]]], every: Counter[str]) -> Html:
     looks = _looks(every)
     drawn = []
     for cell, misses in found:
@@ -91,14 +91,14 @@ def _figure(found: Sequence[tuple[Cell, dict[str, int]]], every: Counter[str]) -
         if misses
     )
     how = (
-        "Misses of each cell by cause, as shares of all its misses. Of the servers by which a pair could "
-        "have been reached, the one by which it came furthest tells its cause."
+        "Misses of each scenario by cause, as shares of all its misses. A pair could be reached through "
+        "several servers; its cause is that of the server through which the message came furthest."
     )
     return figure(rows.chart(drawn, percents(), "of the misses", label), how, legend)
 
 
 def _looks(every: Counter[str]) -> dict[str, str]:
-    """A colour for each of the most frequent causes; what is unexplained has the alarm's."""
+    """Returns a colour for each of the most frequent causes; unexplained ones have that of alarms."""
     looks = {label: _UNEXPLAINED for label in every if label in _UNEXPLAINED_LABELS}
     for label, _ in every.most_common():
         if label not in looks:

@@ -1,4 +1,4 @@
-"""Whether messages reached all who should have received them. Pure."""
+"""The part on audiences: messages that reached all their subscribers. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from kcast.loadtest.charts.words import count, interval, listed, number, percent
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cell, Cells
+from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 
-def section(findings: Findings, cells: Cells) -> Section | None:
-    """A line for each cell, and the longest time that anybody heard nothing."""
+def section(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns a row for each scenario, and the longest run that anybody missed; None without the table."""
     found = [(cell, row) for cell, row in cells.rows(findings, "audience") if row["share"] is not None]
     if not found:
         return None
@@ -33,7 +33,7 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     outside = [cell.name for cell, row in judged if not row["low"] <= row["theory"] <= row["high"]]
     how = (
         "Share of the messages that reached every subscriber they should have, with 95 % intervals; the dash "
-        "is theory with outages not yet known."
+        "is theory beforehand."
     )
     legend = [(swatch(0, "dot s5"), "measured")]
     if judged:
@@ -42,7 +42,7 @@ def section(findings: Findings, cells: Cells) -> Section | None:
         "audience",
         "Whole audiences",
         _says(found, judged, outside),
-        _verdict(found, judged, outside),
+        _badge(found, judged, outside),
         (
             figure(rows.chart(drawn, shares(values), "messages that reached all", label), how, legend),
             folded("audience", [row for _, row in found], cells),
@@ -54,8 +54,8 @@ def _is_judged(row: Row) -> bool:
     return row["theory"] is not None and row["low"] is not None and row["high"] is not None
 
 
-def _verdict(
-    found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]], outside: Sequence[str]
+def _badge(
+    found: Sequence[tuple[NamedCell, Row]], judged: Sequence[tuple[NamedCell, Row]], outside: Sequence[str]
 ) -> Badge:
     if not any(cell.is_valid for cell, _ in found):
         return Badge.of(NOT_VALID)
@@ -64,13 +64,13 @@ def _verdict(
     if not outside:
         return Badge(f"theory in {len(judged)} of {len(judged)} intervals", "good")
     inside = len(judged) - len(outside)
-    # Of twenty intervals of 95 % one is to miss.
+    # One in twenty intervals of 95 % misses by chance.
     tone = "plain" if len(outside) <= 1 + len(judged) // 10 else "warn"
     return Badge(f"theory in {inside} of {len(judged)} intervals", "plain" if tone == "plain" else "warn")
 
 
 def _says(
-    found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]], outside: Sequence[str]
+    found: Sequence[tuple[NamedCell, Row]], judged: Sequence[tuple[NamedCell, Row]], outside: Sequence[str]
 ) -> str:
     trusted = [(cell, row) for cell, row in found if cell.is_valid] or found
     least, most = (pick(trusted, key=lambda one: one[1]["share"]) for pick in (min, max))
@@ -91,11 +91,11 @@ def _says(
         )
     if outside:
         words += f". Theory lies outside the interval of {listed(outside)}"
-        words += ", as it does of one cell in twenty by chance" if len(judged) > 1 else ""
+        words += ", as happens by chance for one scenario in twenty" if len(judged) > 1 else ""
     return f"{words}."
 
 
-def _marks(cell: Cell, row: Row) -> list[rows.Mark]:
+def _marks(cell: NamedCell, row: Row) -> list[rows.Mark]:
     marks: list[rows.Mark] = []
     if row["low"] is not None and row["high"] is not None:
         marks.append(rows.Whisker(min(row["low"], row["share"]), max(row["high"], row["share"])))
@@ -105,6 +105,6 @@ def _marks(cell: Cell, row: Row) -> list[rows.Mark]:
     return marks
 
 
-def _title(cell: Cell, row: Row) -> str:
+def _title(cell: NamedCell, row: Row) -> str:
     theory = "" if row["theory"] is None else f"; theory {percent(row['theory'])}"
     return f"{cell.name}: {percent(row['share'])}, {interval(row['low'], row['high'])}{theory}"

@@ -1,4 +1,4 @@
-"""How evenly the work lies on the servers. Pure."""
+"""The part on balance: how evenly servers are loaded. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from kcast.loadtest.charts.words import count, listed, number, span
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cell, Cells
+from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 WHAT = "forwarded copies"
 _DEVIATIONS = 3.0
-"""Standard deviations by which a coefficient of variation may be off, about CV / sqrt(2 servers) each."""
+"""Largest deviation of a CV from the predicted one, in its standard deviations CV / sqrt(2 servers)."""
 
 
-def section(findings: Findings, cells: Cells) -> Section | None:
-    """A line of servers for each cell."""
+def section(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns a row of servers for each scenario; None without the table."""
     found = [
         (cell, row)
         for cell, row in cells.rows(findings, "balance")
@@ -50,20 +50,20 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     label = "Load of the servers: " + "; ".join(_title(cell, row) for cell, row in found)
     legend = [
         (SPECK, "a server"),
-        (BAND, "the mean, give or take the CV that random placement gives"),
+        (BAND, "the mean ± the CV that random placement gives"),
         (swatch(3, "hollow s5"), "the busiest"),
     ]
     how = (
-        "Copies that each server forwarded, in units of the mean of its cell. CV is the standard deviation "
-        f"over the mean; as even as chance has it is what is less than {_DEVIATIONS:.0f} standard deviations "
-        "of the CV itself above what is predicted."
+        "Copies that each server forwarded, divided by the mean of its scenario. The CV is the standard "
+        "deviation divided by the mean. The load counts as even if its CV is less than "
+        f"{_DEVIATIONS:.0f} of its own standard deviations above the predicted one."
     )
     every = [row for _, row in cells.rows(findings, "balance")]
     return Section(
         "balance",
         "Balance",
         _says(found, judged, uneven),
-        _verdict(judged, uneven, any(cell.is_valid for cell, _ in found)),
+        _badge(judged, uneven, any(cell.is_valid for cell, _ in found)),
         (
             figure(rows.chart(drawn, scale, "copies forwarded, of the mean", label), how, legend),
             folded("balance", every, cells),
@@ -76,14 +76,14 @@ def _is_uneven(row: Row) -> bool:
     return bool(row["cv"] > row["predicted_cv"] + _DEVIATIONS * spread)
 
 
-def _verdict(judged: Sequence[object], uneven: Sequence[str], any_valid: bool) -> Badge:
+def _badge(judged: Sequence[object], uneven: Sequence[str], any_valid: bool) -> Badge:
     if not judged:
         return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
-    return Badge("less even than chance", "warn") if uneven else Badge("as even as chance has it", "good")
+    return Badge("less even than by chance", "warn") if uneven else Badge("as even as by chance", "good")
 
 
 def _says(
-    found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]], uneven: Sequence[str]
+    found: Sequence[tuple[NamedCell, Row]], judged: Sequence[tuple[NamedCell, Row]], uneven: Sequence[str]
 ) -> str:
     trusted = [(cell, row) for cell, row in found if cell.is_valid] or found
     cell, worst = max(trusted, key=lambda one: one[1]["peak"])
@@ -109,7 +109,7 @@ def _marks(row: Row, loads: Sequence[float]) -> list[rows.Mark]:
     return [*marks, rows.Dot(row["peak"], 3, "hollow")]
 
 
-def _title(cell: Cell, row: Row) -> str:
+def _title(cell: NamedCell, row: Row) -> str:
     predicted = "" if row["predicted_cv"] is None else f" (by chance {number(row['predicted_cv'], 2)})"
     return (
         f"{cell.name}: CV {number(row['cv'], 2)}{predicted}, busiest {number(row['peak'])} times the mean of "

@@ -1,4 +1,4 @@
-"""How many times the messages of one server all of them could carry. Pure."""
+"""The part on capacity: messages that all servers carry, in units of one server. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,15 @@ from kcast.loadtest.charts.words import count, number, percent, span, times
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cell, Cells
+from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 _CLOSE = 0.05
 
 
-def section(findings: Findings, cells: Cells) -> Section | None:
-    """A line for each cell."""
+def section(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns a row for each scenario; None without the table."""
     found = [(cell, row) for cell, row in cells.rows(findings, "capacity") if row["factor"]]
     if not found:
         return None
@@ -29,19 +29,19 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     label = "Capacity in units of one server: " + "; ".join(_title(cell, row) for cell, row in found)
     legend = [
         (swatch(0, "dot s5"), "all servers, evenly loaded"),
-        (swatch(3, "hollow s5"), "as far as the busiest goes"),
+        (swatch(3, "hollow s5"), "until the busiest is full"),
         (DASH, "theory"),
     ]
     how = (
-        "Messages a second that all servers together carry, in units of what one server does that serves the "
-        "same subscribers alone: lines that it takes in and sends count alike."
+        "Messages a second that all servers carry together, in units of one server that serves the same "
+        "subscribers alone. Lines taken in and lines sent count alike."
     )
     judged = [(cell, row) for cell, row in found if cell.is_valid and row["theory"]]
     return Section(
         "capacity",
         "Capacity",
         _says(found, judged),
-        _verdict(judged, any(cell.is_valid for cell, _ in found)),
+        _badge(judged, any(cell.is_valid for cell, _ in found)),
         (
             figure(
                 rows.chart(drawn, decades(values, times), "of what one server carries", label), how, legend
@@ -55,15 +55,15 @@ def _gap(row: Row) -> float:
     return abs(float(row["factor"] / row["theory"] - 1))
 
 
-def _verdict(judged: Sequence[tuple[Cell, Row]], any_valid: bool) -> Badge:
+def _badge(judged: Sequence[tuple[NamedCell, Row]], any_valid: bool) -> Badge:
     if not judged:
         return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
     if all(_gap(row) <= _CLOSE for _, row in judged):
-        return Badge("as theory has it", "good")
+        return Badge("agrees with theory", "good")
     return Badge(f"off by more than {_CLOSE:.0%}", "warn")
 
 
-def _says(found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]]) -> str:
+def _says(found: Sequence[tuple[NamedCell, Row]], judged: Sequence[tuple[NamedCell, Row]]) -> str:
     trusted = [(cell, row) for cell, row in found if cell.is_valid] or found
     servers = span([row.row["servers"] for row, _ in trusted], lambda value: f"{value:,.0f}")
     factors = span([row["factor"] for _, row in trusted], times)
@@ -73,11 +73,13 @@ def _says(found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]])
         words += f"; {span(hottest, times)}, if the busiest is the limit"
     if judged:
         worst = max(judged, key=lambda one: _gap(one[1]))
-        words += f". That is within {percent(_gap(worst[1]), 1)} of theory in {count(len(judged), 'cell')}"
+        words += (
+            f". That is within {percent(_gap(worst[1]), 1)} of theory in {count(len(judged), 'scenario')}"
+        )
     return f"{words}."
 
 
-def _marks(cell: Cell, row: Row) -> list[rows.Mark]:
+def _marks(cell: NamedCell, row: Row) -> list[rows.Mark]:
     marks: list[rows.Mark] = []
     if row["hottest"]:
         marks.append(rows.Dot(row["hottest"], 3, "hollow"))
@@ -87,7 +89,7 @@ def _marks(cell: Cell, row: Row) -> list[rows.Mark]:
     return marks
 
 
-def _title(cell: Cell, row: Row) -> str:
+def _title(cell: NamedCell, row: Row) -> str:
     told = f"{cell.name}: {times(row['factor'])}"
     if row["hottest"]:
         told += f", {times(row['hottest'])} by the busiest"

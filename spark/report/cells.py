@@ -1,4 +1,4 @@
-"""The cells of an analysis as the page calls and orders them. Pure."""
+"""The scenarios of an analysis, with their names and order on the page. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
@@ -7,16 +7,14 @@ from dataclasses import dataclass, field
 from kcast.loadtest.charts.words import brief_percent, count
 from kcast.spark.findings.findings import Findings, Row
 
-SCHEMES = ("RCH", "CH", "R", "S")
-
-# What makes two cells the same but for their policy and for chance.
+# Scenarios that are equal in these differ only in their policy and by chance.
 _CONDITIONS = (
     *("servers", "backend", "down", "outages", "by", "loss_in", "loss_out", "repeat", "known"),
     *("publishers", "subscribers"),
 )
 _OUTAGES = {
     "independent": "",
-    "exact": "always so many",
+    "exact": "always this many",
     "zones": "by zones",
     "rolling": "one after the other",
 }
@@ -24,15 +22,15 @@ _BY = {"isolation": "", "kill": "killed", "stall": "halted"}
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A row of the table `cells`, with its name on this page."""
+class NamedCell:
+    """A row of the table `scenarios`, with its name on the page."""
 
     row: Row
     name: str
 
     @property
     def number(self) -> int:
-        """As in the tables' column `cell`."""
+        """The number in the column `cell` of all tables."""
         return int(self.row["cell"])
 
     @property
@@ -42,37 +40,48 @@ class Cell:
 
     @property
     def k(self) -> int:
-        """Servers of a topic."""
+        """Number of servers of a topic."""
         return int(self.row["k"])
 
     @property
     def k_prime(self) -> int:
-        """The fewer of the servers that a message goes to and that a subscriber is at."""
+        """The lesser of the numbers of servers that a message goes to and that a subscriber is at."""
         return int(min(self.row["publish"], self.row["subscribe"]))
 
     @property
     def family(self) -> str:
-        """The scheme, and the side of RCH that uses K' only."""
-        return f"RCH, few {self.row['side']}" if self.row["scheme"] == "RCH" else str(self.row["scheme"])
+        """The kind of policy, which has a colour: `RCH publish`, `RCH subscribe`, `CH`, `R` or `S`."""
+        return f"{self.row['scheme']} {self.row['side']}".rstrip()
+
+    def policy(self, k: str = "K", k_prime: str = "K′") -> str:
+        """The kind of policy as k/publish/subscribe: `8/K′/8`, `K/K/K`, `30/K′/K′`, `1/1/1 by modulo`."""
+        match self.row["scheme"]:
+            case "RCH":
+                return f"{k}/{k_prime}/{k}" if self.row["side"] == "publish" else f"{k}/{k}/{k_prime}"
+            case "R":
+                return f"{self.k}/{k_prime}/{k_prime}"
+            case "S":
+                return "1/1/1 by modulo"
+            case _:
+                return "K/K/K"
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
-    """All cells, in the order of the page: as they were run."""
+class NamedCells:
+    """All scenarios in the order of the page, in which they were run."""
 
-    all: Sequence[Cell]
-    by_number: Mapping[int, Cell] = field(default_factory=dict)
+    all: Sequence[NamedCell]
+    by_number: Mapping[int, NamedCell] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, findings: Findings) -> "Cells":
-        """Those of the table `cells`, which are named by their scenarios, and by runs where that is not
-        enough."""
+    def of(cls, findings: Findings) -> "NamedCells":
+        """Reads the table `scenarios`. Where several runs have a scenario of one name, the run is added."""
         rows = sorted(findings.table("scenarios"), key=lambda row: row["cell"])
         often = Counter(row["scenario"] for row in rows)
         runs: dict[str, None] = dict.fromkeys(row["run"] for row in rows)
         numbers = {run: number for number, run in enumerate(runs, 1)}
         cells = [
-            Cell(
+            NamedCell(
                 row,
                 str(row["scenario"])
                 if often[row["scenario"]] == 1
@@ -82,26 +91,28 @@ class Cells:
         ]
         return cls(cells, {cell.number: cell for cell in cells})
 
-    def rows(self, findings: Findings, table: str) -> list[tuple[Cell, Row]]:
-        """The rows of a table that has a row, or several, for each cell, in the order of the cells."""
+    def rows(self, findings: Findings, table: str) -> list[tuple[NamedCell, Row]]:
+        """Returns the rows of a table with their scenarios, in the order of the page."""
         of_cells: dict[int, list[Row]] = defaultdict(list)
         for row in findings.table(table):
             of_cells[row["cell"]].append(row)
         return [(cell, row) for cell in self.all for row in of_cells[cell.number]]
 
     def family_styles(self) -> dict[str, int]:
-        """A colour for each family."""
-        order = ("RCH, few publish", "CH", "RCH, few subscribe", "R", "S")
+        """Returns a colour for each family."""
+        order = ("RCH publish", "CH", "RCH subscribe", "R", "S")
         found = {cell.family for cell in self.all}
-        # Few publish and CH keep theirs, so that pages can be laid side by side.
+        # The first two keep their colours, so that pages can be compared.
         known = {family: style for style, family in enumerate(order) if family in found}
         return known | dict.fromkeys(sorted(found - set(order)), len(order))
 
 
-def groups(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
-    """Cells that differ in nothing but their policy (and chance), with words for what tells a group from the
-    others; no words where there is one group only."""
-    found: dict[tuple[object, ...], list[Cell]] = defaultdict(list)
+def groups(cells: Sequence[NamedCell]) -> list[tuple[str, list[NamedCell]]]:
+    """Groups scenarios that differ only in their policy and by chance.
+
+    Each group has words for its conditions; they are empty if there is only one group.
+    """
+    found: dict[tuple[object, ...], list[NamedCell]] = defaultdict(list)
     for cell in cells:
         found[tuple(_condition(cell.row).values())].append(cell)
     conditions = [_condition(members[0].row) for members in found.values()]
@@ -118,7 +129,7 @@ def _condition(row: Row) -> Row:
 
 
 def _told(condition: Row, differ: Set[str]) -> str:
-    """What is out of the usual, of that in which groups differ; and if nothing is, that nothing is."""
+    """Words for the unusual conditions of a group, or for its usual ones if it has no others."""
     words, usual = [], []
     for name in ("servers", "publishers", "subscribers"):
         if name in differ:

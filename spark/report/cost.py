@@ -1,4 +1,4 @@
-"""What a delivery costs in lines and bytes, and whose renewing or sending is the cheaper. Pure."""
+"""The part on cost: lines and bytes for a delivery, and the side on which K' is cheaper. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,13 @@ from kcast.loadtest.charts.words import listed, number, percent, span
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cell, Cells
+from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 _CLOSE = 0.05
+_SIDES = ("K/K′/K", "K/K/K′")
+"""The policies with K' on the publishing and on the subscribing side."""
 _PIECES = (
     ("sendings", "f0", "sent to servers"),
     ("renewals", "f4", "leases asked and renewed"),
@@ -21,8 +23,8 @@ _PIECES = (
 )
 
 
-def section(findings: Findings, cells: Cells) -> Section | None:
-    """A bar for each cell, by what its lines are."""
+def section(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns a bar of lines for each scenario; None without the table."""
     found = [(cell, row) for cell, row in cells.rows(findings, "cost") if row["lines_per_delivery"]]
     if not found:
         return None
@@ -36,8 +38,8 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     label = "Lines for each pair delivered: " + "; ".join(_title(cell, row) for cell, row in found)
     legend = [(square(name), words) for _, name, words in _PIECES]
     how = (
-        "Lines that servers are sent, and that they send, for each pair delivered; several may share a "
-        "datagram. Theory is of copies a pair."
+        "Lines that servers receive and send for each pair delivered; several lines may share a datagram. "
+        "Theory predicts the copies for each pair."
     )
     judged = [
         (cell, row)
@@ -48,7 +50,7 @@ def section(findings: Findings, cells: Cells) -> Section | None:
         "cost",
         "Cost",
         _says(found, judged),
-        _verdict(judged, any(cell.is_valid for cell, _ in found)),
+        _badge(judged, any(cell.is_valid for cell, _ in found)),
         (
             figure(rows.chart(drawn, scale, "lines for each pair delivered", label), how, legend),
             folded("cost", [row for _, row in found], cells),
@@ -60,15 +62,15 @@ def _gap(row: Row) -> float:
     return float(row["copies_per_pair"] / row["copies_theory"] - 1)
 
 
-def _verdict(judged: Sequence[tuple[Cell, Row]], any_valid: bool) -> Badge:
+def _badge(judged: Sequence[tuple[NamedCell, Row]], any_valid: bool) -> Badge:
     if not judged:
         return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
     if all(abs(_gap(row)) <= _CLOSE for _, row in judged):
-        return Badge("as theory has it", "good")
+        return Badge("agrees with theory", "good")
     return Badge(f"off by more than {_CLOSE:.0%}", "warn")
 
 
-def _says(found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]]) -> str:
+def _says(found: Sequence[tuple[NamedCell, Row]], judged: Sequence[tuple[NamedCell, Row]]) -> str:
     trusted = [(cell, row) for cell, row in found if cell.is_valid] or found
     lines = span([row["lines_per_delivery"] for _, row in trusted], number)
     words = [f"A delivery takes {lines} lines"]
@@ -87,14 +89,14 @@ def _says(found: Sequence[tuple[Cell, Row]], judged: Sequence[tuple[Cell, Row]])
     rates = [row["crossover_rate"] for _, row in trusted if row["crossover_rate"]]
     if len(sides) == 1 and rates:
         side = sides.pop()
-        other = "below" if side == "publish" else "above"
+        below, policies = ("below", _SIDES) if side == "publish" else ("above", _SIDES[::-1])
         words.append(
-            f"Here it is cheaper that few {side}; {other} {span(rates, number)} messages/s of a topic it "
-            "would be the other side."
+            f"Here {policies[0]} takes fewer lines than {policies[1]}; {below} {span(rates, number)} "
+            "messages/s per topic it is the reverse."
         )
     elif sides:
         some = [cell.name for cell, row in trusted if row["cheaper_side"] == "subscribe"]
-        words.append(f"Few publish is the cheaper side, but for {listed(some)}." if some else "")
+        words.append(f"{_SIDES[0]} takes fewer lines than {_SIDES[1]}, except in {listed(some)}.")
     return " ".join(filter(None, words))
 
 
@@ -118,5 +120,5 @@ def _bar(row: Row) -> list[rows.Mark]:
     return marks
 
 
-def _title(cell: Cell, row: Row) -> str:
+def _title(cell: NamedCell, row: Row) -> str:
     return f"{cell.name}: {number(row['lines_per_delivery'])} lines a delivery"

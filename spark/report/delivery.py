@@ -1,4 +1,4 @@
-"""Delivery against K and K': what the whole analysis is for. Pure."""
+"""The part on delivery against K and K': its sentence, its verdict and its table. Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,17 @@ from kcast.loadtest.charts.escaping import Html, joined
 from kcast.loadtest.charts.words import NOTHING, count, interval, listed, p_equals, percent, signed
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, THEORIES
-from kcast.spark.report.cells import Cells
+from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.delivery_curves import CellRow, drawn_alone, drawn_curves, length, panels
 from kcast.spark.report.markup import NOT_VALID, Badge, Head, Section, name_cell, paragraph, table, under
 from kcast.spark.report.numbers import folded
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of all cells that can be judged."""
+class DeliverySummary:
+    """The verdicts on all scenarios: how many there are, names of some, and the joint test."""
 
-    cells: int
+    scenarios: int
     invalid: Sequence[str]
     disagreeing: Sequence[str]
     judged: int
@@ -26,21 +26,21 @@ class Outcome:
 
     @property
     def badge(self) -> Badge:
-        """Of all together."""
-        if self.cells and len(self.invalid) == self.cells:
+        """The badge of all scenarios together."""
+        if self.scenarios and len(self.invalid) == self.scenarios:
             return Badge.of(NOT_VALID)
         if self.disagreeing or (self.joint is not None and self.joint["verdict"] == DISAGREES):
             return Badge.of(DISAGREES)
         return Badge.of(AGREES if self.judged else NO_THEORY)
 
 
-def outcome(findings: Findings, cells: Cells) -> Outcome:
-    """From the tables `reliability` and `joint`."""
+def summarise(findings: Findings, cells: NamedCells) -> DeliverySummary:
+    """Reads the tables `reliability` and `joint`."""
     found = cells.rows(findings, "reliability")
     valid = [(cell, row) for cell, row in found if cell.is_valid]
     joint = next((row for row in findings.table("joint") if row["theory"] == "given_events"), None)
-    return Outcome(
-        cells=len(found),
+    return DeliverySummary(
+        scenarios=len(found),
         invalid=[cell.name for cell, _ in found if not cell.is_valid],
         disagreeing=[cell.name for cell, row in valid if row["verdict"] == DISAGREES],
         judged=sum(row["verdict"] in (AGREES, DISAGREES) for _, row in valid),
@@ -48,27 +48,29 @@ def outcome(findings: Findings, cells: Cells) -> Outcome:
     )
 
 
-def section(findings: Findings, cells: Cells) -> Section | None:
-    """The curves, and every cell in a table."""
+def section(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns the curves, and every scenario in a table; None without the table."""
     found = [(cell, row) for cell, row in cells.rows(findings, "reliability") if row["share"] is not None]
     if not found:
         return None
-    came = outcome(findings, cells)
+    came = summarise(findings, cells)
     body = [*drawn_curves(found, cells), *drawn_alone(found, cells), _table(found, findings)]
-    body.append(folded("reliability", [row for _, row in found], cells, summary="All numbers of every cell"))
+    body.append(
+        folded("reliability", [row for _, row in found], cells, summary="All numbers of every scenario")
+    )
     return Section("delivery", "Delivery against K", _says(found, came), came.badge, body)
 
 
-def _says(found: Sequence[CellRow], came: Outcome) -> str:
+def _says(found: Sequence[CellRow], came: DeliverySummary) -> str:
     valid = [(cell, row) for cell, row in found if cell.is_valid]
     if not valid:
-        return "No cell's delivery can be trusted: see above why."
+        return "The delivery of no scenario can be trusted, for the reasons above."
     sentences = [*_rises(valid), _judgement(came)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _rises(valid: Sequence[CellRow]) -> list[str]:
-    """How delivery changes along the longest curves."""
+    """Sentences on the change of delivery along the longest curves."""
     lines = [(panel.heading, line) for panel in panels(valid) for line in panel.lines]
     if not lines:
         low, high = (pick(valid, key=_share) for pick in (min, max))
@@ -78,13 +80,13 @@ def _rises(valid: Sequence[CellRow]) -> list[str]:
             f"Delivery goes from {percent(_share(low))} ({low[0].name}) "
             f"to {percent(_share(high))} ({high[0].name})."
         ]
-    # The two longest, as they stand on the page.
+    # The two longest, in the order of the page.
     lengths = sorted((length(line) for _, line in lines), reverse=True)
     longest = [(heading, line) for heading, line in lines if length(line) >= lengths[:2][-1]][:2]
     told: list[str] = []
     for heading, line in longest:
         first, last = line.found[0], line.found[-1]
-        which = line.name.replace(", K", " and K") + (f" ({heading})" if heading else "")
+        which = line.name + (f" ({heading})" if heading else "")
         told.append(
             f"With {which}, {'it' if told else 'delivery'} goes from {percent(_share(first))} at "
             f"{line.letter} = {line.x(first[0]):,} to {percent(_share(last))} at {line.x(last[0]):,}."
@@ -92,24 +94,21 @@ def _rises(valid: Sequence[CellRow]) -> list[str]:
     return told
 
 
-def _judgement(came: Outcome) -> str:
+def _judgement(came: DeliverySummary) -> str:
     joint = came.joint
     words = ""
     if came.judged == 1 and not came.disagreeing:
-        words = "Theory, given what the capture tells of, has it as measured."
+        words = "Theory given what happened agrees."
     elif came.judged:
         fine = came.judged - len(came.disagreeing)
-        words = f"Theory, given what the captures tell of, has {fine} of {count(came.judged, 'cell')}"
-        words += f" as measured; not {listed(came.disagreeing)}" if came.disagreeing else " as measured"
+        words = f"Theory given what happened agrees in {fine} of {count(came.judged, 'scenario')}"
+        words += f"; not in {listed(came.disagreeing)}" if came.disagreeing else ""
         if joint is not None and joint["p_value"] is not None:
             words += f" (all together: p {p_equals(joint['p_value'])})"
         words += "."
     if came.invalid:
-        words += (
-            f" {count(len(came.invalid), 'cell')} cannot be trusted and is not judged."
-            if len(came.invalid) == 1
-            else f" {count(len(came.invalid), 'cell')} cannot be trusted and are not judged."
-        )
+        verb = "is" if len(came.invalid) == 1 else "are"
+        words += f" {count(len(came.invalid), 'scenario')} cannot be trusted and {verb} not judged."
     return words.strip()
 
 
@@ -121,9 +120,9 @@ def _share(found: CellRow) -> float:
 
 
 def _table(found: Sequence[CellRow], findings: Findings) -> Html:
-    """Every cell, beside three theories, and what to know of them."""
+    """Returns every scenario beside the three theories, with notes."""
     heads = [
-        Head("scenario", "and its pairs: messages times subscribers that should have received them"),
+        Head("scenario", "and its pairs: messages times subscribers that should get them"),
         Head("delivered", "in time, with its 95 % interval on the effective sample size"),
         Head("verdict", "on theory given what happened; z: standard deviations between the two"),
         Head(
@@ -142,7 +141,7 @@ def _table(found: Sequence[CellRow], findings: Findings) -> Html:
         for cell, row in found
     ]
     notes = _notes(found, findings)
-    return joined((table(heads, body, "Delivery in every cell, beside three theories"), *notes))
+    return joined((table(heads, body, "Delivery in every scenario, beside the three theories"), *notes))
 
 
 def _theories(row: Row, *, is_valid: bool) -> list[str]:
@@ -176,7 +175,7 @@ def _notes(found: Sequence[CellRow], findings: Findings) -> list[Html]:
     ]
     if joint:
         told.append(
-            "All valid cells together, by the sum of squared z, against theory "
-            f"{'; '.join(joint)}. p is the chance of deviating so much, or more, if theory is right."
+            "All valid scenarios together, by the sum of squared z, against theory "
+            f"{'; '.join(joint)}. p is the probability of this deviation or a greater one if theory is right."
         )
     return [paragraph(note) for note in told]

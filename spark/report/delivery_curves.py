@@ -12,38 +12,37 @@ from kcast.loadtest.charts.words import interval, percent
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import DISAGREES
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cell, Cells, groups
+from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.markup import NOT_VALID, figure
 
-CellRow = tuple[Cell, Row]
+CellRow = tuple[NamedCell, Row]
 
 _THEORIES = ("for_servers", "beforehand")
 _CLOSE = 0.02
-"""Of what is missed: theories that differ by less than this share of it are one line."""
+"""Theories are drawn as one line if they differ by less than this share of what is missed."""
 
 _HOW = (
-    "Each step up the axis is ten times less missed. Whiskers are 95 % intervals; the pale bar is where "
-    "theory, given the outages, draws and leases that the capture tells of, has 95 % of runs, with its "
-    "middle as a dash."
+    f"{curves.NINES} Whiskers are 95 % intervals. The pale bar has 95 % of runs by theory given what "
+    "happened, with its middle as a dash."
 )
 
-_CLIPPED = "What is nearer to 100 % than so many pairs can tell is drawn in the gap below it."
+_CLIPPED = "Values too close to 100 % for this number of pairs are drawn in the gap below it."
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Cells of one curve, in the order of what it runs along."""
+    """The scenarios of one curve, in the order of x; `letter` is K or K′."""
 
     name: str
     family: str
     letter: str
-    x: Callable[[Cell], int]
+    x: Callable[[NamedCell], int]
     found: Sequence[CellRow]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Curves on the same axes."""
+    """Curves on common axes."""
 
     heading: str
     x_title: str
@@ -51,7 +50,7 @@ class Panel:
 
 
 def panels(found: Sequence[CellRow]) -> list[Panel]:
-    """For each condition the curves along K', and those along K."""
+    """Returns, for each condition, the curves along K' and those along K."""
     rows_of = {cell.number: row for cell, row in found}
     made = []
     for heading, members in groups([cell for cell, _ in found]):
@@ -65,14 +64,14 @@ def panels(found: Sequence[CellRow]) -> list[Panel]:
                 along_k[(cell.family, cell.k_prime)].append(own)
         # A curve needs two points; where there is one, others may stand beside it.
         lines = [
-            _line(family, f"K = {k}" if k else "", "K′" if k else "K", lambda cell: cell.k_prime, own)
+            _curve(own[0][0].policy(str(k)), "K" if family in ("CH", "S") else "K′", _k_prime, own)
             for (family, k), own in of_family.items()
         ]
         if any(is_curve(line) for line in lines):
             made.append(Panel(heading, _along(lines), lines))
         lines = [
-            _line(family, f"K′ = {k_prime}", "K", lambda cell: cell.k, own)
-            for (family, k_prime), own in along_k.items()
+            _curve(own[0][0].policy(k_prime=str(k_prime)), "K", _k, own)
+            for (_, k_prime), own in along_k.items()
         ]
         lines = [line for line in lines if is_curve(line)]
         if lines:
@@ -80,39 +79,51 @@ def panels(found: Sequence[CellRow]) -> list[Panel]:
     return made
 
 
-def _line(family: str, which: str, letter: str, x: Callable[[Cell], int], own: Sequence[CellRow]) -> Curve:
-    name = ", ".join(filter(None, (family, which)))
-    return Curve(name, family, letter, x, sorted(own, key=lambda found: (x(found[0]), found[0].number)))
+def _k(cell: NamedCell) -> int:
+    return cell.k
+
+
+def _k_prime(cell: NamedCell) -> int:
+    return cell.k_prime
+
+
+def _curve(name: str, letter: str, x: Callable[[NamedCell], int], own: Sequence[CellRow]) -> Curve:
+    found = sorted(own, key=lambda one: (x(one[0]), one[0].number))
+    return Curve(name, own[0][0].family, letter, x, found)
 
 
 def is_curve(line: Curve) -> bool:
-    """Whether it has two points."""
+    """Whether a curve has at least two points."""
     return length(line) > 1
 
 
 def length(line: Curve) -> int:
-    """Places along it that have a cell."""
+    """The number of places with a scenario."""
     return len({line.x(cell) for cell, _ in line.found})
 
 
 def _along(lines: Sequence[Curve]) -> str:
-    families = {line.family.split(",")[0] for line in lines}
-    if families == {"RCH"}:
-        sides = {line.family.split("few ")[-1] for line in lines}
-        if len(sides) == 1:
-            does = "a message goes to" if sides == {"publish"} else "a subscriber is at"
-            return f"K′: servers that {does}, of K"
-        return "K′: servers that one side uses, of K"
-    if "RCH" in families:
-        return "K′ of RCH, K of the others"
-    return "K: servers that each side uses"
+    """The title of the x axis."""
+    match sorted({line.family for line in lines}):
+        case ["RCH publish"]:
+            return "K′: servers that a message goes to, of K"
+        case ["RCH subscribe"]:
+            return "K′: servers that a subscriber is at, of K"
+        case ["RCH publish", "RCH subscribe"]:
+            return "K′: servers that one side uses, of K"
+        case ["R"]:
+            return "K′: servers that each side uses, of all"
+        case _ if all(line.letter == "K" for line in lines):
+            return "K: servers that each side uses"
+        case _:
+            return "K′, or K where both sides use all"
 
 
 # --- Figures ----------------------------------------------------------------------------------------
 
 
-def drawn_curves(found: Sequence[CellRow], cells: Cells) -> list[Html]:
-    """A figure for each panel."""
+def drawn_curves(found: Sequence[CellRow], cells: NamedCells) -> list[Html]:
+    """Returns a figure for each panel."""
     drawn: list[Html] = []
     for panel in panels(found):
         styles = _styles(panel.lines, cells)
@@ -142,8 +153,8 @@ def drawn_curves(found: Sequence[CellRow], cells: Cells) -> list[Html]:
     return drawn
 
 
-def _styles(lines: Sequence[Curve], cells: Cells) -> dict[str, int]:
-    """A colour and shape for each line: its family's, as long as no other has it."""
+def _styles(lines: Sequence[Curve], cells: NamedCells) -> dict[str, int]:
+    """Returns a colour and shape for each curve: those of its kind, unless another curve has them."""
     wanted = cells.family_styles()
     taken: dict[str, int] = {}
     for line in lines:
@@ -155,7 +166,7 @@ def _styles(lines: Sequence[Curve], cells: Cells) -> dict[str, int]:
 
 def _series(line: Curve, style: int) -> curves.Series:
     points = [
-        curves.Point(
+        curves.MeasuredPoint(
             line.x(cell),
             row["share"],
             row["low"],
@@ -172,12 +183,12 @@ def _series(line: Curve, style: int) -> curves.Series:
     return curves.Series(style, points, _theory_lines(line))
 
 
-def _theory_lines(line: Curve) -> list[curves.Line]:
+def _theory_lines(line: Curve) -> list[curves.TheoryLine]:
     lines = []
     for theory in _THEORIES:
         places = {line.x(cell): row[theory] for cell, row in line.found if row[theory] is not None}
         if len(places) > 1:
-            lines.append(curves.Line(sorted(places.items()), theory))
+            lines.append(curves.TheoryLine(sorted(places.items()), theory))
     if len(lines) == 2 and all(
         abs(a - b) <= _CLOSE * (1 - min(a, b))
         for (_, a), (_, b) in zip(lines[0].places, lines[1].places, strict=False)
@@ -192,16 +203,16 @@ def _values(row: Row) -> list[float]:
 
 
 def _scale(of: Sequence[Row]) -> Scale:
-    """As far as the cell with the most pairs tells apart."""
+    """A scale as fine as the number of pairs allows."""
     return shares((value for row in of for value in _values(row)), max(row["pairs"] for row in of))
 
 
-def _title(cell: Cell, row: Row) -> str:
+def _title(cell: NamedCell, row: Row) -> str:
     words = f"{cell.name}: {percent(row['share'])}, {interval(row['low'], row['high'])}"
     if not cell.is_valid:
         return f"{words}; {NOT_VALID}"
     if row["given_events"] is not None:
-        words += f"; theory {percent(row['given_events'])}"
+        words += f"; theory given what happened {percent(row['given_events'])}"
     return words
 
 
@@ -212,8 +223,8 @@ def _spoken(line: Curve) -> str:
     )
 
 
-def drawn_alone(found: Sequence[CellRow], cells: Cells) -> list[Html]:
-    """Those that are on no curve, in rows."""
+def drawn_alone(found: Sequence[CellRow], cells: NamedCells) -> list[Html]:
+    """Returns rows of the scenarios that are on no curve."""
     on_curves = {cell.number for panel in panels(found) for line in panel.lines for cell, _ in line.found}
     lone = [(cell, row) for cell, row in found if cell.number not in on_curves]
     if not lone:
@@ -232,7 +243,7 @@ def drawn_alone(found: Sequence[CellRow], cells: Cells) -> list[Html]:
     ]
 
 
-def _marks(cell: Cell, row: Row) -> list[rows.Mark]:
+def _marks(cell: NamedCell, row: Row) -> list[rows.Mark]:
     marks: list[rows.Mark] = []
     if cell.is_valid and row["given_events_low"] is not None and row["given_events_high"] is not None:
         marks.append(rows.Band(row["given_events_low"], row["given_events_high"]))

@@ -1,16 +1,16 @@
-"""How long messages took. Pure."""
+"""The part on latency. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from math import log10
 
-from kcast.loadtest.charts.scales import Log, decades
+from kcast.loadtest.charts.scales import Logarithmic, decades
 from kcast.loadtest.charts.svg import INVALID, swatch
 from kcast.loadtest.charts.words import brief_milliseconds, milliseconds, span
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cell, Cells
+from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
@@ -20,8 +20,8 @@ _NS_PER_MS = 1_000_000
 _PERCENTILES = (("p50_ms", 0, "median"), ("p99_ms", 3, "99 %"), ("p999_ms", 2, "99.9 %"))
 
 
-def section(findings: Findings, cells: Cells) -> Section | None:
-    """A hill for each cell."""
+def section(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns a distribution for each scenario; None without the table."""
     found = [
         (cell, row)
         for cell, row in cells.rows(findings, "latency")
@@ -53,8 +53,8 @@ def section(findings: Findings, cells: Cells) -> Section | None:
     if len(valid) < len(found):
         legend.append((INVALID, NOT_VALID))
     how = (
-        "From the time at which a message was to be published to its first copy, by logarithms; hills are "
-        "how often each latency was, the figure at the end is the median."
+        "Time from when a message was due to its first copy, on a logarithmic axis. The hills show how often "
+        "each latency occurred; the figure at the end is the median."
     )
     every = [row for _, row in cells.rows(findings, "latency")]
     return Section(
@@ -75,9 +75,9 @@ def _not_valid(count: int, of: int) -> Badge:
     return Badge.of(NOT_VALID) if count == of else Badge(f"{count} of {of} not valid", "warn")
 
 
-def _says(found: Sequence[tuple[Cell, Row]], valid: Sequence[tuple[Cell, Row]]) -> str:
+def _says(found: Sequence[tuple[NamedCell, Row]], valid: Sequence[tuple[NamedCell, Row]]) -> str:
     if not valid:
-        where = "this cell" if len(found) == 1 else f"any of the {len(found)} cells"
+        where = "this scenario" if len(found) == 1 else f"any of the {len(found)} scenarios"
         return f"Latencies cannot be trusted in {where}: they are drawn hollow, and not judged."
     medians, tails = ([row[name] for _, row in valid] for name in ("p50_ms", "p99_ms"))
     words = (
@@ -85,17 +85,17 @@ def _says(found: Sequence[tuple[Cell, Row]], valid: Sequence[tuple[Cell, Row]]) 
         f"99 % within {span(tails, milliseconds).removeprefix('from ')}"
     )
     if len(valid) < len(found):
-        return f"{words}, in the {len(valid)} of {len(found)} cells whose latencies can be trusted."
+        return f"{words}, in the {len(valid)} of {len(found)} scenarios whose latencies can be trusted."
     return f"{words}."
 
 
-def _scale(found: Sequence[tuple[Cell, Row]]) -> Log:
+def _scale(found: Sequence[tuple[NamedCell, Row]]) -> Logarithmic:
     values = [row[name] for _, row in found for name in ("p50_ms", "p999_ms") if row[name]]
     return decades([min(values) / 3, max(values) * 1.3] if values else [], brief_milliseconds)
 
 
-def _hill(buckets: Sequence[Row], scale: Log) -> list[rows.Mark]:
-    """How many latencies there are at each place of the axis, the most frequent 1."""
+def _hill(buckets: Sequence[Row], scale: Logarithmic) -> list[rows.Mark]:
+    """The frequency of latencies along the axis, the greatest 1."""
     width = log10(scale.high / scale.low) / _BINS
     counts = [0] * (_BINS + 2)
     for bucket in buckets:
@@ -105,7 +105,7 @@ def _hill(buckets: Sequence[Row], scale: Log) -> list[rows.Mark]:
     most = max(counts)
     if not most:
         return []
-    # Three values to a place, as buckets of three figures are coarse against the bins at some.
+    # Smoothed over three bins: buckets of three figures are coarser than some bins.
     smooth = [0.0, *((a + 2 * b + c) / 4 for (a, b), (_, c) in pairwise(pairwise(counts))), 0.0]
     peak = max(smooth)
     return [
@@ -123,6 +123,6 @@ def _dots(row: Row) -> list[rows.Mark]:
     return [rows.Dot(row[name], shape) for name, shape, _ in _PERCENTILES if row[name] is not None]
 
 
-def _title(cell: Cell, row: Row) -> str:
+def _title(cell: NamedCell, row: Row) -> str:
     told = ", ".join(f"{words} {milliseconds(row[name])}" for name, _, words in _PERCENTILES)
     return f"{cell.name}: {told}" + ("" if cell.row["latency_valid"] else f"; {NOT_VALID}")

@@ -1,49 +1,62 @@
-"""What was run, and what the words mean. Pure."""
+"""The last part of the page: what the words mean, and what was run. Pure."""
 
 from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.loadtest.charts.words import seconds
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.tables import TABLES
-from kcast.spark.report.cells import Cells
+from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.markup import bullets, details, paragraph, terms
 from kcast.spark.report.numbers import rows_table
 
 TITLE = "How to read this"
 
 _TERMS = (
-    ("K, K′", "A topic has K servers, found by hashing. K′ of them are used by the side that uses few."),
+    ("scenario", "One load test with fixed settings. All its messages had the same parameters."),
+    ("pair", "A message and a subscriber that should get it."),
+    ("copy, delivery", "What one server brought; the first copy in time, which the application gets."),
+    ("K, K′", "A topic has K servers, found by hashing. A side that draws uses only K′ of them, at random."),
     (
-        "RCH, CH, R, S",
-        "The note’s schemes. RCH: one side uses K′ servers of K, drawn at random, the other all. CH: both "
-        "use all K. R: each side draws from all servers there are. S: one server by the topic’s hash.",
+        "policy 5/3/5",
+        "k/publish/subscribe: the servers of a topic, how many of them a message goes to, and how many a "
+        "subscriber is at. 5/K′/5 stands for policies that differ only in K′.",
     ),
-    ("k/publish/subscribe", "Servers of a topic, how many a message goes to, at how many a subscriber is."),
-    ("cell", "One scenario of one run: all its messages had the same parameters."),
     (
         "95 % interval",
-        "On the effective sample size: losses repeat within a topic, a draw and an outage, so many pairs "
-        "tell less than as many independent ones.",
+        "The range that has the true share in 95 of 100 such runs. Pairs of one message, draw or outage are "
+        "lost together, so the interval counts fewer independent trials than pairs.",
     ),
     (
-        "theory, three ways",
-        "Endlessly many servers that fail independently, as the note has it; this many servers, with outages "
-        "and views as planned; and given the outages, views, draws and leases that the capture tells of. "
-        "Verdicts are on the last, the strictest, and such that of a hundred sound analyses one has a cell "
-        "that disagrees.",
+        "theory beforehand",
+        "Computed before it is known which servers are down: independent outages, any number of servers, "
+        "equal views, as in the note of 2004.",
+    ),
+    ("theory for this many servers", "Outages and views as planned, for the number of servers there were."),
+    (
+        "theory given what happened",
+        "The outages, views, draws and leases as captured; only packet losses are random. Verdicts are on "
+        "this theory, the strictest. Of a hundred sound analyses, one has a scenario that disagrees.",
     ),
     (
         "not valid",
         "The machine, or the recording, may have changed the figures. They are drawn hollow, and not judged.",
     ),
 )
+_NOTE_TERMS = (
+    (
+        "RCH, CH, R, S",
+        "The note’s schemes. RCH: one side uses K′ servers of K, drawn at random, the other all. CH: both "
+        "use all K. R: each side draws from all servers there are. S: one server by the topic’s hash.",
+    ),
+)
 
 
-def html(findings: Findings, cells: Cells) -> Html:
-    """The last part of the page."""
-    parts = [terms(_TERMS)]
+def html(findings: Findings, cells: NamedCells) -> Html:
+    """Returns the last part of the page."""
+    simulated = findings.table("simulation") or findings.table("note")
+    parts = [terms((*_TERMS, *_NOTE_TERMS) if simulated else _TERMS)]
     if cells.all:
         rows = [cell.row for cell in cells.all]
-        left_out = ("scenario", "delivery_valid", "latency_valid")
+        left_out = ("scenario", "scheme", "side", "delivery_valid", "latency_valid")
         parts.append(details("What was run", rows_table("scenarios", rows, cells, leave_out=left_out)))
     names = [name for name in TABLES if name in findings.tables]
     if names:
@@ -62,7 +75,7 @@ def html(findings: Findings, cells: Cells) -> Html:
 
 
 def footer(findings: Findings) -> Html:
-    """How the page came to be."""
+    """Returns the captures, the command and the time of the analysis."""
     about = findings.about
     lines: list[str] = []
     for capture in about.get("captures") or ():

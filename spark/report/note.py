@@ -1,4 +1,4 @@
-"""What the 2004 note claims, beside a simulation at its own scale. Pure."""
+"""The parts on the note of 2004: its claims, and a simulation at its own scale. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from kcast.loadtest.charts.words import brief_percent, count, interval, listed, 
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
 from kcast.spark.report import rows
-from kcast.spark.report.cells import Cells
+from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.markup import Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
@@ -26,8 +26,8 @@ _GROUPS = {
 _STYLES = {"RCH, few publish": 0, "CH": 1, "RCH, few subscribe": 2, "R": 3, "S": 4}
 
 
-def judgement(findings: Findings, _: Cells) -> Section | None:
-    """Each claim with its verdict."""
+def judgement(findings: Findings, _: NamedCells) -> Section | None:
+    """Returns each claim with its verdict; None without the table."""
     claims = findings.table("note")
     if not claims:
         return None
@@ -70,8 +70,8 @@ def _claim(claim: Row) -> Html:
     )
 
 
-def simulation(findings: Findings, cells: Cells) -> Section | None:
-    """Every scene that was simulated: K' along a curve, the others in rows."""
+def simulation(findings: Findings, cells: NamedCells) -> Section | None:
+    """Returns every scene that was simulated: K' on curves, the others in rows; None without the table."""
     found = [row for row in findings.table("simulation") if row["share"] is not None]
     if not found:
         return None
@@ -105,8 +105,8 @@ def _says(found: Sequence[Row], judged: Sequence[Row], disagreeing: Sequence[str
     words += "."
     if judged:
         fine = len(judged) - len(disagreeing)
-        words += f" Theory has {fine} of the {len(judged)} that it has a formula for as simulated"
-        words += f"; not {listed(disagreeing)}." if disagreeing else "."
+        words += f" Theory agrees with {fine} of the {count(len(judged), 'scene')} for which it has a formula"
+        words += f"; not with {listed(disagreeing)}." if disagreeing else "."
     return words
 
 
@@ -114,7 +114,7 @@ def _says(found: Sequence[Row], judged: Sequence[Row], disagreeing: Sequence[str
 
 
 def _curve(groups: Mapping[str, Sequence[Row]]) -> Html:
-    """Delivery against K', of both forms of RCH."""
+    """Draws delivery against K', of both forms of RCH."""
     draws = groups.get(_DRAWS, ())
     if not draws:
         return Html()
@@ -129,7 +129,7 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> Html:
         curves.Series(
             _style(form),
             [
-                curves.Point(
+                curves.MeasuredPoint(
                     k_prime,
                     row["share"],
                     row["low"],
@@ -140,7 +140,7 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> Html:
                 for k_prime, row in sorted(own.items())
             ],
             [
-                curves.Line(
+                curves.TheoryLine(
                     [(x, row["theory"]) for x, row in sorted(own.items()) if row["theory"]], "for_servers"
                 )
             ],
@@ -157,12 +157,12 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> Html:
     legend = [(swatch(_style(form), f"dot s{_style(form)}"), form) for form in of_form]
     legend.append((swatch(0, "", "for_servers s5"), "theory"))
     label = "Delivery by K′ in the simulation: " + "; ".join(_title(row) for row in every)
-    how = "Each step up the axis is ten times less missed. Whiskers are 95 % intervals."
+    how = f"{curves.NINES} Whiskers are 95 % intervals."
     return figure(curves.chart(series, axes, label, height=340), how, legend, "Delivery against K′")
 
 
 def _rows(group: str, own: Sequence[Row]) -> Html:
-    """The scenes of a group, those of one condition below each other."""
+    """Draws the scenes of a group, those of one condition below each other."""
     of_condition: dict[str, list[Row]] = defaultdict(list)
     for row in own:
         of_condition[_condition(row)].append(row)
@@ -244,7 +244,7 @@ def _policy(row: Row) -> str:
 
 
 def _condition(row: Row) -> str:
-    """What stands before a row: what differs from the note's example, and the policy where that does."""
+    """The label of a row: its difference from the note's example, with the policy where that differs."""
     condition = str(row["condition"]).replace("K'", "K′").replace("topic's", "topic’s")
     condition = condition.replace("subscriber's", "subscriber’s")
     if row["group"] != _SCHEMES:

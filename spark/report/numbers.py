@@ -1,4 +1,4 @@
-"""The analysis's tables as HTML: each column in the form that suits it. Pure."""
+"""The tables of the analysis as HTML, each column in its own form. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,11 +17,11 @@ from kcast.loadtest.charts.words import (
 )
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import TABLES
-from kcast.spark.report.cells import Cells
+from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Head, details, name_cell, paragraph, table
 
 ROWS_MAX = 400
-"""Of a table on the page; the CSV file has all."""
+"""Most rows of a table on the page; the CSV file has all."""
 
 _NOT_VALID = Badge.of(NOT_VALID).html()
 
@@ -50,9 +50,9 @@ _UNITS = ("_ms",)
 
 
 def rows_table(
-    name: str, rows: Sequence[Row], cells: Cells, *, leave_out: Sequence[str] = (), caption: str = ""
+    name: str, rows: Sequence[Row], cells: NamedCells, *, leave_out: Sequence[str] = (), caption: str = ""
 ) -> Html:
-    """Rows of one of the tables, the first `ROWS_MAX` of them."""
+    """Returns the first `ROWS_MAX` rows of one of the tables."""
     columns = [column for column in TABLES[name] if column.name not in leave_out]
     heads = [Head(head_of(column.name), column.meaning, column.type == "str") for column in columns]
     forms = [form_of(name, column.name, column.type, cells) for column in columns]
@@ -72,9 +72,9 @@ def rows_table(
 
 
 def folded(
-    name: str, rows: Sequence[Row], cells: Cells, *, leave_out: Sequence[str] = (), summary: str = ""
+    name: str, rows: Sequence[Row], cells: NamedCells, *, leave_out: Sequence[str] = (), summary: str = ""
 ) -> Html:
-    """The same, closed until it is asked for."""
+    """Returns the table closed, until the reader opens it; nothing without rows."""
     if not rows:
         return Html()
     words = summary or "All numbers"
@@ -82,7 +82,7 @@ def folded(
 
 
 def head_of(column: str) -> str:
-    """What is written above a column."""
+    """The words above a column."""
     if column in _HEADS:
         return _HEADS[column]
     for unit in _UNITS:
@@ -90,8 +90,8 @@ def head_of(column: str) -> str:
     return column.replace("_", " ")
 
 
-def form_of(table_name: str, column: str, kind: str, cells: Cells) -> Form:
-    """How a column's values are written: as HTML."""
+def form_of(table_name: str, column: str, kind: str, cells: NamedCells) -> Form:
+    """Returns a function that writes the values of a column."""
     if column == "cell":
         return lambda value: name_cell(cells.by_number[value].name)
     form = _OF_TABLE.get(table_name, {}).get(column) or _OF_ANY_TABLE.get(column) or _PLAIN[kind]

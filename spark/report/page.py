@@ -1,4 +1,4 @@
-"""The page: findings as one HTML document that needs neither network nor scripts. Pure."""
+"""The page: findings as one HTML document, without scripts or network. Pure."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from kcast.spark.report import (
     note,
     top,
 )
-from kcast.spark.report.cells import Cells
+from kcast.spark.report.cells import NamedCells
 
 _PARTS = (
     *(delivery.section, latency.section, balance.section, cost.section, attribution.section),
@@ -31,7 +31,7 @@ STYLE = joined(
 """The style sheet of the page: that of the drawings, then its own."""
 
 _POLICY = markup("default-src 'none';style-src 'unsafe-inline'")
-"""Nothing is fetched, and no script runs."""
+"""Lets the page fetch nothing and run no script."""
 
 
 _DOCUMENT = """\
@@ -59,7 +59,7 @@ _DOCUMENT = """\
 
 def page(findings: Findings) -> Html:
     """Returns the whole document."""
-    cells = Cells.of(findings)
+    cells = NamedCells.of(findings)
     sections = [section for part in _PARTS if (section := part(findings, cells)) is not None]
     head = top.title(findings, cells)
     facts = joined(

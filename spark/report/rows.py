@@ -1,4 +1,4 @@
-"""Charts of rows: a line for each cell or scene, and along it marks on a common axis. Pure."""
+"""Charts of rows: one for each scenario or scene, with marks on a common axis. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from itertools import pairwise
 from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import Scale
 from kcast.loadtest.charts.svg import Drawing, Frame, both, shortened, text_px
-from kcast.spark.report.cells import Cell
+from kcast.spark.report.cells import NamedCell
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """What was measured."""
+    """A measured value."""
 
     value: float
     shape: int = 0
@@ -21,7 +21,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Whisker:
-    """The interval around it."""
+    """The interval around a measured value."""
 
     low: float
     high: float
@@ -29,7 +29,7 @@ class Whisker:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The range in which theory has it."""
+    """The range that theory gives."""
 
     low: float
     high: float
@@ -37,7 +37,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What theory says, or a limit."""
+    """The value that theory gives, or a limit."""
 
     value: float
     name: str = "theory"
@@ -45,7 +45,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Marks what theory is contradicted by."""
+    """A ring around a value that contradicts theory."""
 
     value: float
 
@@ -62,14 +62,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Ridge:
-    """How often values are: a hill with these heights, 0 .. 1, at values in ascending order."""
+    """The frequency of values: (value, height) in ascending order of values, with heights 0 .. 1."""
 
     heights: Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Specks:
-    """Many values, a speck each; those that fall on each other are drawn once."""
+    """Many values as specks; specks at the same pixel are drawn once."""
 
     values: Sequence[float]
 
@@ -79,10 +79,10 @@ Mark = Ring | Dot | Whisker | Band | Tick | Bar | Ridge | Specks
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line: its words, its marks, the value in digits, and what a pointer on it is told.
+    """A row: its label, its marks, the value in digits, and its tooltip.
 
-    `heading` begins a group. `style` is one of the colours. What is not `is_valid` is drawn as such. A `lane`
-    is a lower line; without a label it belongs to the one above.
+    `heading` begins a group. `style` is the number of a colour. A row that is not `is_valid` is drawn hollow.
+    A lane is a lower row; without a label it belongs to the row above.
     """
 
     label: str
@@ -95,8 +95,8 @@ class Row:
     is_lane: bool = False
 
 
-def of_cell(cell: Cell, style: int, marks: Sequence[Mark], value: str, title: str) -> Row:
-    """A cell's own line."""
+def of_cell(cell: NamedCell, style: int, marks: Sequence[Mark], value: str, title: str) -> Row:
+    """Returns the row of a scenario."""
     return Row(cell.name, marks, value, title, style=style, is_valid=cell.is_valid)
 
 
@@ -106,19 +106,19 @@ _WORDS_PX = 18
 _AXIS_PX = 42
 _TOP_PX = 10
 _LABEL_PX_MAX = 240
-"""Longer ones stand above the marks."""
+"""Width of the longest label beside the marks; longer labels stand above them."""
 _AXIS_ON_TOP_FROM = 14
-"""Rows from which on the axis is written above them too."""
+"""Least number of rows with the axis above them too."""
 
 
 def chart(rows: Sequence[Row], scale: Scale, axis: str, label: str, *, tall: bool = False) -> Html:
-    """The rows in both widths. `label` tells what is to be seen; `tall` is for hills."""
+    """Draws the rows in both widths. `label` describes the chart in words; `tall` makes room for hills."""
     return both(lambda frame: _draw(rows, scale, axis, label, frame, tall=tall))
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """Where a row is drawn: from `top` on its words, around `middle` its marks."""
+class _PlacedRow:
+    """A row and its place: words from `top` on, marks around `middle`."""
 
     row: Row
     top: float
@@ -126,8 +126,8 @@ class _Line:
     height: float
 
 
-def _lines(rows: Sequence[Row], top: float, *, above: bool, tall: bool) -> tuple[list[_Line], float]:
-    """All rows in their places, and where they end; `above` has words above marks, not beside them."""
+def _lines(rows: Sequence[Row], top: float, *, above: bool, tall: bool) -> tuple[list[_PlacedRow], float]:
+    """Places all rows, and returns where they end. With `above`, words are above marks, not beside them."""
     lines, y = [], top
     for row in rows:
         if row.heading:
@@ -138,7 +138,7 @@ def _lines(rows: Sequence[Row], top: float, *, above: bool, tall: bool) -> tuple
         else:
             words = _WORDS_PX if above else 0
             height = float((36 if tall else 24) if above else (44 if tall else 30))
-        lines.append(_Line(row, y, y + words + height / 2, height))
+        lines.append(_PlacedRow(row, y, y + words + height / 2, height))
         y += words + height
     return lines, y
 
@@ -172,8 +172,8 @@ def _draw(rows: Sequence[Row], scale: Scale, axis: str, label: str, frame: Frame
     return drawing.html()
 
 
-def _words(drawing: Drawing, line: _Line, left: float, right: float, *, above: bool) -> None:
-    """A row's label before it and its value after it, or both above it."""
+def _words(drawing: Drawing, line: _PlacedRow, left: float, right: float, *, above: bool) -> None:
+    """Writes a row's label before it and its value after it, or both above it."""
     row, width = line.row, drawing.frame.width
     if not above:
         drawing.write(left - 14, line.middle + 4.5, shortened(row.label, left - 14), "label", "end")

@@ -1,4 +1,4 @@
-"""The head of the page: all in one line, what must be known before reading on, the way around. Pure."""
+"""The head of the page: the result in one line, warnings, the main figures and links. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,16 +8,16 @@ from kcast.loadtest.charts.words import count, listed, percent, probability
 from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS
-from kcast.spark.report.cells import Cell, Cells
-from kcast.spark.report.delivery import outcome
+from kcast.spark.report.cells import NamedCell, NamedCells
+from kcast.spark.report.delivery import summarise
 from kcast.spark.report.markup import Section, bullets, details
 
 _REASONS_OPEN = 6
 _GOAL = 0.999
 
 
-def title(findings: Findings, cells: Cells) -> str:
-    """What came of it, in one line."""
+def title(findings: Findings, cells: NamedCells) -> str:
+    """The result in one line."""
     if not cells.all:
         claims = findings.table("note")
         if not claims:
@@ -26,16 +26,16 @@ def title(findings: Findings, cells: Cells) -> str:
         if failing:
             return f"Of the note’s {len(claims)} claims {failing} {'does' if failing == 1 else 'do'} not hold"
         return "What the note of 2004 claims holds"
-    came = outcome(findings, cells)
-    if not came.cells:
-        return "What the captures tell"
-    if len(came.invalid) == came.cells:
+    came = summarise(findings, cells)
+    if not came.scenarios:
+        return "What the captures show"
+    if len(came.invalid) == came.scenarios:
         return "These figures cannot be trusted"
     if came.disagreeing:
-        of = count(came.judged, "cell")
+        of = count(came.judged, "scenario")
         return f"What arrived is not what theory says, in {len(came.disagreeing)} of {of}"
     if came.joint is not None and came.joint["verdict"] == DISAGREES:
-        return "Each cell agrees with theory, but not all of them together"
+        return "Each scenario agrees with theory, but not all of them together"
     if not came.judged:
         return "What arrived; there is no theory for it"
     if came.invalid:
@@ -43,8 +43,8 @@ def title(findings: Findings, cells: Cells) -> str:
     return "What arrived is what theory says"
 
 
-def lead(findings: Findings, cells: Cells) -> Html:
-    """What was analysed."""
+def lead(findings: Findings, cells: NamedCells) -> Html:
+    """Sentences on what was analysed."""
     told: list[str] = []
     if cells.all:
         runs = len({cell.row["run"] for cell in cells.all})
@@ -53,7 +53,7 @@ def lead(findings: Findings, cells: Cells) -> Html:
         of = f"{servers.pop():,} servers" if len(servers) == 1 else "several sizes"
         told.append(
             f"{count(messages, 'message')} were published to clusters of {of}, in "
-            f"{count(len(cells.all), 'cell')} of {count(runs, 'run')}."
+            f"{count(len(cells.all), 'scenario')} of {count(runs, 'run')}."
         )
         told.append(
             markup(
@@ -69,8 +69,8 @@ def lead(findings: Findings, cells: Cells) -> Html:
     return joined(told, " ")
 
 
-def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
-    """A few figures with what they are: text."""
+def facts(findings: Findings, cells: NamedCells) -> list[tuple[str, str]]:
+    """Returns the main figures, each with its meaning."""
     found = cells.rows(findings, "reliability")
     valid = [(cell, row) for cell, row in found if cell.is_valid]
     told: list[tuple[str, str]] = []
@@ -91,7 +91,7 @@ def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
                     f"misses, {f'{unexplained:,} unexplained' if unexplained else 'all explained'}",
                 )
             )
-        came = outcome(findings, cells)
+        came = summarise(findings, cells)
         if came.joint is not None and came.joint["p_value"] is not None:
             told.append(
                 (
@@ -110,15 +110,15 @@ def facts(findings: Findings, cells: Cells) -> list[tuple[str, str]]:
         judged = [row for row in simulated if row["verdict"] in (AGREES, DISAGREES)]
         fine = sum(row["verdict"] == AGREES for row in judged)
         if judged:
-            told.append((f"{fine} of {len(judged)}", "scenes as theory has them"))
+            told.append((f"{fine} of {len(judged)}", "scenes agree with theory"))
     if claims and len(told) < 4:
         holding = sum(claim["verdict"] != FAILS for claim in claims)
         told.append((f"{holding} of {len(claims)}", "of the note’s claims hold, some on conditions"))
     return told
 
 
-def _enough(valid: Sequence[tuple[Cell, Row]]) -> tuple[str, str] | None:
-    """The cheapest cell that is sure to deliver what the note promises."""
+def _enough(valid: Sequence[tuple[NamedCell, Row]]) -> tuple[str, str] | None:
+    """The least K' that surely delivers what the note promises; None if there is none."""
     sure = [
         (cell.k_prime, cell.name) for cell, row in valid if row["low"] is not None and row["low"] >= _GOAL
     ]
@@ -133,8 +133,8 @@ def _equals(p_value: float) -> str:
     return told if told.startswith("<") else f"= {told}"
 
 
-def notices(findings: Findings, cells: Cells) -> Html:
-    """What was left out, and what cannot be trusted, and why; empty if there is nothing to say."""
+def notices(findings: Findings, cells: NamedCells) -> Html:
+    """Notices on what was left out and what cannot be trusted, and why; empty without any."""
     parts = []
     if findings.problems:
         parts.append(_notice("Not everything was analysed", bullets(findings.problems)))
@@ -153,14 +153,18 @@ def notices(findings: Findings, cells: Cells) -> Html:
         if not names:
             continue
         whole = len(names) == len(cells.all)
-        which = ("this cell" if len(names) == 1 else f"all {len(names)} cells") if whole else listed(names, 6)
+        which = (
+            ("this scenario" if len(names) == 1 else f"all {len(names)} scenarios")
+            if whole
+            else listed(names, 6)
+        )
         told = bullets(
             reason if len(of) == len(cells.all) else markup("<b>{}</b>: {}", listed(of, 6), reason)
             for reason, of in reasons[what].items()
         )
         is_long = len(reasons[what]) > (_REASONS_OPEN if what == "delivery" else 1)
         body = details("Why, and what to do", told) if is_long else told
-        drawn = markup("<p>What is drawn hollow and dashed is not judged.</p>{}", body)
+        drawn = markup("<p>Values drawn hollow and dashed are not judged.</p>{}", body)
         parts.append(_notice(f"{heads[what]} {which}", drawn))
     return joined(parts)
 
@@ -170,7 +174,7 @@ def _notice(head: str, body: Html) -> Html:
 
 
 def navigation(sections: Sequence[Section], others: Sequence[tuple[str, str]]) -> Html:
-    """Links to all parts."""
+    """Returns links to all parts of the page."""
     entries = [*((section.anchor, section.title) for section in sections), *others]
     links = joined(markup('<li><a href="#{}">{}</a></li>', anchor, name) for anchor, name in entries)
     return markup('<nav aria-label="Parts of this page"><ul>{}</ul></nav>', links)

@@ -1,4 +1,4 @@
-"""A report's files: the page, report.json, and each table as CSV and Parquet."""
+"""The files of a report: the page, report.json, and each table as CSV and Parquet."""
 
 import csv
 import io
@@ -18,10 +18,10 @@ _SCENARIOS_BEFORE = "cells"
 
 
 def write(findings: Findings, out: Path) -> None:
-    """Puts all files into `out`, which is made if it is not there.
+    """Writes all files into `out`, which is created if needed.
 
-    Each file is whole or not there; the page comes last. Tables of an earlier report that this one has not
-    are removed, so that no folder tells of two analyses. Raises OSError.
+    Each file is complete or absent; the page comes last. Tables of an earlier report that this one lacks are
+    removed, so that a folder never mixes two analyses. Raises OSError.
     """
     folder = out / TABLES_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,9 +38,10 @@ def write(findings: Findings, out: Path) -> None:
 
 
 def render(source: Path, out: Path) -> Path:
-    """Makes the page anew from a report.json, with nothing but Python. Gives the page's path.
+    """Makes the page anew from a report.json, without any library. Returns the page's path.
 
-    Raises FindingsError for what is no report.json, OSError where it cannot be read or written.
+    Raises FindingsError if the file is not a report.json of this version, OSError if files cannot be read or
+    written.
     """
     try:
         findings = Findings.from_json(source.read_bytes())
@@ -57,7 +58,7 @@ def _remove(folder: Path, table: str) -> None:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Writes a file under another name, then renames it."""
+    """Writes a file under a temporary name, then renames it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -68,7 +69,7 @@ def _put(path: Path, content: bytes) -> None:
 
 
 def csv_bytes(name: str, rows: Sequence[Row]) -> bytes:
-    """A table with its heads: UTF-8, what is null is empty, truth is true or false."""
+    """Returns a table with a header as CSV: UTF-8, null as an empty field, booleans as true and false."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.name for column in TABLES[name]])
@@ -82,7 +83,7 @@ def _csv_value(value: object) -> object:
 
 
 def parquet_bytes(name: str, rows: Sequence[Row]) -> bytes:
-    """The same with types, and each column's meaning in its metadata."""
+    """Returns a table as Parquet, with each column's meaning in its metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

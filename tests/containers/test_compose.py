@@ -79,7 +79,7 @@ class Meeting:
         self._stack.close()
 
     def await_lines(self, count: int) -> None:
-        """Returns when both subscribers have printed so many."""
+        """Returns when both subscribers have printed `count` lines."""
         for subscriber in self.subscribers:
             subscriber.await_lines(count)
 

@@ -25,7 +25,7 @@ KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 
 
 class TestContainers(ClusterSuite):
-    """Whatever a backend has to do."""
+    """The tests of every backend."""
 
     def open(
         self, count: int, *, ttl_s: int = 2, options: tuple[str, ...] = (), tap_dir: Path | None = None
@@ -35,7 +35,7 @@ class TestContainers(ClusterSuite):
 
 @pytest.fixture
 def engine() -> Iterator[Any]:
-    """The engine, on which nothing is left by the test."""
+    """The engine; the test must leave nothing on it."""
     client = connect()
     before = leftovers(client)
     yield client
@@ -44,7 +44,7 @@ def engine() -> Iterator[Any]:
 
 
 def leftovers(engine: Any) -> set[str]:
-    """All that container clusters have on it."""
+    """All that container clusters have on the engine."""
     filters = {"label": OWNER_LABEL}
     containers = engine.containers.list(all=True, filters=filters, sparse=True)
     return {each.id for each in (*containers, *engine.networks.list(filters=filters))}

@@ -19,7 +19,7 @@ KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 
 
 def containers() -> int:
-    """How many there are of anybody's load tests."""
+    """Number of containers and networks of all load tests on the engine."""
     engine = connect()
     try:
         return len(engine.containers.list(all=True, filters={"label": OWNER_LABEL}, sparse=True))

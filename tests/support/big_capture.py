@@ -37,13 +37,13 @@ Columns = Mapping[str, Any]
 
 US = 1_000
 PROCESS = "local"
-SLAB_COPIES = 500_000  # about so many at a time
+SLAB_COPIES = 500_000  # about this many copies at a time
 SETTLED_NS = T0 - 3 * S  # when leases are asked for first
 ASKED_TIMES = 5  # a line that is not answered is sent again so often
 
 
 def big_scenario(copies: int, **fields: Any) -> Scenario:
-    """A scenario in which about so many copies come: 4 publishers of 250 messages/s, as long as it takes.
+    """Returns a scenario with about this many copies: 4 publishers of 250 messages/s, as long as it takes.
 
     Fields of `Scenario` may be given, but for its duration.
     """
@@ -55,7 +55,7 @@ def big_scenario(copies: int, **fields: Any) -> Scenario:
 
 
 def copies_per_s(scenario: Scenario) -> float:
-    """How many copies come a second, about."""
+    """Returns the approximate number of copies per second."""
     policy = scenario.policy
     audience = scenario.subscribing_users * scenario.topics_per_subscriber / scenario.topics
     reach = policy.publish * policy.subscribe / policy.k * (1 - scenario.outage)
@@ -64,7 +64,7 @@ def copies_per_s(scenario: Scenario) -> float:
 
 
 def write_run(path: Path, scenarios: Sequence[Scenario], seed: int = 1) -> RunFolder:
-    """Writes a run of these scenarios. Raises ValueError for what is not simulated, and CaptureError."""
+    """Writes a run of these scenarios. Raises CaptureError, ValueError for one that cannot be simulated."""
     run = create_run(path, scenarios, seed=seed, command=["kcast", "load"])
     for scenario in scenarios:
         folder = run.begin(scenario.name)
@@ -80,7 +80,7 @@ def write_run(path: Path, scenarios: Sequence[Scenario], seed: int = 1) -> RunFo
 
 
 def write_scenario(folder: ScenarioFolder, seed: int = 1) -> dict[str, dict[str, int]]:
-    """Writes all tables of a scenario; how many files and rows each has."""
+    """Writes all tables of a scenario; returns the number of files and rows of each."""
     simulation, writer = _Simulation(folder.scenario, seed), _Parts(folder.path)
     for table, columns in simulation.beginning():
         writer.add(table, columns)
@@ -119,7 +119,7 @@ class _Parts:
 
 
 class _Leases(NamedTuple):
-    """One of each subscriber's topics at one of its servers, in the order of topic and server."""
+    """The leases, each of a subscriber, a topic and a server, in the order of topic and server."""
 
     sub: Array
     topic: Array
@@ -201,7 +201,7 @@ class _Simulation:
         self.leases = _Leases(sub[by_key], topic[by_key], server[by_key])
 
     def _renew(self) -> None:
-        """All lines that ask for leases, and when each lease did not stand, as its renewals failed."""
+        """All lines that ask for leases, and the times when leases did not stand because renewals failed."""
         scenario, rng = self.scenario, self.rng
         count = len(self.leases.sub)
         interval_ns = round(min(scenario.ttl_s / scenario.renewals, RENEWAL_INTERVAL_S_MAX) * S)
@@ -268,7 +268,7 @@ class _Simulation:
     # --- Tables ---------------------------------------------------------------------------------------
 
     def beginning(self) -> list[tuple[str, Columns]]:
-        """What stands once in a capture, before the load."""
+        """Writes what a capture records once, before the load."""
         scenario, leases = self.scenario, self.leases
         pub_of = np.full(self.clients, NONE)
         pub_of[self.client_of_pub] = np.arange(scenario.publishing_users)
@@ -327,7 +327,7 @@ class _Simulation:
         ]
 
     def slab(self, number: int) -> list[tuple[str, Columns]]:
-        """What happens between two times of the load, all copies of its messages with it."""
+        """Writes the messages between two times of the load, with all their copies."""
         from_ns, to_ns = (T0 + self.duration_ns * edge // self.slabs for edge in (number, number + 1))
         publish = self._publish(from_ns, to_ns)
         sent, came = self._send(publish)
@@ -367,7 +367,7 @@ class _Simulation:
         }
 
     def _send(self, publish: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
-        """All sendings to servers, and what came there."""
+        """All sends to servers, and the messages that reached them."""
         count, to = len(publish["msg_id"]), min(self.policy.publish, self.hosts)
         draws = np.argsort(self.rng.random((count, self.hosts)), axis=1)[:, :to]
         places = self.places[self.client_of_pub[publish["pub_id"]], publish["topic_id"]]
@@ -390,7 +390,7 @@ class _Simulation:
         return sent, came
 
     def _forward(self, publish: Mapping[str, Array], came: Mapping[str, Array]) -> dict[str, Array]:
-        """Each message that a server has meets the leases of its topic there."""
+        """The copies: each message that a server has goes to the leases of its topic there."""
         keys = came["topic_id"] * self.scenario.servers + came["server_id"]
         low, high = (np.searchsorted(self.lease_keys, keys, side=side) for side in ("left", "right"))
         rows = np.repeat(np.arange(len(keys)), high - low)
@@ -415,7 +415,7 @@ class _Simulation:
         }
 
     def _stats(self, at_ns: int) -> list[tuple[str, Columns]]:
-        """What is read once a second; copies are counted with the slab of their message."""
+        """Writes what is read once a second; copies count in the slab of their message."""
         copies, deliveries = np.zeros(self.clients, np.int64), np.zeros(self.clients, np.int64)
         copies[self.client_of_sub], deliveries[self.client_of_sub] = self.copies, self.deliveries
         none, no_server = np.zeros(self.clients), np.zeros(self.scenario.servers)
@@ -450,7 +450,7 @@ class _Simulation:
         ]
 
     def end(self) -> list[tuple[str, Columns]]:
-        """What is known only afterwards."""
+        """Writes what is known only at the end."""
         pubs, servers = self.scenario.publishing_users, self.scenario.servers
         return [
             (
@@ -473,7 +473,7 @@ class _Simulation:
 
 
 def main() -> None:
-    """Writes one, and says what it took."""
+    """Writes a capture, and prints how long it took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--copies", type=int, default=10_000_000, help="in all cells together, about")

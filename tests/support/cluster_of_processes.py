@@ -51,7 +51,7 @@ class ClusterOfProcesses:
         return tuple(server.name for server in self.cluster.servers)
 
     def kill(self, name: str) -> None:
-        """SIGKILL; returns when the process is gone."""
+        """Ends a server with SIGKILL; returns when its process is gone."""
         process = self._running.pop(name)
         process.kill()
         process.wait(WAIT_S)
@@ -113,7 +113,7 @@ class Command:
             assert self._pump(deadline), f"no {text!r} in {self.errors!r}; standard output: {self.output!r}"
 
     def await_lines(self, count: int) -> None:
-        """Returns when standard output has had so many lines."""
+        """Returns when standard output has had `count` lines."""
         deadline = time.monotonic() + WAIT_S
         while self.output.count(b"\n") < count:
             assert self._pump(deadline), f"not {count} lines: {self.output!r}; errors: {self.errors!r}"

@@ -1,4 +1,4 @@
-"""What every backend of kcast.loadtest.clusters has to do, as tests that its own test file inherits."""
+"""The tests that every backend of kcast.loadtest.clusters must pass; its own test file inherits them."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ SILENCE_S = 0.3  # what has not come by then does not come: on one machine it ta
 
 
 class Peer:
-    """Somebody who pings a server. Use it with `with`."""
+    """A socket that pings a server. Use it with `with`."""
 
     def __init__(self, server: Address) -> None:
         self._server = server
@@ -43,7 +43,7 @@ class Peer:
         self._socket.sendto(b"".join((b"%~ ", nonce)).ljust(REQUEST_BYTES_MIN, b"\n"), self._server)
 
     def heard(self, nonce: bytes, timeout_s: float = WAIT_S) -> bool:
-        """Whether that ping's answer is the next thing to come."""
+        """Returns whether the answer to this ping is the next thing that arrives."""
         self._socket.settimeout(timeout_s)
         try:
             return self._socket.recv(2048).startswith(b"%: " + nonce + b" ")
@@ -87,7 +87,7 @@ def can_bind(server: Address) -> bool:
 
 
 def wait_until_all_gone(servers: Iterable[Address]) -> None:
-    """A port that can be bound has no process any more: zombies keep a pid, but no port."""
+    """Waits until all ports can be bound: then no process has them; a zombie keeps its pid, but no port."""
     for server in servers:
         wait_until(partial(can_bind, server), f"{server} is served no more")
 
@@ -101,7 +101,7 @@ def boots(tap: Path) -> set[bytes]:
 
 
 class ClusterSuite(ABC):
-    """Subclasses say how their servers are opened."""
+    """The tests; a subclass says how its servers are opened."""
 
     is_killed_tap_whole = False
 
@@ -109,7 +109,7 @@ class ClusterSuite(ABC):
     def open(
         self, count: int, *, ttl_s: int = 2, options: tuple[str, ...] = (), tap_dir: Path | None = None
     ) -> Servers:
-        """Servers of this backend."""
+        """Returns servers of this backend."""
 
     def test_servers_start_die_and_come_back_where_they_were(self) -> None:
         with self.open(3) as servers:
@@ -314,7 +314,7 @@ class Owner:
         self.process.communicate(timeout=WAIT_S)
 
     def addresses(self) -> list[Address]:
-        """Once they are as they should be."""
+        """Returns the addresses once the servers are in these states."""
         assert self.process.stdout is not None
         parts = [text.rpartition(":") for text in self.process.stdout.readline().decode().split()]
         assert len(parts) == 3

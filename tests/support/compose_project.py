@@ -1,4 +1,4 @@
-"""compose.yaml on a real engine, for tests: a cluster of containers of its own, of which nothing is left."""
+"""compose.yaml on a real engine, for tests: a cluster of containers that is removed completely at the end."""
 
 import json
 import os
@@ -62,7 +62,7 @@ class ComposeProject:
     def compose(
         self, *arguments: str, timeout_s: float = ENGINE_TIMEOUT_S
     ) -> "subprocess.CompletedProcess[str]":
-        """Runs a compose command to its end, which must be a good one."""
+        """Runs a compose command, which must succeed."""
         return _run(*self._command, *arguments, timeout_s=timeout_s, environment=self._environment)
 
     def begin(self, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -76,18 +76,18 @@ class ComposeProject:
         self.compose("up", "--detach", "--build", *services, timeout_s=BUILD_TIMEOUT_S)
 
     def await_healthy(self) -> None:
-        """Returns when all servers' health checks go well."""
+        """Returns when all servers are healthy."""
         wait_for(
             "all servers to be healthy",
             lambda: all(self.inspect(s)["State"]["Health"]["Status"] == "healthy" for s in SERVERS),
         )
 
     def client(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> Command:
-        """A `kcast` command in a container of its own."""
+        """Starts a `kcast` command in a container of its own."""
         return _ContainerCommand((*self._command, "run", "--rm", "-T", "client", *arguments), self, stdin)
 
     def cluster(self, side: str) -> Cluster:
-        """What the cluster file of a side says."""
+        """Returns the cluster in a side's cluster file."""
         return parse(self.compose("run", "--rm", "-T", "cluster-file", side).stdout)
 
     def kill(self, service: str) -> None:
@@ -103,16 +103,16 @@ class ComposeProject:
         return found[0]
 
     def inspect(self, service: str) -> dict[str, Any]:
-        """What the engine knows of a service's container."""
+        """Returns what `docker inspect` prints of a service's container."""
         found: list[dict[str, Any]] = json.loads(docker("inspect", self.container(service)))
         return found[0]
 
     def python(self, service: str, program: str) -> str:
-        """What a program prints within a running container."""
+        """Returns what a Python program prints in a running container."""
         return docker("exec", self.container(service), "python", "-c", program)
 
     def log(self, service: str) -> list[dict[str, Any]]:
-        """What a server has told."""
+        """Returns a server's log."""
         told = _run("docker", "logs", self.container(service)).stderr
         return [json.loads(line) for line in told.splitlines()]
 
@@ -174,7 +174,7 @@ def wait_for(what: str, holds: Callable[[], bool], timeout_s: float = WAIT_S) ->
 
 
 def docker(*arguments: str, check: bool = True) -> str:
-    """What a docker command prints."""
+    """Returns what a docker command prints."""
     return _run("docker", *arguments, check=check).stdout
 
 
@@ -209,7 +209,7 @@ def _compose() -> tuple[str, ...]:
 
 
 def _free_net() -> str:
-    """Three numbers of a /24 that none of the engine's networks has. Not the default, which is for users."""
+    """The first three numbers of a /24 that overlaps no network of the engine, nor users' default."""
     networks = json.loads(docker("network", "inspect", *docker("network", "ls", "--quiet").split()))
     subnets = [
         ip_network(config["Subnet"])
@@ -226,7 +226,7 @@ def _free_net() -> str:
 
 
 def _free_ports() -> str:
-    """A number that makes free ports of this machine with 1 to 5 behind it."""
+    """A number to which 1 to 5 can be appended to give free ports of this machine."""
     while True:
         number = str(random.randrange(2000, 3200))  # below the ports that systems give out themselves
         with ExitStack() as stack:

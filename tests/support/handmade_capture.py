@@ -39,14 +39,14 @@ class Handmade:
         self.rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
 
     def add(self, table: str, **values: Any) -> dict[str, Any]:
-        """Adds a row, which may be changed as long as nothing is written."""
+        """Adds a row; it may be changed until it is written."""
         row = {column.name: _DEFAULTS.get(column.type, 0) for column in TABLES[table]}
         assert set(values) <= set(row), f"{table} has no {set(values) - set(row)}"
         self.rows[table].append(row | values)
         return self.rows[table][-1]
 
     def where(self, table: str, **values: Any) -> list[dict[str, Any]]:
-        """The rows with these values."""
+        """Returns the rows with these values."""
         return [row for row in self.rows[table] if all(row[name] == value for name, value in values.items())]
 
     def drop(self, table: str, **values: Any) -> None:
@@ -99,7 +99,7 @@ class World(Handmade):
         )
 
     def message(self, *servers: int, at_s: float = 1.0, topic: int = 0, pub: int = 0) -> int:
-        """Publishes a message to these servers, of which all subscribers get it; its number."""
+        """Publishes a message to these servers, which bring it to all subscribers; returns its number."""
         at_ns = T0 + round(at_s * S)
         msg = message_id(pub, self.seq)
         self.seq += 1
@@ -141,7 +141,7 @@ def write_table(path: Path, table: str, columns: Mapping[str, Any]) -> None:
 
 
 def scenario_folder(path: Path, scenario: Scenario, status: str = "complete") -> ScenarioFolder:
-    """The folder, with a scenario.json that says so."""
+    """Writes scenario.json, and returns the folder."""
     info = {"schema_version": SCHEMA_VERSION, "status": status, "scenario": scenario.as_json()}
     path.mkdir(parents=True, exist_ok=True)
     (path / "scenario.json").write_text(json.dumps(info))
@@ -149,7 +149,7 @@ def scenario_folder(path: Path, scenario: Scenario, status: str = "complete") ->
 
 
 def simulate(path: Path, scenario: Scenario, seed: int = 1) -> ScenarioFolder:
-    """Writes what a run without any trouble would have recorded: isolation and losses as planned.
+    """Writes what a sound run would have recorded: isolation and losses happen as planned.
 
     Topics lie on random servers, publishers draw anew for each message, subscribers once for each topic.
     """

@@ -19,17 +19,17 @@ Row = dict[str, Any]
 
 
 def cell_of(scenario: Scenario, number: int = 0, status: str = "complete") -> Cell:
-    """A cell, of which the load began at T0."""
+    """Returns a cell whose load began at T0."""
     return Cell(number, "run", scenario, status, T0)
 
 
 def simulate_pairs(
     scenario: Scenario, seed: int, *, cell: int = 0, lost_more: float = 0.0, late: int = 0
 ) -> Columns:
-    """PAIRS of a run with outages by isolation and losses as planned, all known to all, by columns.
+    """Returns the columns of PAIRS for a run with isolation and losses as planned, where views are complete.
 
-    `lost_more` is a fault of the system: so many of the copies that servers forward get lost beyond the plan.
-    `late` is the machine's: so many pairs that would have been delivered came too late.
+    `lost_more` is a fault of the system: the share of forwarded copies that are lost beyond the plan. `late`
+    is a fault of the machine: the number of pairs that would have been delivered but came too late.
     """
     rng = np.random.default_rng(seed)
     policy, servers, topics = scenario.policy, scenario.servers, scenario.topics
@@ -84,7 +84,7 @@ def simulate_pairs(
 
 
 def reliability_sums(pairs: Columns) -> dict[str, list[Row]]:
-    """What `kcast.spark.jobs.reliability` sums up, of one cell; no datagram held several messages."""
+    """Returns the sums of `kcast.spark.jobs.reliability` for one cell; each message had its own datagram."""
     cell = int(pairs["cell"][0])
     delivered = pairs["cause"] == Cause.DELIVERED
     topics, subs, epochs = (pairs[name].astype(np.int64) for name in ("topic_id", "sub_id", "epoch"))

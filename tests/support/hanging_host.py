@@ -1,4 +1,4 @@
-"""The host of a cluster of processes whose servers never get ready; they leave their numbers in `pids`."""
+"""A host of processes whose servers never become ready; they write their process ids to the file `pids`."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from kcast.pubsub.process import ServeSettings
 
 
 def hang(settings: ServeSettings, *_: object, **__: object) -> int:
-    """In place of a server."""
+    """Hangs, in place of a server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert settings.tap is not None
     with (Path(settings.tap).parent / "pids").open("a") as file:

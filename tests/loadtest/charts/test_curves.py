@@ -48,7 +48,7 @@ def test_words_in_drawings_are_escaped() -> None:
 
 def test_curves_that_meet_are_moved_apart() -> None:
     def one(style: int) -> curves.Series:
-        return curves.Series(style, [curves.Point(1, 0.5), curves.Point(2, 0.8)])
+        return curves.Series(style, [curves.MeasuredPoint(1, 0.5), curves.MeasuredPoint(2, 0.8)])
 
     axes = curves.Axes(whole_numbers([1, 2]), percents(), "x", "y")
     for root in parsed(curves.chart([one(1), one(1)], axes, "label")):
@@ -60,7 +60,7 @@ def test_curves_that_meet_are_moved_apart() -> None:
 
 def test_an_interval_always_holds_its_point() -> None:
     axes = curves.Axes(whole_numbers([1]), shares([0.9, 0.9999]), "x", "y")
-    point = curves.Point(1, 1.0, 0.99, 0.9999)
+    point = curves.MeasuredPoint(1, 1.0, 0.99, 0.9999)
     for root in parsed(curves.chart([curves.Series(0, [point])], axes, "label")):
         whisker = next(one for one in root.iter("line") if one.get("class") == "whisker")
         top = min(float(one.get("y1", "")) for one in root.iter("line") if one.get("class") == "grid")
@@ -70,14 +70,14 @@ def test_an_interval_always_holds_its_point() -> None:
 # Pictures that stand alone.
 
 SERIES = [
-    curves.Series(0, [curves.Point(x, 1.0) for x in (1, 2, 3)]),
+    curves.Series(0, [curves.MeasuredPoint(x, 1.0) for x in (1, 2, 3)]),
     curves.Series(
         2,
         [
-            curves.Point(1, 0.66, None, None, 0.67, 0.62, 0.72, note="66.00 % arrived"),
-            curves.Point(2, 0.91, None, None, 0.9, 0.87, 0.93),
+            curves.MeasuredPoint(1, 0.66, None, None, 0.67, 0.62, 0.72, note="66.00 % arrived"),
+            curves.MeasuredPoint(2, 0.91, None, None, 0.9, 0.87, 0.93),
         ],
-        [curves.Line([(1, 0.67), (2, 0.9)], "for_servers")],
+        [curves.TheoryLine([(1, 0.67), (2, 0.9)], "for_servers")],
     ),
 ]
 AXES = curves.Axes(

@@ -8,7 +8,7 @@ import pytest
 from kcast.loadtest.charts import words
 from kcast.loadtest.charts.scales import (
     Linear,
-    Log,
+    Logarithmic,
     Nines,
     decades,
     from_zero,
@@ -65,7 +65,7 @@ def test_scales_are_marked_at_round_numbers() -> None:
     assert [label for _, label in from_zero([7.8]).ticks] == ["0", "2", "4", "6", "8"]
     assert [label for _, label in percents().ticks][::5] == ["0 %", "100 %"]
     log = decades([1.4, 220.0], words.number)
-    assert isinstance(log, Log)
+    assert isinstance(log, Logarithmic)
     assert [label for _, label in log.ticks] == ["2", "5", "10", "20", "50", "100", "200"]
     assert [label for _, label in whole_numbers([1, 2, 3, 5, 8]).ticks] == ["1", "2", "3", "5", "8"]
     assert [label for _, label in shares([0.86, 0.999]).ticks][-1] == "100 %"

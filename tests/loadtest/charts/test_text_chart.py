@@ -2,23 +2,23 @@
 
 import pytest
 
-from kcast.loadtest.charts.curves import Point, Series
+from kcast.loadtest.charts.curves import MeasuredPoint, Series
 from kcast.loadtest.charts.text_chart import text_chart
 
 NAMED = [
-    ("all up", Series(0, [Point(k, 1.0) for k in (1, 2, 3)])),
+    ("all up", Series(0, [MeasuredPoint(k, 1.0) for k in (1, 2, 3)])),
     (
         "140 of 200 down",
         Series(
             2,
             [
-                Point(1, 0.66, None, None, 0.67, 0.62, 0.72),
-                Point(2, 0.91, None, None, 0.9, 0.87, 0.93),
-                Point(3, 0.98, None, None, 0.98, 0.97, 0.99),
+                MeasuredPoint(1, 0.66, None, None, 0.67, 0.62, 0.72),
+                MeasuredPoint(2, 0.91, None, None, 0.9, 0.87, 0.93),
+                MeasuredPoint(3, 0.98, None, None, 0.98, 0.97, 0.99),
             ],
         ),
     ),
-    ("recovered", Series(1, [Point(k, 1.0) for k in (1, 2, 3)])),
+    ("recovered", Series(1, [MeasuredPoint(k, 1.0) for k in (1, 2, 3)])),
 ]
 
 
@@ -48,5 +48,5 @@ def test_theory_is_a_mark_in_its_range() -> None:
 
 
 def test_only_all_is_shown_as_all() -> None:
-    chart = text_chart([("x", Series(0, [Point(1, 1.0), Point(2, 0.999999)]))], "K", "theory")
+    chart = text_chart([("x", Series(0, [MeasuredPoint(1, 1.0), MeasuredPoint(2, 0.999999)]))], "K", "theory")
     assert [row.split()[-2] for row in chart.splitlines()[1:]] == ["100", "99.9999"]

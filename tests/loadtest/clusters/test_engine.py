@@ -106,7 +106,7 @@ def test_all_are_tried_and_the_first_failure_is_told() -> None:
 
 
 def test_ctrl_c_begins_nothing_more() -> None:
-    """The first to be waited for raises it: a real signal may meet any finalizer, which swallows it."""
+    """The first item raises it: a real signal may hit a finalizer, which would swallow it."""
     begun: list[int] = []
 
     def work(number: int) -> None:

@@ -1,4 +1,4 @@
-"""loadtest/clusters/isolation.py: a socket that is cut off takes in nothing and lets nothing out."""
+"""loadtest/clusters/isolation.py: a socket that is cut off receives and sends nothing."""
 
 from collections.abc import Iterator
 

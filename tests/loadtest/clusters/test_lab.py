@@ -13,7 +13,7 @@ from tests.support.cluster_suite import ClusterSuite, Owner, Peer, answers, wait
 
 
 class TestLab(ClusterSuite):
-    """Whatever a backend has to do."""
+    """The tests of every backend."""
 
     is_killed_tap_whole = True
 

@@ -26,7 +26,7 @@ from tests.support.cluster_suite import (
 
 
 class TestProcesses(ClusterSuite):
-    """Whatever a backend has to do."""
+    """The tests of every backend."""
 
     def open(
         self, count: int, *, ttl_s: int = 2, options: tuple[str, ...] = (), tap_dir: Path | None = None
@@ -35,7 +35,7 @@ class TestProcesses(ClusterSuite):
 
 
 def host_of(servers: ProcessCluster) -> int:
-    """The process that the servers are children of."""
+    """The parent process of the servers."""
     pid = servers.pids[0]
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[1])
@@ -174,7 +174,7 @@ def test_the_death_of_owner_and_host_at_once_ends_all() -> None:
 
 
 def test_an_owner_that_dies_while_servers_start_leaves_none(tmp_path: Path) -> None:
-    """The one that hangs has said nothing yet: it is the host that has to notice."""
+    """A server that hangs does not watch its lifeline yet: so the host must notice."""
     program = f"""
 import os
 from pathlib import Path
@@ -194,7 +194,7 @@ with ProcessCluster(2, ttl_s=2, tap_dir=Path({str(tmp_path)!r})):
 
 
 def test_the_end_of_a_thread_ends_nothing() -> None:
-    """It would, if servers asked the kernel for a signal at the death of the thread that started them."""
+    """It would if servers used PR_SET_PDEATHSIG, which fires when the thread that started them ends."""
     with ProcessCluster(1, ttl_s=2) as servers:
         servers.kill(0)
         thread = threading.Thread(target=servers.restart, args=(0,))

@@ -1,4 +1,4 @@
-"""loadtest/faults/impairment.py: what two bad legs do to datagrams, in virtual time."""
+"""loadtest/faults/impairment.py: what impaired legs do to datagrams, in virtual time."""
 
 import math
 from collections import Counter
@@ -42,7 +42,7 @@ class Told(NamedTuple):
 
 @dataclass
 class Notes:
-    """An observer that keeps all that it is told."""
+    """An observer that keeps every call."""
 
     sent_: list[Told] = field(default_factory=list)
     received_: list[Told] = field(default_factory=list)

@@ -142,7 +142,7 @@ def test_never_are_more_down_than_planned(plan: Outages) -> None:
 
 
 def joined(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """The spans (server, from, to), as one where they meet."""
+    """The spans (server, from, to), merged where they touch."""
     found: list[tuple[int, int, int]] = []
     for server, from_ns, to_ns in sorted(spans):
         if found and found[-1][0] == server and found[-1][2] == from_ns:

@@ -486,7 +486,7 @@ def test_paths_apart_tell_why(tmp_path: Path) -> None:
 
 
 def test_a_server_that_was_killed_had_what_it_forwarded_to_others(tmp_path: Path) -> None:
-    """Of a tap that was cut short the last second is missing, but copies show that the server lived."""
+    """A tap that was cut short lacks the last second, but copies show that the server was running."""
     world = World(tmp_path, outages="exact", down=1, by="kill")
     world.where("server_life", server_id=0)[0].update(t_to_ns=T0 + 5 * S, ended=0)
     world.life(0, 200, T0 + 6 * S, T0 + 7 * S, ended=0)

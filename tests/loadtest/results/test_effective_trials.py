@@ -51,7 +51,7 @@ def sums_of(pairs: Columns) -> dict[str, ClusterSums]:
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_the_share_varies_as_planned(plan: dict[str, Any]) -> None:
-    """From run to run of a simulation, in units of what each run expects of itself."""
+    """Shares of simulated runs, standardised by the variance of each, have mean 0 and variance 1."""
     scenario = Scenario(**(SMALL | plan))
     true, runs = predict(scenario).share, 3000
     assert true is not None
@@ -72,7 +72,7 @@ def test_the_share_varies_as_planned(plan: dict[str, Any]) -> None:
     assert np.var(scores) == pytest.approx(1, abs=0.12)
 
 
-def test_without_outages_all_luck_is_of_draws_and_losses() -> None:
+def test_without_outages_all_variance_is_of_draws_and_losses() -> None:
     scenario = Scenario(**(SMALL | LOSS), k=5, k_prime=2)
     found = planned_variance(scenario, sums_of(simulate_pairs(scenario, 1)))
     assert found is not None

@@ -196,16 +196,19 @@ def test_the_head_is_the_outcome() -> None:
 
     assert head(findings(GRID)) == "What arrived is what theory says"
     assert head(findings(GRID, invalid=[0])) == "What arrived is what theory says, where it can be trusted"
-    assert head(findings(GRID, disagreeing=[3, 4])) == "What arrived is not what theory says, in 2 of 9 cells"
+    assert (
+        head(findings(GRID, disagreeing=[3, 4]))
+        == "What arrived is not what theory says, in 2 of 9 scenarios"
+    )
     assert head(findings(GRID, invalid=range(9))) == "These figures cannot be trusted"
     assert head(findings(simulated=True)) == "Of the note’s 5 claims 1 does not hold"
     jointly = changed(findings(GRID), "joint", lambda one: one | {"verdict": DISAGREES, "p_value": 1e-9})
-    assert head(jointly) == "Each cell agrees with theory, but not all of them together"
+    assert head(jointly) == "Each scenario agrees with theory, but not all of them together"
 
 
 def test_a_cell_that_disagrees_is_named_and_ringed() -> None:
     source = page(findings(GRID, disagreeing=[3]))
-    assert "8 of 9 cells as measured; not rch-8-5-8" in says(source, "delivery")
+    assert "agrees in 8 of 9 scenarios; not in 8-5-8" in says(source, "delivery")
     assert says(source, "delivery").endswith("disagrees")
     assert part(source, "delivery").count('class="off"') == 3, "the legend's, and one in each width"
     assert part(page(findings(GRID)), "delivery").count('class="off"') == 0
@@ -215,19 +218,19 @@ def test_what_is_not_valid_never_looks_sure() -> None:
     source = page(findings(GRID, invalid=[2], disagreeing=[2]))
     delivery = part(source, "delivery")
     table = delivery[delivery.index("<table") : delivery.index("</table>")]
-    (line,) = [line for line in table.split("<tr>") if "rch-8-3-8" in line]
+    (line,) = [line for line in table.split("<tr>") if "8-3-8" in line]
     assert "not valid" in line and "agrees" not in line and "z " not in line
     told = [words.replace("\N{NO-BREAK SPACE}", " ") for words in re.findall(r"<td>([^<]*)</td>", line)]
     assert told == ["–", "–", "–"], "no theory beside it"
     assert says(source, "delivery").endswith("agrees"), "the others do"
-    assert "1 cell cannot be trusted and is not judged" in says(source, "delivery")
+    assert "1 scenario cannot be trusted and is not judged" in says(source, "delivery")
     for anchor in CAPTURED[:-1]:
         drawn = re.findall(r'<g class="[^"]*invalid[^"]*">.*?</g>', part(source, anchor), re.S)
         assert len(drawn) >= 2, anchor
         assert not any(
             'class="theory"' in one or 'class="band"' in one for one in drawn if anchor != "balance"
         )
-    assert '<aside class="notice"><h2>Shares and causes cannot be trusted in rch-8-3-8</h2>' in source
+    assert '<aside class="notice"><h2>Shares and causes cannot be trusted in 8-3-8</h2>' in source
 
 
 def test_where_nothing_is_valid_nothing_is_judged() -> None:
@@ -253,7 +256,7 @@ def test_latencies_are_judged_apart() -> None:
     source = page(findings(GRID, latency_invalid=[0, 1]))
     assert says(source, "latency").endswith("2 of 9 not valid")
     assert says(source, "delivery").endswith("agrees")
-    assert "7 of 9 cells whose latencies can be trusted" in says(source, "latency")
+    assert "7 of 9 scenarios whose latencies can be trusted" in says(source, "latency")
     every = page(findings(GRID, latency_invalid=range(9)))
     assert says(every, "latency").endswith("not valid")
     assert "Latencies cannot be trusted in all 9" in every.replace("\N{NO-BREAK SPACE}", " ")
@@ -280,7 +283,7 @@ def test_balance_that_chance_does_not_give_is_told(deviations: float, is_uneven:
         }
 
     found = changed(findings(GRID), "balance", set_cv)
-    assert ("less even than chance" in says(page(found), "balance")) is is_uneven
+    assert ("less even than by chance" in says(page(found), "balance")) is is_uneven
 
 
 def test_cost_and_capacity_that_theory_does_not_have_are_told() -> None:
@@ -314,13 +317,13 @@ def test_cells_of_one_policy_stand_in_rows() -> None:
 def test_k_has_a_curve_of_its_own_where_it_varies() -> None:
     source = page(findings(scenarios("grid", scheme=("RCH",), k=(4, 6, 8), k_prime=(3,))))
     assert "K: servers of a topic" in part(source, "delivery")
-    assert "RCH, few publish, K′ = 3" in part(source, "delivery")
+    assert "K/3/K" in part(source, "delivery")
 
 
 def test_runs_that_have_the_same_scenarios_are_told_apart() -> None:
     source = page(findings(scenarios("k-prime") * 2, runs=("run-a", "run-b")))
     table = Tree(part(source, "delivery")).text("table")
-    assert "rch-5-1-5 (run 1)" in table and "rch-5-1-5 (run 2)" in table
+    assert "5-1-5 (run 1)" in table and "5-1-5 (run 2)" in table
 
 
 def test_the_note_is_quoted_with_what_was_measured(grid: str) -> None:
@@ -414,6 +417,18 @@ def test_a_table_that_is_missing_takes_its_part_with_it() -> None:
             continue
         rest = {other: rows for other, rows in whole.tables.items() if other != name}
         assert Tree(page(Findings(whole.about, (), rest))).wrong == [], name
+
+
+# Words.
+
+
+@pytest.mark.parametrize("name", ["grid", "S and R", "kills and stalls", "all invalid", "repeats"])
+def test_a_page_of_captures_has_scenarios_and_policies_and_neither_cells_nor_schemes(name: str) -> None:
+    found = MANY[name]()
+    tables = {name: rows for name, rows in found.tables.items() if name not in ("simulation", "note")}
+    tree = Tree(page(Findings(found.about, found.problems, tables)))
+    words = " ".join([tree.text(), *tree.attributes("title"), *tree.attributes("aria-label")])
+    assert re.findall(r"\bcells?\b|\bRCH\b|\bCH\b", words) == []
 
 
 # Where things are drawn.

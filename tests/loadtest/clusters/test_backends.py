@@ -1,4 +1,4 @@
-"""loadtest/clusters/servers.py: the backends by their names."""
+"""loadtest/clusters/backends.py: opens the backends by their names."""
 
 from pathlib import Path
 
