@@ -91,7 +91,6 @@ class RunningScenario:
         self._t0_ns = self._counted_ns = 0
         self._counts = RunningCounts()
 
-
     def add(self, paths: Sequence[str]) -> None:
         """Takes files that have appeared in the folder. Raises CaptureError if one is not a part of a
         capture."""
