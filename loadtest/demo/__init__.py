@@ -1,1 +1,1 @@
-"""The demo: a cluster, real text, servers killed, and what arrived held against the model."""
+"""`kcast demo`: publishes text while servers are killed, and compares what arrives with theory."""

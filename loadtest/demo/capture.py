@@ -1,8 +1,8 @@
-"""What the demo did, as a capture that `kcast analyse` reads: a scenario for each judged phase and K'.
+"""Writes the demo as a capture that `kcast analyse` reads: a scenario for each judged phase and K'.
 
-While the demo runs, each client's datagrams go by an observer, which keeps numbers alone. When it is over the
-servers' taps are read, and all is written at once. What a restarted cluster loses until all leases stand
-again is no matter of K', and is left out.
+While the demo runs, an observer sees each client's datagrams, and keeps only numbers of them. At the end the
+servers' taps are read, and everything is written at once. The phase "recovering" is left out: what is lost
+until all leases stand again does not depend on K'.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.capture.taps import MessageIds, PortOwner, convert
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.processes import ProcessCluster
-from kcast.loadtest.demo.plan import Plan
+from kcast.loadtest.demo.plan import DemoPlan
 from kcast.loadtest.demo.tally import Phase, Topic
 from kcast.loadtest.faults.impairment import Impairment
 from kcast.loadtest.scenario import ID_CHARS, PAYLOAD_BYTES_MAX, Scenario, message_id
@@ -41,15 +41,15 @@ _PROCESS = "demo"
 _LINE = re.compile(rb"^demo/(\d+)/(\d+)(?: %@\S+ (\d+) .*)?$", re.MULTILINE)
 _TOPIC = re.compile(rb"demo/(\d+)/(\d+)")
 _TICK_S = 0.01
-_VITALS_S = 1.0
+_STATS_INTERVAL_S = 1.0
 _MARGIN_NS = 1_000_000_000
-_ONE_DRAW_S = 3600.0  # no epoch ends while servers are down: they are drawn once
+_ONE_DRAW_S = 3600.0  # longer than any run: which servers are down is drawn once
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class _Member:
+class _ClientRecord:
     k_prime: int
     pub_id: int
     sub_id: int
@@ -58,8 +58,8 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Span:
-    """A phase: when messages were published in it, and when all had arrived that would."""
+class _PhaseTimes:
+    """When a phase began, when its last message was published, and when all had arrived that would."""
 
     from_ns: int
     to_ns: int = 0
@@ -67,7 +67,7 @@ class _Span:
 
 
 @dataclass(slots=True)
-class _Message:
+class _SentMessage:
     phase: Phase
     k_prime: int
     pub_id: int
@@ -75,19 +75,19 @@ class _Message:
     topic_id: int
     t_intended_ns: int
     t_send_ns: int
-    digest: int = 0  # of its line; 0 until it leaves
+    digest: int = 0  # of its line; 0 until it is sent
     size_bytes: int = 0
 
 
-class _Rows:
-    """Rows of whole numbers, appended one by one and kept flat."""
+class _IntRows:
+    """Rows of whole numbers, kept in one flat array."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
         self.values = array("q")
 
     def columns(self, keep: Callable[[Mapping[str, Ints]], NDArray[np.bool_]]) -> dict[str, Ints]:
-        """The columns of the rows to keep."""
+        """Returns the columns of the rows for which `keep` is true."""
         table = np.frombuffer(self.values, np.int64).reshape(-1, len(self.names)).T
         columns = dict(zip(self.names, table, strict=True))
         wanted = keep(columns)
@@ -95,15 +95,15 @@ class _Rows:
 
 
 @dataclass(slots=True)
-class _Socket:
-    """The observer of one client's datagrams. Numbers of messages are the demo's."""
+class _TrafficObserver:
+    """Observes one client's datagrams. `number` is the number that the demo gives a message."""
 
     recorder: "DemoRecorder"
     k_prime: int
     sub_id: int
 
     def sent(self, now: float, server: int, data: bytes, segment_bytes: int, injected: int) -> None:
-        """Datagrams leave."""
+        """Takes datagrams that are sent."""
         recorder, at_ns = self.recorder, int(now * 1e9)
         for line in _LINE.finditer(data):
             if line[3] is None:
@@ -118,7 +118,7 @@ class _Socket:
     def received(
         self, now: float, server: int, data: bytes, segment_bytes: int, kernel_ns: int, injected: int
     ) -> None:
-        """Datagrams have arrived."""
+        """Takes datagrams that have arrived."""
         copies, at_ns = self.recorder.copies.values, int(now * 1e9)
         for line in _LINE.finditer(data):
             if line[3] is not None:
@@ -126,20 +126,20 @@ class _Socket:
 
 
 class DemoRecorder:
-    """Keeps what clients of a demo send and receive, and writes it as a capture. For one event loop."""
+    """Keeps what a demo's clients send and receive, and writes it as a capture. For one event loop."""
 
-    def __init__(self, plan: Plan, k: int, tap_dir: Path) -> None:
+    def __init__(self, plan: DemoPlan, k: int, tap_dir: Path) -> None:
         self.tap_dir = tap_dir
-        self.messages: dict[int, _Message] = {}
-        self.asked = _Rows("k_prime", "sub_id", "topic_id", "server_id", "t_tx_ns")
-        self.sent = _Rows("number", "server_id", "t_tx_ns")
-        self.copies = _Rows("number", "sub_id", "server_id", "t_user_ns")
+        self.messages: dict[int, _SentMessage] = {}
+        self.asked = _IntRows("k_prime", "sub_id", "topic_id", "server_id", "t_tx_ns")
+        self.sent = _IntRows("number", "server_id", "t_tx_ns")
+        self.copies = _IntRows("number", "sub_id", "server_id", "t_user_ns")
         self._plan, self._k = plan, k
         self._topics: Sequence[Topic] = ()
         self._addresses: dict[Address, int] = {}
         self._taps: Sequence[Sequence[Path]] = ()
-        self._members: list[_Member] = []
-        self._spans: dict[Phase, _Span] = {}
+        self._members: list[_ClientRecord] = []
+        self._spans: dict[Phase, _PhaseTimes] = {}
         self._published: Counter[tuple[int, int]] = Counter()
         self._outages: list[dict[str, Any]] = []
         self._client_stats: list[tuple[int, ...]] = []
@@ -149,13 +149,13 @@ class DemoRecorder:
     # --- While it runs -------------------------------------------------------------------------------
 
     def prepare(self, topics: Sequence[Topic], servers: ProcessCluster) -> None:
-        """What there is, before the first client is made."""
+        """Takes the topics and servers, before the first client is made."""
         self._topics = topics
         self._addresses = {address: number for number, address in enumerate(servers.addresses)}
 
     def path(self, k_prime: int, sub_id: int = NONE) -> Wrap:
-        """What lets a client's datagrams be seen."""
-        socket = _Socket(self, k_prime, sub_id)
+        """Returns what shows a client's datagrams to the recorder."""
+        socket = _TrafficObserver(self, k_prime, sub_id)
 
         def wrap(core: Endpoint) -> Endpoint:
             return Impairment(core, servers=self._addresses, rng=Random(0), observer=socket)
@@ -163,48 +163,48 @@ class DemoRecorder:
         return wrap
 
     def joined(self, client: Client, k_prime: int, *, pub_id: int = NONE, sub_id: int = NONE) -> None:
-        """A client is open."""
-        self._members.append(_Member(k_prime, pub_id, sub_id, client, client.local_port))
+        """Takes a client that has been opened."""
+        self._members.append(_ClientRecord(k_prime, pub_id, sub_id, client, client.local_port))
 
     def begin(self, phase: Phase, servers: ProcessCluster) -> None:
-        """A phase begins."""
+        """Notes that a phase begins."""
         self._look_at_servers(servers)
-        self._spans[phase] = _Span(time.monotonic_ns())
+        self._spans[phase] = _PhaseTimes(time.monotonic_ns())
 
     def published_all(self, phase: Phase) -> None:
-        """Nothing more is published in this phase."""
+        """Notes that the phase's last message has been published."""
         self._spans[phase].to_ns = time.monotonic_ns() + 1
 
     def settled(self, phase: Phase, servers: ProcessCluster) -> None:
-        """All has arrived that will."""
+        """Notes that all has arrived that will."""
         self._spans[phase].settled_ns = time.monotonic_ns()
         self._look_at_servers(servers)
         self._look_at_clients()
 
     def publish(self, number: int, phase: Phase, topic: Topic, pub_id: int) -> None:
-        """A message is about to be given to a client: there is no other time at which it was to be."""
+        """Takes a message that is about to be published; its intended time is now."""
         seq = self._published[topic.k_prime, pub_id]
         self._published[topic.k_prime, pub_id] += 1
         msg_id = message_id(pub_id, seq)
         topic_id = _numbers_of(topic.name)[1]
         now_ns = time.monotonic_ns()
-        self.messages[number] = _Message(phase, topic.k_prime, pub_id, msg_id, topic_id, now_ns, now_ns)
+        self.messages[number] = _SentMessage(phase, topic.k_prime, pub_id, msg_id, topic_id, now_ns, now_ns)
 
     def killed(self, servers: Collection[int]) -> None:
-        """Servers have been killed."""
+        """Notes that servers have been killed."""
         now_ns = time.monotonic_ns()
         for server in servers:
             down = {"server_id": server, "epoch": 0, "t_down_ns": now_ns, "t_up_ns": now_ns}
             self._outages.append(down | {"kind": "kill", "plan": "exact"})
 
     def restarted(self) -> None:
-        """All that were killed run again."""
+        """Notes that all killed servers run again."""
         for outage in self._outages:
             outage["t_up_ns"] = time.monotonic_ns()
 
     async def watch(self) -> None:
-        """Notes once a second how late the loop is at most, and what clients count; for ever."""
-        lag_ns, ends_s = 0, time.monotonic() + _VITALS_S
+        """Notes once a second the loop's greatest lateness and the clients' counts; for ever."""
+        lag_ns, ends_s = 0, time.monotonic() + _STATS_INTERVAL_S
         while True:
             due_s = time.monotonic() + _TICK_S
             await asyncio.sleep(_TICK_S)
@@ -212,7 +212,7 @@ class DemoRecorder:
             lag_ns = max(lag_ns, int((now_s - due_s) * 1e9))
             if now_s >= ends_s:
                 self._process_stats.append((time.monotonic_ns(), lag_ns))
-                lag_ns, ends_s = 0, now_s + _VITALS_S
+                lag_ns, ends_s = 0, now_s + _STATS_INTERVAL_S
                 self._look_at_clients()
 
     def _look_at_clients(self) -> None:
@@ -233,7 +233,7 @@ class DemoRecorder:
         self._server_stats += [(number, now_ns, stat.kernel_drops) for number, stat in stats]
 
     def ended(self, servers: ProcessCluster) -> None:
-        """Servers have been stopped, and their taps are whole."""
+        """Notes that the servers have stopped, and their taps are complete."""
         self._taps = servers.taps
 
     # --- When it is over -----------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class DemoRecorder:
             **(outages if phase is Phase.DOWN else {}),
         )
 
-    def _messages_of(self, phase: Phase, k_prime: int) -> list[_Message]:
+    def _messages_of(self, phase: Phase, k_prime: int) -> list[_SentMessage]:
         return [each for each in self.messages.values() if (each.phase, each.k_prime) == (phase, k_prime)]
 
     def _write(self, place: ScenarioFolder, phase: Phase, k_prime: int) -> None:
@@ -333,7 +333,7 @@ class DemoRecorder:
                 topic_id=lambda name: _topic_id(name, k_prime),
             )
 
-    def _append_messages(self, writer: CaptureWriter, messages: Sequence[_Message]) -> None:
+    def _append_messages(self, writer: CaptureWriter, messages: Sequence[_SentMessage]) -> None:
         wanted = {id(message) for message in messages}
         numbers = np.array([n for n, message in self.messages.items() if id(message) in wanted], np.int64)
         order = np.argsort(numbers)
@@ -353,7 +353,7 @@ class DemoRecorder:
                 columns["t_kernel_ns"] = np.zeros(len(places), np.int64)
             writer.append(table, columns, wait=True)
 
-    def _member_row(self, number: int, member: _Member, span: _Span) -> dict[str, Any]:
+    def _member_row(self, number: int, member: _ClientRecord, span: _PhaseTimes) -> dict[str, Any]:
         return {
             "client_id": number,
             "pub_id": member.pub_id,
@@ -365,7 +365,9 @@ class DemoRecorder:
             "servers": list(range(self._plan.servers)),
         }
 
-    def _append_windows(self, writer: CaptureWriter, messages: Sequence[_Message], span: _Span) -> None:
+    def _append_windows(
+        self, writer: CaptureWriter, messages: Sequence[_SentMessage], span: _PhaseTimes
+    ) -> None:
         counts = Counter(message.pub_id for message in messages)
         windows = (
             {"pub_id": pub, "t_from_ns": span.from_ns, "t_to_ns": span.to_ns, "scheduled": counts[pub]}
@@ -373,7 +375,7 @@ class DemoRecorder:
         )
         writer.append("window", _columns(windows), wait=True)
 
-    def _append_stats(self, writer: CaptureWriter, clients: Collection[int], span: _Span) -> None:
+    def _append_stats(self, writer: CaptureWriter, clients: Collection[int], span: _PhaseTimes) -> None:
         names = ("client_id", "t_ns", "copies", "deliveries", "duplicates", "slow_consumer", "kernel_drops")
         rows = [
             row for row in self._client_stats if row[0] in clients and row[1] <= span.settled_ns + _MARGIN_NS
@@ -385,25 +387,25 @@ class DemoRecorder:
         known = dict(zip(("server_id", "t_ns", "kernel_drops"), servers, strict=True))
         unknown = dict.fromkeys(("cpu_ns", "rss_bytes", "queue_bytes"), nothing)
         writer.append("server_stat", known | unknown, wait=True)
-        vitals = (
+        process_stats = (
             {"process": _PROCESS, "t_ns": t_ns, "cpu_ns": 0, "rss_bytes": 0, "lag_max_ns": lag_ns}
             | {"rows_waiting": 0, "rows_lost": 0}
             for t_ns, lag_ns in self._process_stats
         )
         if self._process_stats:
-            writer.append("process_stat", _columns(vitals), wait=True)
+            writer.append("process_stat", _columns(process_stats), wait=True)
         clock = {"process": [_PROCESS], "t_ns": [span.from_ns], "offset_ns": [0], "error_ns": [0]}
         writer.append("clock", clock, wait=True)
 
 
 class _OnlyThis:
-    """Leaves out rows of what belongs to other scenarios of the demo, whose servers are the same."""
+    """Leaves out rows of the demo's other scenarios, which ran on the same servers."""
 
     def __init__(self, writer: CaptureWriter) -> None:
         self._writer = writer
 
     def append(self, table: str, columns: Mapping[str, Any], *, wait: bool = False) -> None:
-        """Takes rows of a table."""
+        """Appends the rows of a table that belong to this scenario."""
         name = {"server_rx": "msg_id", "lease": "topic_id"}.get(table)
         if name is not None:
             keep = np.asarray(columns[name]) != NONE
@@ -412,7 +414,7 @@ class _OnlyThis:
 
 
 def _numbers_of(name: bytes) -> tuple[int, int]:
-    """K' and the number of a topic, from 0."""
+    """Returns K' and the number of a topic, from 0."""
     found = _TOPIC.fullmatch(name)
     return (int(found[1]), int(found[2]) - 1) if found else (NONE, NONE)
 
@@ -423,6 +425,6 @@ def _topic_id(name: bytes, k_prime: int) -> int:
 
 
 def _columns(rows: Any) -> dict[str, list[Any]]:
-    """Rows as columns; there is at least one."""
+    """Turns rows, at least one, into columns."""
     listed = list(rows)
     return {name: [row[name] for row in listed] for name in listed[0]}

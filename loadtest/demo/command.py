@@ -1,4 +1,4 @@
-"""`kcast demo`: a cluster, real text, servers killed, delivery measured against prediction."""
+"""`kcast demo`: publishes text while servers are killed, and compares what arrives with theory."""
 
 import asyncio
 import importlib.metadata
@@ -20,12 +20,12 @@ from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_li
 from kcast.loadtest.charts.text_chart import text_chart
 from kcast.loadtest.clusters.servers import ServerFailed
 from kcast.loadtest.demo import report
-from kcast.loadtest.demo.plan import K, Plan, Result
+from kcast.loadtest.demo.plan import DemoPlan, DemoResult, K
 from kcast.loadtest.demo.run import DemoFailed, run
-from kcast.loadtest.demo.tally import CONFIDENCE, PIECE_BYTES_MAX, Cell, failures, pieces
+from kcast.loadtest.demo.tally import CONFIDENCE, INVALID, PIECE_BYTES_MAX, PhaseResult, failures, pieces
 from kcast.loadtest.demo.view import (
-    LiveWatcher,
-    PlainWatcher,
+    ProgressBars,
+    ProgressLines,
     drawing,
     explanation,
     named_series,
@@ -54,7 +54,7 @@ _LIBRARIES = ("kcast", "uvloop", "numpy", "xxhash")
     default=4,
     show_default=True,
     metavar="SECONDS",
-    help="How long a lease lives unless renewed.",
+    help="How long a lease stands unless it is renewed.",
 )
 @click.option(
     "--topics", type=click.IntRange(1, 1000), default=24, show_default=True, help="Topics for each K'."
@@ -77,22 +77,26 @@ _LIBRARIES = ("kcast", "uvloop", "numpy", "xxhash")
     help="Messages published each second.",
 )
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="Decides topics, audiences, who is killed."
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Decides topics, who subscribes to them, and which servers are killed.",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("demo-out"),
     show_default=True,
-    help="Where delivery.svg, results.json, a capture and a report go.",
+    help="Folder for delivery.svg, results.json, a capture and a report.",
 )
 @click.option(
     "--report/--no-report",
     "wants_report",
     default=True,
-    help="Whether to record a capture, and make a report of it, where the extra for it is installed.",
+    help="Record a capture and analyse it, if the extra for it is installed.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, one object a line.")
 def command(
     files: tuple[Path, ...],
     servers: int,
@@ -107,20 +111,20 @@ def command(
     wants_report: bool,
     as_json: bool,
 ) -> None:
-    """Publish text files over servers that are killed, and hold what arrives against theory.
+    """Publish text while servers are killed, and compare what arrives with theory.
 
-    Starts servers on this machine and publishes every line that is not blank of each FILE (by default of
-    its PROTOCOL.md) to subscribers, at once under three policies: each message goes to K' = 1, 2 and 3 of
-    its topic's K = 5 servers. First all servers are up; then some are killed, and publishers do not avoid
-    them, so that loss shows; then they are restarted. Every payload is checked against its file. A line
-    longer than 300 bytes is published in pieces of 300 bytes.
+    Starts servers on this machine, and publishes each line of FILE that is not blank, by default of kcast's
+    PROTOCOL.md. It does so under three policies at once: each message goes to K' = 1, 2 or 3 of its topic's
+    K = 5 servers. First all servers are up. Then some are killed, and publishers do not avoid them, so that
+    loss shows. Then they are restarted. Every payload is compared with its file. Lines longer than 300 bytes
+    are published in pieces of 300 bytes.
 
-    Exits with 0 only if the deliveries counted agree with the probability model, given the servers killed,
-    all payloads are intact, and no datagram was dropped unread. Takes about half a minute, and a report of
-    it (kcast analyse) as long again.
+    The exit code is 0 only if the numbers delivered agree with theory, given which servers were killed, all
+    payloads are intact, and every datagram was read in time. The demo takes about half a minute; the report
+    of it (kcast analyse) takes as long again.
 
     \b
-    Example:
+    Examples
       kcast demo
       kcast demo --servers 20 --kill 8 --seed 7 README.md
     """
@@ -128,15 +132,15 @@ def command(
         raise click.BadParameter(
             f"of {servers} servers at most {servers - 1} can be killed", param_hint="--kill"
         )
-    plan = Plan(servers, kill, ttl_s, topics, subscribers, publishers, seed, rate)
+    plan = DemoPlan(servers, kill, ttl_s, topics, subscribers, publishers, seed, rate)
     with errors_as_lines("demo", closed_pipe_exit=EXIT_FAILURE):
         if sys.stdout is None:
             raise OSError("standard output is closed")
         sys.exit(0 if _demo(plan, files, out, wants_report, as_json) else EXIT_FAILURE)
 
 
-def _demo(plan: Plan, files: tuple[Path, ...], out: Path, wants_report: bool, as_json: bool) -> bool:
-    """Runs it, and shows and writes what came of it; whether measurement and model agree."""
+def _demo(plan: DemoPlan, files: tuple[Path, ...], out: Path, wants_report: bool, as_json: bool) -> bool:
+    """Runs it, shows and writes what came of it; returns whether measurement and theory agree."""
     texts, sources = _read(files)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -150,7 +154,8 @@ def _demo(plan: Plan, files: tuple[Path, ...], out: Path, wants_report: bool, as
         result = _run_recorded(plan, texts, stream, capture)
     else:
         result = _run(plan, texts, stream)
-    reasons = failures(result.cells, result.faults, result.dropped, result.leases_after_s)
+    stopped_s = result.stopped_s if result.stopped_s > plan.lease_slack_s else 0.0
+    reasons = failures(result.cells, result.faults, result.dropped, result.leases_after_s, stopped_s)
     results = _report(plan, result, sources, len(texts), reasons)
     source = ", ".join(sources)
     what = f"{len(texts):,} lines of {source if len(source) <= 40 else f'{len(sources)} files'}"
@@ -169,9 +174,9 @@ def _demo(plan: Plan, files: tuple[Path, ...], out: Path, wants_report: bool, as
             print(text_chart(named_series(plan, result.cells), "K'", "  theory", ascii_only=ascii_only))
             for reason in reasons:
                 print(f"NOT: {reason}")
-            print("measurement and model agree" if not reasons else "measurement and model do NOT agree")
+            print(_verdict(reasons))
         sys.stdout.flush()
-    finally:  # a run that is over shall not be lost because one of its outputs fails
+    finally:  # a finished run is not to be lost because one of its outputs fails
         _write(svg_path, drawing(plan, result.cells, what))
         _write(json_path, json.dumps(results, indent=2) + "\n")
     if not as_json:
@@ -181,6 +186,12 @@ def _demo(plan: Plan, files: tuple[Path, ...], out: Path, wants_report: bool, as
     elif wants_report and not as_json:
         print(f"report:  none, {missing} is missing: pip install 'kcast[spark]' brings it", flush=True)
     return not reasons
+
+
+def _verdict(reasons: list[str]) -> str:
+    if any(reason.startswith(INVALID) for reason in reasons):
+        return "no verdict: this machine was too busy"
+    return f"measurement and model {'do NOT agree' if reasons else 'agree'}"
 
 
 def _tell_report(capture: Path, out: Path, as_json: bool) -> None:
@@ -201,8 +212,8 @@ def _write(path: Path, text: str) -> None:
         _fail(f"{path}: {error.strerror or error} (the result stands above)")
 
 
-def _run_recorded(plan: Plan, texts: list[bytes], stream: TextIO, capture: Path) -> Result:
-    """Runs it, and writes what it did as a capture."""
+def _run_recorded(plan: DemoPlan, texts: list[bytes], stream: TextIO, capture: Path) -> DemoResult:
+    """Runs the demo, and writes a capture of it."""
     from kcast.loadtest.capture.folder import CaptureError
     from kcast.loadtest.demo.capture import DemoRecorder
 
@@ -216,18 +227,20 @@ def _run_recorded(plan: Plan, texts: list[bytes], stream: TextIO, capture: Path)
         return result
 
 
-def _run(plan: Plan, texts: list[bytes], stream: TextIO, recorder: "DemoRecorder | None" = None) -> Result:
+def _run(
+    plan: DemoPlan, texts: list[bytes], stream: TextIO, recorder: "DemoRecorder | None" = None
+) -> DemoResult:
     try:
         if stream.isatty():
-            with LiveWatcher(plan, stream) as watcher:
+            with ProgressBars(plan, stream) as watcher:
                 return _run_loop(run(plan, texts, watcher, recorder))
-        return _run_loop(run(plan, texts, PlainWatcher(plan, stream), recorder))
+        return _run_loop(run(plan, texts, ProgressLines(plan, stream), recorder))
     except KeyboardInterrupt:
         fail("demo", "stopped, no verdict", EXIT_INTERRUPTED)
     except (ServerFailed, DemoFailed) as error:
         _fail(str(error))
     except ExceptionGroup as group:
-        # One failure in a task group cancels the rest, so there is one to tell.
+        # The first failure in a task group cancels the other tasks, so there is only one to tell.
         known, other = group.split((ServerFailed, DemoFailed, OSError))
         if known is None or other is not None:
             raise
@@ -243,7 +256,7 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def _run_loop(main: Coroutine[Any, Any, Result]) -> Result:
+def _run_loop(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
     try:
         import uvloop
     except ImportError:
@@ -252,7 +265,7 @@ def _run_loop(main: Coroutine[Any, Any, Result]) -> Result:
 
 
 def _read(files: tuple[Path, ...]) -> tuple[list[bytes], list[str]]:
-    """The texts to publish, and the names of the files they are from."""
+    """Returns the texts to publish, and the names of their files."""
     sources = files or (Path(pubsub.__file__).with_name("PROTOCOL.md"),)
     texts: list[bytes] = []
     bytes_left = TEXT_BYTES_MAX
@@ -270,14 +283,14 @@ def _read(files: tuple[Path, ...]) -> tuple[list[bytes], list[str]]:
             _fail(f"{_printable(path)}: with it, more than {TEXT_BYTES_MAX >> 20} MiB would be published")
         texts += pieces(data)
     if not texts:
-        _fail(
-            f"{', '.join(map(_printable, files))}: no line that is not blank, so there is nothing to publish"
-        )
+        _fail(f"{', '.join(map(_printable, files))}: all lines are blank, so there is nothing to publish")
     return texts, [_printable(path.name) for path in sources]
 
 
-def _report(plan: Plan, result: Result, sources: list[str], lines: int, reasons: list[str]) -> dict[str, Any]:
-    """What goes to results.json: all that is needed to run it again, and to judge it otherwise."""
+def _report(
+    plan: DemoPlan, result: DemoResult, sources: list[str], lines: int, reasons: list[str]
+) -> dict[str, Any]:
+    """Returns what goes to results.json: all that is needed to run it again, or to judge it another way."""
     versions = {"python": platform.python_version()}
     for name in _LIBRARIES:
         try:
@@ -303,8 +316,7 @@ def _report(plan: Plan, result: Result, sources: list[str], lines: int, reasons:
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
-    judged = cell.predicted is not None
+def _cell(cell: PhaseResult) -> dict[str, Any]:
     return {
         "policy": policy_name(cell.k_prime),
         "k_prime": cell.k_prime,
@@ -318,13 +330,13 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "measured": cell.share(cell.delivered),
         "measured_interval": list(cell.interval),
         "predicted": cell.predicted,
-        "range_pairs": [cell.low, cell.high] if judged else None,
-        "verdict": ("ok" if cell.is_good else "NOT") if judged else "not judged",
+        "range_pairs": [cell.low, cell.high] if cell.is_judged else None,
+        "verdict": cell.verdict,
     }
 
 
 def _printable(name: str | Path) -> str:
-    """A file's name without what would move a terminal's cursor, or is no text."""
+    """Returns a file's name without what would move a terminal's cursor or is no text."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(name))
 
 

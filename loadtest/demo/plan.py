@@ -1,18 +1,19 @@
-"""What a demo runs, what comes of it, and whom it tells meanwhile."""
+"""What a demo is to run, what came of it, and the interface that shows its progress."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kcast.loadtest.demo.tally import Cell, Phase, Tally
+from kcast.loadtest.demo.tally import Phase, PhaseResult, Tally
+from kcast.pubsub.limits import RENEWALS_PER_TTL
 
 K = 5
 K_PRIMES = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to run: how many topics, subscribers and publishers for each K', and `rate` messages a second."""
+class DemoPlan:
+    """What to run: topics, subscribers and publishers are for each K'; `rate` is messages a second in all."""
 
     servers: int = 12
     kill: int = 4
@@ -23,42 +24,49 @@ class Plan:
     seed: int = 1
     rate: int = 400
 
+    @property
+    def lease_slack_s(self) -> float:
+        """For how long this machine may stop the clients without a lease ending."""
+        return self.ttl_s * (1 - 1 / RENEWALS_PER_TTL)
+
 
 @dataclass(slots=True)
-class Result:
-    """What came of it. Servers go by their keys. Times are seconds after the servers had restarted."""
+class DemoResult:
+    """What came of a run. Servers are named by their keys; times count from the servers' restart."""
 
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[PhaseResult] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     kernel_drops: int = 0
     slow_drops: int = 0
     killed: tuple[str, ...] = ()
     dead_of_topic: dict[str, int] = field(default_factory=dict)
     subscriptions: int = 0
+    stopped_s: float = 0.0
+    """The longest time for which this machine gave the demo no processor."""
     unanswered: int = 0
-    """Publishes that a live server was sent in a judged phase, and gave no receipt for."""
+    """Number of publishes in judged phases that went to a live server and got no receipt."""
     leases_after_s: float | None = None
-    """When all leases stood again."""
+    """Seconds until all leases stood again; None if that took longer than a ttl."""
     last_loss_s: float | None = None
-    """When the last message was published that did not reach all of its audience."""
+    """When the last message that missed a subscriber was published; None if none missed any."""
 
     @property
     def dropped(self) -> int:
-        """What arrived at clients and was dropped because it was not read in time."""
+        """Number of datagrams and messages that arrived at clients and were not read in time."""
         return self.kernel_drops + self.slow_drops
 
 
-class Watcher(Protocol):
-    """Whom a run tells how it goes."""
+class DemoWatcher(Protocol):
+    """Is told how a run goes."""
 
     def say(self, text: str) -> None:
-        """Something has been done."""
+        """Takes a line about something that has been done."""
 
     def begin(self, phase: Phase, messages: int | None) -> None:
-        """A phase begins, with so many messages, or None where its time is what is set."""
+        """A phase begins. `messages` is their number, None where the phase lasts for a time instead."""
 
     def update(self, phase: Phase, published: int, tally: Tally) -> None:
-        """So far; several times a second."""
+        """Called several times a second with the messages published so far."""
 
     def end(self, phase: Phase, tally: Tally) -> None:
-        """All of the phase's messages have arrived, or will not."""
+        """A phase has ended: its messages have arrived, or will not."""

@@ -1,4 +1,4 @@
-"""The demo's report: what `kcast analyse` makes of its capture, in a process of its own."""
+"""Makes the demo's report: runs `kcast analyse` on its capture, in a process of its own."""
 
 import importlib.util
 import subprocess
@@ -10,14 +10,14 @@ PAGE = "report.html"
 
 
 def missing_module() -> str | None:
-    """What of the extra is not installed; None if all of it is."""
+    """Returns the name of a library of the extra that is not installed; None if all are there."""
     return next((name for name in MODULES if importlib.util.find_spec(name) is None), None)
 
 
 def make(capture: Path, out: Path) -> Path | None:
-    """Analyses a capture; the page, or None where that failed, which has been said on standard error.
+    """Analyses a capture and returns the report's page; None after saying on standard error what failed.
 
-    How far it has come is shown on a terminal.
+    On a terminal the analysis shows its progress.
     """
     is_shown = sys.stderr is not None and sys.stderr.isatty()
     command = (sys.executable, "-m", "kcast.client.cli", "analyse", str(capture), "--out", str(out))
@@ -33,7 +33,7 @@ def make(capture: Path, out: Path) -> Path | None:
     if _modified_ns(out / PAGE) != began:
         return out / PAGE
     said = (done.stderr or "").strip().splitlines()
-    reason = said[-1] if said else f"kcast analyse has ended with exit code {done.returncode}"
+    reason = said[-1] if said else f"kcast analyse ended with exit code {done.returncode}"
     print(f"kcast demo: no report: {reason}", file=sys.stderr, flush=True)
     return None
 

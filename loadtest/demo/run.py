@@ -1,7 +1,7 @@
-"""The phases of the demo: real servers, real clients, one event loop.
+"""Runs the demo's phases: real servers, real clients, one event loop.
 
-The same people use three clusters at once that differ in policy only, on the same servers: K' = 1, 2 and 3
-of K = 5, few publish. So each phase shows all three under the same failures.
+The same servers are used under three policies at once: 5/1/5, 5/2/5 and 5/3/5, each with clients and topics
+of its own. So every phase shows all three under the same failures.
 """
 
 import asyncio
@@ -20,31 +20,32 @@ from kcast.client.events import Drop, Outcome
 from kcast.client.view import View
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
-from kcast.loadtest.demo.plan import K_PRIMES, K, Plan, Result, Watcher
+from kcast.loadtest.demo.plan import K_PRIMES, DemoPlan, DemoResult, DemoWatcher, K
 from kcast.loadtest.demo.tally import Phase, Tally, Topic
 from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:  # what it needs comes with an extra
     from kcast.loadtest.demo.capture import DemoRecorder
 
-# The less a message's fate is left to chance the narrower the range that the model allows: with this many
-# messages, 1.5 % of pairs either way at K' = 3.
+# The more messages, the narrower the range that theory allows: with this many, 1.5 % of pairs either way at
+# K' = 3.
 DOWN_MESSAGES_MIN = 1500
 OUTSTANDING_MAX = 512
 READY_TIMEOUT_S = 10.0
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_POLL_S = 0.05
-QUIET_S = 0.5  # with nothing new for so long, what is missing will not come
+QUIET_POLLS = 10  # with nothing new in so many polls, what is missing will not come
+LATE_S = 0.2  # what takes longer between two messages is a stop of this process
 PROGRESS_INTERVAL_S = 0.1
-PACE_SLACK_S = 0.02  # a loop's timers are no more exact than some milliseconds
+PACE_SLACK_S = 0.02  # an event loop's timers are only exact to some milliseconds
 
 
 class DemoFailed(KcastError, RuntimeError):
     """The demo could not be run to its end; the message says why."""
 
 
-def make_topics(plan: Plan, servers: ProcessCluster, rng: Random) -> list[Topic]:
-    """The topics of every K', each with an audience of a quarter to three quarters of the subscribers."""
+def make_topics(plan: DemoPlan, servers: ProcessCluster, rng: Random) -> list[Topic]:
+    """Draws the topics of every K', each with a quarter to three quarters of the subscribers."""
     view = View(servers.cluster(Policy(K, K, K)))
     topics = []
     for k_prime in K_PRIMES:
@@ -58,9 +59,9 @@ def make_topics(plan: Plan, servers: ProcessCluster, rng: Random) -> list[Topic]
 
 
 async def run(
-    plan: Plan, texts: Sequence[bytes], watcher: Watcher, recorder: "DemoRecorder | None" = None
-) -> Result:
-    """Runs the demo with these texts, and lets `recorder` see it. Raises ServerFailed and DemoFailed."""
+    plan: DemoPlan, texts: Sequence[bytes], watcher: DemoWatcher, recorder: "DemoRecorder | None" = None
+) -> DemoResult:
+    """Runs the demo with these texts; `recorder` may record it. Raises ServerFailed and DemoFailed."""
     began = time.monotonic()
     tap_dir = recorder.tap_dir if recorder else None
     with ProcessCluster(plan.servers, ttl_s=plan.ttl_s, tap_dir=tap_dir) as servers:
@@ -76,9 +77,9 @@ async def run(
 class _Demo:
     def __init__(
         self,
-        plan: Plan,
+        plan: DemoPlan,
         texts: Sequence[bytes],
-        watcher: Watcher,
+        watcher: DemoWatcher,
         servers: ProcessCluster,
         stack: AsyncExitStack,
         recorder: "DemoRecorder | None",
@@ -92,21 +93,25 @@ class _Demo:
         self._topics = make_topics(plan, servers, Random(f"{plan.seed}/topics"))
         self._topics_of = {k: [topic for topic in self._topics if topic.k_prime == k] for k in K_PRIMES}
         self._tally = Tally(self._topics, K)
-        self._result = Result()
+        self._result = DemoResult()
         self._dead: frozenset[str] = frozenset()
         self._subscribers: dict[tuple[int, int], Client] = {}
         self._publishers: dict[int, list[Client]] = {}
         self._publisher_ids: dict[Client, int] = {}
         self._subscriptions: list[Subscription] = []
         self._duplicates: Counter[int] = Counter()
+        self._subscriptions_of: dict[Topic, list[Subscription]] = {topic: [] for topic in self._topics}
+        self._patience_s = 0.0
         self._room = asyncio.Semaphore(OUTSTANDING_MAX)
         if recorder is not None:
             recorder.prepare(self._topics, servers)
 
-    async def run(self) -> Result:
+    async def run(self) -> DemoResult:
         plan, result = self._plan, self._result
         async with asyncio.TaskGroup() as readers:
-            watching = readers.create_task(self._recorder.watch()) if self._recorder else None
+            watching = [readers.create_task(self._watch_stops())]
+            if self._recorder is not None:
+                watching.append(readers.create_task(self._recorder.watch()))
             await self._open_clients(readers)
             await self._warm_up()
 
@@ -125,16 +130,16 @@ class _Demo:
             self._watcher.say(f"killed {', '.join(result.killed)} with SIGKILL; publishers do not avoid them")
             await self._judged_phase(Phase.DOWN, -(-DOWN_MESSAGES_MIN // len(self._texts)))
 
-            # Until then a holder may believe in leases that went with the dead, and count them as standing.
+            # Until then a subscriber may count leases as standing that a killed server has forgotten.
             await asyncio.sleep(forgotten_at - time.monotonic())
-            # In a thread, since the leases at the other servers have to be renewed meanwhile.
+            # In a thread, because leases at the other servers must be renewed meanwhile.
             await asyncio.to_thread(self._servers.restart, *indexes)
             if self._recorder is not None:
                 self._recorder.restarted()
             self._dead = frozenset()
             for publisher in chain(*self._publishers.values()):
                 publisher.core.avoid_dead = True
-            self._watcher.say(f"restarted {', '.join(result.killed)}; publishers avoid the dead")
+            self._watcher.say(f"restarted {', '.join(result.killed)}; publishers avoid dead servers")
             await self._recover()
             await self._judged_phase(Phase.RECOVERED, 1)
 
@@ -146,9 +151,16 @@ class _Demo:
             result.cells = self._tally.cells({Phase.DOWN: plan.kill})
             for subscription in self._subscriptions:
                 subscription.close()
-            if watching is not None:
-                watching.cancel()
+            for task in watching:
+                task.cancel()
         return result
+
+    async def _watch_stops(self) -> None:
+        """Notes for how long this process was stopped at most; for ever."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(SETTLE_POLL_S)
+            self._result.stopped_s = max(self._result.stopped_s, time.monotonic() - began - SETTLE_POLL_S)
 
     async def _open_clients(self, readers: asyncio.TaskGroup) -> None:
         for k_prime in K_PRIMES:
@@ -173,6 +185,7 @@ class _Demo:
             for number in sorted(topic.audience):
                 subscription = self._subscribers[topic.k_prime, number].subscribe(topic.name)
                 self._subscriptions.append(subscription)
+                self._subscriptions_of[topic].append(subscription)
                 readers.create_task(self._read(subscription, number))
         deadline = time.monotonic() + READY_TIMEOUT_S
         for subscription in self._subscriptions:
@@ -194,9 +207,9 @@ class _Demo:
             self._tally.deliver(delivery.topic, number, delivery.payload)
 
     async def _warm_up(self) -> None:
-        """Every publisher publishes to each server once, so that no cookie is awaited later.
+        """Lets every publisher publish to each server once, so that none awaits a cookie later.
 
-        The topics for it have no subscribers.
+        Nobody subscribes to the topics of these messages.
         """
         view = View(self._servers.cluster(Policy(K, K, K)))
         missing = set(self._servers.names)
@@ -213,7 +226,7 @@ class _Demo:
                     return
 
     async def _warm_up_topic(self, publisher: Client, topic: bytes, k_prime: int) -> None:
-        # Repeats go to servers that do not have the message yet.
+        # Repeats go to servers that have not been sent the message yet.
         repeats = -(-K // k_prime)
         published = await publisher.publish(topic, b"", repeat=repeats, repeat_interval_s=0.05)
         if published.receipts < K:
@@ -223,11 +236,12 @@ class _Demo:
     # --- Phases --------------------------------------------------------------------------------------
 
     def _work(self, passes: int) -> Iterator[tuple[int, bytes]]:
-        """Every text under every policy, so many times: (K', text)."""
+        """Yields every text under every policy, `passes` times, as (K', text)."""
         return ((k, text) for text in chain.from_iterable(repeat(self._texts, passes)) for k in K_PRIMES)
 
     async def _judged_phase(self, phase: Phase, passes: int) -> None:
         self._watcher.begin(phase, passes * len(self._texts) * len(K_PRIMES))
+        self._patience_s = self._plan.ttl_s
         if self._recorder is not None:
             self._recorder.begin(phase, self._servers)
         await self._publish_all(phase, self._work(passes))
@@ -238,7 +252,7 @@ class _Demo:
             self._recorder.settled(phase, self._servers)
 
     async def _recover(self) -> None:
-        """Publishes for one ttl, from the moment when all servers are up again."""
+        """Publishes for one ttl from the moment when all servers are up again."""
         self._watcher.begin(Phase.RECOVERING, None)
         until = time.monotonic() + self._plan.ttl_s
         leases = asyncio.create_task(self._await_leases(until))
@@ -258,14 +272,14 @@ class _Demo:
     async def _publish_all(
         self, phase: Phase, work: Iterable[tuple[int, bytes]], until: float = math.inf
     ) -> None:
-        """Publishes at the plan's rate, each text on a random topic of its policy by a random publisher."""
-        # A source for each phase, since one of them lasts for a time and not for a number of messages.
+        """Publishes at the plan's rate: each text on a random topic of its policy, by a random publisher."""
+        # Each phase draws for itself, since one of them lasts for a time and not for a number of messages.
         rng = Random(f"{self._plan.seed}/{phase}")
-        began = next_at = time.monotonic()
+        began = next_at = last_at = time.monotonic()
         shown_at = -math.inf
         async with asyncio.TaskGroup() as group:
             for published, (k_prime, text) in enumerate(work, 1):
-                # Whoever is late does not catch up: a burst is what overflows a buffer.
+                # Lost time is not made up for: a burst could overflow a receive buffer.
                 now = time.monotonic()
                 if now >= until:
                     break
@@ -274,15 +288,31 @@ class _Demo:
                 next_at = max(next_at, now - PACE_SLACK_S) + 1 / self._plan.rate
                 await self._room.acquire()
                 topic = rng.choice(self._topics_of[k_prime])
+                if phase is not Phase.RECOVERING:
+                    is_late = time.monotonic() > last_at + 1 / self._plan.rate + LATE_S
+                    await self._await_leases_of(topic, is_late=is_late)
                 publisher = rng.choice(self._publishers[k_prime])
-                at_s = time.monotonic() - began
-                number, payload = self._tally.publish(phase, topic, text, self._dead, at_s)
+                last_at = time.monotonic()
+                number, payload = self._tally.publish(phase, topic, text, self._dead, last_at - began)
                 if self._recorder is not None:
                     self._recorder.publish(number, phase, topic, self._publisher_ids[publisher])
                 group.create_task(self._publish(publisher, topic.name, number, payload, phase))
                 if now > shown_at + PROGRESS_INTERVAL_S:
                     shown_at = now
                     self._watcher.update(phase, published, self._tally)
+
+    async def _await_leases_of(self, topic: Topic, *, is_late: bool) -> None:
+        """Waits until the topic's leases at live servers stand, for at most a ttl a phase.
+
+        They end where this machine is too busy to renew them in time, which says nothing about K'. After a
+        stop (`is_late`) clients first have to see what has come, and what has ended.
+        """
+        if is_late:
+            await asyncio.sleep(SETTLE_POLL_S)
+        live = len(topic.servers - self._dead)
+        while self._patience_s > 0 and any(each.leases[0] < live for each in self._subscriptions_of[topic]):
+            self._patience_s -= SETTLE_POLL_S
+            await asyncio.sleep(SETTLE_POLL_S)
 
     async def _publish(
         self, publisher: Client, topic: bytes, number: int, payload: bytes, phase: Phase
@@ -300,17 +330,16 @@ class _Demo:
 
     async def _settle(self, phase: Phase) -> None:
         """Waits until all has been delivered, or nothing more comes."""
-        began = changed_at = time.monotonic()
-        seen = -1
-        while not self._tally.is_complete(phase):
-            now = time.monotonic()
+        seen, quiet_polls = -1, 0
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        while (
+            not self._tally.is_complete(phase) and quiet_polls < QUIET_POLLS and time.monotonic() < deadline
+        ):
             delivered = self._tally.delivered.total()
-            if delivered != seen:
-                seen, changed_at = delivered, now
-            if now > changed_at + QUIET_S or now > began + SETTLE_TIMEOUT_S:
-                break
+            quiet_polls = quiet_polls + 1 if delivered == seen else 0
+            seen = delivered
             await asyncio.sleep(SETTLE_POLL_S)
-        # Second and third copies may still be on their way; they are counted too.
+        # Duplicates may still be on their way; they are counted too.
         await asyncio.sleep(SETTLE_POLL_S)
         for k_prime in K_PRIMES:
             clients = [client for (k, _), client in self._subscribers.items() if k == k_prime]

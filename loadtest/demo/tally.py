@@ -1,8 +1,8 @@
-"""What was published, what arrived, and whether that is what the model says. Pure: no clock, no network.
+"""Counts what was published and what arrived, and compares it with theory. Pure: no clock, no network.
 
-A message is published to a topic and expected by its audience: each (message, subscriber) is a *pair*. With
-few publish a message that goes to dead servers only is lost for its whole audience at once, so messages,
-not pairs, are the independent trials; `kcast.hashring.intervals.delivered_pairs` counts that exactly.
+A *pair* is a message and a subscriber that should get it. A message that is sent to dead servers only is lost
+for all its subscribers at once. So messages, not pairs, are the independent trials;
+`kcast.hashring.intervals.delivered_pairs` takes that into account exactly.
 """
 
 from collections import Counter
@@ -15,13 +15,14 @@ from kcast.hashring.intervals import delivered_pairs
 from kcast.hashring.model import delivery_given_down, miss_exactly_down
 
 CONFIDENCE = 0.9999
-"""That a right system's run is not rejected: all its cells together."""
+"""The chance that a run of a sound system is accepted, over all its judged phases and policies together."""
+INVALID = "invalid run"
 PIECE_BYTES_MAX = 300
-"""A longer line is published in pieces: even if each of its bytes takes three on the wire, a piece fits."""
+"""Longer lines are published in pieces. A piece fits a datagram even if each byte takes three on the wire."""
 
 
 class Phase(StrEnum):
-    """What the cluster goes through. `RECOVERING` is shown, and not judged."""
+    """The phases of a run, in order. `RECOVERING` is shown, but not judged."""
 
     UP = "up"
     DOWN = "down"
@@ -34,7 +35,7 @@ NOT_JUDGED = (Phase.RECOVERING,)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: its K servers, the K' of them that a message is published to, the subscribers' numbers."""
+    """A topic: the names of its K servers, how many of them get a message, its subscribers' numbers."""
 
     name: bytes
     k_prime: int
@@ -43,7 +44,7 @@ class Topic:
 
 
 @dataclass(slots=True)
-class _Message:
+class _Publication:
     phase: Phase
     topic: Topic
     text: bytes
@@ -58,12 +59,12 @@ class _Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One phase under one policy.
+class PhaseResult:
+    """The figures of one phase under one policy.
 
-    `interval` is that of the measured share, 0 .. 1, at 99.99 %, messages being the trials (Wilson's, on the
-    effective count of clusters). `predicted` and the range `low` .. `high`, in pairs, are the model's, given
-    the servers that were dead; None where nothing is judged.
+    `interval` is the 99.99 % interval of the measured share, 0 to 1, with messages as trials (Wilson's, with
+    the effective number of trials). `predicted`, a share, and `low` and `high`, in pairs, are theory given
+    which servers were down; None in a phase that is not judged.
     """
 
     phase: Phase
@@ -74,7 +75,7 @@ class Cell:
     delivered: int
     duplicates: int
     unexplained: int
-    """Pairs lost although the message was sent to a live server."""
+    """Number of pairs missed although the message was sent to a live server."""
     interval: tuple[float, float]
     predicted: float | None
     low: int | None
@@ -82,12 +83,12 @@ class Cell:
 
     @property
     def is_judged(self) -> bool:
-        """Whether the outcome depends on this cell."""
+        """Whether the run's verdict depends on these figures."""
         return self.predicted is not None
 
     @property
     def agrees(self) -> bool:
-        """Whether the measured pairs lie where 99.99 % of all runs do, if the model is right."""
+        """Whether the delivered pairs lie in the range that holds 99.99 % of runs if theory is right."""
         return (
             self.low is None
             or self.high is None
@@ -96,16 +97,21 @@ class Cell:
 
     @property
     def is_good(self) -> bool:
-        """Whether the cell agrees, and what was lost is explained by dead servers."""
+        """Whether theory agrees, and dead servers explain every pair missed."""
         return self.agrees and not self.unexplained
 
+    @property
+    def verdict(self) -> str:
+        """`ok`, `NOT`, or `not judged`."""
+        return "not judged" if not self.is_judged else "ok" if self.is_good else "NOT"
+
     def share(self, pairs: float) -> float:
-        """Pairs as a share, 0 .. 1, of those expected; 0 if none were."""
+        """Returns pairs as a share, 0 to 1, of those expected; 0 if none were."""
         return pairs / self.pairs if self.pairs else 0.0
 
 
 class Tally:
-    """Keeps the account of one run: `publish` before sending, `sent` when settled, `deliver` at arrival."""
+    """Counts one run: call `publish` before sending, `sent` once outcomes are known, `deliver` at arrival."""
 
     def __init__(self, topics: Iterable[Topic], k: int) -> None:
         self.faults: Counter[str] = Counter()
@@ -114,26 +120,26 @@ class Tally:
         self.duplicates: Counter[tuple[Phase, int]] = Counter()
         self._topics = {topic.name: topic for topic in topics}
         self._k = k
-        self._messages: list[_Message] = []
+        self._messages: list[_Publication] = []
 
     def publish(
         self, phase: Phase, topic: Topic, text: bytes, dead: frozenset[str], at_s: float
     ) -> tuple[int, bytes]:
-        """Enters a message while the servers `dead` are; its number, and the payload that carries it.
+        """Enters a message; returns its number, and the payload that carries it.
 
-        `at_s` counts from the beginning of the phase.
+        `dead` are the servers that are down, `at_s` the seconds since the phase began.
         """
         number = len(self._messages)
-        self._messages.append(_Message(phase, topic, text, topic.servers & dead, at_s))
+        self._messages.append(_Publication(phase, topic, text, topic.servers & dead, at_s))
         self.expected[phase, topic.k_prime] += len(topic.audience)
         return number, b"%d %s" % (number, text)
 
     def sent(self, number: int, servers: Collection[str]) -> None:
-        """Enters which servers a message was sent to, whatever became of it there."""
+        """Enters the servers that a message was sent to, whatever became of it there."""
         self._messages[number].sent_to = servers
 
     def deliver(self, topic: bytes, subscriber: int, payload: bytes) -> None:
-        """Enters a delivery; what should not have come, or not so, goes to `faults`."""
+        """Enters a delivery; one that should not have come, or not with this payload, counts in `faults`."""
         digits, space, text = payload.partition(b" ")
         is_number = space and digits.isdigit() and len(digits) < 18
         if not is_number or int(digits) >= len(self._messages):
@@ -151,20 +157,21 @@ class Tally:
             self.delivered[message.phase, message.topic.k_prime] += 1
 
     def is_complete(self, phase: Phase) -> bool:
-        """Whether each pair of a phase has been delivered."""
+        """Returns whether every pair of a phase has been delivered."""
         keys = [key for key in self.expected if key[0] == phase]
         return all(self.delivered[key] == self.expected[key] for key in keys)
 
     def last_loss_s(self, phase: Phase) -> float | None:
-        """When the last message was published, in seconds of its phase, that did not reach all; or None."""
+        """Returns when the last message that missed a subscriber was published, in seconds since its phase
+        began; None if none missed any."""
         return max((m.at_s for m in self._messages if m.phase == phase and m.missing), default=None)
 
-    def cells(self, downs: dict[Phase, int]) -> list[Cell]:
-        """The figures of every phase under every policy; `downs` are the servers down in each phase."""
+    def cells(self, downs: dict[Phase, int]) -> list[PhaseResult]:
+        """Returns the figures of every phase under every policy; `downs` has the number of servers down."""
         keys = sorted(self.expected, key=lambda key: (key[1], list(Phase).index(key[0])))
         return [self._cell(phase, k_prime, downs.get(phase, 0)) for phase, k_prime in keys]
 
-    def _cell(self, phase: Phase, k_prime: int, down: int) -> Cell:
+    def _cell(self, phase: Phase, k_prime: int, down: int) -> PhaseResult:
         messages = [m for m in self._messages if m.phase == phase and m.topic.k_prime == k_prime]
         predicted = low = high = None
         if phase not in NOT_JUDGED:
@@ -174,7 +181,7 @@ class Tally:
             )
             predicted = distribution.mean / distribution.total if distribution.total else 0.0
             low, high = distribution.interval(cell_confidence(len({k for _, k in self.expected})))
-        return Cell(
+        return PhaseResult(
             phase=phase,
             k_prime=k_prime,
             down=down,
@@ -193,38 +200,43 @@ class Tally:
         return delivery_given_down(self._k, k_prime, self._k, dead)
 
 
-def _measured_interval(messages: Iterable[_Message]) -> tuple[float, float]:
+def _measured_interval(messages: Iterable[_Publication]) -> tuple[float, float]:
     clusters = cluster_sums((len(m.topic.audience), len(m.delivered)) for m in messages)
     share = clusters.successes / clusters.trials if clusters.trials else 0.0
     return effective_size({"message": clusters}, clusters.clusters).interval(share, CONFIDENCE)
 
 
-def unconditional(servers: int, down: int, k_prime: int) -> float:
-    """The delivery to expect before it is known which servers will be killed: every K' of all, at random."""
+def beforehand(servers: int, down: int, k_prime: int) -> float:
+    """Returns the share of pairs that theory expects before it is known which servers will be killed."""
     return 1 - miss_exactly_down(servers, down, k_prime)
 
 
 def cell_confidence(k_primes: int) -> float:
-    """The confidence of each cell at which all hold together with `CONFIDENCE` (Bonferroni).
+    """Returns the confidence for one policy at which all of them together have `CONFIDENCE` (Bonferroni).
 
-    Only while servers are down does chance decide, once under each of the K'.
+    Chance plays a part only while servers are down, once under each of the policies.
     """
     return 1 - (1 - CONFIDENCE) / max(1, k_primes)
 
 
 def failures(
-    cells: Iterable[Cell], faults: Counter[str], dropped: int, leases_after_s: float | None
+    cells: Iterable[PhaseResult],
+    faults: Counter[str],
+    dropped: int,
+    leases_after_s: float | None,
+    stopped_s: float = 0.0,
 ) -> list[str]:
-    """Why a run did not succeed, a sentence each; none if it did.
+    """Returns why a run did not succeed, a sentence each; nothing if it did.
 
-    `leases_after_s` is when all leases stood again after the servers' restart, None if not within a ttl.
-    `dropped` is what reached this machine's receive buffers and was not read in time: then nothing was
-    measured but an overload, and the run is not valid.
+    `leases_after_s` is the time from the servers' restart until all leases stood again; None if that took
+    longer than a ttl. `dropped` is the number of datagrams that arrived at clients and were not read in time.
+    If there are any, the run measured only that the machine was overloaded. So it does where leases ended
+    because the machine stopped the demo: for `stopped_s`, 0 if that was too short to matter.
     """
     found = []
     if dropped:
         found.append(
-            f"invalid run: {_count(dropped, 'datagram')} dropped, because this machine did not read in time; "
+            f"{INVALID}: {_count(dropped, 'datagram')} dropped, because this machine did not read in time; "
             "use a lower --rate"
         )
     if leases_after_s is None:
@@ -233,19 +245,25 @@ def failures(
         if cell.is_judged and not cell.agrees:
             assert cell.predicted is not None and cell.low is not None and cell.high is not None
             found.append(
-                f"K'={cell.k_prime}, {cell.phase}: {cell.delivered:,} of {cell.pairs:,} pairs delivered, and "
-                f"the model allows {cell.low:,} to {cell.high:,}"
+                f"K'={cell.k_prime}, {cell.phase}: {cell.delivered:,} of {cell.pairs:,} pairs delivered; "
+                f"theory allows {cell.low:,} to {cell.high:,}"
             )
         if cell.is_judged and cell.unexplained:
             found.append(
-                f"K'={cell.k_prime}, {cell.phase}: {_count(cell.unexplained, 'pair')} lost of messages that "
-                "were sent to a live server"
+                f"K'={cell.k_prime}, {cell.phase}: {_count(cell.unexplained, 'pair')} missed although the "
+                "message was sent to a live server"
             )
     found += [
         f"{_count(count, 'payload')} {kind}: {_FAULTS[kind]}"
         for kind, count in sorted(faults.items())
         if count
     ]
+    if found and stopped_s:
+        found.insert(
+            0,
+            f"{INVALID}: this machine stopped the demo for {stopped_s:.1f} s, so leases ended; use a longer "
+            "--ttl, or a machine with less to do",
+        )
     return found
 
 
@@ -254,17 +272,17 @@ def _count(number: int, what: str) -> str:
 
 
 _FAULTS = {
-    "unknown": "with the number of no message that was published",
-    "misdirected": "on a topic, or at a subscriber, that they were not for",
+    "unknown": "no message with this number was published",
+    "misdirected": "delivered on another topic, or to another subscriber",
     "corrupted": "not what stands in the file",
     "repeated": "the same message was delivered twice to one subscriber",
 }
 
 
 def pieces(data: bytes) -> list[bytes]:
-    """The texts to publish of a file: its lines, without LF and without blank ones, at most 300 bytes each.
+    """Returns the texts to publish of a file: its lines without LF, blank ones left out, bytes unchanged.
 
-    A longer line becomes several pieces of 300 bytes and a rest. Bytes stay as they are.
+    A line longer than 300 bytes becomes pieces of 300 bytes and a rest.
     """
     lines = [line for line in data.split(b"\n") if line.strip()]
     return [line[i : i + PIECE_BYTES_MAX] for line in lines for i in range(0, len(line), PIECE_BYTES_MAX)]

@@ -1,4 +1,4 @@
-"""What the demo shows: progress while it runs, the table and the curves of its result."""
+"""What the demo shows: its progress, then a table, an explanation and a chart of its result."""
 
 import sys
 import time
@@ -7,47 +7,48 @@ from collections.abc import Sequence
 from math import floor
 from typing import TYPE_CHECKING, TextIO
 
+from kcast.client.cli import common
 from kcast.hashring.policy import Policy
 from kcast.loadtest.charts.curves import Axes, MeasuredPoint, Series, TheoryLine, picture
 from kcast.loadtest.charts.scales import Linear, whole_numbers
 from kcast.loadtest.charts.svg import EXPECTED, swatch
 from kcast.loadtest.charts.words import percent_digits
-from kcast.loadtest.demo.plan import K_PRIMES, K, Plan, Result
-from kcast.loadtest.demo.tally import Cell, Phase, Tally, unconditional
+from kcast.loadtest.demo.plan import K_PRIMES, DemoPlan, DemoResult, K
+from kcast.loadtest.demo.tally import Phase, PhaseResult, Tally, beforehand
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
 def phase_name(phase: Phase, down: int) -> str:
-    """A phase as readers see it."""
+    """Returns the name of a phase as readers see it."""
     return {Phase.UP: "all up", Phase.DOWN: f"{down} down"}.get(phase, str(phase))
 
 
 # --- Progress ------------------------------------------------------------------------------------------
 
 
-class PlainWatcher:
-    """Tells the progress in lines: for pipes and logs."""
+class ProgressLines:
+    """Shows progress in lines: for pipes and logs."""
 
-    def __init__(self, plan: Plan, stream: TextIO | None = None) -> None:
+    def __init__(self, plan: DemoPlan, stream: TextIO | None = None) -> None:
         self._plan = plan
         self._stream = stream or sys.stdout
         self._began = time.monotonic()
 
     def say(self, text: str) -> None:
-        """One line, with the time since the beginning."""
+        """Prints a line with the seconds since the start."""
         print(f"{time.monotonic() - self._began:5.1f} s  {text}", file=self._stream, flush=True)
 
     def begin(self, phase: Phase, messages: int | None) -> None:
-        """One line for the phase."""
+        """Prints a line for the phase."""
         self.say(f"{phase_name(phase, self._plan.kill)}: {self._amount(messages)}")
 
     def update(self, phase: Phase, published: int, tally: Tally) -> None:
-        """Nothing: lines of a phase that runs would only be noise in a log."""
+        """Prints nothing: figures of an unfinished phase would be noise in a log."""
 
     def end(self, phase: Phase, tally: Tally) -> None:
-        """One line with the phase's figures."""
+        """Prints a line with the phase's figures."""
         self.say(f"{phase_name(phase, self._plan.kill)}: delivered {live_figures(phase, tally)}")
 
     def _amount(self, messages: int | None) -> str:
@@ -58,10 +59,10 @@ class PlainWatcher:
         )
 
 
-class LiveWatcher(PlainWatcher):
-    """Shows a bar with live figures for each phase: for terminals. Use it with `with`."""
+class ProgressBars(ProgressLines):
+    """Shows a bar with live figures for each phase: for terminals, in a `with` statement."""
 
-    def __init__(self, plan: Plan, stream: TextIO | None = None) -> None:
+    def __init__(self, plan: DemoPlan, stream: TextIO | None = None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -76,7 +77,7 @@ class LiveWatcher(PlainWatcher):
         self._task: TaskID | None = None
         self._phase_began = 0.0
 
-    def __enter__(self) -> "LiveWatcher":
+    def __enter__(self) -> "ProgressBars":
         self._progress.start()
         return self
 
@@ -84,11 +85,11 @@ class LiveWatcher(PlainWatcher):
         self._progress.stop()
 
     def say(self, text: str) -> None:
-        """One line above the bars."""
+        """Prints a line above the bars."""
         self._progress.console.print(f"{time.monotonic() - self._began:5.1f} s  {text}", markup=False)
 
     def begin(self, phase: Phase, messages: int | None) -> None:
-        """A new bar: of messages, or of time where that is what is set."""
+        """Adds a bar: of messages, or of time where the phase lasts for a time."""
         self._phase_began = time.monotonic()
         self._total = messages
         self._task = self._progress.add_task(
@@ -111,7 +112,7 @@ class LiveWatcher(PlainWatcher):
 
 
 def live_figures(phase: Phase, tally: Tally) -> str:
-    """The share delivered so far, under each policy."""
+    """Returns the share of pairs delivered so far, under each policy."""
     shares = []
     for k_prime in K_PRIMES:
         expected = tally.expected[phase, k_prime]
@@ -120,79 +121,64 @@ def live_figures(phase: Phase, tally: Tally) -> str:
     return "  ".join(shares)
 
 
-# --- Result --------------------------------------------------------------------------------------------
+# --- DemoResult --------------------------------------------------------------------------------------------
 
-_HEAD = (
+_HEADS = ("", "", "", "", "", "", "", "given what", "")
+_HEADS_BELOW = (
     "policy",
     "phase",
-    "down",
     "pairs",
     "delivered",
     "duplicates",
     "measured",
     "interval",
-    "predicted",
+    "happened",
     "range",
-    "",
 )
 
 
-def table(cells: Sequence[Cell]) -> str:
-    """The figures of all cells."""
-    rows: list[tuple[str, ...]] = [_HEAD]
-    for cell in cells:
-        model: tuple[str, ...] = ("-", "-", "not judged")
-        if cell.predicted is not None and cell.low is not None and cell.high is not None:
-            model = (
-                f"{percent_digits(cell.predicted)} %",
-                _span(cell.share(cell.low), cell.share(cell.high)),
-                "ok" if cell.is_good else "NOT",
-            )
-        rows.append(
-            (
-                f"{K}/{cell.k_prime}/{K}",
-                phase_name(cell.phase, cell.down),
-                str(cell.down),
-                f"{cell.pairs:,}",
-                f"{cell.delivered:,}",
-                f"{cell.duplicates:,}",
-                f"{percent_digits(cell.share(cell.delivered))} %",
-                _span(*cell.interval),
-                *model,
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    left = (1, len(_HEAD) - 1)
-    lines = []
-    for index, row in enumerate(rows):
-        if index > 1 and row[0] != rows[index - 1][0]:
-            lines.append("")
-        fitted = [
-            f"{c:<{w}}" if i in left else f"{c:>{w}}"
-            for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(fitted).rstrip())
-    return "\n".join(lines) + "\n"
+def table(cells: Sequence[PhaseResult]) -> str:
+    """Returns the figures of all phases and policies as a table."""
+    lines = common.table(_HEADS, [_HEADS_BELOW, *map(_row, cells)], left=2)
+    told = lines[:2]
+    for before, cell, line in zip([cells[0], *cells], cells, lines[2:], strict=False):
+        told += [""] * (before.k_prime != cell.k_prime) + [f"{line}  {cell.verdict}"]
+    return "\n".join(told) + "\n"
+
+
+def _row(cell: PhaseResult) -> tuple[str, ...]:
+    theory = ("-", "-")
+    if cell.predicted is not None and cell.low is not None and cell.high is not None:
+        theory = (f"{percent_digits(cell.predicted)} %", _span(cell.share(cell.low), cell.share(cell.high)))
+    return (
+        policy_name(cell.k_prime),
+        phase_name(cell.phase, cell.down),
+        *(f"{count:,}" for count in (cell.pairs, cell.delivered, cell.duplicates)),
+        f"{percent_digits(cell.share(cell.delivered))} %",
+        _span(*cell.interval),
+        *theory,
+    )
 
 
 def _span(low: float, high: float) -> str:
     return f"{percent_digits(low)}-{percent_digits(high)}"
 
 
-def explanation(plan: Plan, result: Result) -> str:
-    """What the figures mean, and why the prediction is not the one that could be made beforehand."""
-    before = ", ".join(f"{percent_digits(unconditional(plan.servers, plan.kill, k))} %" for k in K_PRIMES)
+def explanation(plan: DemoPlan, result: DemoResult) -> str:
+    """Returns what the figures mean, and how theory beforehand differs from theory given what happened."""
+    before = ", ".join(f"{percent_digits(beforehand(plan.servers, plan.kill, k))} %" for k in K_PRIMES)
     k_primes = ", ".join(map(str, K_PRIMES))
     topics_with = Counter(result.dead_of_topic.values())
     spread = ", ".join(f"{dead} of {topics_with[dead]} topics" for dead in sorted(topics_with))
     lines = [
-        "A policy is k/publish/subscribe; a pair, a message and a subscriber that should get it. The",
-        "interval is that of the measured share; the range is where 99.99 % of runs fall if the model is",
-        "right, and it decides. Both count that a message is lost for its whole audience at once.",
+        "A policy is k/publish/subscribe. A pair is a message and a subscriber that should get it.",
+        "Given what happened: the share that theory expects, knowing which servers died. Range: where",
+        "99.99 % of runs fall if theory is right; it decides about ok. Interval: how exactly the share was",
+        "measured. Both count that a message may be lost for all its subscribers at once.",
         "",
-        f"While it is not known which {plan.kill} of {plan.servers} servers die, the model says {before}",
-        f"for K' = {k_primes}. The table's predictions know: each topic has its own {K} servers,",
-        f"and of these died {spread}.",
+        f"Theory beforehand, not knowing which {plan.kill} of {plan.servers} servers die, expects {before}",
+        f"for K' = {k_primes}. Given what happened it differs, since each topic has {K} servers of its own:",
+        f"{spread} died.",
         "",
     ]
     if result.leases_after_s is None:
@@ -206,14 +192,14 @@ def explanation(plan: Plan, result: Result) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _last_loss(result: Result) -> str:
+def _last_loss(result: DemoResult) -> str:
     if result.last_loss_s is None:
-        return "Nothing that was published from then on was lost."
-    return f"The last message that did not reach all was published {result.last_loss_s:.1f} s after it."
+        return "Every message that was published from then on reached all its subscribers."
+    return f"The last message that missed a subscriber was published {result.last_loss_s:.1f} s after it."
 
 
-def named_series(plan: Plan, cells: Sequence[Cell]) -> list[tuple[str, Series]]:
-    """Delivery against K' in each judged phase, and what theory says for that with servers down."""
+def named_series(plan: DemoPlan, cells: Sequence[PhaseResult]) -> list[tuple[str, Series]]:
+    """Returns delivery by K' in each judged phase with its name; with servers down also what theory says."""
     down = f"{plan.kill} of {plan.servers} down"
     looks = ((Phase.UP, "all up", 0), (Phase.DOWN, down, 2), (Phase.RECOVERED, "recovered", 1))
     return [
@@ -222,7 +208,7 @@ def named_series(plan: Plan, cells: Sequence[Cell]) -> list[tuple[str, Series]]:
     ]
 
 
-def _point(cell: Cell) -> MeasuredPoint:
+def _point(cell: PhaseResult) -> MeasuredPoint:
     share = cell.share(cell.delivered)
     if cell.phase is not Phase.DOWN or cell.low is None or cell.high is None:
         return MeasuredPoint(cell.k_prime, share)
@@ -232,13 +218,13 @@ def _point(cell: Cell) -> MeasuredPoint:
     )
 
 
-def _theory(phase: Phase, cells: Sequence[Cell]) -> list[TheoryLine]:
+def _theory(phase: Phase, cells: Sequence[PhaseResult]) -> list[TheoryLine]:
     places = [(c.k_prime, c.predicted) for c in cells if c.phase is phase and c.predicted is not None]
     return [TheoryLine(places, "given_events")] if phase is Phase.DOWN else []
 
 
-def drawing(plan: Plan, cells: Sequence[Cell], what: str) -> str:
-    """Delivery against K' as an SVG document; `what` says what was published."""
+def drawing(plan: DemoPlan, cells: Sequence[PhaseResult], what: str) -> str:
+    """Returns delivery by K' as an SVG document; `what` says what was published."""
     named = named_series(plan, cells)
     points = [point for _, series in named for point in series.points]
     least = min(
@@ -263,5 +249,5 @@ def drawing(plan: Plan, cells: Sequence[Cell], what: str) -> str:
 
 
 def policy_name(k_prime: int) -> str:
-    """The policy of a cell, as a cluster file names it."""
+    """Returns the policy with this K', as a cluster file writes it."""
     return str(Policy(K, k_prime, K))

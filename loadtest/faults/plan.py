@@ -50,8 +50,8 @@ def outages(scenario: Scenario) -> tuple[Outage, ...]:
     count = -(-duration_ns // epoch_ns)
     if count * scenario.servers > DRAWS_MAX:
         raise ScenarioError(
-            f"epoch_s is {scenario.epoch_s}: {count} epochs of {scenario.servers} servers are too many "
-            "to plan; make epochs longer"
+            f"--epoch is {scenario.epoch_s:g}: {count:,} epochs of {scenario.servers:,} servers are too "
+            "many to plan: give a longer one"
         )
     return tuple(
         Outage(server, epoch, epoch * epoch_ns, min((epoch + 1) * epoch_ns, duration_ns))

@@ -38,7 +38,7 @@ EXIT_FAILURE = 1
 
 _REPORT_INTERVAL_S = 1.0  # from workers to their master, in a fixed test
 _POLL_S = 0.1
-_LEAVE_S = 2.0  # for users to report that they have left
+_LEAVE_S = 3.0  # for users to report that they have left
 _EARLY_S = 2.0  # by how much locust's own clock may begin before t0
 _END_TIMEOUT_S = 15  # for a process to end by itself once its starter is gone
 _ASSIGNMENT = "kcast_assignment"  # among locust's options
@@ -154,6 +154,8 @@ class _Hooks:
             # A fixed test counts misses; they are no failure of the run.
             environment.process_exit_code = 0
             runners.WORKER_REPORT_INTERVAL = _REPORT_INTERVAL_S
+        if isinstance(runner, MasterRunner):
+            self._await_last_reports(runner)
         self._register_messages()
         self._events.test_start.add_listener(self._test_start)
         self._events.test_stopping.add_listener(self._test_stopping)
@@ -340,6 +342,17 @@ class _Hooks:
         self._run = self._scenario_folder = None
         if isinstance(self._runner, WorkerRunner):
             self._await_endings()  # locust sends its last report to the master after this
+
+    def _await_last_reports(self, master: MasterRunner) -> None:
+        """Makes a master receive until tests have ended: locust allows workers 0.5 s for a last report."""
+        greenlets: Any = master.greenlet
+        kill = greenlets.kill
+
+        def wait_and_kill(*arguments: Any, **options: Any) -> None:
+            self._await_endings()
+            kill(*arguments, **options)
+
+        greenlets.kill = wait_and_kill
 
     def _await_endings(self) -> None:
         for greenlet, end in self._endings:

@@ -10,8 +10,8 @@ import pytest
 
 from kcast.loadtest.clusters.engine import OWNER_LABEL, connect
 from kcast.loadtest.clusters.servers import IMAGE
-from tests.processes.test_load import assert_as_expected, assert_sound
 from tests.support.load_command import FINE, Load, living, run_load, wait_for
+from tests.support.load_results import assert_as_expected, assert_sound
 
 pytestmark = pytest.mark.containers
 
@@ -64,7 +64,7 @@ def test_ctrl_c_leaves_no_container(tmp_path: Path) -> None:
     with Load("--preset", "containers", "--duration", "60", "--image", KCAST_IMAGE, "--out", out) as load:
         load.await_line("the load begins")
         assert containers() == 5
-        started = load.offspring()
+        started = load.descendants()
         load.interrupt()
         code, _, _ = load.end()
     assert code == 130

@@ -1,7 +1,4 @@
-"""`kcast load` on this machine, from servers to results: `make test-load`.
-
-Its name hides it from `make test`.
-"""
+"""`kcast load` on this machine, from servers to results: `make test-load`."""
 
 import re
 import signal
@@ -14,6 +11,7 @@ import pytest
 
 from kcast.loadtest.capture.folder import ScenarioFolder, open_run
 from tests.support.load_command import FINE, Load, living, run_load, wait_for
+from tests.support.load_results import assert_as_expected, assert_sound
 
 pytestmark = pytest.mark.load
 
@@ -28,22 +26,6 @@ FAULTY = (*QUICK, "--outage", "0.1", "--loss", "0.02", "--epoch", "0.5")
 
 def scenario(run: Path, name: str) -> ScenarioFolder:
     return open_run(run).scenario(name)
-
-
-def assert_sound(result: dict[str, Any]) -> None:
-    """Deliveries are valid, and each miss has a cause."""
-    assert result["delivery_verdict"] == {"valid": True, "reasons": []}
-    assert result["unexplained"] == 0
-    assert sum(result["causes"].values()) == result["pairs"] - result["delivered"]
-
-
-def assert_as_expected(result: dict[str, Any], slack: float = 2.0) -> None:
-    """The share is theory's, given which servers were down; the 95 % range, widened by `slack`."""
-    expected = result["expected"]
-    low, high = result["expected_low"], result["expected_high"]
-    assert expected - slack * (expected - low) <= result["share"] <= expected + slack * (high - expected), (
-        result
-    )
 
 
 # --- Results -----------------------------------------------------------------------------------------
@@ -78,7 +60,7 @@ def test_a_grid_delivers_what_theory_says_and_explains_the_rest(
         assert_as_expected(result)
     one, three = results["5-1-5"], results["5-3-5"]
     assert one["share"] < three["share"] - 0.05
-    assert set(one["causes"]) == {"down", "loss-in", "loss-out"}
+    assert set(one["causes"]) - {"down-out"} == {"down", "loss-in", "loss-out"}  # down-out: seldom
     assert one["messages"] == three["messages"]  # the same schedule
 
 
@@ -169,7 +151,7 @@ def test_ctrl_c_leaves_a_readable_capture_and_no_process(tmp_path: Path) -> None
         wait_for(
             "messages in the capture", lambda: any(out.rglob("scenario=*seed-2/table=publish/*.parquet"))
         )
-        started = load.offspring()
+        started = load.descendants()
         load.interrupt()
         code, _, errors = load.end()
     assert code == 130
@@ -194,7 +176,7 @@ def test_kill_9_leaves_no_process_and_a_run_that_is_known_to_be_partial(workers:
     out = tmp_path / "run"
     with Load("--preset", "smoke", "--duration", "60", "--workers", workers, "--out", out) as load:
         load.await_line("the load begins")
-        started = load.offspring()
+        started = load.descendants()
         load.process.send_signal(signal.SIGKILL)
         load.end()
     wait_for("the end of all processes", lambda: not living(started))

@@ -363,7 +363,7 @@ def test_nothing_outlives_its_owner(tmp_path: Path, cluster: Cluster, workers: i
     with Locust(tmp_path, cluster) as locust:
         locust.start_fixed(scenario, workers=workers, port=free_port())
         locust.follow("running")
-        locust.let_go()
+        locust.close_progress_pipe()
         codes = [locust.end(number, within_s=10) for number in range(len(locust.processes))]
         assert codes[0] == 1, locust.log
         assert not living(process.pid for process in locust.processes)

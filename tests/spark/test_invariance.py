@@ -21,8 +21,8 @@ from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import Captures, open_captures
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.tables import TABLES as TABLES_OF_FINDINGS
-from tests.loadtest.results.test_random import random_world
 from tests.support.big_capture import big_scenario, write_scenario
+from tests.support.random_captures import random_world
 
 pytestmark = pytest.mark.spark
 

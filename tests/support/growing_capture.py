@@ -1,4 +1,4 @@
-"""A capture that grows: a whole one is handed out file by file, as a load test would have written it."""
+"""A capture that grows: the files of a whole one appear one after the other, as a load test writes them."""
 
 import json
 import random
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kcast.loadtest.capture import manifest, parts
 from kcast.loadtest.capture.folder import RunFolder, ScenarioFolder, open_run
 
-# What clients record while they are there, by the column of its times; all else comes when a scenario ends.
+# Tables that are written while clients run, with their column of times. All others come at a scenario's end.
 _MEANWHILE = {
     "member": "t_ns",
     "publish": "t_intended_ns",
@@ -25,10 +25,10 @@ _MEANWHILE = {
 }
 
 
-class Growing:
-    """The capture at `path`: at first only run.json, of a run whose scenarios are those of `source`.
+class GrowingCapture:
+    """The capture at `path`. At first it has only the run.json of a run with the scenarios of `source`.
 
-    `owner` is who is said to run it, by default this process.
+    `owner` is the process that seems to run it, by default this one.
     """
 
     def __init__(self, source: Path, path: Path, owner: dict[str, Any] | None = None) -> None:
@@ -36,31 +36,28 @@ class Growing:
         self._source = open_run(source)
         self._owner = owner or manifest.owner()
         path.mkdir()
-        self._tell(self._source, status="running", ended=None)
+        self._write_json(self._source, status="running", ended=None)
 
     @property
     def scenarios(self) -> Sequence[ScenarioFolder]:
-        """The whole ones."""
+        """The scenarios of the whole capture."""
         return self._source.scenarios
 
-    def place(self, path: Path) -> Path:
-        """Where a file or folder of the whole capture is in this one."""
+    def path_of(self, path: Path) -> Path:
+        """Returns the path in this capture for a file or folder of the whole one."""
         return self.path / path.relative_to(self._source.path)
 
     def dies(self, owner: dict[str, Any]) -> None:
-        """From now on somebody else is said to run it, who is no more."""
+        """Names as its owner a process that has ended."""
         self._owner = owner
         self.end("running")
 
     def begin(self, scenario: ScenarioFolder) -> None:
-        """A scenario is begun; nothing is recorded yet."""
-        self._tell(scenario, status="running", ended=None, tables=None)
+        """Begins a scenario, with nothing recorded yet."""
+        self._write_json(scenario, status="running", ended=None, tables=None)
 
     def moments(self, scenario: ScenarioFolder, rng: random.Random) -> list[list[Path]]:
-        """The files of a scenario that appear together, one moment after the other, each in odd order.
-
-        Some come a moment late.
-        """
+        """Returns groups of files that appear together, in random order. Some appear a group late."""
         by_time = sorted((_latest_ns(scenario, path), path) for path in _files(scenario, _MEANWHILE))
         size = max(1, len(by_time) // 6)
         found = [[path for _, path in by_time[at : at + size]] for at in range(0, len(by_time), size)]
@@ -73,28 +70,28 @@ class Growing:
         return found
 
     def appear(self, files: Sequence[Path]) -> None:
-        """Files are there under their names, each whole."""
+        """Makes files appear, each whole."""
         for path in files:
-            place = self.place(path)
+            place = self.path_of(path)
             place.parent.mkdir(parents=True, exist_ok=True)
             hidden = place.with_name(f".{place.name}.unfinished")
             shutil.copyfile(path, hidden)
             hidden.rename(place)
 
     def complete(self, scenario: ScenarioFolder) -> None:
-        """All else that a scenario has is there: taps, windows; and it says so."""
+        """Makes all other tables of a scenario appear, and marks it as complete."""
         rest = sorted(set(scenario.path.glob("table=*/*.parquet")) - set(_files(scenario, _MEANWHILE)))
         self.appear(rest)
-        self._tell(scenario, status="complete")
+        self._write_json(scenario, status="complete")
 
     def end(self, status: str = "complete", **facts: Any) -> None:
-        """The run is over."""
-        self._tell(self._source, status=status, **facts)
+        """Ends the run."""
+        self._write_json(self._source, status=status, **facts)
 
-    def _tell(self, folder: RunFolder | ScenarioFolder, **facts: Any) -> None:
+    def _write_json(self, folder: RunFolder | ScenarioFolder, **facts: Any) -> None:
         info = folder.info | {"owner": self._owner} | facts
         name = manifest.RUN_FILE if isinstance(folder, RunFolder) else manifest.SCENARIO_FILE
-        place = self.place(folder.path) / name
+        place = self.path_of(folder.path) / name
         place.parent.mkdir(parents=True, exist_ok=True)
         hidden = place.with_name(f".{name}")
         hidden.write_text(json.dumps(info))

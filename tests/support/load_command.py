@@ -1,4 +1,4 @@
-"""Runs `kcast load` as a user does, for the checks that `make test-load` runs."""
+"""Runs `kcast load` as a user does."""
 
 import json
 import signal
@@ -12,13 +12,13 @@ from typing import Any, Self
 
 from kcast.loadtest.load.report import EXIT_LATENCY_NOT_VALID
 
-# A machine that is busy with other tests is late with some messages, and rightly says so.
+# On a machine that is busy with other tests some messages are late, and `kcast load` rightly says so.
 FINE = (0, EXIT_LATENCY_NOT_VALID)
 WAIT_S = 120.0
 
 
 class Load:
-    """`kcast load` with these arguments, and what it starts; use it with `with`, then `end` it."""
+    """Runs `kcast load` with these arguments; use it with `with`, and call `end`."""
 
     def __init__(self, *arguments: str | Path) -> None:
         self._arguments = tuple(map(str, arguments))
@@ -44,17 +44,17 @@ class Load:
             stream.close()
 
     def await_line(self, text: str) -> None:
-        """Returns when it has printed a line with this in it."""
+        """Returns when it has printed a line that contains this text."""
         assert self.process.stdout is not None
-        said = []
+        printed = []
         for line in self.process.stdout:
-            said.append(line)
+            printed.append(line)
             if text in line:
                 return
-        raise AssertionError(f"{text!r} was not said: {said}")
+        raise AssertionError(f"{text!r} was not printed: {printed}")
 
-    def offspring(self) -> set[int]:
-        """All processes that it has started, and these in turn."""
+    def descendants(self) -> set[int]:
+        """Returns all processes that it has started, and that these have started."""
         found: set[int] = set()
         parents = {self.process.pid}
         while parents:
@@ -64,17 +64,17 @@ class Load:
         return found
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Sends Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
     def end(self) -> tuple[int, str, str]:
-        """Waits for its end: exit code, output, errors."""
+        """Waits for its end. Returns exit code, output and errors."""
         output, errors = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, output, errors
 
 
 def run_load(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]], str]:
-    """Runs it to its end with --json: exit code, results by scenario, errors."""
+    """Runs it with --json to its end. Returns exit code, results by scenario, and errors."""
     with Load(*arguments, "--json") as load:
         code, output, errors = load.end()
     objects = [json.loads(line) for line in output.splitlines()]
@@ -82,7 +82,7 @@ def run_load(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]], st
 
 
 def wait_for(what: str, holds: Callable[[], bool]) -> None:
-    """Returns when it holds."""
+    """Returns when the condition holds."""
     until = time.monotonic() + WAIT_S
     while not holds():
         assert time.monotonic() < until, f"waited in vain for {what}"
@@ -90,7 +90,7 @@ def wait_for(what: str, holds: Callable[[], bool]) -> None:
 
 
 def living(pids: set[int]) -> set[int]:
-    """Those of the processes that are still there."""
+    """Returns those of the processes that still exist."""
     return {pid for pid in pids if _is_alive(pid)}
 
 

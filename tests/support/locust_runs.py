@@ -1,4 +1,4 @@
-"""Real runs of locust on real servers, for tests: started in processes of their own, followed, and ended."""
+"""Real runs of locust on real servers: starts its processes, follows their progress, and ends them."""
 
 import json
 import os
@@ -25,7 +25,7 @@ WAIT_S = 60.0
 
 
 class Locust:
-    """Locust processes on one cluster; use it with `with`: its end ends all, and what they started."""
+    """Locust processes on one cluster. Use it with `with`: its end kills them and what they have started."""
 
     def __init__(self, folder: Path, cluster: Cluster | None, locustfile: Path | str = LOCUSTFILE) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class Locust:
         self._cluster_file = folder / "locust.cluster"
         if cluster is not None:
             self._cluster_file.write_text(format_cluster(cluster))
-        self._told: int | None = None
+        self._progress_fd: int | None = None
         self._rest = b""
 
     def __enter__(self) -> "Locust":
@@ -51,7 +51,7 @@ class Locust:
 
     @property
     def log(self) -> str:
-        """What all of them have said."""
+        """The output of all of them."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("locust-*.log")))
 
     def start(
@@ -61,7 +61,7 @@ class Locust:
         descriptor: int = -1,
         cwd: Path | None = None,
     ) -> int:
-        """Starts one; returns which it is."""
+        """Starts a process. Returns its number."""
         number = len(self.processes)
         with (self.folder / f"locust-{number}.log").open("wb") as log:
             process = subprocess.Popen(
@@ -78,35 +78,35 @@ class Locust:
         return number
 
     def start_fixed(self, scenario: Scenario, *options: str, workers: int = 1, port: int = 0) -> None:
-        """Starts a scenario's test, whose progress can be followed."""
+        """Starts the test of a scenario, whose progress can be followed."""
         file = self.folder / "scenario.json"
         file.write_text(json.dumps(scenario.as_json()))
-        self._told, telling = os.pipe()
-        self._stack.callback(self.let_go)
-        common = ("--headless", "--scenario", str(file), "--progress-fd", str(telling), *options)
+        self._progress_fd, write_fd = os.pipe()
+        self._stack.callback(self.close_progress_pipe)
+        common = ("--headless", "--scenario", str(file), "--progress-fd", str(write_fd), *options)
         if workers == 1:
-            self.start(*common, descriptor=telling)
+            self.start(*common, descriptor=write_fd)
         else:
-            leads = ("--master", "--master-bind-port", str(port), "--expect-workers", str(workers))
-            self.start(*common, *leads, descriptor=telling)
+            master = ("--master", "--master-bind-port", str(port), "--expect-workers", str(workers))
+            self.start(*common, *master, descriptor=write_fd)
             for _ in range(workers):
-                self.start(*common, "--worker", "--master-port", str(port), descriptor=telling)
-        os.close(telling)
+                self.start(*common, "--worker", "--master-port", str(port), descriptor=write_fd)
+        os.close(write_fd)
 
-    def let_go(self) -> None:
-        """Nobody follows the progress any more."""
-        if self._told is not None:
-            os.close(self._told)
-            self._told = None
+    def close_progress_pipe(self) -> None:
+        """Closes the reading end of the progress pipe."""
+        if self._progress_fd is not None:
+            os.close(self._progress_fd)
+            self._progress_fd = None
 
     def follow(self, phase: str = "") -> dict[str, Any]:
-        """Until a phase is told, or else to the end; returns what was told last."""
-        assert self._told is not None
+        """Follows the progress until a phase, or to the end. Returns the last report."""
+        assert self._progress_fd is not None
         deadline = time.monotonic() + WAIT_S
         while not (phase and self.progress and self.progress[-1]["phase"] == phase):
-            ready, _, _ = select.select([self._told], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select([self._progress_fd], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"neither {phase or 'the end'} nor anything else: {self.progress[-1:]} {self.log}"
-            data = os.read(self._told, 65_536)
+            data = os.read(self._progress_fd, 65_536)
             if not data:
                 assert not phase, f"ended before {phase}: {self.log}"
                 break
@@ -115,7 +115,7 @@ class Locust:
         return self.progress[-1]
 
     def end(self, number: int = 0, within_s: float = WAIT_S) -> int:
-        """Waits for its end; the exit code."""
+        """Waits until a process ends. Returns its exit code."""
         try:
             return self.processes[number].wait(within_s)
         except subprocess.TimeoutExpired:
@@ -123,7 +123,7 @@ class Locust:
 
 
 class Pairs(NamedTuple):
-    """What a capture says: pairs of message and subscriber, those of them delivered, and latencies."""
+    """Pairs of message and subscriber, those that were delivered, and their latencies."""
 
     expected: set[tuple[int, int]]
     delivered: set[tuple[int, int]]
@@ -131,13 +131,13 @@ class Pairs(NamedTuple):
 
 
 def captured(path: Path) -> ScenarioFolder:
-    """The only scenario of the run there."""
+    """Returns the only scenario of a run."""
     (scenario,) = open_run(path).scenarios
     return scenario
 
 
 def pairs(scenario: ScenarioFolder) -> Pairs:
-    """By the definition: each message, each subscriber that wanted its topic then, first copy in time."""
+    """Computes pairs by definition: each message and subscriber of its topic; the first copy in time."""
     intents = defaultdict(list)
     for row in scenario.read("intent").to_pylist():
         intents[row["topic_id"]].append(row)
@@ -160,11 +160,11 @@ def pairs(scenario: ScenarioFolder) -> Pairs:
 
 
 def fitting(scenario: Scenario, cluster: Cluster) -> tuple[Scenario, Cluster]:
-    """A scenario for as many servers as the cluster has, and the cluster with its policy."""
+    """Returns the scenario with the cluster's number of servers, the cluster with the scenario's policy."""
     scenario = scenario.with_(servers=len(cluster.servers), backend="file")
     return scenario, replace(cluster, policy=scenario.policy)
 
 
 def living(pids: Iterable[int]) -> list[int]:
-    """Those of the processes that are there."""
+    """Returns those of the processes that exist."""
     return [pid for pid in pids if Path(f"/proc/{pid}").exists()]

@@ -21,13 +21,14 @@ import kcast.loadtest.demo.tally
 from kcast.client.aio import Client
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.demo.command import command
-from kcast.loadtest.demo.plan import Result as DemoResult
-from kcast.loadtest.demo.tally import Cell, Phase
+from kcast.loadtest.demo.plan import DemoResult
+from kcast.loadtest.demo.tally import Phase, PhaseResult
 from kcast.loadtest.demo.view import table
 from kcast.pubsub.wire import encode_message
 
 LINES = [b"line %d \xc3\xa9 %%" % number for number in range(40)] + [b"x" * 1000, b"\0\x01\xff", b"", b"  "]
 TEXTS = 40 + 4 + 1
+RUNS_MAX = 3  # until this machine has time for a whole one
 SMALL = (
     *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4"),
     "--subscribers",
@@ -54,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a run had just gone well."""
-    cells = [Cell(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)]
+    cells = [PhaseResult(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)]
     monkeypatch.setattr("kcast.loadtest.demo.command._run", lambda *_: DemoResult(cells, leases_after_s=1.0))
 
 
@@ -68,14 +69,28 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Comp
     folder = tmp_path_factory.mktemp("demo")
     text_file, out = folder / "some text.bin", folder / "deep" / "out"
     text_file.write_bytes(b"\n".join(LINES))
-    run = subprocess.run(
-        (sys.executable, "-m", "kcast.client.cli", "demo", *SMALL, "--seed", "3", "--out", out, text_file),
-        capture_output=True,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONUTF8": "1"},
-        timeout=60,
-        check=False,
-    )
+    for _ in range(RUNS_MAX):
+        run = subprocess.run(
+            (
+                sys.executable,
+                "-m",
+                "kcast.client.cli",
+                "demo",
+                *SMALL,
+                "--seed",
+                "3",
+                "--out",
+                out,
+                text_file,
+            ),
+            capture_output=True,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONUTF8": "1"},
+            timeout=60,
+            check=False,
+        )
+        if "no verdict" not in run.stdout:
+            break
     return run, out
 
 
@@ -88,7 +103,7 @@ def test_a_run_agrees_with_the_model(
     assert lines[-3] == "measurement and model agree"
     assert lines[-2].split() == ["chart:", str(out / "delivery.svg")]
     assert lines[-1].split() == ["results:", str(out / "results.json")]
-    assert "publishers do not avoid them" in run.stdout and "predicted" in run.stdout
+    assert "publishers do not avoid them" in run.stdout and "given what" in run.stdout
 
     report = json.loads((out / "results.json").read_text())
     assert report["agrees"] and report["failures"] == [] and report["payload_faults"] == {}
@@ -115,7 +130,10 @@ def test_a_run_agrees_with_the_model(
 def test_the_same_seed_kills_the_same_and_uses_the_same_topics(
     whole_run: tuple[subprocess.CompletedProcess[str], Path], text_file: Path, tmp_path: Path, quick: None
 ) -> None:
-    result = demo(*SMALL, "--seed", "3", "--json", "--out", tmp_path, text_file)
+    for _ in range(RUNS_MAX):
+        result = demo(*SMALL, "--seed", "3", "--json", "--out", tmp_path, text_file)
+        if "invalid run" not in result.stdout:
+            break
     assert result.exit_code == 0, result.output
     one = json.loads((whole_run[1] / "results.json").read_text())
     two = json.loads((tmp_path / "results.json").read_text())
@@ -304,7 +322,7 @@ def wait_until_gone(pids: list[str]) -> None:
         ("absent.txt", None, "absent.txt: No such file or directory"),
         (".", None, ": Is a directory"),
         ("ab\x1bsent.txt", None, "ab\ufffdsent.txt: No such file or directory"),
-        ("blank.txt", b"\n \n", "no line that is not blank, so there is nothing to publish"),
+        ("blank.txt", b"\n \n", "all lines are blank, so there is nothing to publish"),
     ],
 )
 def test_a_file_that_cannot_be_published_is_named(
@@ -366,9 +384,9 @@ def test_without_a_file_the_text_is_the_protocol() -> None:
 
 
 def test_what_is_not_judged_says_so_and_what_disagrees_stands_out() -> None:
-    recovering = Cell(Phase.RECOVERING, 1, 0, 10, 40, 39, 0, 0, (0.9, 1.0), None, None, None)
-    bad = Cell(Phase.DOWN, 2, 4, 10, 4000, 3000, 12, 0, (0.7, 0.8), 0.9, 3500, 3700)
-    header, first, blank, second = table([recovering, bad]).splitlines()
+    recovering = PhaseResult(Phase.RECOVERING, 1, 0, 10, 40, 39, 0, 0, (0.9, 1.0), None, None, None)
+    bad = PhaseResult(Phase.DOWN, 2, 4, 10, 4000, 3000, 12, 0, (0.7, 0.8), 0.9, 3500, 3700)
+    _, header, first, blank, second = table([recovering, bad]).splitlines()
     assert "measured" in header and not blank
     assert first.endswith("not judged") and "97.50 %" in first
     assert second.endswith(" 87.50-92.50  NOT") and " 4 down " in second and " 70.00-80.00 " in second

@@ -14,8 +14,8 @@ import kcast.loadtest.demo.run
 from kcast.loadtest.capture.folder import open_run
 from kcast.loadtest.demo import report
 from kcast.loadtest.demo.command import command
-from kcast.loadtest.demo.plan import Result as DemoResult
-from kcast.loadtest.demo.tally import Cell, Phase
+from kcast.loadtest.demo.plan import DemoResult
+from kcast.loadtest.demo.tally import Phase, PhaseResult
 from kcast.loadtest.results.summary import Summary, summarise
 
 SMALL = (
@@ -38,7 +38,7 @@ def text_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a run had just gone well, and had been recorded."""
-    cells = [Cell(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)]
+    cells = [PhaseResult(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)]
     for name in ("_run", "_run_recorded"):
         monkeypatch.setattr(
             f"kcast.loadtest.demo.command.{name}", lambda *_: DemoResult(cells, leases_after_s=1.0)
@@ -125,7 +125,7 @@ def test_a_report_that_fails_is_told_and_changes_no_verdict(
     assert "report.html" not in result.stdout
 
     analyse_as(monkeypatch, "import os; os.kill(os.getpid(), 9)")
-    assert "no report: kcast analyse has ended with exit code -9" in demo("--out", tmp_path, text_file).stderr
+    assert "no report: kcast analyse ended with exit code -9" in demo("--out", tmp_path, text_file).stderr
 
 
 def test_a_report_whose_figures_are_not_all_valid_is_one(

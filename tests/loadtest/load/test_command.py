@@ -103,7 +103,7 @@ def test_what_cannot_be_is_told_and_the_rest_is_run(asked: list[dict[str, Any]])
         (("--resume", "x", "--out", "y"), "--resume continues in its own folder"),
         (("--resume", "x", "--k", "3"), "the scenarios are those of x: give no options"),
         (("--replay", "x", "--preset", "grid"), "the scenarios are those of x: give no options"),
-        (("--epoch", "0.00001", "--outage", "0.1"), "epoch_s is 1e-05"),
+        (("--epoch", "0.00001", "--outage", "0.1"), "--epoch is 1e-05"),
     ],
 )
 def test_a_wrong_use_is_one_line(

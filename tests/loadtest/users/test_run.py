@@ -1,6 +1,6 @@
-"""A load test in one locust process, from beginning to end: what it tells, and what it captures.
+"""A load test in one locust process, from beginning to end: what it reports, and what it captures.
 
-Further ones, which take longer, are in check_load_locust.py.
+Longer ones are in tests/processes/test_locust.py.
 """
 
 from pathlib import Path

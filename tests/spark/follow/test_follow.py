@@ -26,7 +26,7 @@ from kcast.spark.follow.follow import follow
 from kcast.spark.follow.running_scenario import RunningScenario
 from kcast.spark.session.files import Files
 from tests.support.big_capture import big_scenario, write_run
-from tests.support.growing_capture import Growing
+from tests.support.growing_capture import GrowingCapture
 
 pytestmark = pytest.mark.spark
 
@@ -49,8 +49,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def growing(source: Path, tmp_path: Path) -> Growing:
-    return Growing(source, tmp_path / "run")
+def growing(source: Path, tmp_path: Path) -> GrowingCapture:
+    return GrowingCapture(source, tmp_path / "run")
 
 
 class Told:
@@ -67,7 +67,7 @@ class Told:
 
 
 def follow_while(
-    spark: SparkSession, growing: Growing, told: Told, work: Callable[[], None], tmp_path: Path
+    spark: SparkSession, growing: GrowingCapture, told: Told, work: Callable[[], None], tmp_path: Path
 ) -> Findings:
     """Follows a capture while `work` lets it grow."""
     problems: list[BaseException] = []
@@ -96,7 +96,7 @@ def wait_for(what: str, holds: Callable[[], object]) -> None:
 
 
 def test_it_ends_in_the_tables_of_analyse_even_if_the_run_dies(
-    spark: SparkSession, growing: Growing, tmp_path: Path
+    spark: SparkSession, growing: GrowingCapture, tmp_path: Path
 ) -> None:
     """One scenario is complete from the start, one grows, and during one the run's process ends."""
     seed = 5
@@ -134,11 +134,11 @@ def test_it_ends_in_the_tables_of_analyse_even_if_the_run_dies(
 
 
 def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
-    spark: SparkSession, growing: Growing
+    spark: SparkSession, growing: GrowingCapture
 ) -> None:
     scenario, files_of = growing.scenarios[0], Files(spark)
     growing.begin(scenario)
-    folder = files_of.qualify(str(growing.place(scenario.path)))
+    folder = files_of.qualify(str(growing.path_of(scenario.path)))
     running = RunningScenario(spark, files_of, "run", 0, scenario.scenario, folder)
     assert not running.count_slice()
     until_s: list[float] = []
@@ -148,7 +148,7 @@ def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
     for together in (moments[:half], moments[half:]):
         files = [path for moment in together for path in moment]
         growing.appear(files)
-        running.add([files_of.qualify(str(growing.place(path))) for path in files])
+        running.add([files_of.qualify(str(growing.path_of(path))) for path in files])
         most = max(most, remembered(running))
         assert running.count_slice() and not running.count_slice()
         assert running.figures is not None
@@ -193,7 +193,7 @@ def dead() -> dict[str, Any]:
 def test_a_run_that_dies_with_nothing_complete_cannot_be_analysed(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
-    growing = Growing(source, tmp_path / "run", dead())
+    growing = GrowingCapture(source, tmp_path / "run", dead())
     with pytest.raises(CaptureError, match=r"nothing to analyse: .*scenario a was not run"):
         follow(spark, str(growing.path), Told(), temp_dir=tmp_path, poll_s=0.1)
 

@@ -30,8 +30,8 @@ from kcast.spark.findings.placement import Topics
 from kcast.spark.jobs import attribution, balance, cost, health, latency
 from kcast.spark.jobs.job import Sources
 from tests.loadtest.results import test_health as wrong
-from tests.loadtest.results.test_random import random_world
 from tests.support.handmade_capture import MS, T0, S, World, simulate
+from tests.support.random_captures import random_world
 from tests.support.spark_cells import Captured, as_cells, shuffled, sources, sums_of, unordered
 
 pytestmark = pytest.mark.spark

@@ -23,10 +23,10 @@ from kcast.spark.findings import attribution as findings
 from kcast.spark.jobs import attribution
 from kcast.spark.walk import server_sets
 from kcast.spark.walk.pairs import PAIRS, PATHS, Attributed, attribute
-from tests.loadtest.results.test_attribution import BROKEN
-from tests.loadtest.results.test_random import Oracle, random_world
 from tests.support.big_capture import big_scenario, write_scenario
+from tests.support.broken_attributions import BROKEN
 from tests.support.handmade_capture import MS, T0, S, World, simulate
+from tests.support.random_captures import Oracle, random_world
 from tests.support.spark_cells import Captured, Row, as_cells, sources, sums_of
 
 pytestmark = pytest.mark.spark
