@@ -126,7 +126,7 @@ class _PlacedRow:
     height: float
 
 
-def _lines(
+def _placed(
     rows: Sequence[ChartRow], top: float, *, above: bool, tall: bool
 ) -> tuple[list[_PlacedRow], float]:
     """Places all rows, and returns where they end. With `above`, words are above marks, not beside them."""
