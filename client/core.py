@@ -117,9 +117,7 @@ class ClientCore:
         self._wakeup_at: dict[Session, float] = {}
         self._wakeup_count = 0
         self._subscriptions: dict[bytes, _Subscription] = {}
-        self._publications = Publications(
-            self.policy.publish, rng, self._touch, self._add_event, avoid_dead=avoid_dead
-        )
+        self._publications = Publications(rng, self._touch, self._add_event, avoid_dead=avoid_dead)
         self._seqs = Numbering()
         self._events: list[Event] = []
 
@@ -182,9 +180,8 @@ class ClientCore:
         line = publish_line(wire_topic, payload, self.publisher, seq)
         if seq is not None:
             self._seqs.use(wire_topic, seq)
-        publication = Publication(
-            topic, seq, line, confirm, self._candidates(topic), repeat - 1, repeat_interval_s
-        )
+        candidates, count = self._candidates(topic), self.policy.publish
+        publication = Publication(topic, seq, line, confirm, candidates, count, repeat - 1, repeat_interval_s)
         return self._publications.begin(publication, now)
 
     def renew_publisher(self) -> None:

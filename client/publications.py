@@ -22,13 +22,17 @@ REPEAT_INTERVAL_S = 0.2
 
 @dataclass(slots=True)
 class Publication:
-    """A message, and what is known of it at each server. `line` is its wire form, with the LF."""
+    """A message, and what is known of it at each server.
+
+    `line` is its wire form, with the LF. Each time it is sent to `count` of the candidates.
+    """
 
     topic: bytes
     seq: int | None
     line: bytes
     confirm: bool
     candidates: list[Session]
+    count: int
     repeats_left: int
     repeat_interval_s: float
     awaited: int = 0
@@ -40,13 +44,12 @@ class Publication:
 class Publications:
     """All messages of a client whose outcome is not known yet.
 
-    `count` is the number of servers that each is sent to. With `avoid_dead`, servers believed alive are
-    preferred. `touch` is called with each session that has something to send, `tell` with each outcome.
+    With `avoid_dead`, servers believed alive are preferred. `touch` is called with each session that has
+    something to send, `tell` with each outcome.
     """
 
     def __init__(
         self,
-        count: int,
         rng: Random,
         touch: Callable[[Session], None],
         tell: Callable[[Published], None],
@@ -54,7 +57,6 @@ class Publications:
         avoid_dead: bool,
     ) -> None:
         self.avoid_dead = avoid_dead
-        self._count = count
         self._rng = rng
         self._touch = touch
         self._tell = tell
@@ -108,7 +110,7 @@ class Publications:
     def _send(self, handle: int, publication: Publication, now: float) -> None:
         """Sends a message once, to as many servers as the policy says."""
         drawn = sorted(publication.candidates, key=lambda session: self._rank(publication, session, now))
-        for session in drawn[: self._count]:
+        for session in drawn[: publication.count]:
             self._send_to(handle, publication, session)
         if publication.repeats_left:
             heapq.heappush(self._repeats, (now + publication.repeat_interval_s, handle))

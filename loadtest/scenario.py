@@ -104,11 +104,8 @@ class Scenario:
             self._check(name, getattr(self, name) >= 0, "give 0 or more")
         for name in ("servers", "k", "k_prime", "topics", "repeat", "zones"):
             self._check(name, getattr(self, name) >= 1, "give 1 or more")
-        self._check(
-            "k_prime",
-            self.scheme != "RCH" or self.k_prime <= self.k,
-            f"give {self.k} or less, since --k is {self.k}",
-        )
+        advice = f"give {self.k} or less, since --k is {self.k}"
+        self._check("k_prime", self.scheme != "RCH" or self.k_prime <= self.k, advice)
         self._check("ttl_s", 1 <= self.ttl_s <= TTL_S_MAX, f"give 1 to {TTL_S_MAX} seconds")
         for name in ("rate", "duration_s", "deadline_s", "epoch_s", "renewals", "repeat_interval_s"):
             self._check(name, 0 < getattr(self, name) < 1e6, "give a number above 0, below 1000000")
@@ -122,31 +119,16 @@ class Scenario:
         self._check("topics", self.topics <= TOPICS_MAX, f"give {TOPICS_MAX:,} at most")
         slowest_s = 2 * (self.delay_ms + self.jitter_ms) / 1000 + (self.repeat - 1) * self.repeat_interval_s
         # Otherwise, messages that are late as planned would be put down to a slow machine.
-        self._check(
-            "deadline_s",
-            slowest_s < self.deadline_s,
-            f"delays and repeats alone take up to {slowest_s:g} s: give a longer deadline",
-        )
-        self._check(
-            "topics_per_subscriber",
-            1 <= self.topics_per_subscriber <= self.topics,
-            f"give 1 to {self.topics}, the number of topics",
-        )
-        self._check(
-            "payload_bytes",
-            ID_CHARS <= self.payload_bytes <= PAYLOAD_BYTES_MAX,
-            f"give {ID_CHARS} to {PAYLOAD_BYTES_MAX} bytes",
-        )
-        self._check(
-            "down",
-            self.down < self.servers or self.outages != "exact",
-            f"leave one of the {self.servers} servers running",
-        )
-        self._check(
-            "by",
-            self.backend != "file" or self.by == "isolation" or self.outages == "none",
-            "servers that were not started here can only be isolated",
-        )
+        advice = f"delays and repeats alone take up to {slowest_s:g} s: give a longer deadline"
+        self._check("deadline_s", slowest_s < self.deadline_s, advice)
+        advice = f"give 1 to {self.topics}, the number of topics"
+        self._check("topics_per_subscriber", 1 <= self.topics_per_subscriber <= self.topics, advice)
+        advice = f"give {ID_CHARS} to {PAYLOAD_BYTES_MAX} bytes"
+        self._check("payload_bytes", ID_CHARS <= self.payload_bytes <= PAYLOAD_BYTES_MAX, advice)
+        advice = f"leave one of the {self.servers} servers running"
+        self._check("down", self.down < self.servers or self.outages != "exact", advice)
+        advice = "servers that were not started here can only be isolated"
+        self._check("by", self.backend != "file" or self.by == "isolation" or self.outages == "none", advice)
         try:
             _ = self.policy
         except ValueError as error:

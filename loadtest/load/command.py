@@ -100,10 +100,7 @@ def _own_options(function: _Function) -> _Function:
         ),
         click.option("--dry-run", is_flag=True, help="Only estimate time, disk space and CPU."),
         click.option(
-            "--resume",
-            type=path,
-            metavar="DIR",
-            help="Finish an earlier run: run its scenarios that are not complete.",
+            "--resume", type=path, metavar="DIR", help="Run what an earlier run has left unfinished."
         ),
         click.option("--replay", type=path, metavar="FILE", help="Run the scenarios of this run.json again."),
         click.option(
@@ -112,9 +109,7 @@ def _own_options(function: _Function) -> _Function:
             metavar="N",
             help="Number of processes for the users.  [default: 1]",
         ),
-        click.option(
-            "--spectrum", is_flag=True, help="Print all percentiles of the latencies of all scenarios."
-        ),
+        click.option("--spectrum", is_flag=True, help="Print more percentiles, of all scenarios."),
         click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, one object a line."),
         click.option("--image", metavar="NAME", help="Image for --backend containers.  [default: kcast]"),
         click.option(
@@ -125,7 +120,7 @@ def _own_options(function: _Function) -> _Function:
             help="Port on which locust's workers find its master; 0 is any free one.",
         ),
         click.option(
-            "--loss", callback=_losses, metavar="X[,...]", help="Sets --loss-in and --loss-out together."
+            "--loss", callback=_losses, metavar="X[,...]", help="Sets both --loss-in and --loss-out."
         ),
     )
     for option in reversed(options):

@@ -12,7 +12,6 @@ is published, and one for each that is delivered or missed; times are in millise
 """
 
 import logging
-from collections.abc import Sequence
 from concurrent.futures import Future
 from math import ceil
 from time import monotonic_ns
@@ -30,6 +29,7 @@ from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.scenario import ID_CHARS, message_id, payload, topic_name
 from kcast.loadtest.users import locust_hooks
 from kcast.loadtest.users.roster import Kind, Window
+from kcast.loadtest.users.schedule import Messages
 from kcast.loadtest.users.user_client import UserClient
 from kcast.loadtest.users.worker import Worker
 
@@ -110,8 +110,7 @@ class PubSubUser(User):
             self._next_ns = window.from_ns
         self._window = window
         until_ns = min(window.to_ns, max(self._next_ns, worker.now_ns()) + _STEP_NS)
-        due = worker.schedule.messages(pub_id, self._next_ns, until_ns)
-        if self._publish_all(worker, user, due.seq.tolist(), due.t_ns.tolist(), due.topic_id.tolist()):
+        if self._publish_all(worker, user, worker.schedule.messages(pub_id, self._next_ns, until_ns)):
             self._next_ns = until_ns
             worker.timer.wait_until(worker.clock_ns(until_ns))
         else:
@@ -159,19 +158,12 @@ class PubSubUser(User):
 
     # --- Publishing ----------------------------------------------------------------------------------
 
-    def _publish_all(
-        self,
-        worker: Worker,
-        user: UserClient,
-        seqs: Sequence[int],
-        times_ns: Sequence[int],
-        topics: Sequence[int],
-    ) -> bool:
+    def _publish_all(self, worker: Worker, user: UserClient, due: Messages) -> bool:
         """Publishes messages at their times. False if the test was stopped meanwhile."""
         scenario, ids, client = worker.scenario, user.ids, user.client
         recorder = user.recorder
         in_a_row = 0
-        for seq, t_ns, topic_id in zip(seqs, times_ns, topics, strict=True):
+        for seq, t_ns, topic_id in zip(*(column.tolist() for column in due), strict=True):
             self._next_ns = t_ns
             in_a_row = 0 if worker.timer.wait_until(worker.clock_ns(t_ns)) else in_a_row + 1
             if worker.is_stopping:

@@ -17,8 +17,18 @@ from kcast.loadtest.scenario import UNITS, Arrivals, Backend, By, Outages, Scena
 Function = TypeVar("Function", bound=Callable[..., Any])
 Group = Literal["test", "servers", "policy", "clients", "load", "faults"]
 
-SCHEMES = ("S", "R", "CH", "RCH")
-SIDES = ("publish", "subscribe")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "backend": tuple(name for name in get_args(Backend) if name != "file"),
+    "scheme": ("S", "R", "CH", "RCH"),
+    "side": ("publish", "subscribe"),
+    "arrivals": get_args(Arrivals),
+    "outages": get_args(Outages),
+    "by": get_args(By),
+}
+_NOT_IN_LOCUST = {
+    *("backend", "servers", "scheme", "k", "k_prime", "side"),
+    *("publishers", "subscribers", "mixed", "duration_s", "by"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +40,9 @@ class Option:
     default: int | float | str | bool
     group: Group
     help: str
-    choices: tuple[str, ...] = ()
-    metavar: str | None = None
-    in_locust: bool = True
+    choices: tuple[str, ...]
+    metavar: str | None
+    in_locust: bool
 
     @property
     def flag(self) -> str:
@@ -58,20 +68,12 @@ class Several(click.types.StringParamType):
         return tuple(self._one.convert(text.strip(), param, ctx) for text in texts)
 
 
-def _option(
-    field: str,
-    group: Group,
-    help: str,  # noqa: A002 - the name in both parsers
-    *,
-    choices: tuple[str, ...] = (),
-    metavar: str | None = None,
-    in_locust: bool = True,
-) -> Option:
-    default = _DEFAULTS[field]
-    if not choices and metavar is None and not isinstance(default, bool):
+def _option(field: str, group: Group, help: str) -> Option:  # noqa: A002 - the name in both parsers
+    default, choices, metavar = _DEFAULTS[field], _CHOICES.get(field, ()), None
+    if not choices and not isinstance(default, bool):
         unit = next((unit for unit in UNITS if field.endswith(unit)), "")
         metavar = UNITS.get(unit) or {int: "N", float: "X", str: "TEXT"}[type(default)]
-    return Option(field, type(default), default, group, help, choices, metavar, in_locust)
+    return Option(field, type(default), default, group, help, choices, metavar, field not in _NOT_IN_LOCUST)
 
 
 _DEFAULTS = {each.name: each.default for each in fields(Scenario) if each.default is not MISSING}
@@ -79,69 +81,36 @@ _DEFAULTS = {each.name: each.default for each in fields(Scenario) if each.defaul
 OPTIONS: tuple[Option, ...] = (
     _option("name", "test", "Name of the scenario in the capture."),
     _option("seed", "test", "Seed of all that is random: schedules, topics, outages, losses."),
-    _option(
-        *(
-            "backend",
-            "servers",
-            "How servers run: each in a process, all in one process (lab), or in containers.",
-        ),
-        choices=tuple(name for name in get_args(Backend) if name != "file"),
-        in_locust=False,
-    ),
-    _option("servers", "servers", "Number of servers.", in_locust=False),
+    _option("backend", "servers", "Servers run in processes, all in one process (lab), or in containers."),
+    _option("servers", "servers", "Number of servers."),
     _option("ttl_s", "servers", "The servers' ttl: how long a lease lasts unless it is renewed."),
     _option(
-        *(
-            "scheme",
-            "policy",
-            "RCH: one side uses K' of K servers; CH: both use K; S: one server; R: random ones.",
-        ),
-        choices=SCHEMES,
-        in_locust=False,
+        "scheme", "policy", "Both sides use K servers (CH), one K' (RCH); S: one server, R: random ones."
     ),
-    _option("k", "policy", "K: number of servers of a topic.", in_locust=False),
-    _option(
-        "k_prime", "policy", "K': how many of them one side uses; the other uses all K.", in_locust=False
-    ),
-    _option(
-        "side",
-        "policy",
-        "The side that uses K': 5/3/5 is K = 5, K' = 3 and publish.",
-        choices=SIDES,
-        in_locust=False,
-    ),
+    _option("k", "policy", "K: number of servers of a topic."),
+    _option("k_prime", "policy", "K': how many of them one side uses; the other uses all K."),
+    _option("side", "policy", "The side that uses K': 5/3/5 is K = 5, K' = 3 and publish."),
     _option("renewals", "clients", "M: how often a lease is renewed in one ttl."),
     _option("repeat", "clients", "How many times each message is sent."),
     _option("repeat_interval_s", "clients", "Time between two sends of a message."),
     _option("confirm", "clients", "Ask servers for receipts."),
     _option("avoid_dead", "clients", "Publish to servers that seem alive; theory does not cover this."),
-    _option("publishers", "load", "Users that publish.", in_locust=False),
-    _option("subscribers", "load", "Users that subscribe.", in_locust=False),
-    _option("mixed", "load", "Users that do both, on one socket.", in_locust=False),
+    _option("publishers", "load", "Users that publish."),
+    _option("subscribers", "load", "Users that subscribe."),
+    _option("mixed", "load", "Users that do both, on one socket."),
     _option("topics", "load", "Number of topics."),
     _option("topics_per_subscriber", "load", "Number of topics that each subscriber draws."),
     _option("rate", "load", "Messages per second of each publisher."),
-    _option(
-        "arrivals",
-        "load",
-        "How a publisher's messages are spaced: at random (poisson) or evenly.",
-        choices=get_args(Arrivals),
-    ),
+    _option("arrivals", "load", "How a publisher's messages are spaced: at random (poisson) or evenly."),
     _option("payload_bytes", "load", "Size of a message's payload."),
-    _option("duration_s", "load", "How long messages are published.", in_locust=False),
+    _option("duration_s", "load", "How long messages are published."),
     _option("deadline_s", "load", "A message not delivered within this time is missed."),
-    _option("outages", "faults", "How the servers that are down are drawn.", choices=get_args(Outages)),
+    _option("outages", "faults", "How the servers that are down are drawn."),
     _option("outage", "faults", "Share of servers (or zones) that are down at any time, from 0 to 1."),
     _option("down", "faults", "Number of servers that are down at any time; --outages exact."),
     _option("zones", "faults", "Number of zones, each of which fails as a whole; --outages zones."),
     _option("epoch_s", "faults", "Time after which the servers that are down are drawn again."),
-    _option(
-        "by",
-        "faults",
-        "What an outage is: cut off from all clients, killed, or halted.",
-        choices=get_args(By),
-        in_locust=False,
-    ),
+    _option("by", "faults", "What an outage is: cut off from all clients, killed, or halted."),
     _option("known", "faults", "Share of the servers that each client knows, above 0, up to 1."),
     _option("loss_in", "faults", "Share of datagrams lost from clients to servers, from 0 to 1."),
     _option("loss_out", "faults", "Share of datagrams lost from servers to clients, from 0 to 1."),

@@ -9,7 +9,7 @@ from kcast.loadtest.charts.words import NOTHING, count, interval, listed, p_equa
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, THEORIES
 from kcast.spark.report.cells import NamedCells
-from kcast.spark.report.delivery_curves import CellRow, drawn_alone, drawn_curves, length, panels
+from kcast.spark.report.delivery_curves import CellRow, drawn_alone, drawn_curves, is_curve, length, panels
 from kcast.spark.report.markup import NOT_VALID, Badge, Head, Section, name_cell, paragraph, table, under
 from kcast.spark.report.numbers import folded
 
@@ -71,7 +71,7 @@ def _says(found: Sequence[CellRow], came: DeliverySummary) -> str:
 
 def _rises(valid: Sequence[CellRow]) -> list[str]:
     """Sentences on the change of delivery along the longest curves."""
-    lines = [(panel.heading, line) for panel in panels(valid) for line in panel.lines]
+    lines = [(panel.heading, line) for panel in panels(valid) for line in panel.lines if is_curve(line)]
     if not lines:
         low, high = (pick(valid, key=_share) for pick in (min, max))
         if len(valid) == 1:

@@ -22,7 +22,7 @@ from kcast.pubsub.tap import TapWriter, read_clock
 from kcast.pubsub.tap_format import Encoder
 from kcast.pubsub.udp import SEGMENTS_MAX
 from kcast.pubsub.wire import pack_lines
-from tests.pubsub.test_server import lease, new_server, publish_lease
+from tests.support.server_core import lease, new_server, publish_lease
 
 LINE_BYTES = 100
 REPEATS = 5

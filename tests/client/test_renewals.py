@@ -11,7 +11,7 @@ from kcast.client.core import ClientCore
 from kcast.client.engine import Engine
 from kcast.client.session import FAMILIES, Session
 from kcast.hashring.policy import Policy
-from tests.client.test_session import SERVER, Line
+from tests.support.session_line import SERVER, Line
 
 
 def line_of(renewals_per_ttl: float, ttl_s: int = 60) -> Line:

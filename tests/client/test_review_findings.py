@@ -24,9 +24,9 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.server import Server
-from tests.client.test_core import ALL, FEW_PUBLISH, PUB, SUB, Lab, of_kind
-from tests.client.test_session import Line, vouched_at_last
-from tests.pubsub.test_server import sent
+from tests.support.client_lab import ALL, FEW_PUBLISH, PUB, SUB, Lab, of_kind
+from tests.support.server_core import sent
+from tests.support.session_line import Line, vouched_at_last
 
 pytestmark = pytest.mark.world
 

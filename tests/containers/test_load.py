@@ -10,8 +10,8 @@ import pytest
 
 from kcast.loadtest.clusters.engine import OWNER_LABEL, connect
 from kcast.loadtest.clusters.servers import IMAGE
-from tests.processes.test_load import assert_as_expected, assert_sound
 from tests.support.load_command import FINE, Load, living, run_load, wait_for
+from tests.support.load_results import assert_as_expected, assert_sound
 
 pytestmark = pytest.mark.containers
 

@@ -11,6 +11,7 @@ import pytest
 
 from kcast.loadtest.capture.folder import ScenarioFolder, open_run
 from tests.support.load_command import FINE, Load, living, run_load, wait_for
+from tests.support.load_results import assert_as_expected, assert_sound
 
 pytestmark = pytest.mark.load
 
@@ -25,22 +26,6 @@ FAULTY = (*QUICK, "--outage", "0.1", "--loss", "0.02", "--epoch", "0.5")
 
 def scenario(run: Path, name: str) -> ScenarioFolder:
     return open_run(run).scenario(name)
-
-
-def assert_sound(result: dict[str, Any]) -> None:
-    """Deliveries are valid, and each miss has a cause."""
-    assert result["delivery_verdict"] == {"valid": True, "reasons": []}
-    assert result["unexplained"] == 0
-    assert sum(result["causes"].values()) == result["pairs"] - result["delivered"]
-
-
-def assert_as_expected(result: dict[str, Any], slack: float = 2.0) -> None:
-    """The share is theory's, given which servers were down; the 95 % range, widened by `slack`."""
-    expected = result["expected"]
-    low, high = result["expected_low"], result["expected_high"]
-    assert expected - slack * (expected - low) <= result["share"] <= expected + slack * (high - expected), (
-        result
-    )
 
 
 # --- Results -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.project.test_tidiness import PACKAGES, everywhere, modules
+from tests.support.project_files import PACKAGES, everywhere, modules
 
 # A docstring begins with a verb or a noun phrase, not with a word that makes it the end of a sentence.
 FIRST_WORDS = {

@@ -14,8 +14,18 @@ from kcast.pubsub.cookie import SECRET_BYTES, Cookies
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import COOKIE_CHARS, COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S
-from tests.pubsub.test_server import CLIENT, OTHER, START, answer, handshake, lease, new_server, send, vouched
 from tests.support import wire_vectors
+from tests.support.server_core import (
+    CLIENT,
+    OTHER,
+    START,
+    answer,
+    handshake,
+    lease,
+    new_server,
+    send,
+    vouched,
+)
 
 VECTORS: list[dict[str, Any]] = json.loads(wire_vectors.FILE.read_text(encoding="ascii"))["cookies"]
 SECRET = bytes(range(SECRET_BYTES))

@@ -13,7 +13,8 @@ from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.router import Router, publishes_by_topic, whole_topic
 from kcast.pubsub.table import LeaseTable
-from tests.pubsub.test_server import CLIENT, OTHER, START, THIRD, lease, new_server, publish_lease, sent
+from tests.support.random_bursts import random_burst
+from tests.support.server_core import CLIENT, OTHER, START, THIRD, lease, new_server, publish_lease, sent
 
 NOW = 0.0
 
@@ -144,31 +145,6 @@ def test_longest_line_that_fits_beside_the_mark(line_bytes: int, marks_copies: b
 
 
 # --- Bursts that need not be looked at datagram by datagram -------------------------------------------
-
-
-def random_burst(rng: random.Random) -> tuple[bytes, int]:
-    """Mostly what a busy publisher sends: equal segments of one topic; spoilt in one way or another."""
-    segment_bytes = rng.choice((8, 20, 64, 130, 300, 1200, 1201))
-    topics = rng.choice(([b"t"], [b"t"], [b"t"], [b"t", b"u"], [b"%74"], [b"nobody"], [b"t", b""], [b""]))
-    parts = []
-    for _ in range(rng.randint(2, 5)):
-        segment = b""
-        while True:
-            message = b"m" * rng.choice((0, 0, 1, 3, 30)) + rng.choice((b"", b"", b" ", b"t ", b"%41", b"\r"))
-            line = rng.choice(topics) + b" " + message + b"\n"
-            if rng.random() < 0.01:
-                line = rng.choice(
-                    (b"t\n", b"%~ N\n", b"%? N\n", b"\xff\n", b"\n", b"t", b"tt m\n", b" t m\n")
-                )
-            if len(segment) + len(line) > segment_bytes:
-                break
-            segment += line
-            if rng.random() < 0.05:
-                break
-        cut_free = rng.random() < 0.1
-        parts.append(segment if cut_free else segment.ljust(segment_bytes, b"\n"))
-    data = b"".join(parts)
-    return (data[: -rng.randint(1, 9)] if rng.random() < 0.2 else data), segment_bytes
 
 
 @pytest.mark.parametrize("has_lease", [True, False])

@@ -10,7 +10,7 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DRAIN_MARGIN_S, REPLY_BYTES_MAX, TTL_S_MAX, WORK_BITS_MAX, Limits
 from kcast.pubsub.server import Server
-from tests.pubsub.test_server import (
+from tests.support.server_core import (
     CLIENT,
     NONCE_MAX,
     OTHER,

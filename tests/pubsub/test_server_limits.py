@@ -14,7 +14,7 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, COOKIE_PUBLISH_LIFE_S, Limits
 from kcast.pubsub.server import Server
-from tests.pubsub.test_server import (
+from tests.support.server_core import (
     CLIENT,
     OTHER,
     OWN,

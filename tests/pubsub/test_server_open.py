@@ -11,7 +11,7 @@ from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.router import Router
 from kcast.pubsub.server import Server
-from tests.pubsub.test_server import (
+from tests.support.server_core import (
     CLIENT,
     OTHER,
     START,

@@ -10,8 +10,8 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, LeaseChange, datagrams
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.server import Server
-from tests.pubsub.test_router import random_burst
-from tests.pubsub.test_server import (
+from tests.support.random_bursts import random_burst
+from tests.support.server_core import (
     CLIENT,
     OTHER,
     OWN,

@@ -12,7 +12,7 @@ from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import price_bits
-from tests.pubsub.test_server import (
+from tests.support.server_core import (
     CLIENT,
     OTHER,
     START,

@@ -50,8 +50,8 @@ from kcast.pubsub.tap_format import (
     TapError,
     TapLease,
 )
-from tests.pubsub.test_server import handshake, lease, new_server, send, vouched
-from tests.pubsub.test_tap_format import BOOT_ID, GOLDEN_FILE, GOLDEN_RECORDS, LINES, RAIN, SERVERS, A, B
+from tests.support.server_core import handshake, lease, new_server, send, vouched
+from tests.support.tap_records import BOOT_ID, GOLDEN_FILE, GOLDEN_RECORDS, LINES, RAIN, SERVERS, A, B
 
 pytestmark = pytest.mark.world
 

@@ -143,7 +143,7 @@ def test_another_process_draws_the_same() -> None:
 
 
 def test_epochs_too_many_to_plan_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="make epochs longer"):
+    with pytest.raises(ScenarioError, match="give a longer one"):
         outages(scenario(duration_s=1e5, epoch_s=1e-4))
 
 

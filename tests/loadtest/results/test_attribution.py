@@ -18,6 +18,7 @@ from kcast.loadtest.results.causes import (
     Cause,
 )
 from kcast.loadtest.scenario import Scenario
+from tests.support.broken_attributions import BROKEN, Breaks
 from tests.support.handmade_capture import MS, T0, Handmade, S, World, simulate
 
 
@@ -61,10 +62,6 @@ def test_nothing_at_all_is_no_pairs(tmp_path: Path) -> None:
 
 
 # --- Each cause ------------------------------------------------------------------------------------------
-
-# Each breaks a world in which message 0 went to servers 0 and 1, so that subscriber 0 misses it.
-Breaks = Callable[[World, int], None]
-BROKEN: dict[str, tuple[Cause, dict[str, Any], Breaks]] = {}
 
 
 def breaks(cause: Cause, **fields: Any) -> Callable[[Breaks], Breaks]:
