@@ -479,8 +479,8 @@ def test_no_cluster_file_is_one_line(verb: str) -> None:
     result = CliRunner().invoke(main, [verb, *arguments], env={"KCAST_CLUSTER": None})
     assert result.stderr == (
         f"kcast {verb}: no cluster file: give --cluster FILE or set KCAST_CLUSTER. A cluster file begins "
-        "with the line 'kcast-cluster 1'; then each server has a line 'server IP:PORT'. If all servers are on "
-        "one machine, add a line 'lab'\n"
+        "with the line 'kcast-cluster 1'; then each server has a line 'server IP:PORT'. If all servers are "
+        "on one machine, add a line 'lab'\n"
     )
     assert result.exit_code == 2
 

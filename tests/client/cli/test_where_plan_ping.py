@@ -275,8 +275,8 @@ def test_plan_as_a_table() -> None:
     assert re.search(r"^\* +5/2/5 +90\.9 %", told, re.MULTILINE)
     assert re.search(r"^ +5/5/5 +100 % +none lost|^ +5/5/5 +100 % +none", told, re.MULTILINE)
     assert told.endswith(
-        "\nA policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and subscribers "
-        "lease at `subscribe` of them. *: yours\n"
+        "\nA policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and "
+        "subscribers lease at `subscribe` of them. *: yours\n"
     )
 
 
