@@ -2,7 +2,7 @@
 
 try:
     from kcast.client.cli.group import main
-except KeyboardInterrupt:  # while it is still being loaded: as the group itself does later
+except KeyboardInterrupt:  # while modules are being loaded; later the group handles it
     raise SystemExit(130) from None
 
 __all__ = ["main"]

@@ -1,4 +1,4 @@
-"""What the commands that deal with a cluster share: options, errors as one line, text for people, output."""
+"""Shared by the commands: options, topics and files, text for people, errors in one line, output."""
 
 import asyncio
 import json
@@ -18,8 +18,8 @@ from click.core import ParameterSource
 
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.errors import Backlog, MessageTooLarge
-from kcast.pubsub.wire import TopicError, encode_topic
+from kcast.pubsub.errors import KcastError
+from kcast.pubsub.wire import encode_topic
 
 CLUSTER_VARIABLE = clusters.CLUSTER_VARIABLE
 EXIT_FAILURE = 1
@@ -27,7 +27,7 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 TRIED_SHOWN_MAX = 5
 
-_PIPE_WRITE_BYTES = 4096  # what a pipe that is writable takes without blocking: PIPE_BUF of Linux
+_PIPE_WRITE_BYTES = 4096  # a writable pipe takes as much without blocking: PIPE_BUF on Linux
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -35,35 +35,35 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Number(click.FloatRange):
-    """A finite number in a range; click alone would let `nan` through."""
+    """A finite number in a range; click alone would accept `nan`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number, or a usage error."""
+        """Returns the number, or ends with a usage error."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is not a number to work with.", param, ctx)
+            self.fail(f"{value} is not a finite number.", param, ctx)
         return number
 
 
 def cluster_option(command: _Command) -> _Command:
-    """`--cluster FILE`, by default what KCAST_CLUSTER names; the parameter is `cluster_file`."""
+    """Adds the option `--cluster FILE`, by default what KCAST_CLUSTER names, as parameter `cluster_file`."""
     return click.option(
         "--cluster",
         "cluster_file",
         envvar=CLUSTER_VARIABLE,
         metavar="FILE",
-        help=f"The cluster file; by default the one that {CLUSTER_VARIABLE} names.",
+        help=f"The cluster file. [default: the file that the variable {CLUSTER_VARIABLE} names]",
     )(command)
 
 
 def load_cluster(command: str, cluster_file: str | None) -> Cluster:
-    """The cluster; where none is given, the program ends with a line on what to do. Raises ClusterError."""
+    """Returns the cluster; if no file is given, ends the program and says what to do. Raises ClusterError."""
     if not cluster_file:
         fail(
             command,
-            f"no cluster file: give --cluster FILE or set {CLUSTER_VARIABLE}; such a file begins with "
-            f"'{clusters.HEADER}' and names one 'server IP:PORT' a line; for servers on one machine it also "
-            "has a line 'lab'",
+            f"no cluster file: give --cluster FILE or set {CLUSTER_VARIABLE}. A cluster file begins with the "
+            f"line '{clusters.HEADER}'; then each server has a line 'server IP:PORT'. If all servers are on "
+            "one machine, add a line 'lab'",
             EXIT_USAGE,
         )
     path = Path(cluster_file)
@@ -78,7 +78,7 @@ def load_cluster(command: str, cluster_file: str | None) -> Cluster:
 
 
 def load_cluster_to_use(command: str, cluster_file: str | None) -> Cluster:
-    """The cluster; says so where it has fewer hosts than its policy is made for. Raises ClusterError."""
+    """Returns the cluster; says if it has fewer hosts than its policy wants. Raises ClusterError."""
     cluster = load_cluster(command, cluster_file)
     wanted, servers, hosts = cluster.policy.k, len(cluster.servers), len({s.key for s in cluster.servers})
     if cluster.policy.placement != "ring" or hosts >= wanted:
@@ -92,12 +92,12 @@ def load_cluster_to_use(command: str, cluster_file: str | None) -> Cluster:
 
 
 def argument_bytes(text: str) -> bytes:
-    """A command line argument as the bytes that were typed, UTF-8 or not."""
+    """Returns a command line argument as the bytes that were typed, UTF-8 or not."""
     return os.fsencode(text)
 
 
 def topic_argument(text: str) -> bytes:
-    """A topic from the command line. Raises TopicError, before anything is opened or sent."""
+    """Returns a topic from the command line. Raises TopicError before anything is opened or sent."""
     topic = argument_bytes(text)
     encode_topic(topic)
     return topic
@@ -105,12 +105,12 @@ def topic_argument(text: str) -> bytes:
 
 # --- Text for people ---------------------------------------------------------------------------------
 
-# Control characters, and what reverses or breaks lines: a terminal, or a reader, could be misled by them.
+# Control characters, and those that reverse or break lines: they could mislead a terminal or a reader.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escaped(text: str | bytes) -> str:
-    """Text that no terminal acts on: control characters as `\\n` and `\\x1b`, bytes that are no UTF-8 too."""
+    """Returns text that no terminal acts on: control characters, and bytes that are not UTF-8, as `\\x1b`."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
     return _UNSAFE.sub(_escape, text)
@@ -127,12 +127,12 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def to_json(fields: dict[str, object]) -> str:
-    """One object in one line, ASCII alone, so that no terminal acts on it."""
+    """Returns one JSON object in one line, in ASCII only, so that no terminal acts on it."""
     return json.dumps(fields).replace("\x7f", "\\u007f")
 
 
 def text_fields(name: str, data: bytes) -> dict[str, object]:
-    """`{name: text}` where the bytes are UTF-8, else `{name_base64: ...}`."""
+    """Returns `{name: text}` if the bytes are UTF-8, else `{name_base64: ...}`."""
     try:
         return {name: data.decode("utf-8")}
     except UnicodeDecodeError:
@@ -142,7 +142,7 @@ def text_fields(name: str, data: bytes) -> dict[str, object]:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
-    """Aligned columns: the first `left` to the left, the others to the right."""
+    """Returns aligned lines: the first `left` columns to the left, the others to the right."""
     cells = [tuple(heads), *(tuple(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
@@ -155,18 +155,18 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) ->
 
 
 def count_of(count: int, noun: str) -> str:
-    """`1 message`, `2 messages`."""
+    """Returns `1 message`, `2 messages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def tried(names: Sequence[str]) -> str:
-    """The servers that were asked, not more than a line takes."""
+    """Returns the names of the servers that were asked, at most five."""
     shown = ", ".join(names[:TRIED_SHOWN_MAX])
     return shown + (f" and {len(names) - TRIED_SHOWN_MAX} more" if len(names) > TRIED_SHOWN_MAX else "")
 
 
 def nobody_answers(cluster: Cluster, names: Sequence[str]) -> str:
-    """What to say where none of these servers answers."""
+    """Returns what to say if none of these servers answers."""
     whose = f"server of {escaped(cluster.name)}" if cluster.name else "server"
     return f"no {whose} answers (tried {tried(names)})"
 
@@ -175,7 +175,7 @@ def nobody_answers(cluster: Cluster, names: Sequence[str]) -> str:
 
 
 def say(command: str, text: str) -> None:
-    """One line on standard error; nobody has to be reading it."""
+    """Prints a line on standard error, even if nobody reads it."""
     with suppress(OSError, ValueError):
         print(f"kcast {command}: {escaped(text)}", file=sys.stderr, flush=True)
 
@@ -188,10 +188,10 @@ def fail(command: str, text: str, exit_code: int = EXIT_FAILURE) -> NoReturn:
 
 @contextmanager
 def errors_as_lines(command: str, closed_pipe_exit: int = 0) -> Iterator[None]:
-    """What can go wrong for a user becomes one line and an exit code, whatever else is going on."""
+    """Turns the errors that users can meet into one line and an exit code."""
     try:
         yield
-    except (ClusterError, TopicError, MessageTooLarge, Backlog) as error:
+    except KcastError as error:
         fail(command, str(error))
     except BrokenPipeError:
         _forget_stdout()
@@ -210,7 +210,7 @@ def errors_as_lines(command: str, closed_pipe_exit: int = 0) -> Iterator[None]:
 
 
 def _forget_stdout() -> None:
-    """Python flushes standard output at its end, and would complain there once more."""
+    """Sends standard output nowhere: Python flushes it at the end, and would complain again."""
     with suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -221,9 +221,9 @@ def _forget_stdout() -> None:
 
 
 class Output:
-    """Standard output for a program that must not stop while a reader is slow: else its leases would end.
+    """Standard output for a program that must not stop while a reader is slow, or its leases would end.
 
-    What is written has been handed to the system when `write` returns. Raises BrokenPipeError.
+    When `write` returns, all has been handed to the system. Raises BrokenPipeError.
     """
 
     def __init__(self) -> None:
@@ -237,7 +237,7 @@ class Output:
         self._is_pipe = stat.S_ISFIFO(mode)
 
     async def write(self, data: bytes) -> None:
-        """Writes all of it, waiting for a slow reader without stopping the loop."""
+        """Writes all of it; waits for a slow reader without stopping the event loop."""
         async with self._turn:
             while data:
                 if not self._takes_at_once():
@@ -245,18 +245,18 @@ class Output:
                 data = data[self._write(data) :]
 
     def write_at_once(self, data: bytes) -> bool:
-        """Writes what goes without waiting, for the end, when nothing may wait; whether that was all."""
+        """Writes as much as goes without waiting; returns whether that was all. For the end of a program."""
         with suppress(OSError):
             while data and self._takes_at_once():
                 data = data[self._write(data) :]
         return not data
 
     def on_closed(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back when the reader of a pipe has gone, though nothing is written. Returns its undo."""
+        """Calls back once the reader of a pipe has gone; returns a function that ends this."""
         if not self._is_pipe:
             return lambda: None
         loop = asyncio.get_running_loop()
-        # The writing end of a pipe never becomes readable, but its closing wakes up whoever watches it.
+        # The writing end of a pipe never becomes readable, but whoever watches it is woken when it closes.
         loop.add_reader(self._fd, callback)
 
         def undo() -> None:

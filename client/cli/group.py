@@ -1,6 +1,6 @@
-"""The group of all commands, which are loaded only when they are called.
+"""The group of all commands. A command is imported only when it is called.
 
-Ctrl-C may come before a command can deal with it. Then it ends without a word.
+Ctrl-C before a command can handle it ends the program silently.
 """
 
 import sys
@@ -15,21 +15,21 @@ _COMMANDS = {
     "serve": ("kcast.pubsub.serve", "run a server"),
     "sub": ("kcast.client.cli.sub", "print the messages of topics"),
     "pub": ("kcast.client.cli.pub", "publish a message, or one per line of standard input"),
-    "where": ("kcast.client.cli.where", "the servers of a topic, their ranks, and why"),
-    "ping": ("kcast.client.cli.ping", "every server of the cluster: up, round-trip time, loss"),
-    "health": ("kcast.client.cli.health", "whether one server serves, for health checks"),
-    "plan": ("kcast.client.cli.plan", "predicted delivery, copies and cost of a policy"),
+    "where": ("kcast.client.cli.where", "the servers of a topic, and why it is these"),
+    "ping": ("kcast.client.cli.ping", "which servers of the cluster are up, round-trip time, loss"),
+    "health": ("kcast.client.cli.health", "check whether one server works, for health checks"),
+    "plan": ("kcast.client.cli.plan", "what theory expects a policy to deliver and to cost"),
     "demo": (
         "kcast.loadtest.demo.command",
-        "a cluster, servers killed, delivery measured against prediction",
+        "kill servers of a cluster here, and compare what arrives with theory",
     ),
-    "load": ("kcast.loadtest.load.command", "load tests: clusters, faults, captures, and what came of them"),
-    "analyse": ("kcast.spark.command", "captures of load tests: reliability versus K, against theory"),
+    "load": ("kcast.loadtest.load.command", "run load tests, with faults, and capture them"),
+    "analyse": ("kcast.spark.command", "analyse captures of load tests, and compare them with theory"),
 }
 
 
 class _LazyGroup(click.Group):
-    """Importing one subcommand must not pay for the others: `kcast serve` needs no numpy."""
+    """A group that imports only the subcommand that is called: `kcast serve` needs no numpy."""
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Reads the command line up to the subcommand."""
@@ -39,7 +39,7 @@ class _LazyGroup(click.Group):
             sys.exit(EXIT_INTERRUPTED)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Loads and runs the subcommand; Ctrl-C is what it has not dealt with itself."""
+        """Loads and runs the subcommand; handles a Ctrl-C that the subcommand has not handled."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

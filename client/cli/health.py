@@ -1,8 +1,8 @@
-"""`kcast health`: whether one server serves, by using it as a client does. For health checks.
+"""`kcast health`: checks one server by using it as a client does.
 
-A lease, a publish and its copy, from a socket of its own, on a topic of kcast's own. It is run every few
-seconds, so it imports little. A server that refuses something for a limit is healthy all the same: it serves
-those who have leases, and to kill it for that would take these away. Any other refusal is not: none is due.
+It takes a lease, publishes, and awaits the copy, on a topic reserved for that. It may run every few seconds,
+so it imports little. A server that refuses something because of a limit counts as healthy: it serves those
+who have leases, and killing it would end these. Any other refusal counts as a fault.
 """
 
 import json
@@ -24,16 +24,16 @@ from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
 from kcast.pubsub.udp import UdpPort, open_socket
 
-COPY_TIMEOUT_S = 0.5  # a copy, or its publish, may get lost; then once more
-WORK_TRIES = 4096  # for the stamp, between looks at the socket: 2 ms or so
+COPY_TIMEOUT_S = 0.5  # a copy or its publish may get lost; after this the publish is repeated
+WORK_TRIES = 4096  # for a stamp, before the socket is looked at again: about 2 ms
 
-_HANDLE = 0  # of our one message
+_HANDLE = 0  # for the one message
 _LIMITS = frozenset(("full", "address", "prefix", "topics", "work", "rate"))  # PROTOCOL §5.8
 
 
 @dataclass
-class Verdict:
-    """What came of a check. `why` says what is wrong, or worth a remark although all is well."""
+class HealthReport:
+    """The result of a check. `why` says what is wrong, or what is worth a remark though the server works."""
 
     address: str
     healthy: bool = False
@@ -57,7 +57,7 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> Address:
         raise click.BadParameter(str(error)) from None
 
 
-@click.command("health", short_help="whether one server serves, for health checks")
+@click.command("health", short_help="check whether one server works, for health checks")
 @click.argument("address", default="127.0.0.1:7400", callback=_address)
 @click.option(
     "--timeout",
@@ -67,62 +67,64 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> Address:
     show_default=True,
     callback=_timeout,
     metavar="SECONDS",
-    help="How long all of it may take.",
+    help="How long the check may take.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(address: Address, timeout_s: float, as_json: bool) -> None:
     """Check one server: take a lease, publish, and get the copy back.
 
     ADDRESS is IP:PORT, by default 127.0.0.1:7400.
 
-    The exit code is 0 if the server serves, also where it refuses a new lease because of a limit: then the
-    line says so. It is 1 if it does not answer, refuses for another reason, or is draining.
+    The exit code is 0 if the server works. That includes a server that refuses a new lease because of a
+    limit; then the output says so. It is 1 if the server does not answer, refuses for another reason, or is
+    draining.
 
-    With --json the keys are address, healthy, why, leased, receipt, copy (what was got) and seconds.
+    With --json the keys are address, healthy, why, leased, receipt and copy (whether each was got), and
+    seconds.
 
     \b
     Examples
       kcast health
       kcast health 192.0.2.7:7400 --timeout 1
     """
-    verdict = Verdict(format_address(address))
+    report = HealthReport(format_address(address))
     began = monotonic()
     try:
         sock = open_socket("::" if ":" in address[0] else "0.0.0.0", 0, report_unreachable=True)
     except OSError as error:
-        verdict.why = f"cannot ask: {error.strerror or error}"
+        report.why = f"cannot ask: {error.strerror or error}"
     else:
         with UdpPort(sock) as port:
-            _Check(address, port, verdict).run(began + timeout_s, timeout_s)
-    verdict.seconds = round(monotonic() - began, 6)
-    _tell(verdict, as_json)
-    sys.exit(0 if verdict.healthy else 1)
+            _Check(address, port, report).run(began + timeout_s, timeout_s)
+    report.seconds = round(monotonic() - began, 6)
+    _tell(report, as_json)
+    sys.exit(0 if report.healthy else 1)
 
 
-def _tell(verdict: Verdict, as_json: bool) -> None:
+def _tell(report: HealthReport, as_json: bool) -> None:
     if as_json:
-        line = json.dumps(asdict(verdict))
-    elif verdict.healthy:
-        line = f"{verdict.address} is healthy"
+        line = json.dumps(asdict(report))
+    elif report.healthy:
+        line = f"{report.address} is healthy"
         line += (
-            f", but {verdict.why}" if verdict.why else f" (lease and copy in {verdict.seconds * 1000:.1f} ms)"
+            f", but {report.why}" if report.why else f" (lease and copy in {report.seconds * 1000:.1f} ms)"
         )
     else:
-        line = f"kcast health: {verdict.address} is not healthy: {verdict.why}"
-    with suppress(OSError):  # the exit code says it too
-        click.echo(line, err=not (as_json or verdict.healthy))
+        line = f"kcast health: {report.address} is not healthy: {report.why}"
+    with suppress(OSError):  # the exit code says the same
+        click.echo(line, err=not (as_json or report.healthy))
 
 
 class _Check:
     """One check: a client's session with the server, on one socket."""
 
-    def __init__(self, address: Address, port: UdpPort, verdict: Verdict) -> None:
+    def __init__(self, address: Address, port: UdpPort, report: HealthReport) -> None:
         self._address = address
         self._port = port
-        self._verdict = verdict
+        self._report = report
         rng = SystemRandom()
-        self._session = Session(ServerEntry((address,), verdict.address), rng)
-        message = b"%016x" % rng.getrandbits(64)  # so that no other check's copy passes for ours
+        self._session = Session(ServerEntry((address,), report.address), rng)
+        message = b"%016x" % rng.getrandbits(64)  # no other check's copy is taken for ours
         self._line = wire.publish_line(wire.HEALTH_TOPIC, message)
         self._is_answered = False
         self._is_unreachable = False
@@ -133,7 +135,7 @@ class _Check:
         self._is_over = False
 
     def run(self, deadline: float, timeout_s: float) -> None:
-        """Fills in the verdict; returns at the deadline at the latest."""
+        """Fills in the report; returns at the deadline at the latest."""
         self._session.want(wire.HEALTH_TOPIC, monotonic())
         while not self._is_over:
             now = monotonic()
@@ -149,13 +151,13 @@ class _Check:
             self._look()
 
     def _take_what_came(self, deadline: float) -> None:
-        """Waits for something to happen, or looks for a stamp meanwhile."""
+        """Waits until something happens; looks for a stamp meanwhile, if one is needed."""
         now = monotonic()
         self._session.work(WORK_TRIES, now)
         times = [deadline, now if self._session.is_minting else deadline]
         if (due := self._session.next_timeout()) is not None:
             times.append(due)
-        if self._verdict.receipt:
+        if self._report.receipt:
             times.append(self._published_at + COPY_TIMEOUT_S)
         select.select([self._port], [], [], max(0.0, min(times) - monotonic()))
         now = monotonic()
@@ -167,7 +169,7 @@ class _Check:
 
     def _take(self, datagram: bytes, now: float) -> None:
         lines, _ = wire.split_lines(datagram)
-        self._verdict.copy |= self._line[:-1] in lines
+        self._report.copy |= self._line[:-1] in lines
         replies = [reply for line in lines if (reply := wire.parse_reply(line)) is not None]
         if replies:
             unasked = self._session.handle_replies(replies, now)
@@ -175,39 +177,39 @@ class _Check:
             self._refusal = next((r.reason for r in replies if isinstance(r, wire.Refusal)), self._refusal)
 
     def _look(self) -> None:
-        """What follows from what has come so far."""
-        verdict, session, now = self._verdict, self._session, monotonic()
+        """Draws conclusions from what has come so far."""
+        report, session, now = self._report, self._session, monotonic()
         for notice in session.notices:
             if notice.change is Change.REFUSED:
-                verdict.why = f"refuses a new lease: {notice.reason}"
+                report.why = f"refuses a new lease: {notice.reason}"
                 self._is_refused_unduly |= notice.reason not in _LIMITS
             elif notice.change is Change.LOST and notice.reason == "price":
-                verdict.why = "asks more work for a new lease than a client does"
+                report.why = "asks more work for a new lease than any client does"
         session.notices.clear()
-        verdict.leased = session.is_leased(wire.HEALTH_TOPIC)
+        report.leased = session.is_leased(wire.HEALTH_TOPIC)
         for settled in session.take_settled():
             self._is_awaiting_receipt = False
-            verdict.receipt |= settled.outcome is Outcome.RECEIPT
+            report.receipt |= settled.outcome is Outcome.RECEIPT
             if settled.outcome is Outcome.REFUSED and self._refusal not in _LIMITS:
-                verdict.why = f"refuses to forward: {self._refusal}"
+                report.why = f"refuses to forward: {self._refusal}"
                 self._is_refused_unduly = True
             elif settled.outcome is Outcome.REFUSED:
-                verdict.why = verdict.why or "refuses to forward more from here"
+                report.why = report.why or "refuses to forward more from here"
                 self._end(True)
         if session.is_draining:
-            verdict.why = "it is draining"
+            report.why = "it is draining"
             self._end(False)
         elif self._is_refused_unduly:
             self._end(False)
         elif self._port.send_errors:
-            verdict.why = f"cannot ask: {next(iter(self._port.send_errors))}"
+            report.why = f"cannot ask: {next(iter(self._port.send_errors))}"
             self._end(False)
         elif self._is_unreachable and not self._is_answered:
-            verdict.why = "nobody listens there"
+            report.why = "nobody listens there"
             self._end(False)
-        elif verdict.receipt and (verdict.copy or not verdict.leased):
+        elif report.receipt and (report.copy or not report.leased):
             self._end(True)
-        elif (verdict.leased or verdict.why) and not self._is_awaiting_receipt:
+        elif (report.leased or report.why) and not self._is_awaiting_receipt:
             self._publish(now)
 
     def _publish(self, now: float) -> None:
@@ -217,20 +219,20 @@ class _Check:
             self._session.publish(self._line, _HANDLE, confirm=True)
 
     def _give_up(self, timeout_s: float) -> None:
-        verdict = self._verdict
+        report = self._report
         if not self._is_answered:
-            verdict.why = f"no answer in {timeout_s:g} s"
+            report.why = f"no answer in {timeout_s:g} s"
         elif self._session.is_minting:
-            # It does answer, and whether a stamp is found in time is chance.
-            verdict.why = f"a new lease costs more work than {timeout_s:g} s of it"
-            verdict.healthy = True
-        elif not verdict.leased and not verdict.why:
-            verdict.why = f"no lease in {timeout_s:g} s"
-        elif not verdict.receipt:
-            verdict.why = f"no receipt in {timeout_s:g} s"
+            # It does answer, and finding a stamp in time is a matter of luck.
+            report.why = f"a new lease costs more than {timeout_s:g} s of work"
+            report.healthy = True
+        elif not report.leased and not report.why:
+            report.why = f"no lease in {timeout_s:g} s"
+        elif not report.receipt:
+            report.why = f"no receipt in {timeout_s:g} s"
         else:
-            verdict.why = f"no copy of what it has forwarded in {timeout_s:g} s"
+            report.why = f"no copy of a message that it forwarded in {timeout_s:g} s"
 
     def _end(self, healthy: bool) -> None:
-        self._verdict.healthy = healthy
+        self._report.healthy = healthy
         self._is_over = True

@@ -1,7 +1,7 @@
-"""Puts deliveries into the order in which each publisher sent them, as far as they come within a moment.
+"""Puts deliveries into the order in which each publisher sent them, within a short hold time.
 
-Messages travel by different servers, so the second may be here before the first. What comes early is held
-until what is missing has come, but not for long: a message that was lost must not stop the others.
+Messages travel by different servers, so the second may arrive before the first. Early ones are held until
+the missing ones have come, but not for long: a lost message must not stop the others.
 """
 
 from collections import OrderedDict, deque
@@ -26,7 +26,7 @@ class Sequencer:
         self._held_count = 0
 
     def put(self, delivery: Delivery, now: float) -> list[Delivery]:
-        """Takes a delivery; gives what can be handed on now, in order."""
+        """Takes a delivery; returns what can be handed on now, in order."""
         if delivery.seq is None or delivery.publisher is None or not self._hold_s:
             return [delivery]
         key = delivery.topic, delivery.publisher
@@ -34,7 +34,7 @@ class Sequencer:
         self._remember(key, expected)
         held = self._held.get(key, {})
         if delivery.seq < expected or delivery.seq in held:
-            return [delivery]  # it comes late; or two claim the same number, and neither may be lost
+            return [delivery]  # late; or two have the same number, and neither may be lost
         if delivery.seq == expected:
             self._remember(key, expected + 1)
             return [delivery, *self._run_of(key)]
@@ -47,22 +47,22 @@ class Sequencer:
         return ready
 
     def release(self, now: float) -> list[Delivery]:
-        """What has been held long enough."""
+        """Returns what has been held long enough."""
         ready: list[Delivery] = []
         while self._due and self._due[0][0] <= now:
             ready += self._release_oldest()
         return ready
 
     def release_all(self) -> list[Delivery]:
-        """All that is held."""
+        """Returns all that is held."""
         return self.release(float("inf"))
 
     def next_timeout(self) -> float | None:
-        """When `release` has something to do; None while nothing is held."""
+        """Returns when `release` has something to do; None while nothing is held."""
         return self._due[0][0] if self._due else None
 
     def _release_oldest(self) -> Iterable[Delivery]:
-        """Stops waiting for what comes before the one that has been held for longest."""
+        """Gives up waiting for what precedes the delivery that has been held longest."""
         _, key, seq = self._due.popleft()
         held = self._held.get(key, {})
         if seq not in held:
@@ -73,7 +73,7 @@ class Sequencer:
         return before + self._run_of(key)
 
     def _run_of(self, key: _Key) -> list[Delivery]:
-        """The held ones that are next now, one after the other."""
+        """Returns the held deliveries that come next in order."""
         held = self._held.get(key)
         if not held:
             return []
@@ -95,5 +95,5 @@ class Sequencer:
         self._next_seq[key] = next_seq
         self._next_seq.move_to_end(key)
         while len(self._next_seq) > PUBLISHERS_MAX:
-            # Its held ones, if any, are still due, and a number that is forgotten is learnt again.
+            # Its held deliveries stay due, and its next number is learnt again.
             self._next_seq.popitem(last=False)

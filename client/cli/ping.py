@@ -1,4 +1,4 @@
-"""`kcast ping`: asks every server of a cluster whether it is up, and how long an answer takes."""
+"""`kcast ping`: asks every server of a cluster whether it is up, and measures how long answers take."""
 
 import asyncio
 import secrets
@@ -25,24 +25,25 @@ from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
 from kcast.pubsub.udp import UdpPort, open_socket
 
-# Longer than a pong is now, since a server may come to say more in it, and never answers at greater length.
+# Longer than today's pong: a server never answers at greater length than it was asked, and may have more to
+# say in future.
 PING_BYTES = 64
-SPREAD_S = 0.0005  # between two servers, so that a large cluster's answers do not come all at once
+SPREAD_S = 0.0005  # between two servers, so that answers of a large cluster do not arrive all at once
 
 
 @dataclass
 class Target:
-    """One address of a server, and what pings to it have come to."""
+    """One address of a server, and the results of pinging it."""
 
     server: str
     address: Address
     sent: int = 0
     rtts_s: list[float] = field(default_factory=list)
     refused: bool = False  # the network says that nobody listens at this port
-    unsent: str = ""  # the name of the error that a ping could not be sent for
-    problem: str = ""  # why it could not even be asked
+    unsent: str = ""  # the name of the error because of which a ping could not be sent
+    problem: str = ""  # why it was not asked
     is_draining: bool = False
-    work_bits: int | None = None  # what it asks for a new lease; None where it has not told
+    work_bits: int | None = None  # its price of a new lease; None if it has not said
     head: str | None = None
 
     @property
@@ -57,7 +58,7 @@ class Target:
 
     @property
     def state(self) -> str:
-        """In words."""
+        """Returns the state in words."""
         if self.is_up:
             return "up, about to stop" if self.is_draining else "up"
         if self.unsent:
@@ -65,9 +66,11 @@ class Target:
         return self.problem or ("down: nobody listens" if self.refused else "down: no answer")
 
 
-@click.command("ping", short_help="every server of the cluster: up, round-trip time, loss")
+@click.command("ping", short_help="which servers of the cluster are up, round-trip time, loss")
 @cluster_option
-@click.option("--count", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Pings a server.")
+@click.option(
+    "--count", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Pings to each server."
+)
 @click.option(
     "--interval",
     "interval_s",
@@ -75,7 +78,7 @@ class Target:
     default=0.2,
     show_default=True,
     metavar="SECONDS",
-    help="Between two pings to one server.",
+    help="Time between two pings to one server.",
 )
 @click.option(
     "--timeout",
@@ -84,17 +87,17 @@ class Target:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long the last answers are awaited.",
+    help="How long to wait for the last answers.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a server, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each server, one a line.")
 def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: float, as_json: bool) -> None:
     """Ping every server of the cluster, at each of its addresses.
 
     With --json the keys are server, address, up, sent, received, loss (0 to 1), rtt_min_ms, rtt_median_ms,
-    rtt_max_ms (null without an answer), draining, work_bits (what a new lease costs), head (the operator's
-    text; null where the server has not told), and state, in words.
+    rtt_max_ms (null without an answer), draining, work_bits (the price of a new lease), head (a text of the
+    server's operator), and state (in words). work_bits and head are null if the server has not told them.
 
-    The exit code is 0 if all answered, 1 if some did not; standard error names those.
+    The exit code is 0 if all answered, else 1; standard error names those that did not.
 
     \b
     Example
@@ -114,7 +117,7 @@ def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: 
 
 
 class _Pinger:
-    """Sends all pings, and takes the answers, from one socket for each address family."""
+    """Sends all pings and takes the answers, with one socket for each address family."""
 
     def __init__(self, targets: list[Target], count: int, interval_s: float, timeout_s: float) -> None:
         self._targets = targets
@@ -128,7 +131,7 @@ class _Pinger:
         self._all_answered = asyncio.Event()
 
     async def run(self) -> None:
-        """Returns when every ping has its answer, or the time is over."""
+        """Returns when every ping has been answered, or the time is over."""
         loop = asyncio.get_running_loop()
         self._open()
         for port in self._ports.values():
@@ -184,7 +187,7 @@ class _Pinger:
             target.unsent = error
 
     def _ask(self, target: Target) -> None:
-        """Asks once for what only a challenge tells; that is not measured, nor awaited."""
+        """Asks once for a challenge, which tells price and head; its time is not measured."""
         nonce = _new_nonce()
         self._asked[nonce] = target
         request = wire.request_datagram(wire.Ask(nonce))
@@ -198,7 +201,7 @@ class _Pinger:
             target = self._target_at.get(address)
             if target is not None:
                 target.refused = True
-                # Reports do not say which ping they are about, and none that is on its way will do better.
+                # A report does not say which ping it is about; others under way will fare no better.
                 self._awaited = {n: (t, at) for n, (t, at) in self._awaited.items() if t is not target}
         if not self._awaited:
             self._all_answered.set()

@@ -1,6 +1,6 @@
-"""`kcast plan`: what theory predicts for a policy, so that one can be chosen: delivery, copies, cost, TTL.
+"""`kcast plan`: shows what theory expects of a policy, to choose one by: delivery, copies, cost, TTL.
 
-And what a price of new leases (§5.11) costs clients, and who would fill a table, by a measurement made here.
+It also shows what a price of new leases (PROTOCOL §5.11) means in computing time, measured on this machine.
 """
 
 from bisect import bisect_left
@@ -29,17 +29,17 @@ HOSTS_DEFAULT = 100
 DOWN_DEFAULT = 0.1
 CH_K_SHOWN_MAX = 5
 K_PRIME_SHOWN_MAX = 10
-MEASURE_S = 0.2  # how long tries for a stamp are counted
-EXACT_K_MAX = 100  # beyond, blocked hosts are taken as independent: the exact sum is cubic in K
+MEASURE_S = 0.2  # how long tries for a stamp are measured
+EXACT_K_MAX = 100  # above it, hosts are taken as blocked independently: the exact sum takes time cubic in K
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a policy is to work in. Shares are 0 to 1, `rate` messages a second on one topic."""
+    """The conditions for a policy. Shares are 0 to 1; `rate` is messages a second on one topic."""
 
     hosts: int
-    down: float  # the share of time that a host is down, each on its own ...
-    down_exactly: int | None  # ... or so many of `hosts` are, whichever
+    down: float  # the share of time that each host is down, independently, or ...
+    down_exactly: int | None  # ... the number of hosts that are down, drawn at random
     loss: float
     repeat: int
     subscribers: int
@@ -54,18 +54,18 @@ class Setting:
 
     @property
     def interval_s(self) -> float:
-        """Between two renewals of a lease."""
+        """Seconds between two renewals of a lease."""
         return min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
 
     @property
     def live(self) -> float:
-        """The share of time that a lease stands although renewals get lost."""
+        """The share of time for which a lease stands, given that renewals may get lost."""
         return model.sigma(RENEWALS_PER_TTL, self.loss)
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """What comes of a policy in a setting. Copies are of one message at one subscriber."""
+class Forecast:
+    """What theory expects of a policy in a setting. Copies are of one message at one subscriber."""
 
     policy: str
     delivery: float
@@ -85,51 +85,75 @@ class Prediction:
 
     @property
     def packets_per_s(self) -> float:
-        """All of a topic's traffic, answers apart."""
+        """All of a topic's packets a second, without answers."""
         return self.published_per_s + self.renewals_per_s + self.forwarded_per_s
 
 
 @dataclass(frozen=True)
 class Work:
-    """What new leases cost at so many bits each, on average, on one core that tries so many stamps."""
+    """The average computing time for new leases, on a core that tries `tries_per_s` stamps a second."""
 
     bits: int
     tries_per_s: float
 
     @property
     def lease_s(self) -> float:
-        """One new lease at one server."""
+        """Seconds for one new lease at one server."""
         return 2**self.bits / self.tries_per_s if self.bits else 0.0
 
     def subscription_s(self, servers: int) -> float:
-        """One topic, at so many servers."""
+        """Returns the seconds for one topic at this number of servers."""
         return servers * self.lease_s
 
     @property
     def table_s(self) -> float:
-        """All leases that one server holds: put together or not, n leases cost n times as much as one."""
+        """Seconds to fill a server's table with leases: n leases cost n times as much as one."""
         return Limits().leases * self.lease_s
 
 
-@click.command("plan", short_help="predicted delivery, copies and cost of a policy")
+@click.command("plan", short_help="what theory expects a policy to deliver and to cost")
 @cluster_option
 @click.option("--hosts", type=click.IntRange(1, 100_000), help="Hosts in the cluster.")
-@click.option("--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A policy by its name.")
-@click.option("--k", type=click.IntRange(1, 1000), metavar="K", help="Hosts of a topic.")
 @click.option(
-    "--publish", type=click.IntRange(1, 1000), metavar="M", help="How many of them a publisher uses."
+    "--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="The policy by its name in the note of 2004."
 )
-@click.option("--subscribe", type=click.IntRange(1, 1000), metavar="N", help="How many a subscriber uses.")
+@click.option("--k", type=click.IntRange(1, 1000), metavar="K", help="Number of a topic's hosts.")
 @click.option(
-    "--down", type=Number(0, 1), metavar="P", help=f"Share of time a host is down. [default: {DOWN_DEFAULT}]"
+    "--publish", type=click.IntRange(1, 1000), metavar="M", help="Number of them that each message goes to."
 )
-@click.option("--down-exactly", type=click.IntRange(min=0), metavar="D", help="D of the hosts are down.")
 @click.option(
-    "--loss", type=Number(0, 1, max_open=True), default=0.0, show_default=True, help="Packet loss, each way."
+    "--subscribe",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Number of them that a subscriber leases at.",
 )
-@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Sends a message.")
 @click.option(
-    "--subscribers", type=click.IntRange(1, 10_000_000), default=10, show_default=True, help="Of the topic."
+    "--down",
+    type=Number(0, 1),
+    metavar="P",
+    help=f"Share of time for which a host is down. [default: {DOWN_DEFAULT}]",
+)
+@click.option("--down-exactly", type=click.IntRange(min=0), metavar="D", help="Or: exactly D hosts are down.")
+@click.option(
+    "--loss",
+    type=Number(0, 1, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="Share of packets lost on each leg.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Times that each message is sent.",
+)
+@click.option(
+    "--subscribers",
+    type=click.IntRange(1, 10_000_000),
+    default=10,
+    show_default=True,
+    help="Subscribers of the topic.",
 )
 @click.option(
     "--rate",
@@ -145,7 +169,7 @@ class Work:
     default=TTL_S_DEFAULT,
     show_default=True,
     metavar="SECONDS",
-    help="How long a lease lives unless renewed.",
+    help="How long a lease stands unless it is renewed.",
 )
 @click.option(
     "--lifetime",
@@ -160,11 +184,9 @@ class Work:
     "--work-bits",
     type=click.IntRange(0, WORK_BITS_MAX),
     metavar="BITS",
-    help="What a new lease costs at a server; shows what that is on this machine.",
+    help="Price of a new lease; shows what it means on this machine.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object a policy, one a line; the first is yours."
-)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each policy, yours first.")
 def command(
     cluster_file: str | None,
     hosts: int | None,
@@ -183,19 +205,19 @@ def command(
     work_bits: int | None,
     as_json: bool,
 ) -> None:
-    """Predict what a policy delivers and costs, beside others to choose from. Asks no server.
+    """Show what theory expects a policy to deliver and to cost, beside others. Asks no server.
 
-    Policy and number of hosts are the cluster file's, unless options say else (RCH 5/3/5 of 100 hosts if
-    nothing does). Hosts are taken to fail independently, for a share --down of the time; or just
-    --down-exactly of --hosts are down. Predictions are for publishers that do not avoid dead hosts: kcast's
-    do, and so lose less.
+    A policy is written k/publish/subscribe. It and the number of hosts come from the options, else from the
+    cluster file, else they are 5/3/5 and 100. Theory is beforehand: it is not known which hosts will be down.
+    Each host is down for a share --down of the time, independently of others; or --down-exactly hosts are
+    down. Theory is for publishers that do not avoid dead hosts. kcast's do avoid them, and lose less.
 
-    With --work-bits, as of `kcast serve`, it measures for a moment how fast this machine looks for stamps,
-    and says how long clients like it compute for a lease, and for a table full of them. Those who attack
-    may be a thousand times faster.
+    With --work-bits, the price that `kcast serve` may ask, it measures how fast this machine finds stamps. It
+    shows how long such clients compute for a lease, and for a table full of leases. An attacker may be a
+    thousand times faster.
 
-    With --json the keys say what the table does, in full; shares are 0 to 1, and `avoidance` is false. `work`
-    is null without --work-bits.
+    With --json the keys spell out the table's columns; shares are 0 to 1, and `avoidance` is false. `work` is
+    null without --work-bits.
 
     \b
     Examples: the default policy; a lab of 12 with 4 servers killed; a price of 18 bits
@@ -205,7 +227,7 @@ def command(
     """
     with errors_as_lines("plan"):
         if down is not None and down_exactly is not None:
-            raise click.UsageError("--down and --down-exactly are two ways to say it: give one of them.")
+            raise click.UsageError("--down and --down-exactly exclude each other: give one of them.")
         own = any(value is not None for value in (scheme, k, publish, subscribe))
         cluster = load_cluster("plan", cluster_file) if cluster_file else None
         if hosts is None:
@@ -225,7 +247,7 @@ def command(
 def _policy(
     scheme: str | None, hosts: int, k: int | None, publish: int | None, subscribe: int | None
 ) -> Policy:
-    """The policy of the options. Raises click.UsageError."""
+    """Returns the policy that the options describe. Raises click.UsageError."""
     try:
         if scheme == "S":
             return Policy.from_scheme("S", k=k, publish=publish, subscribe=subscribe)
@@ -242,11 +264,11 @@ def _policy(
         raise click.UsageError(f"{error}.") from None
 
 
-# --- Prediction --------------------------------------------------------------------------------------
+# --- Theory ------------------------------------------------------------------------------------------
 
 
-def predict(policy: Policy, setting: Setting) -> Prediction:
-    """What the model says of a policy in a setting, publishers not avoiding dead hosts."""
+def predict(policy: Policy, setting: Setting) -> Forecast:
+    """Returns what theory expects of a policy in a setting if publishers do not avoid dead hosts."""
     k, m, n = policy.sizes(setting.hosts)
     miss = _miss(k, m, n, setting)
     delivery = 1 - miss
@@ -269,7 +291,7 @@ def predict(policy: Policy, setting: Setting) -> Prediction:
         return model.wasted_traffic(ttl_s, flow, setting.lifetime_s, RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
 
     best_ttl_s = model.best_ttl(flow, setting.lifetime_s, RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
-    return Prediction(
+    return Forecast(
         policy=str(policy),
         delivery=delivery,
         miss=miss,
@@ -289,24 +311,24 @@ def predict(policy: Policy, setting: Setting) -> Prediction:
 
 
 def _sends(k: int, m: int, repeat: int) -> tuple[int, int]:
-    """Repeats go to hosts not yet used first: `extra` of the k get one send more than the `least` of all."""
+    """Returns how often a message goes to each host: `least` times, and to `extra` of the k once more."""
     return divmod(m * repeat, k)
 
 
 def _path_up(sends: int, setting: Setting) -> float:
-    """The chance that a message gets through a host that is up, sent to it so often."""
+    """The chance that a message sent `sends` times to a host that is up gets through it."""
     return model.path(0.0, setting.loss, setting.loss, setting.live, sends)
 
 
 def _miss(k: int, m: int, n: int, setting: Setting) -> float:
-    """The chance that a subscriber misses a message: `hyp_miss`, with repeats at the hosts they go to."""
+    """The chance that a subscriber misses a message, with repeats counted at the hosts they go to."""
     least, extra = _sends(k, m, setting.repeat)
     more, less = _path_up(least + 1, setting), _path_up(least, setting)
     first, pmf = model.hypergeometric(k, extra, n)
     if setting.down_exactly is None:
         up = 1 - setting.down
         return fsum(w * (1 - up * more) ** h * (1 - up * less) ** (n - h) for h, w in enumerate(pmf, first))
-    # How many of the subscriber's n hosts are down is drawn first for those with more sends.
+    # First for the hosts with more sends: the number of them that are down.
     hosts, down = setting.hosts, setting.down_exactly
     total = 0.0
     for h, weight in enumerate(pmf, first):
@@ -320,14 +342,14 @@ def _miss(k: int, m: int, n: int, setting: Setting) -> float:
 
 
 def _whole_audience(k: int, m: int, n: int, setting: Setting) -> float:
-    """The chance that all subscribers get a message; with more sends than hosts, a lower bound."""
+    """The chance that all subscribers get a message; a lower bound if there are more sends than hosts."""
     used = min(k, m * setting.repeat)
     if setting.down_exactly is None:
         return model.audience(
             k, used, n, setting.subscribers, setting.up, setting.loss, setting.loss, setting.live
         )
     first, pmf = model.hypergeometric(setting.hosts, setting.hosts - setting.down_exactly, used)
-    # Given how many of the used hosts are up, none of them is down: what is left to chance is loss.
+    # Given the number of used hosts that are up, only packet loss is left to chance.
     return fsum(
         weight * model.audience(k, up, n, setting.subscribers, 1.0, setting.loss, setting.loss, setting.live)
         for up, weight in enumerate(pmf, first)
@@ -335,7 +357,7 @@ def _whole_audience(k: int, m: int, n: int, setting: Setting) -> float:
 
 
 def _blocked_to_halve(k: int, m: int, n: int, setting: Setting) -> int:
-    """How many of a topic's hosts must be blocked until at most half of what they deliver else arrives."""
+    """Returns how many of a topic's hosts must be blocked to halve its delivery."""
     used, path_up = min(k, m * setting.repeat), setting.up * _path_up(1, setting)
 
     def delivery(blocked: int) -> float:
@@ -348,7 +370,7 @@ def _blocked_to_halve(k: int, m: int, n: int, setting: Setting) -> int:
 
 
 def _few_publish(policy: Policy, hosts: int) -> list[Policy]:
-    """Few publish with K' = 1..K, where the policy is on the ring; long lists thinned."""
+    """Returns k/1/k to k/k/k, if the policy is on the ring; leaves some out of a long list."""
     if policy.placement != "ring":
         return []
     k, m, _ = policy.sizes(hosts)
@@ -361,7 +383,7 @@ def _all_of_k(hosts: int) -> list[Policy]:
 
 
 def _measured_tries_per_s() -> float:
-    """How many stamps a client on this machine tries in a second, on one core, as it would."""
+    """Measures how many stamps a client tries in a second on one core of this machine."""
     mint = Mint(b"A" * 32, [b"a-topic-of-some-length"], bits=60)
     mint.work(1000)
     started_at, before = perf_counter(), mint.tries
@@ -412,15 +434,15 @@ def _as_text(policy: Policy, setting: Setting, work: Work | None) -> Iterator[st
     if setting.down_exactly is None:
         outage = f"each down {_share(setting.down)} of the time"
     else:
-        outage = f"just {setting.down_exactly} of them down"
-    yield f"policy     {policy}" + ("" if k == policy.k else f" (in so few hosts, k={k})")
+        outage = f"exactly {setting.down_exactly} of them down"
+    yield f"policy     {policy}" + ("" if k == policy.k else f" (with so few hosts, k={k})")
     hosts = count_of(setting.hosts, "host")
     yield f"setting    {hosts}, {outage}; packet loss {_share(setting.loss)} each way"
     yield (
         f"           {setting.rate:g} messages/s, {setting.subscribers} subscribers, "
         f"each message sent {'once' if setting.repeat == 1 else f'{setting.repeat} times'}"
     )
-    yield "           avoidance of dead servers off"
+    yield "           publishers do not avoid dead servers"
     yield ""
     yield f"delivery   {_share(own.delivery)}: {_one_in(own.miss)}"
     more_sends = publish * setting.repeat > k
@@ -457,39 +479,34 @@ def _as_text(policy: Policy, setting: Setting, work: Work | None) -> Iterator[st
 
 def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
     heads = ("", "policy", "delivery", "lost", "audience", "copies", "packets", "packets/s", "halve/stop")
-    groups = (_few_publish(policy, setting.hosts), _all_of_k(setting.hosts))
     rows: list[list[str]] = []
-    own_row = None
-    for name, policies in zip(("few publish", "CH"), groups, strict=True):
-        for each in policies:
-            predicted = predict(each, setting)
-            if policy.placement == "ring" and each.sizes(setting.hosts) == policy.sizes(setting.hosts):
-                own_row = len(rows)  # "few publish 3 of 3" is CH with k=3: the latter, if it is shown
-            few = f"few publish {each.publish} of {each.k}"
-            rows.append(
-                [
-                    "",
-                    few if name == "few publish" else f"CH k={each.k}",
-                    _share(predicted.delivery),
-                    _one_in(predicted.miss).removesuffix(" lost"),
-                    _share(predicted.whole_audience),
-                    f"{predicted.copies:.2f}",
-                    f"{predicted.packets_per_message:.1f}",
-                    f"{predicted.packets_per_s:.1f}",
-                    f"{predicted.blocked_to_halve}/{predicted.blocked_to_stop}",
-                ]
-            )
-    if own_row is not None:
-        rows[own_row][0] = "*"
+    is_shown = False
+    for each in dict.fromkeys((*_few_publish(policy, setting.hosts), *_all_of_k(setting.hosts))):
+        expected = predict(each, setting)
+        is_own = policy.placement == "ring" and each.sizes(setting.hosts) == policy.sizes(setting.hosts)
+        is_shown |= is_own
+        rows.append(
+            [
+                "*" if is_own else "",
+                str(each),
+                _share(expected.delivery),
+                _one_in(expected.miss).removesuffix(" lost"),
+                _share(expected.whole_audience),
+                f"{expected.copies:.2f}",
+                f"{expected.packets_per_message:.1f}",
+                f"{expected.packets_per_s:.1f}",
+                f"{expected.blocked_to_halve}/{expected.blocked_to_stop}",
+            ]
+        )
     yield from table(heads, rows, left=2)
     yield (
-        "few publish M of K: to M of a topic's K hosts, subscribers lease on all K; CH: both sides use all K"
-        + ("" if own_row is None else "; *: yours")
+        "A policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and subscribers "
+        "lease at `subscribe` of them" + (". *: yours" if is_shown else "")
     )
 
 
 def _share(share: float) -> str:
-    """A percentage with as many digits as tell it from 100 %."""
+    """Returns a percentage with enough digits to tell it from 100 %."""
     if share >= 1:
         return "100 %"
     for digits in range(1, 9):
@@ -500,7 +517,7 @@ def _share(share: float) -> str:
 
 
 def _duration(duration_s: float) -> str:
-    """Three digits, in a unit that makes them say something."""
+    """Returns a time to three digits, in the unit that suits."""
     for least_s, unit_s, unit in (
         (172_800, 86_400, "days"),
         (7200, 3600, "h"),

@@ -34,7 +34,7 @@ from kcast.client.events import FamilyMissing, Outcome, Published, ServerLost, S
 
 OUTSTANDING_MAX = 256  # publishes that await receipts
 RATE_DEFAULT = 1000.0  # a second
-LATENESS_MAX_S = 0.02  # what a stream that fell behind its rate may catch up with at once
+LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at most this at once
 
 LINE_KEPT_BYTES = 65_536
 _READ_BYTES = 65_536
@@ -50,7 +50,7 @@ _READ_BYTES = 65_536
     default=1,
     show_default=True,
     metavar="R",
-    help="Send each message R times, to other servers first.",
+    help="Send each message R times, to servers that do not have it yet first.",
 )
 @click.option(
     "--rate",
@@ -58,10 +58,12 @@ _READ_BYTES = 65_536
     default=RATE_DEFAULT,
     show_default=True,
     metavar="X",
-    help="At most X lines of standard input a second; 0 is as fast as receipts come.",
+    help="Publish at most X lines of standard input a second; 0: as fast as receipts come.",
 )
-@click.option("--raw", is_flag=True, help="Without the envelope: publisher and number.")
-@click.option("--json", "as_json", is_flag=True, help="What became of each message, as a JSON object a line.")
+@click.option("--raw", is_flag=True, help="Publish without the envelope, which carries publisher and number.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print what became of each message, as a JSON object a line."
+)
 def command(
     topic: str,
     words: tuple[str, ...],
@@ -71,15 +73,17 @@ def command(
     raw: bool,
     as_json: bool,
 ) -> None:
-    """Publish MESSAGE, or without it each line of standard input as a message of its own.
+    """Publish MESSAGE, or each line of standard input as a message of its own.
 
-    A message that begins with a minus sign goes after `--`. Lines may hold any bytes; an empty line is an
-    empty message. A line that is too large is told with its number and sizes, and the others are sent.
-    Where no server has answered since the start, the rest of the input is not read.
+    Write `--` before a message that begins with a minus sign. Lines may hold any bytes; an empty line is an
+    empty message. A message must fit in one datagram: about 1000 bytes of text, of which each control
+    character and each % counts as three. A line that is too large is named and left out. If no server ever
+    answers, the rest of the input is not read.
 
-    With --json the keys are line (null for MESSAGE), topic (topic_base64 where it is not UTF-8), seq (null
-    with --raw), receipts, and servers: server to outcome, which is receipt, no-answer, refused, sent or
-    queue-full.
+    With --json the keys are line (null for MESSAGE), topic (or topic_base64, if it is not UTF-8), seq (null
+    with --raw), receipts (number of servers that gave one), and servers. The latter maps each server to
+    receipt, no-answer, refused, sent or queue-full. A receipt says that a server has forwarded the message,
+    not that anybody subscribes.
 
     The exit code is 0 if every message got a receipt from at least one server, else 1; 130 after Ctrl-C.
 
@@ -102,7 +106,7 @@ def command(
             if sys.stdin.isatty():
                 say("pub", "each line is a message; Ctrl-D ends")
             lines = read_lines(sys.stdin.fileno())
-        stream = _Stream(cluster, name, repeat, rate, raw, Output() if as_json else None)
+        stream = _Publisher(cluster, name, repeat, rate, raw, Output() if as_json else None)
         try:
             asyncio.run(stream.run(lines))
         except KeyboardInterrupt:
@@ -118,20 +122,20 @@ def command(
 # --- Lines -------------------------------------------------------------------------------------------
 
 
-class Line(NamedTuple):
-    """A line of input without its LF. Of one longer than 64 KiB only the size is known, and `data` empty."""
+class InputLine(NamedTuple):
+    """A line of input without its LF. If it is longer than 64 KiB, `data` is empty."""
 
     number: int | None
     data: bytes
     size_bytes: int
 
 
-async def _just(message: bytes) -> AsyncIterator[Line]:
-    yield Line(None, message, len(message))
+async def _just(message: bytes) -> AsyncIterator[InputLine]:
+    yield InputLine(None, message, len(message))
 
 
-async def read_lines(fd: int) -> AsyncIterator[Line]:
-    """The lines of a descriptor, as they come, without stopping the loop; a last one without LF counts."""
+async def read_lines(fd: int) -> AsyncIterator[InputLine]:
+    """Yields a descriptor's lines as they come, the last also without LF; never stops the event loop."""
     number, size_bytes = 1, 0
     kept = bytearray()
     while chunk := await _read(fd):
@@ -139,7 +143,7 @@ async def read_lines(fd: int) -> AsyncIterator[Line]:
         for part in ended:
             size_bytes += len(part)
             kept += part
-            yield Line(number, bytes(kept) if size_bytes <= LINE_KEPT_BYTES else b"", size_bytes)
+            yield InputLine(number, bytes(kept) if size_bytes <= LINE_KEPT_BYTES else b"", size_bytes)
             number, size_bytes = number + 1, 0
             kept.clear()
         size_bytes += len(rest)
@@ -148,7 +152,7 @@ async def read_lines(fd: int) -> AsyncIterator[Line]:
         else:
             kept.clear()
     if size_bytes:
-        yield Line(number, bytes(kept) if size_bytes <= LINE_KEPT_BYTES else b"", size_bytes)
+        yield InputLine(number, bytes(kept) if size_bytes <= LINE_KEPT_BYTES else b"", size_bytes)
 
 
 async def _read(fd: int) -> bytes:
@@ -156,7 +160,7 @@ async def _read(fd: int) -> bytes:
     readable = asyncio.Event()
     try:
         loop.add_reader(fd, readable.set)
-    except PermissionError:  # a file: it cannot be watched, and never makes one wait
+    except PermissionError:  # a file: it cannot be watched, and is always readable
         return _read_now(fd)
     try:
         await readable.wait()
@@ -175,13 +179,13 @@ def _read_now(fd: int) -> bytes:
 # --- Publishing --------------------------------------------------------------------------------------
 
 
-class NobodyAnswers(Exception):
-    """No server has answered since the start: to go on would only take long."""
+class _NobodyAnswers(Exception):
+    """No server has answered since the start: going on would only take long."""
 
 
 @dataclass
-class _Stream:
-    """Publishes lines, so many at a time that receipts keep up, and no faster than wanted."""
+class _Publisher:
+    """Publishes lines, with a bounded number of outstanding receipts, and no faster than wanted."""
 
     cluster: Cluster
     topic: bytes
@@ -196,8 +200,8 @@ class _Stream:
     gave_up: bool = False
     servers: tuple[str, ...] = ()
 
-    async def run(self, lines: AsyncIterator[Line]) -> None:
-        """Publishes all lines; returns when the fate of all is known."""
+    async def run(self, lines: AsyncIterator[InputLine]) -> None:
+        """Publishes all lines; returns when the outcome of all is known."""
         async with Client(self.cluster) as client:
             self.servers = tuple(server.name for server in client.core.view.servers(self.topic))
             places = asyncio.Semaphore(OUTSTANDING_MAX)
@@ -215,18 +219,18 @@ class _Stream:
                     for _ in range(OUTSTANDING_MAX):
                         await places.acquire()
                     watching.cancel()
-            except* NobodyAnswers:
+            except* _NobodyAnswers:
                 self.gave_up = True
             except* OSError as errors:
                 failure = errors.exceptions[0]
             if failure is not None:  # raised within `except*` it would come out in a group again
                 raise failure from None
 
-    async def _publish(self, client: Client, line: Line) -> None:
+    async def _publish(self, client: Client, line: InputLine) -> None:
         try:
             if line.size_bytes > LINE_KEPT_BYTES:
                 raise MessageTooLarge(
-                    f"message too large: {line.size_bytes} bytes; a datagram takes some 1000"
+                    f"message too large: {line.size_bytes} bytes; a datagram holds about 1000"
                 )
             published = await client.publish(self.topic, line.data, repeat=self.repeat, raw=self.raw)
         except MessageTooLarge as error:
@@ -251,11 +255,11 @@ class _Stream:
                     lost.add(server)
                     if lost == client.core.server_states().keys():
                         if not any(self.receipts):
-                            raise NobodyAnswers
+                            raise _NobodyAnswers
                         say("pub", f"{nobody_answers(self.cluster, self.servers)}; still trying")
 
     def summarise(self) -> int:
-        """Tells what became of all; the exit code."""
+        """Says what became of all messages; returns the exit code."""
         sent = self.taken - self.too_large
         awaited = 0 if self.gave_up else sent - self.receipts.total()
         unheard = sent - self.receipts.total() + self.receipts[0] - awaited
@@ -270,7 +274,7 @@ class _Stream:
             )
         if unheard:
             which = count_of(unheard, "message") if unheard == sent else f"{unheard} of {sent} messages"
-            rest = "; what was to come was not read" if self.gave_up and sent > 1 else ""
+            rest = "; the rest of the input was not read" if self.gave_up and sent > 1 else ""
             say("pub", f"{which} got no receipt: {self._why()}{rest}")
         if awaited:
             say("pub", f"{count_of(awaited, 'message')} had no receipt yet")
@@ -280,19 +284,19 @@ class _Stream:
 
     def _why(self) -> str:
         if self.unheard[Outcome.REFUSED]:
-            return f"refused for its rate (by {', '.join(self.servers)}); send slower, see --rate"
+            return f"the servers ({', '.join(self.servers)}) refuse so many messages a second; lower --rate"
         return nobody_answers(self.cluster, self.servers)
 
 
 class _Pace:
-    """Spreads a stream evenly over time; a moment lost is caught up with, a longer pause is not."""
+    """Spreads a stream evenly over time; short delays are made up for, longer pauses are not."""
 
     def __init__(self, rate: float) -> None:
         self._interval_s = 1 / rate if rate else 0.0
         self._next_at = 0.0
 
     async def wait(self) -> None:
-        """Returns when the next one may go."""
+        """Returns when the next message may go."""
         if not self._interval_s:
             return
         now = asyncio.get_running_loop().time()
@@ -302,7 +306,7 @@ class _Pace:
         self._next_at += self._interval_s
 
 
-def _fields(line: Line, published: Published) -> dict[str, object]:
+def _fields(line: InputLine, published: Published) -> dict[str, object]:
     return {
         "line": line.number,
         **text_fields("topic", published.topic),

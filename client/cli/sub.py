@@ -1,4 +1,4 @@
-"""`kcast sub`: prints the messages of topics, and tells on standard error how the leases stand."""
+"""`kcast sub`: prints the messages of topics; says on standard error how leases and servers fare."""
 
 import asyncio
 import sys
@@ -40,8 +40,8 @@ from kcast.client.events import (
 )
 
 HOLD_S = 0.1
-LEASES_SETTLING_S = 1.0  # a count of leases that is not yet, or no more, full is told after this
-READY_MAX = 1024  # deliveries taken from the client and not yet printed
+LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this time
+READY_MAX = 1024  # deliveries taken from the client and not printed yet
 
 
 @click.command("sub", short_help="print the messages of topics")
@@ -55,9 +55,9 @@ READY_MAX = 1024  # deliveries taken from the client and not yet printed
     metavar="SECONDS",
     help="End after this time.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a message, one message a line.")
-@click.option("--raw", is_flag=True, help="The bytes of a payload as they are, so that a LF in it is a LF.")
-@click.option("-v", "--verbose", is_flag=True, help="Topic and TAB before each payload.")
+@click.option("--json", "as_json", is_flag=True, help="Print each message as a JSON object, one a line.")
+@click.option("--raw", is_flag=True, help="Print payloads as they are: a LF in one stays a LF.")
+@click.option("-v", "--verbose", is_flag=True, help="Print topic and TAB before each payload.")
 @click.option(
     "--hold",
     "hold_s",
@@ -65,7 +65,7 @@ READY_MAX = 1024  # deliveries taken from the client and not yet printed
     default=HOLD_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long a message waits for one that was sent before it; 0 prints all as it comes.",
+    help="How long a message waits for earlier ones of its publisher; 0: print at once.",
 )
 def command(
     topics: tuple[str, ...],
@@ -79,15 +79,16 @@ def command(
 ) -> None:
     """Print the messages of topics until Ctrl-C, --count or --timeout.
 
-    One message is one line: a LF within a payload is printed as \\n (not with --raw). All other bytes go
-    into pipes and files as they are; on a terminal, control characters appear as \\x1b and the like.
-    Standard error says when the leases stand ("leased on 5 of 5"), and what happens to them.
+    Each message is one line: a LF within a payload is printed as \\n (not with --raw). Pipes and files get
+    all other bytes as they are; on a terminal, control characters appear as \\x1b and the like. A topic is
+    one name: there are no wildcards. Standard error says how many of the topic's servers hold a lease
+    ("leased on 5 of 5"), and what happens to them.
 
-    With --json the keys are topic, payload, publisher and seq (null where the message has no envelope),
-    attributes, and server; topic_base64 and payload_base64 instead where the bytes are not UTF-8.
+    With --json the keys are topic, payload, publisher and seq (both null if the message has no envelope),
+    attributes, and server. If the bytes are not UTF-8, topic_base64 and payload_base64 stand instead.
 
-    The exit code is 0 after --count messages, or without it at the end of --timeout; 1 where --timeout came
-    before --count, or where no server ever answered; 130 after Ctrl-C.
+    The exit code is 0 after --count messages, or without --count at the end of --timeout. It is 1 if
+    --timeout came before --count, or if no server ever answered, and 130 after Ctrl-C.
 
     \b
     Example: a subscriber, and a publisher in another terminal
@@ -95,7 +96,7 @@ def command(
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
     """
     if as_json and (raw or verbose):
-        raise click.UsageError("--json says all that --raw and --verbose say: give it alone.")
+        raise click.UsageError("--json includes what --raw and --verbose show: leave those out.")
     with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
         names = [topic_argument(topic) for topic in dict.fromkeys(topics)]
         cluster = load_cluster_to_use("sub", cluster_file)
@@ -131,7 +132,7 @@ async def _run(cluster: Cluster, topics: list[bytes], printer: "_Printer", timeo
 
 
 async def _first_of(tasks: "list[asyncio.Task[None]]", timeout_s: float | None) -> bool:
-    """Waits until one of the tasks ends, or the time is over (False); raises what the task raised."""
+    """Waits until a task ends (True) or the time is over (False); raises what the task raised."""
     done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
@@ -139,7 +140,7 @@ async def _first_of(tasks: "list[asyncio.Task[None]]", timeout_s: float | None) 
 
 
 class _Printer:
-    """Takes deliveries from subscriptions, puts them in order, prints them, counts them."""
+    """Takes deliveries from subscriptions, puts them in order, prints and counts them."""
 
     def __init__(
         self, output: Output, wanted: int | None, hold_s: float, *, as_json: bool, raw: bool, verbose: bool
@@ -158,7 +159,7 @@ class _Printer:
         self._holding = asyncio.Event()
 
     async def take(self, subscription: Subscription) -> None:
-        """Takes one topic's deliveries; leaves them in the client's queue while printing is slow."""
+        """Takes one topic's deliveries; while printing is slow, they stay in the client's queue."""
         loop = asyncio.get_running_loop()
         async for delivery in subscription:
             self._add(self._sequencer.put(delivery, loop.time()))
@@ -169,7 +170,7 @@ class _Printer:
                 await self._space.wait()
 
     async def hold(self) -> None:
-        """Lets go in time what is held back for the sake of order."""
+        """Releases in time what is held back to keep the order."""
         loop = asyncio.get_running_loop()
         while True:
             due_at = self._sequencer.next_timeout()
@@ -182,7 +183,7 @@ class _Printer:
                 self._add(self._sequencer.release(loop.time()))
 
     async def print(self) -> None:
-        """Prints until all that is wanted is printed, or nobody reads any more (BrokenPipeError)."""
+        """Prints until enough is printed. Raises BrokenPipeError if nobody reads any more."""
         forget = self._output.on_closed(self._reader_has_gone)
         try:
             while self.wanted is None or self.printed < self.wanted:
@@ -200,7 +201,7 @@ class _Printer:
             forget()
 
     def finish(self) -> None:
-        """Prints what has come and can be printed without waiting for anybody."""
+        """Prints what has come, as far as that goes without waiting."""
         self._add(self._sequencer.release_all())
         while self._ready and (self.wanted is None or self.printed < self.wanted):
             if not self._output.write_at_once(self._line(self._ready.popleft())):
@@ -239,7 +240,7 @@ def _fields(delivery: Delivery) -> dict[str, object]:
 
 
 class _Watcher:
-    """Tells on standard error what happens besides deliveries."""
+    """Says on standard error what happens besides deliveries."""
 
     def __init__(self, client: Client, topics: list[bytes]) -> None:
         self.ever_leased = False
@@ -250,16 +251,16 @@ class _Watcher:
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
 
     async def watch(self, events: AsyncIterator[Event]) -> None:
-        """Until the client is closed."""
+        """Takes events until the client is closed."""
         async for event in events:
             self._tell(event)
 
     def nobody_answers(self) -> str:
-        """Says who has been asked in vain."""
+        """Returns a line naming the servers that were asked in vain."""
         return nobody_answers(self._client.cluster, list(self._client.core.server_states()))
 
     def report_drops(self) -> None:
-        """Tells what arrived and was dropped."""
+        """Says what arrived and was discarded. Duplicates, expected if publish > 1, are not."""
         for timer in self._timers.values():
             timer.cancel()
         drops = {str(reason): count for reason, count in self._client.drops.items()}
@@ -269,7 +270,7 @@ class _Watcher:
             say("sub", f"dropped: {' '.join(parts)}")
 
     def report_missing_leases(self) -> None:
-        """Tells at the end of the time how many leases stand, where some do not and it is not told yet."""
+        """Says at the end of --timeout which topics lack leases, if it was not said before."""
         for topic in self._topics:
             leased, wanted = self._client.core.lease_counts(topic)
             if leased < wanted:
@@ -281,7 +282,7 @@ class _Watcher:
                 self.ever_leased = self.ever_leased or leased > 0
                 self._leases_changed(topic, leased, wanted)
             case ServerLost(server, why):
-                too_dear = "it asks for more work than is reasonable for a lease"
+                too_dear = "it asks more work for a lease than any client does"
                 say("sub", f"lost {server}: {too_dear if why == 'price' else 'it does not answer'}")
                 self._add_lost(server)
             case FamilyMissing(server, family):
@@ -306,7 +307,7 @@ class _Watcher:
 
     def _add_lost(self, server: str) -> None:
         self._lost.add(server)
-        # Told servers, and not states: of several lost at once, only the last is to say this.
+        # Counted by events, not by states: if several are lost at once, only the last one says this.
         if self._lost == self._client.core.server_states().keys():
             say("sub", f"{self.nobody_answers()}; still trying")
 
@@ -327,5 +328,5 @@ class _Watcher:
             say("sub", f"leased on {leases[0]} of {leases[1]}{self._of(topic)}")
 
     def _of(self, topic: bytes) -> str:
-        """Which topic, where there are several."""
+        """Returns which topic it is about, if there are several."""
         return f" for {escaped(topic)}" if len(self._topics) > 1 else ""

@@ -1,4 +1,4 @@
-"""`kcast where`: the servers of a topic, their ranks, and why they are those."""
+"""`kcast where`: shows the servers of a topic, their ranks, and why it is these."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,19 +23,19 @@ from kcast.hashring.policy import Policy
 _RING = 2**64
 
 
-@click.command("where", short_help="the servers of a topic, their ranks, and why")
+@click.command("where", short_help="the servers of a topic, and why it is these")
 @click.argument("topic")
 @cluster_option
-@click.option("-k", type=click.IntRange(min=1), help="List so many hosts of the ring, not the policy's K.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a server, one a line.")
+@click.option("-k", type=click.IntRange(min=1), help="Number of hosts to list. [default: the policy's K]")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each server, one a line.")
 def command(topic: str, cluster_file: str | None, k: int | None, as_json: bool) -> None:
-    """Show the servers of TOPIC, nearest first, and why they are those. Asks no server.
+    """Show the servers of TOPIC, nearest first, and why it is these. Asks no server.
 
     On the ring, a topic belongs to the K hosts whose points come right before its position; rank 1 is the
-    nearest. With -k greater than K, the hosts that would be next have `-` under "used".
+    nearest. If -k is greater than K, the hosts that would be next have `-` under "used".
 
-    With --json the keys are topic (topic_base64 where it is not UTF-8), policy, hashed, position, rank,
-    server, host, used; on the ring also arc, point and distance. Positions, points and distances are
+    With --json the keys are topic (or topic_base64, if it is not UTF-8), policy, hashed, position, rank,
+    server, host and used; on the ring also arc, point and distance. Positions, points and distances are
     hexadecimal, in units of 2^-64 of the ring.
 
     \b
@@ -48,7 +48,7 @@ def command(topic: str, cluster_file: str | None, k: int | None, as_json: bool) 
         policy = cluster.policy
         if policy.placement != "ring":
             if k is not None:
-                raise click.UsageError(f"-k is for policies on the ring; this one is {policy}.")
+                raise click.UsageError(f"-k needs a policy on the ring; this one is {policy}: leave -k out.")
             lines = _without_ring(cluster, name, as_json)
         else:
             lines = _on_ring(cluster, name, policy.k if k is None else k, as_json)
@@ -125,9 +125,9 @@ def _without_ring(cluster: Cluster, topic: bytes, as_json: bool) -> Iterator[str
     yield from _head(cluster, topic)
     if cluster.policy.placement == "modulo":
         yield f"position  {position:016x}, modulo {host_count} hosts: number {position % host_count}"
-        yield "used      the one host of that number, from 0 in the order of host keys"
+        yield "used      the host with that number; host keys are numbered in order, from 0"
     else:
-        yield "position  of no account: every topic is at home on all hosts"
+        yield "position  without effect: every topic is on all hosts"
         yield f"used      {_used(publish, subscribe, host_count)}"
     yield ""
     rows = [(f"{rank}", escaped(s.name), escaped(s.key)) for rank, s in enumerate(servers, 1)]
@@ -149,16 +149,16 @@ def _used(publish: int, subscribe: int, total: int) -> str:
 
 
 def _part(count: int, total: int) -> str:
-    return f"all {total}" if count == total else f"{count} random ones of {total}"
+    return f"all {total}" if count == total else f"{count} of {total}, drawn at random"
 
 
 def _shared_hosts(view: View, servers: tuple[ServerEntry, ...]) -> Iterator[str]:
-    """Says where a host has several servers, of which the topic picks one."""
+    """Yields a line for each host that has several servers, of which the topic uses one."""
     for server in servers:
         count = sum(other.key == server.key for other in view.cluster.servers)
         if count > 1:
             host = escaped(server.key)
-            yield f"Host {host} has {count} servers; by their ports, this topic's is {server.name}."
+            yield f"Host {host} has {count} servers; this topic uses {server.name}, chosen by the ports."
 
 
 def _common_fields(cluster: Cluster, topic: bytes, position: int) -> dict[str, object]:

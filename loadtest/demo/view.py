@@ -169,7 +169,7 @@ def explanation(plan: DemoPlan, result: DemoResult) -> str:
     before = ", ".join(f"{percent_digits(beforehand(plan.servers, plan.kill, k))} %" for k in K_PRIMES)
     k_primes = ", ".join(map(str, K_PRIMES))
     topics_with = Counter(result.dead_of_topic.values())
-    spread = ", ".join(f"{dead} of {topics_with[dead]} topics" for dead in sorted(topics_with))
+    spread = ", ".join(f"{dead} for {topics_with[dead]}" for dead in sorted(topics_with))
     lines = [
         "A policy is k/publish/subscribe. A pair is a message and a subscriber that should get it.",
         "Given what happened: the share that theory expects, knowing which servers died. Range: where",
@@ -177,8 +177,8 @@ def explanation(plan: DemoPlan, result: DemoResult) -> str:
         "measured. Both count that a message may be lost for all its subscribers at once.",
         "",
         f"Theory beforehand, not knowing which {plan.kill} of {plan.servers} servers die, expects {before}",
-        f"for K' = {k_primes}. Given what happened it differs, since each topic has {K} servers of its own:",
-        f"{spread} died.",
+        f"for K' = {k_primes}. Given what happened it differs, since each topic has {K} servers of its own.",
+        f"Servers that died, and topics for which that many did: {spread}.",
         "",
     ]
     if result.leases_after_s is None:

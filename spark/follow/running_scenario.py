@@ -91,11 +91,6 @@ class RunningScenario:
         self._t0_ns = self._counted_ns = 0
         self._counts = RunningCounts()
 
-    @property
-    def file_count(self) -> int:
-        """Number of files that are remembered."""
-        return sum(map(len, self._by_table.values()))
-
     def add(self, paths: Sequence[str]) -> None:
         """Takes files that have appeared in the folder. Raises CaptureError if one is not a part of a
         capture."""

@@ -74,7 +74,7 @@ def _figure(found: Sequence[tuple[NamedCell, dict[str, int]]], every: Counter[st
     for cell, misses in found:
         total = sum(misses.values())
         drawn.append(
-            rows.Row(
+            rows.ChartRow(
                 cell.name,
                 _bar(misses, looks) if total else [],
                 f"{total:,} missed" if total else "none missed",

@@ -30,7 +30,7 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         return None
     scale = from_zero(row["lines_per_delivery"] for _, row in found)
     drawn = [
-        rows.Row(
+        rows.ChartRow(
             cell.name, _bar(row), number(row["lines_per_delivery"]), _title(cell, row), is_valid=cell.is_valid
         )
         for cell, row in found

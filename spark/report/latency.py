@@ -37,7 +37,7 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
             buckets[bucket["cell"]].append(bucket)
     styles = cells.family_styles()
     drawn = [
-        rows.Row(
+        rows.ChartRow(
             cell.name,
             [*_hill(buckets[cell.number], scale), *_dots(row)],
             milliseconds(row["p50_ms"]),

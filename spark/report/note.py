@@ -171,7 +171,7 @@ def _rows(group: str, own: Sequence[Row]) -> Html:
         for index, row in enumerate(scenes):
             style = _style(_form(row))
             drawn.append(
-                rows.Row(
+                rows.ChartRow(
                     condition if index == 0 else "",
                     _marks(row, style),
                     percent(row["share"]),

@@ -78,7 +78,7 @@ Mark = Ring | Dot | Whisker | Band | Tick | Bar | Ridge | Specks
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChartRow:
     """A row: its label, its marks, the value in digits, and its tooltip.
 
     `heading` begins a group. `style` is the number of a colour. A row that is not `is_valid` is drawn hollow.
@@ -95,9 +95,9 @@ class Row:
     is_lane: bool = False
 
 
-def of_cell(cell: NamedCell, style: int, marks: Sequence[Mark], value: str, title: str) -> Row:
+def of_cell(cell: NamedCell, style: int, marks: Sequence[Mark], value: str, title: str) -> ChartRow:
     """Returns the row of a scenario."""
-    return Row(cell.name, marks, value, title, style=style, is_valid=cell.is_valid)
+    return ChartRow(cell.name, marks, value, title, style=style, is_valid=cell.is_valid)
 
 
 _LANE_PX, _LANES_GAP_PX = 19, 9
@@ -111,7 +111,7 @@ _AXIS_ON_TOP_FROM = 14
 """Least number of rows with the axis above them too."""
 
 
-def chart(rows: Sequence[Row], scale: Scale, axis: str, label: str, *, tall: bool = False) -> Html:
+def chart(rows: Sequence[ChartRow], scale: Scale, axis: str, label: str, *, tall: bool = False) -> Html:
     """Draws the rows in both widths. `label` describes the chart in words; `tall` makes room for hills."""
     return both(lambda frame: _draw(rows, scale, axis, label, frame, tall=tall))
 
@@ -120,13 +120,15 @@ def chart(rows: Sequence[Row], scale: Scale, axis: str, label: str, *, tall: boo
 class _PlacedRow:
     """A row and its place: words from `top` on, marks around `middle`."""
 
-    row: Row
+    row: ChartRow
     top: float
     middle: float
     height: float
 
 
-def _lines(rows: Sequence[Row], top: float, *, above: bool, tall: bool) -> tuple[list[_PlacedRow], float]:
+def _placed(
+    rows: Sequence[ChartRow], top: float, *, above: bool, tall: bool
+) -> tuple[list[_PlacedRow], float]:
     """Places all rows, and returns where they end. With `above`, words are above marks, not beside them."""
     lines, y = [], top
     for row in rows:
@@ -143,7 +145,7 @@ def _lines(rows: Sequence[Row], top: float, *, above: bool, tall: bool) -> tuple
     return lines, y
 
 
-def _draw(rows: Sequence[Row], scale: Scale, axis: str, label: str, frame: Frame, *, tall: bool) -> Html:
+def _draw(rows: Sequence[ChartRow], scale: Scale, axis: str, label: str, frame: Frame, *, tall: bool) -> Html:
     widest = max((text_px(row.value, bold=True) for row in rows), default=0)
     has_lanes = any(row.is_lane for row in rows)
     right = frame.width - max(16.0, widest + 18 if widest else 0)
@@ -154,7 +156,7 @@ def _draw(rows: Sequence[Row], scale: Scale, axis: str, label: str, frame: Frame
         right = frame.width - 10.0
     on_top = len(rows) >= _AXIS_ON_TOP_FROM
     top = _TOP_PX + (18 if on_top else 0)
-    lines, bottom = _lines(rows, top, above=above, tall=tall)
+    lines, bottom = _placed(rows, top, above=above, tall=tall)
     drawing = Drawing(frame, bottom + _AXIS_PX, label)
 
     def x(value: float) -> float:

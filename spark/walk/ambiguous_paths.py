@@ -88,14 +88,14 @@ def _paths(pairs: DataFrame, parameters: DataFrame, words: int) -> DataFrame:
 def _looked_up(paths: DataFrame, lookups: Lookups) -> DataFrame:
     """The paths with what the capture has on their messages, servers, subscribers and publishers."""
     tables = lookups.tables
-    wanted = paths.select(*legs.SENDING).distinct()
+    chosen = paths.select(*legs.SENDING).distinct()
     asked = holders.asked_times(tables["subscribe"], lookups.parameters)
     server_rises = facts.rises(tables["server_stat"], "server_id", "kernel_drops")
     sub_rises = facts.client_rises(tables["client_stat"], tables["member"], "sub_id", "kernel_drops")
     pub_rises = facts.client_rises(tables["client_stat"], tables["member"], "pub_id", "send_errors")
     return (
         paths.join(lookups.sendings.drop("lost_up"), list(legs.SENDING), "inner")
-        .join(_events_of(wanted, lookups.events), list(legs.SENDING), "left")
+        .join(_events_of(chosen, lookups.events), list(legs.SENDING), "left")
         .join(asked, list(holders.LEASE), "left")
         .join(holders.changes(tables["lease"]), list(holders.LEASE), "left")
         .join(_admissions(lookups), [*facts.SERVER, "pub_id"], "left")
@@ -109,7 +109,7 @@ def _looked_up(paths: DataFrame, lookups: Lookups) -> DataFrame:
     )
 
 
-def _events_of(wanted: DataFrame, events: DataFrame) -> DataFrame:
+def _events_of(chosen: DataFrame, events: DataFrame) -> DataFrame:
     """`legs.SENDING`, and the events of each by kind: `lost_ns` (LOST_UP), `opens` and `takings`."""
 
     def listed(kind: int, value: Column) -> Column:
@@ -117,7 +117,7 @@ def _events_of(wanted: DataFrame, events: DataFrame) -> DataFrame:
 
     relevant = events.where(sf.col("event").isin(legs.LOST_UP, legs.OPEN, legs.TAKEN))
     return (
-        relevant.join(wanted, list(legs.SENDING), "left_semi")
+        relevant.join(chosen, list(legs.SENDING), "left_semi")
         .groupBy(*legs.SENDING)
         .agg(
             listed(legs.LOST_UP, sf.col("t_ns")).alias("lost_ns"),

@@ -1,7 +1,7 @@
-"""The note's example, both forms, on Spark. Bar: 60 s with Spark's start.
+"""The time that both forms of the note's example take on Spark. Bar: 60 s, with Spark's start.
 
-10**8 outcomes of each form on the real ring, half-widths of at most 0.01 percentage points. Prints the time
-from before Spark starts, the processor's time of the blocks alone, and what the figures rest on.
+Each form has 10**8 outcomes on the real ring, and intervals of at most +- 0.01 percentage points. Prints the
+time from before Spark starts, the processor time of the blocks alone, and the effective sample sizes.
 """
 
 import sys
@@ -17,11 +17,11 @@ from kcast.spark.simulation.scenes import NoteSettings, scenes
 
 BAR_S = 60.0
 HALF_WIDTH = 1e-4
-SAMPLE = 50  # blocks of each form for the processor's time
+SAMPLE = 50  # blocks of each form that are timed
 
 
 def main() -> int:
-    """0 if the bars are met."""
+    """Returns 0 if the bars are met."""
     settings = NoteSettings()
     example = [scene for scene in scenes(settings) if scene.name in ("rch-few-publish", "rch-few-subscribe")]
     begun = time.monotonic()
@@ -47,7 +47,7 @@ def main() -> int:
     print(
         f"Spark's start {started - begun:.1f} s, simulation {ended - started:.1f} s (bar {BAR_S:.0f} in all)"
     )
-    print(f"processor's time of all blocks in one process: {seconds:.1f} s")
+    print(f"processor time of all blocks in one process: {seconds:.1f} s")
     return 0 if sharp and ended - begun <= BAR_S else 1
 
 

@@ -1,12 +1,12 @@
-"""How long the analysis of 1, 10 and 30 million copies takes, and how much memory; and the simulation.
+"""Time and memory of the analysis of 1, 10 and 30 million copies, and of the simulation.
 
     python -m tests.benchmarks.spark [--copies 1000000 --copies 10000000 ...] [--master 'local[2]']
                                      [--memory 2g] [--no-simulation] [--folder FOLDER]
 
-Each in a process of its own, with a Java of its own, from its start to the report on the disk, as `kcast
-analyse` does it. CPU is that of Python and Java,
-without the Pythons that simulate; Java and Python are the most that each had in memory; disk
-is what Spark's temporary files took at the end. As copies grow, the time for a million of them must not.
+Each runs in a process and a Java of its own, from the start to the report on the disk, as `kcast analyse`
+does it. CPU is that of Python and Java, without the Python workers that simulate. Java and Python: the most
+memory that each had. Disk: the size of Spark's temporary files at the end. With more copies the time per
+million must not grow.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SIMULATION = "simulation"
 
 
 class Steps:
-    """Notes when each step began."""
+    """Notes the time at which each step begins."""
 
     def __init__(self) -> None:
         self._began: list[tuple[str, float]] = []
@@ -37,13 +37,13 @@ class Steps:
         self._began.append((step, time.monotonic()))
 
     def seconds(self) -> dict[str, float]:
-        """How long each took, up to now."""
+        """The duration of each step, in seconds; the last one's up to now."""
         ends = [at for _, at in self._began[1:]] + [time.monotonic()]
         return {step: end - at for (step, at), end in zip(self._began, ends, strict=True)}
 
 
 def bytes_in(folder: Path) -> int:
-    """Of all files in a folder, those that vanish meanwhile left out."""
+    """The size on disk of all files in a folder, without those that vanish meanwhile."""
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:
@@ -58,7 +58,7 @@ def bytes_in(folder: Path) -> int:
 
 
 def work(what: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Analyses a capture, or simulates; what that took."""
+    """Analyses a capture, or simulates; returns what that took."""
     from kcast.spark.analysis import analyse
     from kcast.spark.capture.captures import open_captures
     from kcast.spark.findings.findings import Findings
@@ -101,7 +101,7 @@ def work(what: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measured(what: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The same, from outside: with the time from start to end. Raises CalledProcessError."""
+    """Runs `work` in a new process; adds the time from start to end. Raises CalledProcessError."""
     passed = ["--master", options.master, "--memory", options.memory]
     began = time.monotonic()
     child = subprocess.run(
@@ -116,7 +116,7 @@ def measured(what: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(name: str, took: dict[str, Any]) -> None:
-    """A line for people, and one of the steps."""
+    """Prints a line of figures, and one of the steps' times."""
     print(
         f"{name:>14}  {took['seconds']:6.1f} s  {took['cpu_s']:6.1f} s  {took['java_mb']:6,.0f} MB  "
         f"{took['python_mb']:6,.0f} MB  {took['disk_mb']:6,.0f} MB"
@@ -127,12 +127,12 @@ def report(name: str, took: dict[str, Any]) -> None:
 def analyses(copies: Sequence[int], folder: Path, options: argparse.Namespace) -> None:
     """Writes captures of so many copies, and analyses each."""
     before: tuple[int, float] | None = None
-    for wanted in copies:
-        run = folder / f"copies-{wanted}"
+    for number in copies:
+        run = folder / f"copies-{number}"
         if not run.exists():
-            write_run(run, [big_scenario(wanted)])
+            write_run(run, [big_scenario(number)])
         took = measured(str(run), options)
-        report(f"{wanted:,}", took)
+        report(f"{number:,}", took)
         assert took["valid"]
         for row in took["reliability"]:
             print(
@@ -140,9 +140,9 @@ def analyses(copies: Sequence[int], folder: Path, options: argparse.Namespace) -
                 f"{row['given_events']:.4%}, z {row['z']:.2f}: {row['verdict']}"
             )
         if before is not None:
-            more, longer = wanted / before[0], took["seconds"] / before[1]
+            more, longer = number / before[0], took["seconds"] / before[1]
             print(f"   {more:.0f} times as many copies, {longer:.1f} times as long", flush=True)
-        before = wanted, took["seconds"]
+        before = number, took["seconds"]
 
 
 def main() -> None:

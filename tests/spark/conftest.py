@@ -1,4 +1,4 @@
-"""What tests of several files share."""
+"""Fixtures of several files."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """One Spark for all tests of a run."""
-    from tests.support.spark_session import started  # other tests need not wait for it
+    from tests.support.spark_session import (
+        started,  # not at the top: tests without Spark need not wait for it
+    )
 
     with started(tmp_path_factory.mktemp("spark")) as session:
         yield session

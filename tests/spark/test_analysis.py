@@ -1,4 +1,5 @@
-"""`kcast analyse` from end to end: the figures of load tests themselves, and the command as it is typed."""
+"""`kcast analyse` from end to end: its figures are those of the load tests, and the command works as
+typed."""
 
 import json
 import os
@@ -19,7 +20,7 @@ from tests.support.big_capture import big_scenario, write_run
 pytestmark = pytest.mark.spark
 
 TIMEOUT_S = 300
-QUICK = "-XX:TieredStopAtLevel=1"  # to compile costs more than to run what is so small
+QUICK = "-XX:TieredStopAtLevel=1"  # compiling takes longer than running such small jobs
 SMALL: dict[str, Any] = {"servers": 12, "rate": 25.0, "epoch_s": 0.5, "topics": 8, "topics_per_subscriber": 4}
 DEMO = (
     *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4", "--seed", "3"),
@@ -29,7 +30,7 @@ DEMO = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of few publish, few subscribe with views that differ, and CH."""
+    """A run with the policies 5/2/5, and 4/4/2 with views that differ, and 2/2/2."""
     path = tmp_path_factory.mktemp("run") / "run"
     scenarios = [
         big_scenario(6_000, name="few-publish", k_prime=2, **SMALL),
@@ -41,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Done(NamedTuple):
-    """What the command has said, and left behind."""
+    """The command's process, and its folders for the report and for temporary files."""
 
     process: subprocess.CompletedProcess[str]
     out: Path
@@ -87,7 +88,7 @@ def test_shares_and_intervals_are_those_of_load_tests(found: Findings, summaries
         assert (row["pairs"], row["delivered"]) == (summary.pairs, summary.delivered)
         assert row["for_servers"] == summary.predicted
         assert row["low"] <= row["share"] <= row["high"]
-        # Losses are looked for in more kinds of clusters than load tests do.
+        # The analysis looks for common losses in more clusterings than load tests do.
         assert row["trials"] <= summary.trials * (1 + 1e-9)
         (told,) = of_cell(found, "scenarios", cell)
         assert told["messages"] == summary.messages
@@ -114,7 +115,7 @@ def test_latencies_and_copies_are_those_of_load_tests(found: Findings, summaries
         assert (cost["copies"], cost["duplicates"]) == (summary.copies, summary.duplicates)
 
 
-def test_a_sound_run_is_what_theory_says(found: Findings) -> None:
+def test_a_sound_run_agrees_with_theory(found: Findings) -> None:
     joint = {row["theory"]: row for row in found.table("joint")}
     assert joint["given_events"]["scenarios"] == 3
     assert joint["given_events"]["verdict"] == "agrees"

@@ -1,4 +1,4 @@
-"""spark/command.py: what `kcast analyse` is asked, and refuses, before Spark is started."""
+"""spark/command.py: options of `kcast analyse`, and usage that it refuses before Spark is started."""
 
 import importlib.util
 import subprocess
@@ -24,17 +24,17 @@ def call(*arguments: str | Path) -> Result:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[AnalysisRequest]:
-    """What would have been done."""
-    wanted: list[AnalysisRequest] = []
+    """The requests that the command would have carried out."""
+    requests: list[AnalysisRequest] = []
 
-    def run(what: AnalysisRequest) -> int:
-        wanted.append(what)
+    def run(request: AnalysisRequest) -> int:
+        requests.append(request)
         return 3
 
     stand_in: Any = ModuleType("kcast.spark.run")
     stand_in.run = run
     monkeypatch.setitem(sys.modules, "kcast.spark.run", stand_in)
-    return wanted
+    return requests
 
 
 def test_runs_are_analysed_and_the_exit_code_is_theirs(asked: list[AnalysisRequest]) -> None:

@@ -1,4 +1,4 @@
-"""The same tables, to the last digit, however rows are spread over files, partitions and tasks."""
+"""The tables are the same, to the last digit, however rows are spread over files, partitions and tasks."""
 
 import random
 import shutil
@@ -44,7 +44,7 @@ SMALL: Mapping[str, Any] = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sound scenarios, and some of rows that contradict each other freely, with many equal times."""
+    """A run of sound scenarios, and of random ones whose rows contradict each other, many at equal times."""
     sound = [
         big_scenario(4_000, name="few-publish", k_prime=2, **SMALL),
         big_scenario(4_000, name="views", known=0.9, k=4, side="subscribe", **SMALL),
@@ -99,7 +99,7 @@ def test_all_tables_have_rows_that_could_differ(expected: Findings) -> None:
 
 
 def shuffled(run: Path, copy: Path, rng: np.random.Generator) -> Path:
-    """A copy of a capture: the rows of each table in another order, in other files, of other names."""
+    """A copy of a capture in which the rows of each table have another order, and files of other names."""
     shutil.copytree(run, copy)
     for folder in open_run(copy).scenarios:
         for table in TABLES:
@@ -117,7 +117,7 @@ def shuffled(run: Path, copy: Path, rng: np.random.Generator) -> Path:
 
 
 def written(folder: ScenarioFolder) -> dict[str, dict[str, int]]:
-    """What scenario.json says that there is."""
+    """The files and rows that there are, as scenario.json says it."""
     return {
         table: {"files": len(folder.parts(table)), "rows": folder.read(table).num_rows} for table in TABLES
     }

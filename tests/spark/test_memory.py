@@ -1,6 +1,6 @@
-"""Ten times as many copies bring no more rows to the driver, and take no more memory there.
+"""Ten times as many copies bring no more rows to the driver, and need no more memory there.
 
-`test_spark_memory.py` says the same of the source.
+`jobs/test_driver_memory.py` checks the same in the source.
 """
 
 import tracemalloc
@@ -30,7 +30,7 @@ OTHER_WAYS = ("toPandas", "toArrow", "toLocalIterator", "foreach", "foreachParti
 
 
 class Gathered:
-    """Rows that came to the driver, and the most memory that Python's objects had there meanwhile."""
+    """The rows that came to the driver, and the peak of Python's memory there, in bytes."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -40,7 +40,7 @@ class Gathered:
 
 @contextmanager
 def watched() -> Iterator[Gathered]:
-    """Counts what `collect` brings, on which take, head and first are built; nothing else may be used."""
+    """Counts the rows that `collect` brings; take, head and first use it, and nothing else may be used."""
     gathered = Gathered()
     collect = DataFrame.collect
 
@@ -67,7 +67,7 @@ def watched() -> Iterator[Gathered]:
 
 
 def analysed(spark: SparkSession, folder: Path, rate: float) -> tuple[Gathered, int]:
-    """What an analysis gathered, and how many pairs it had; in the same time, at this rate."""
+    """What an analysis of a capture at this rate gathered, and its number of pairs; the duration is fixed."""
     base = big_scenario(COPIES, servers=12, rate=50.0, epoch_s=0.5)
     run = write_run(folder / f"{rate:g}", [base.with_(rate=rate)])
     captures = open_captures(spark, [str(run.path)])
@@ -86,7 +86,7 @@ def test_what_comes_to_the_driver_does_not_grow_with_the_copies(spark: SparkSess
     assert many.peak_bytes < few.peak_bytes + PAIR_BYTES * many_pairs
 
 
-def test_what_is_no_sum_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sum_with_too_many_rows_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = StructType([*keys(id=LongType())])
     job = Job("wide", schema, lambda sources: sources.pairs, {"all": lambda counts: counts})
     monkeypatch.setattr(analysis, "SUM_ROWS_MAX", 4)

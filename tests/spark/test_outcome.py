@@ -19,7 +19,7 @@ def with_rows(found: Findings, table: str, rows: list[Row]) -> Findings:
 
 
 def sound() -> Findings:
-    """Findings in which all is valid and agrees."""
+    """Findings in which all is valid and agrees with theory."""
     found = findings(GRID, simulated=True)
     for table in ("reliability", "joint", "simulation"):
         found = with_rows(found, table, [{**row, "verdict": AGREES} for row in found.table(table)])
@@ -90,7 +90,7 @@ def test_each_scenario_is_a_line_with_theory_beside() -> None:
     assert len(joint) == 1
 
 
-def test_a_joint_test_with_nothing_left_to_luck_says_so() -> None:
+def test_a_joint_test_that_leaves_nothing_to_chance_says_so() -> None:
     rows = [{**row, "degrees": 0, "statistic": 0.0, "p_value": 1.0} for row in sound().table("joint")]
     told = [line for line in outcome.lines(with_rows(sound(), "joint", rows)) if line.startswith("theory ")]
     assert told and all(line.endswith("together (it leaves nothing to chance)") for line in told)

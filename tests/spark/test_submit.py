@@ -1,4 +1,4 @@
-"""The analysis on a cluster of Spark's own: a master and a worker, of the very package that is installed."""
+"""The analysis on a Spark cluster: a master and a worker, from the package that is installed."""
 
 import json
 import os
@@ -23,8 +23,8 @@ from tests.support.big_capture import big_scenario, write_run
 pytestmark = pytest.mark.spark
 
 SPARK_HOME = Path(pyspark.__file__).parent
-START_S, SUBMIT_S = 120.0, 300.0  # on a machine that has a lot else to do
-QUICK = "-XX:TieredStopAtLevel=1"  # to compile costs more than to run what is so small
+START_S, SUBMIT_S = 120.0, 300.0  # on a machine that is busy with other things
+QUICK = "-XX:TieredStopAtLevel=1"  # compiling takes longer than running such small jobs
 SMALL: dict[str, Any] = {"servers": 12, "rate": 25.0, "epoch_s": 0.5, "topics": 8, "topics_per_subscriber": 4}
 
 
@@ -35,7 +35,7 @@ class Cluster(NamedTuple):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and a worker with one core, on ports of their own."""
+    """A master, and a worker with one core, on free ports."""
     folder = tmp_path_factory.mktemp("cluster")
     env = os.environ | {
         "JAVA_HOME": str(java_home(folder / "java")),
@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @contextmanager
 def running(log: Path, env: dict[str, str], *command: str) -> Iterator[Path]:
-    """A process of the cluster, which is gone afterwards; its log."""
+    """The log of a process of the cluster, which is ended afterwards."""
     with log.open("wb") as file:
         started = subprocess.Popen(
             [SPARK_HOME / "bin" / "spark-class", *command],
@@ -78,7 +78,7 @@ def running(log: Path, env: dict[str, str], *command: str) -> Iterator[Path]:
 
 
 def told(log: Path, what: str) -> str:
-    """Waits until a log says it; what was found of it."""
+    """Waits until a log matches a pattern; returns the match."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if found := re.search(what, log.read_text(errors="replace")):
@@ -128,10 +128,10 @@ def test_a_cluster_finds_what_this_machine_finds(
     assert (tmp_path / "out" / "report.html").exists()
 
 
-def test_what_is_no_capture_is_told_there_too(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_capture_is_told_there_too(cluster: Cluster, tmp_path: Path) -> None:
     done = submit(cluster, str(tmp_path / "nothing"), "--out", str(tmp_path / "out"))
     assert done.returncode == 1
-    # spark-submit makes one stream of both.
+    # spark-submit merges both streams.
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("kcast analyse: ")]
     assert "no such folder, and so no run.json" in line
     assert "Traceback" not in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Captures as cells of DataFrames, with what numpy says became of their pairs: what the jobs count."""
+"""Captures as cells of DataFrames, with their pairs as numpy judges them: the sources of jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,22 +27,22 @@ Shuffle = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True)
 class Captured:
-    """A capture that is one of the cells."""
+    """A capture and its cell."""
 
     cell: Cell
     capture: ScenarioFolder
 
     @cached_property
     def attribution(self) -> Attribution:
-        """What became of its pairs."""
+        """What became of its pairs, by numpy."""
         return attribute(self.capture)
 
     def columns(self, table: str, *names: str) -> dict[str, Any]:
-        """Of one of its tables."""
+        """Columns of one of its tables."""
         return columns(self.capture, table, *names)
 
     def pairs(self) -> pa.Table:
-        """PAIRS; nothing is said of servers that were heard."""
+        """`PAIRS`, in which `heard` and `chances` are 0."""
         found, cell = self.attribution, self.cell
         copies = self._copies()
         keys = zip(found.msg_ids.tolist(), found.sub_ids.tolist(), strict=True)
@@ -64,7 +64,7 @@ class Captured:
         return pa.table({name: pa.array(column.astype(np.int64)) for name, column in values.items()})
 
     def _copies(self) -> dict[tuple[int, int], int]:
-        """That arrived, by message and subscriber."""
+        """The number of copies that arrived, by message and subscriber."""
         deliver = self.columns("deliver", "msg_id", "sub_id", "server_id", "injected")
         arrived = np.isin(deliver["injected"], (PASSED, DUPLICATE)) & (deliver["server_id"] >= 0)
         both = np.stack((deliver["msg_id"][arrived], deliver["sub_id"][arrived].astype(np.int64)), axis=1)
@@ -72,12 +72,12 @@ class Captured:
         return {(msg, sub): count for (msg, sub), count in zip(keys.tolist(), counts.tolist(), strict=True)}
 
     def paths(self) -> list[tuple[int, int, int]]:
-        """Rows of PATHS."""
+        """Rows of `PATHS`."""
         return [(self.cell.number, int(cause), count) for cause, count in self.attribution.paths.items()]
 
 
 def as_cells(folders: Sequence[ScenarioFolder], statuses: Sequence[str] = ()) -> list[Captured]:
-    """Numbered from 0; when the load began is read from the windows."""
+    """The captures as cells, numbered from 0; their windows tell when the load began."""
     found = []
     for number, folder in enumerate(folders):
         froms = columns(folder, "window", "t_from_ns")["t_from_ns"]
@@ -88,7 +88,7 @@ def as_cells(folders: Sequence[ScenarioFolder], statuses: Sequence[str] = ()) ->
 
 
 def sources(spark: SparkSession, captured: Sequence[Captured]) -> Sources:
-    """All of them, as the jobs get it."""
+    """The sources of jobs that these captures make together."""
     return Sources(
         tables={name: _table(spark, name, captured) for name in TABLES},
         parameters=parameters(spark, [each.cell for each in captured]),
@@ -107,7 +107,7 @@ def _table(spark: SparkSession, name: str, captured: Sequence[Captured]) -> Data
 
 
 def _as_frame(spark: SparkSession, parts: list[pa.Table], schema: StructType) -> DataFrame:
-    # Spark takes a table with an empty chunk to end there.
+    # Spark reads a table only up to its first empty chunk.
     whole = pa.concat_tables(parts).combine_chunks()
     plain = [
         whole.column(index).cast(kind.value_type) if pa.types.is_dictionary(kind) else whole.column(index)
@@ -118,7 +118,7 @@ def _as_frame(spark: SparkSession, parts: list[pa.Table], schema: StructType) ->
 
 
 def shuffled(of: Sources, shuffle: Shuffle) -> Sources:
-    """The same rows, handed through `shuffle`."""
+    """The same rows, each table passed through `shuffle`."""
     tables = {name: shuffle(table) for name, table in of.tables.items()}
     return Sources(tables, shuffle(of.parameters), shuffle(of.pairs), shuffle(of.paths))
 
@@ -137,5 +137,5 @@ def sums_of(jobs: Sequence[Job], slices: Sequence[Sources]) -> dict[str, list[Ro
 
 
 def unordered(sums: Mapping[str, Sequence[Row]]) -> dict[str, list[str]]:
-    """Sums for comparing: rows have no order."""
+    """Sums in a form in which equal ones compare equal: rows have no order."""
     return {name: sorted(map(repr, rows)) for name, rows in sums.items()}

@@ -1,4 +1,4 @@
-"""A Spark for tests: local[2], of which little is started anew for each tiny query."""
+"""A Spark session for tests: local[2], configured so that tiny queries are fast."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path

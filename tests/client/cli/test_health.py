@@ -122,7 +122,7 @@ def test_a_server_that_asks_too_much_for_a_check_is_healthy_with_a_remark(
     monkeypatch.setattr(Mint, "work", lambda mint, tries: setattr(mint, "tries", mint.tries + tries))
     run = CliRunner().invoke(main, ["health", format_address(address), "--timeout", "0.3"])
     assert run.exit_code == 0
-    assert run.stdout.endswith(" is healthy, but a new lease costs more work than 0.3 s of it\n")
+    assert run.stdout.endswith(" is healthy, but a new lease costs more than 0.3 s of work\n")
 
 
 def test_it_imports_no_more_than_it_needs(serve: Serve) -> None:
@@ -233,7 +233,7 @@ def test_a_server_that_forwards_nothing() -> None:
     with fake_server(scripted(lease=receipt, publish=lambda nonce, line: [receipt(nonce)])) as address:
         code, _, complaints = health(address, "--timeout", "0.7")
     assert code == 1
-    assert "no copy of what it has forwarded in 0.7 s" in complaints
+    assert "no copy of a message that it forwarded in 0.7 s" in complaints
 
 
 def test_a_server_that_takes_no_publish() -> None:

@@ -263,7 +263,7 @@ def test_no_server_answers(tmp_path: Path) -> None:
             feed(pub, b"line\n" * 10_000)
             code, _, errors = pub.end()
         assert code == 1
-        complaint = rb"kcast pub: \d+ messages got no receipt: %s; what was to come was not read\n"
+        complaint = rb"kcast pub: \d+ messages got no receipt: %s; the rest of the input was not read\n"
         assert re.fullmatch(complaint % re.escape(why), errors)
         with subscriber(cluster, "t") as forever, subscriber(cluster, "t", "--timeout", "0.5") as sub:
             assert sub.end() == (1, b"", b"kcast sub: leased on 0 of 3\nkcast sub: %s\n" % why)
@@ -423,7 +423,7 @@ def test_lines_too_large_are_told_and_the_rest_goes_on(cluster: ClusterOfProcess
         assert sub.end()[:2] == (0, b"first\nlast\n")
     second, third, *summary = errors.decode().splitlines()
     assert second.startswith("kcast pub: line 2: message too large: 1500 bytes of payload")
-    assert third == "kcast pub: line 3: message too large: 200000 bytes; a datagram takes some 1000"
+    assert third == "kcast pub: line 3: message too large: 200000 bytes; a datagram holds about 1000"
     assert summary == [
         "kcast pub: published 2 messages: receipts from 3 servers each",
         "kcast pub: 2 lines too large, not sent",
@@ -478,9 +478,9 @@ def test_no_cluster_file_is_one_line(verb: str) -> None:
     arguments = [] if verb == "ping" else ["t"]
     result = CliRunner().invoke(main, [verb, *arguments], env={"KCAST_CLUSTER": None})
     assert result.stderr == (
-        f"kcast {verb}: no cluster file: give --cluster FILE or set KCAST_CLUSTER; such a file begins with "
-        "'kcast-cluster 1' and names one 'server IP:PORT' a line; for servers on one machine it also has a "
-        "line 'lab'\n"
+        f"kcast {verb}: no cluster file: give --cluster FILE or set KCAST_CLUSTER. A cluster file begins "
+        "with the line 'kcast-cluster 1'; then each server has a line 'server IP:PORT'. If all servers are "
+        "on one machine, add a line 'lab'\n"
     )
     assert result.exit_code == 2
 

@@ -69,7 +69,9 @@ def test_where_as_a_table(lab_file: str) -> None:
     assert "topic     game\\x1b/{7}\n" in result.stdout
     assert "hashed    7 (only what is inside {...})\n" in result.stdout
     assert "policy    5/3/5\n" in result.stdout
-    assert "used      publishers send to 3 random ones of 5, subscribers lease on all 5\n" in result.stdout
+    assert (
+        "used      publishers send to 3 of 5, drawn at random, subscribers lease on all 5\n" in result.stdout
+    )
     rows = re.findall(r"^(\d) +(\S+:\d+) +\2 +yes +\d+ +[0-9a-f]{16} +0\.\d{7}$", result.stdout, re.MULTILINE)
     assert [rank for rank, _ in rows] == list("12345")
 
@@ -91,7 +93,7 @@ def test_where_by_modulo(tmp_path: Path) -> None:
     assert f"modulo 12 hosts: number {number}\n" in kcast("where", "--cluster", file, "t").stdout
     refused = kcast("where", "--cluster", file, "-k", "3", "t")
     assert refused.exit_code == 2
-    assert "-k is for policies on the ring" in refused.stderr
+    assert "-k needs a policy on the ring" in refused.stderr
 
 
 def test_where_at_random(tmp_path: Path) -> None:
@@ -99,14 +101,16 @@ def test_where_at_random(tmp_path: Path) -> None:
     file = cluster_file(tmp_path, *lines, *(f"server 127.0.0.1:{port}" for _, port in ADDRESSES))
     assert len(objects(kcast("where", "--cluster", file, "--json", "t"))) == 12
     told = kcast("where", "--cluster", file, "t").stdout
-    assert "publishers send to 4 random ones of 12, subscribers lease on 6 random ones of 12\n" in told
+    assert (
+        "publishers send to 4 of 12, drawn at random, subscribers lease on 6 of 12, drawn at random\n" in told
+    )
 
 
 def test_where_one_host_has_several_servers(tmp_path: Path) -> None:
     file = cluster_file(tmp_path, *(f"server 192.0.2.1:{port}" for port in (7400, 7401, 7402)))
     (server,) = View(parse(Path(file).read_text())).servers(b"t")
     told = kcast("where", "--cluster", file, "t").stdout
-    assert f"Host 192.0.2.1 has 3 servers; by their ports, this topic's is {server.name}.\n" in told
+    assert f"Host 192.0.2.1 has 3 servers; this topic uses {server.name}, chosen by the ports.\n" in told
     assert "used      both sides use the one host there is\n" in told
 
 
@@ -264,25 +268,25 @@ def test_plan_takes_the_policy_of_a_cluster(lab_file: str) -> None:
 
 def test_plan_as_a_table() -> None:
     told = kcast("plan", "--hosts", "12", "--down-exactly", "4", "--publish", "2").stdout
-    assert "setting    12 hosts, just 4 of them down; packet loss 0.0 % each way\n" in told
-    assert "avoidance of dead servers off\n" in told
+    assert "setting    12 hosts, exactly 4 of them down; packet loss 0.0 % each way\n" in told
+    assert "publishers do not avoid dead servers\n" in told
     assert "delivery   90.9 %: 1 in 11 lost\n" in told
     assert "best TTL   " in told
-    assert re.search(r"^\* +few publish 2 of 5 +90\.9 %", told, re.MULTILINE)
-    assert re.search(r"^ +CH k=5 +100 % +none lost|^ +CH k=5 +100 % +none", told, re.MULTILINE)
+    assert re.search(r"^\* +5/2/5 +90\.9 %", told, re.MULTILINE)
+    assert re.search(r"^ +5/5/5 +100 % +none lost|^ +5/5/5 +100 % +none", told, re.MULTILINE)
     assert told.endswith(
-        "\nfew publish M of K: to M of a topic's K hosts, subscribers lease on all K; "
-        "CH: both sides use all K; *: yours\n"
+        "\nA policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and "
+        "subscribers lease at `subscribe` of them. *: yours\n"
     )
 
 
 @pytest.mark.parametrize(
     ("options", "marked"),
     [
-        (("--scheme", "CH"), ["CH k=3"]),
-        (("--scheme", "CH", "--k", "7"), ["few publish 7 of 7"]),
-        (("--hosts", "2"), ["CH k=2"]),
-        (("--publish", "1"), ["few publish 1 of 5"]),
+        (("--scheme", "CH"), ["3/3/3"]),
+        (("--scheme", "CH", "--k", "7"), ["7/7/7"]),
+        (("--hosts", "2"), ["2/2/2"]),
+        (("--publish", "1"), ["5/1/5"]),
         (("--subscribe", "3"), []),
         (("--scheme", "R"), []),
     ],
@@ -290,7 +294,7 @@ def test_plan_as_a_table() -> None:
 def test_plan_marks_one_row_as_yours(options: tuple[str, ...], marked: list[str]) -> None:
     told = kcast("plan", *options).stdout
     assert re.findall(r"^\* +(\S+(?: \S+)*)", told, re.MULTILINE) == marked
-    assert told.endswith("; *: yours\n") == bool(marked)
+    assert told.endswith(". *: yours\n") == bool(marked)
 
 
 def test_plan_tells_what_work_costs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +356,7 @@ def test_plan_puts_durations_in_a_unit_that_says_something(duration_s: float, to
         (("--scheme", "S", "--k", "3"), "scheme S takes no k"),
         (("--down", "0.1", "--down-exactly", "3"), "give one of them"),
         (("--hosts", "3", "--down-exactly", "4"), "--down-exactly is 4, but there are 3 hosts"),
-        (("--down", "nan"), "nan is not a number to work with"),
+        (("--down", "nan"), "nan is not a finite number"),
         (("--loss", "1"), "not in the range"),
         (("--scheme", "X"), "is not one of"),
         (("--fleet", "9"), "No such option"),

@@ -1,4 +1,4 @@
-"""Captures as Spark opens them: all rows, and nothing that is broken."""
+"""spark/capture: all rows of sound captures are read, and broken ones are refused."""
 
 import json
 import re
@@ -27,7 +27,7 @@ NAMES = "one", "RCH k=8 k'=3", "Zürich 100% {*?[x]}"
 
 
 def written(path: Path, names: tuple[str, ...] = NAMES, status: Any = "complete") -> RunFolder:
-    """A run with some rows in every table of each scenario, other ones in each."""
+    """A run with rows in every table of each scenario; each scenario has other rows."""
     run = create_run(path, [Scenario(name=name) for name in names], seed=1, command=["kcast", "load"])
     for number, name in enumerate(names):
         place = run.begin(name)
@@ -57,12 +57,12 @@ def opened(spark: SparkSession, *paths: Path, **options: Any) -> Captures:
 
 
 def of(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """All rows, in an order of their own."""
+    """All rows, sorted."""
     return sorted(tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in frame.collect())
 
 
 def expected(path: Path, table: str, numbers: dict[str, int]) -> list[tuple[Any, ...]]:
-    """The same, as pyarrow reads it."""
+    """The same rows, as pyarrow reads them."""
     found = []
     for folder in open_run(path).scenarios:
         cell = numbers[folder.scenario.name]
@@ -135,7 +135,7 @@ def test_what_is_no_part_is_passed_over(spark: SparkSession, broken: Path) -> No
     before = of(opened(spark, broken).table("deliver"))
     for folder in open_run(broken).scenarios:
         part = folder.parts("deliver")[0]
-        for name in (f"{part.name}.bak", f"{part.name}~"):  # whose rows would count twice
+        for name in (f"{part.name}.bak", f"{part.name}~"):  # their rows would count twice
             part.with_name(name).write_bytes(part.read_bytes())
         part.with_name("notes.txt").write_text("not Parquet")
         for name in (f".{part.name}.unfinished", f"_{part.name}", f".{part.name}"):
@@ -147,7 +147,7 @@ def test_what_is_no_part_is_passed_over(spark: SparkSession, broken: Path) -> No
 def test_files_that_are_not_of_this_machine_are_read_alike(
     spark: SparkSession, sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on hdfs or s3a: all goes through Hadoop's streams."""
+    """As on hdfs or s3a: all is read through Hadoop's streams."""
     monkeypatch.setattr(session_files, "_LOCAL", "none:")
     captures = opened(spark, sound)
     assert (captures.problems, len(captures.cells)) == ((), 3)
@@ -231,7 +231,7 @@ def not_complete(run: Path) -> None:
 
 
 def running(run: Path) -> None:
-    change(scenario_json(run), status="running")  # by this process, which wrote it
+    change(scenario_json(run), status="running")  # by this process, which owns the run
 
 
 def killed(run: Path) -> None:

@@ -54,7 +54,7 @@ def sound_sums() -> dict[str, list[Row]]:
             {"cell": 0, "messages": MESSAGES, "message_bytes": 100 * MESSAGES, "sendings": 2 * MESSAGES}
             | {"renewals": 6, "from_ns": 100 * S, "to_ns": 110 * S}
         ],
-        "fates": [
+        "causes": [
             fate(Cause.DELIVERED, 1999, 3998, 3998),
             fate(Cause.LOSS_OUT, 1, 0, 2),
         ],
@@ -199,7 +199,7 @@ def test_the_cheaper_side_is_the_other_one_for_rare_messages() -> None:
 
 def test_nothing_delivered_has_no_price() -> None:
     sums = sound_sums()
-    sums["fates"] = [fate(Cause.LATE, 5, 7, 5)]
+    sums["causes"] = [fate(Cause.LATE, 5, 7, 5)]
     (row,) = cost.tables([CELL], sums)["cost"]
     assert row["lines_per_delivery"] is row["bytes_per_delivery"] is None
     assert (row["copies"], row["duplicates"]) == (7, 2)
@@ -277,10 +277,10 @@ def test_copies_theory_is_the_models() -> None:
         (lambda sums: sums["health"][0].update(published=5), "delivery", "1,995 messages of 2,000"),
         (lambda sums: sums["health"][0].update(lag_max_ns=3 * S), "delivery", "half the deadline"),
         (lambda sums: sums["servers_lost"].append({"cell": 0, "server_id": 2}), "delivery", "server-3 ended"),
-        (lambda sums: sums["fates"].append(fate(Cause.NETWORK_OUT, 1, 0, 1)), "delivery", "network-out 1"),
-        (lambda sums: sums["fates"].append(fate(Cause.NETWORK_IN, 0, 0, 900)), "delivery", "900 paths"),
-        (lambda sums: sums["fates"].append(fate(Cause.LATE, 40, 40, 40)), "delivery", "late 40"),
-        (lambda sums: sums["fates"].clear(), "delivery", "nothing was to be delivered"),
+        (lambda sums: sums["causes"].append(fate(Cause.NETWORK_OUT, 1, 0, 1)), "delivery", "network-out 1"),
+        (lambda sums: sums["causes"].append(fate(Cause.NETWORK_IN, 0, 0, 900)), "delivery", "900 paths"),
+        (lambda sums: sums["causes"].append(fate(Cause.LATE, 40, 40, 40)), "delivery", "late 40"),
+        (lambda sums: sums["causes"].clear(), "delivery", "nothing was to be delivered"),
         (lambda sums: sums["health"][0].update(clock_error_ns=S), "latency", "clocks may differ by 1e+03 ms"),
         (lambda sums: sums["latency_buckets"].clear(), "latency", "0 deliveries were measured"),
     ],
@@ -300,7 +300,7 @@ def test_each_reason_is_told_of_its_cell(change: Any, what: str, words: str) -> 
 
 def test_how_narrow_the_interval_is_decides_what_matters() -> None:
     sums = sound_sums()
-    sums["fates"].append(fate(Cause.LATE, 2, 2, 2))
+    sums["causes"].append(fate(Cause.LATE, 2, 2, 2))
     assert health.tables([CELL], sums)["health"] == []  # of 2,002 pairs two are too few to matter
     for row in sums["clusterings"]:  # as many trials as make the interval 0.0007 to either side
         row |= {"clusters": 12_000, "pairs": 12_000, "delivered": 11_982}

@@ -1,4 +1,4 @@
-"""spark/follow/follow.py: a growing capture is shown while it grows, and ends in the tables of the batch."""
+"""spark/follow: figures are shown while a capture grows, and the tables at its end are those of `analyse`."""
 
 import json
 import random
@@ -39,7 +39,7 @@ WAIT_S = 300.0
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run of three scenarios, each of some 14 s."""
+    """A complete run of three scenarios of 14 s each."""
     path = tmp_path_factory.mktemp("source") / "run"
     lengths = [
         big_scenario(1000, name=name, k_prime=k, **SMALL) for name, k in (("a", 2), ("b", 1), ("c", 3))
@@ -54,7 +54,7 @@ def growing(source: Path, tmp_path: Path) -> GrowingCapture:
 
 
 class Told:
-    """What was said while following."""
+    """Collects the lines that are shown while following."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -69,7 +69,7 @@ class Told:
 def follow_while(
     spark: SparkSession, growing: GrowingCapture, told: Told, work: Callable[[], None], tmp_path: Path
 ) -> Findings:
-    """Follows it while `work` lets it grow."""
+    """Follows a capture while `work` lets it grow."""
     problems: list[BaseException] = []
 
     def grow() -> None:
@@ -95,10 +95,10 @@ def wait_for(what: str, holds: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def test_it_ends_in_the_tables_of_the_batch_also_where_the_run_dies(
+def test_it_ends_in_the_tables_of_analyse_even_if_the_run_dies(
     spark: SparkSession, growing: GrowingCapture, tmp_path: Path
 ) -> None:
-    """One scenario is complete at the first look, one is seen to grow, and in one the run's process ends."""
+    """One scenario is complete from the start, one grows, and during one the run's process ends."""
     seed = 5
     rng, told = random.Random(seed), Told()
     kept = len(spark.sparkContext._jsc.getPersistentRDDs())
@@ -149,7 +149,7 @@ def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
         files = [path for moment in together for path in moment]
         growing.appear(files)
         running.add([files_of.qualify(str(growing.path_of(path))) for path in files])
-        most = max(most, running.file_count)
+        most = max(most, remembered(running))
         assert running.count_slice() and not running.count_slice()
         assert running.figures is not None
         until_s.append(running.figures.until_s)
@@ -162,13 +162,18 @@ def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
     for cause in (Cause.DOWN, Cause.LOSS_IN, Cause.LOSS_OUT):
         assert figures.causes.get(cause.label, 0) == misses[cause]
     assert f"of {pairs:,} pairs" in running.text()
-    # What no later slice needs is forgotten.
-    assert running.file_count < most
+    # Files that no later slice needs are forgotten.
+    assert remembered(running) < most
     running.close()
 
 
+def remembered(running: RunningScenario) -> int:
+    """The number of files that it remembers."""
+    return sum(map(len, running._by_table.values()))
+
+
 def of_numpy(scenario: ScenarioFolder, until_s: float) -> tuple[int, int, np.ndarray[Any, Any]]:
-    """Pairs to be published until then, how many were delivered, and how many missed for each cause."""
+    """The pairs due by then, those of them delivered, and the misses by cause."""
     found = attribute(scenario)
     first_ns = scenario.read("publish", ["t_intended_ns"]).column(0).to_numpy().min()
     is_past = found.t_intended_ns < first_ns + round(until_s * 1e9)
@@ -177,7 +182,7 @@ def of_numpy(scenario: ScenarioFolder, until_s: float) -> tuple[int, int, np.nda
 
 
 def dead() -> dict[str, Any]:
-    """A process that has ended."""
+    """The owner of a run whose process has ended."""
     program = "import json; from kcast.loadtest.capture.manifest import owner; print(json.dumps(owner()))"
     done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -193,6 +198,6 @@ def test_a_run_that_dies_with_nothing_complete_cannot_be_analysed(
         follow(spark, str(growing.path), Told(), temp_dir=tmp_path, poll_s=0.1)
 
 
-def test_what_is_no_capture_is_not_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_capture_is_not_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"not a capture: it has no run\.json"):
         follow(spark, str(tmp_path), Told(), temp_dir=tmp_path)

@@ -1,6 +1,6 @@
-"""Nothing is brought to the driver before it is aggregated, and no row passes through Python: by the source.
+"""The source shows that rows are aggregated before they come to the driver, and none passes through Python.
 
-`check_spark_memory.py` measures the same.
+`test_memory.py` measures the same.
 """
 
 import ast
@@ -11,22 +11,21 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-# What brings rows from Spark to the driver. `first` and the like are also names of other things: those that
-# are not Spark's stand in ALLOWED.
+# Names that bring rows from Spark to the driver. Uses of such a name that are not Spark's stand in ALLOWED.
 GATHERS = frozenset(
     {
         *("collect", "collectAsMap", "toPandas", "pandas_api", "toArrow", "toLocalIterator"),
         *("take", "takeOrdered", "takeSample", "head", "first", "tail", "foreach", "foreachPartition"),
     }
 )
-# What hands rows to Python, one by one or in batches.
+# Names that hand rows to Python, one by one or in batches.
 PYTHONS = frozenset(
     {
         *("udf", "udtf", "pandas_udf", "arrow_udf", "mapInPandas", "mapInArrow"),
         *("applyInPandas", "applyInArrow", "rdd"),
     }
 )
-# Module and function -> the names used there, and why these are none of rows of captures.
+# Module and function -> the names used there, and why no rows of captures pass there.
 ALLOWED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("spark/analysis.py", "_collect"): (("collect",), "sums; it refuses what has too many rows for that"),
     ("spark/follow/follow.py", "files_appeared"): (("collect",), "names of files, FILES_AT_ONCE at most"),
@@ -37,7 +36,7 @@ ALLOWED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
 
 
 def uses(source: str, path: str) -> Iterator[tuple[str, str, str, int]]:
-    """Module, function, name and line of each that gathers, or hands rows to Python."""
+    """Module, function, name and line of each use that gathers rows, or hands them to Python."""
 
     def walk(node: ast.AST, function: str) -> Iterator[tuple[str, str, str, int]]:
         for child in ast.iter_child_nodes(node):

@@ -1,7 +1,7 @@
-"""Latency, balance, cost and health in Spark are what numpy says of the same captures.
+"""The jobs attribution, latency, balance, cost and health find what numpy finds in the same captures.
 
-Captures of all kinds are cells of one DataFrame: random ones that contradict themselves, sound ones in which
-one thing is wrong, simulated ones.
+Captures of all kinds are cells of one DataFrame: random ones that contradict themselves, sound ones with one
+fault each, simulated ones.
 """
 
 import random
@@ -98,7 +98,7 @@ def sums(all_sources: Sources, captured: list[Captured]) -> dict[str, list[Row]]
 
 
 def clusters(captured: Sequence[Captured]) -> list[Row]:
-    """What the reliability job adds up, of the clusters that numpy's results know of."""
+    """The sums of the reliability job, from numpy's results, over the clusters that load tests know."""
     rows = []
     for each in captured:
         found, cell = each.attribution, each.cell
@@ -161,7 +161,7 @@ def test_health_is_that_of_load_tests(captured: list[Captured], sums: dict[str, 
     found = health_findings.healths([each.cell for each in captured], sums)
     for each in captured:
         assert found[each.cell.number] == examine(each.capture), each.cell
-    # Each figure says something somewhere.
+    # Each figure has more than one value.
     sound = Health(0, 0, 0, 0, 0.0, 0.0, 0, 0, 0, 0)
     for name in sound.as_json():
         assert len({getattr(health, name) for health in found.values()}) > 1, name
@@ -267,7 +267,7 @@ def test_slices_and_orders_of_rows_change_nothing(
     all_sources: Sources, sums: dict[str, list[Row]], seed: int = 1
 ) -> None:
     def part(number: int) -> Sources:
-        """Some of the rows; of messages those of some, as `sent` needs a pair's message."""
+        """Half of the rows; those of a message are in one half, as the latency job joins them."""
 
         def kept(frame: DataFrame) -> DataFrame:
             by = ["msg_id"] if "msg_id" in frame.columns else frame.columns
@@ -275,7 +275,7 @@ def test_slices_and_orders_of_rows_change_nothing(
             return some.repartition(2, sf.rand(seed)) if number else some
 
         whole = shuffled(all_sources, kept)
-        # What is not of messages may come with each slice anew.
+        # Rows that are not of messages may be in both slices.
         anew = {name: all_sources.tables[name] for name in ("window", "intent", "server_life", "lease")}
         return whole._replace(tables={**whole.tables, **anew}, parameters=all_sources.parameters)
 

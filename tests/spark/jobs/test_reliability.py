@@ -1,4 +1,4 @@
-"""What the jobs of reliability, audience and attack count, against numpy and plain Python; with Spark."""
+"""The jobs reliability, audience and attribution count what numpy and plain Python count."""
 
 import random
 from collections import Counter, defaultdict
@@ -55,7 +55,7 @@ def _came(msg: int, sub: int, at: int, injected: int) -> tuple[Any, ...]:
     return (0, sub, msg, 3, 0, at, injected)
 
 
-# Of what was lost on its way in, two lines were in one datagram.
+# Two of the lines lost on their way in were in one datagram.
 DATAGRAMS = {
     "pub_tx": [_sent(1, 1, 5, LOST), _sent(2, 1, 5, LOST), _sent(3, 1, 6, LOST), _sent(4, 1, 5, PASSED)],
     "deliver": [_came(1, 1, 5, LOST), _came(1, 2, 5, LOST), _came(2, 2, 5, CUT_OFF)],
@@ -81,7 +81,7 @@ def sources(spark: SparkSession, pairs: Sequence[Columns], **tables: Sequence[tu
 
 
 class Whole(NamedTuple):
-    """Cells' pairs, and what the jobs made of them."""
+    """The cells' pairs, and the jobs' sums of them."""
 
     pairs: list[Columns]
     sources: Sources
@@ -120,13 +120,13 @@ def canonical(sums: Mapping[str, Sequence[Row]]) -> dict[str, list[tuple[Any, ..
 
 
 def sliced(whole: Sources, count: int, *, shuffled: int = 0) -> list[Sources]:
-    """The same in slices of time, in another order and other partitions."""
+    """The same rows in slices of time, in another order and other partitions."""
     length = 10_000_000_000 // count + 1
     slices = []
     for number in range(count):
         at = sf.floor((sf.col("t_intended_ns") - T0) / length) == number
         pairs = whole.pairs.where(at).repartition(3).orderBy(sf.rand(shuffled + number))
-        # No datagram is in two slices; whichever it is in.
+        # Each datagram is in one slice, no matter which.
         tables = {name: table if not number else table.limit(0) for name, table in whole.tables.items()}
         slices.append(whole._replace(pairs=pairs, tables=tables))
     random.Random(shuffled).shuffle(slices)
@@ -180,7 +180,7 @@ def test_findings_are_made_of_what_spark_sums(whole: Whole) -> None:
 
 
 def longest_run(columns: Columns) -> tuple[int, int, int, int] | None:
-    """(messages, ns, -subscriber, -topic) of the longest, by walking through all."""
+    """(messages, ns, -subscriber, -topic) of the longest run, found by walking through all pairs."""
     by_holder: defaultdict[tuple[int, int], list[tuple[int, int, bool]]] = defaultdict(list)
     for row in _rows(columns):
         pair = dict(zip(PAIRS.names, row, strict=True))
@@ -199,7 +199,7 @@ def longest_run(columns: Columns) -> tuple[int, int, int, int] | None:
 
 
 def audience_sums(columns: Columns) -> Counter[tuple[int, int]]:
-    """Messages by subscribers, and subscribers reached."""
+    """Messages by number of subscribers, and number of those reached."""
     reached: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
     for msg, cause in zip(columns["msg_id"].tolist(), columns["cause"].tolist(), strict=True):
         reached[msg][0] += 1
@@ -213,7 +213,7 @@ def test_audiences_and_deaf_runs_are_those_of_a_plain_walk(
 ) -> None:
     pairs = [*simulated()]
     rng = np.random.default_rng(seed)
-    # Runs as long as several slices, or as the whole; and messages at one time.
+    # Runs that span several slices, or all; and messages at equal times.
     for columns in pairs[:2]:
         subs, topics = columns["sub_id"], columns["topic_id"]
         columns["cause"][(subs == 3) & (topics == topics[subs == 3][0])] = Cause.DOWN

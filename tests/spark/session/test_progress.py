@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 
 def fake_spark(*stages: tuple[int, int] | None) -> Any:
-    """A session that works on stages, each with its tasks done and all; None: it has just ended."""
+    """A session that works on stages (tasks done, all tasks); None is a stage that has just ended."""
     info = [
         None if each is None else SimpleNamespace(numCompletedTasks=each[0], numTasks=each[1])
         for each in stages

@@ -1,4 +1,4 @@
-"""Spark as it is started for people: with any Java, quietly, and without a trace afterwards."""
+"""spark/session/start.py: Spark starts with any Java, quietly, and leaves no trace."""
 
 import re
 import signal
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 LIMIT_S = 120
 
-# What a user's program looks like from outside: it says when it is ready, and what became of it.
+# A user's program: it prints when it is ready, and how it ends.
 PROGRAM = """
 import os, sys, time
 from contextlib import suppress
@@ -57,7 +57,7 @@ def run(
 
 
 def path_without_java(folder: Path) -> str:
-    """All programs of the system, but no Java."""
+    """A PATH with all programs of the system except Java."""
     folder.mkdir()
     for place in ("/bin", "/usr/bin"):
         for found in Path(place).iterdir():
@@ -67,7 +67,7 @@ def path_without_java(folder: Path) -> str:
 
 
 def test_without_any_java_of_the_system_it_is_started_quietly_and_leaves_nothing(tmp_path: Path) -> None:
-    """Nor does what a user has set for other uses of Spark decide what is computed."""
+    """A user's own configuration of Spark does not change results, either."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text(
         "spark.sql.ansi.enabled false\nspark.sql.files.ignoreCorruptFiles true\n"
@@ -91,7 +91,7 @@ def test_without_any_java_of_the_system_it_is_started_quietly_and_leaves_nothing
 
 @pytest.mark.parametrize(
     ("sent", "code", "after_s"),
-    [(signal.SIGINT, 0, 3.0), (signal.SIGTERM, 143, 1.2)],  # the job is under way, and is being planned
+    [(signal.SIGINT, 0, 3.0), (signal.SIGTERM, 143, 1.2)],  # while the job runs, and while it is planned
 )
 def test_ctrl_c_ends_it_at_once(tmp_path: Path, sent: signal.Signals, code: int, after_s: float) -> None:
     with Popen(program(tmp_path / "temp", LONG), stdout=PIPE, stderr=PIPE, text=True) as child:
@@ -113,7 +113,7 @@ def test_ctrl_c_ends_it_at_once(tmp_path: Path, sent: signal.Signals, code: int,
 
 @pytest.mark.parametrize("after_s", [0.3, 2.0])
 def test_sigterm_while_java_is_being_started_leaves_nothing(tmp_path: Path, after_s: float) -> None:
-    """Whatever it has come to by then."""
+    """At any stage of the start."""
     temp = tmp_path / "temp"
     with Popen(program(temp, LONG), stdout=PIPE, stderr=PIPE, text=True) as child:
         try:
@@ -132,10 +132,10 @@ def test_sigterm_while_java_is_being_started_leaves_nothing(tmp_path: Path, afte
 
 
 def processes() -> list[str]:
-    """The command lines of all that run."""
+    """The command lines of all running processes."""
     found = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # it has ended in the meantime
             found.append(place.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return found
 

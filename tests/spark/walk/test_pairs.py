@@ -1,4 +1,4 @@
-"""What became of each pair is the same in Spark as by numpy, and as row by row; however rows are spread.
+"""What became of each pair is the same in Spark as in numpy, and as row by row, however rows are spread.
 
 Captures are cells of one DataFrame: random ones that contradict themselves, and simulated ones.
 """
@@ -63,7 +63,7 @@ def assert_as_numpy(found: Attributed, captured: Sequence[Captured]) -> None:
 
 
 class Chances(Oracle):
-    """`heard` and `chances` of a pair, a row at a time."""
+    """`heard` and `chances` of pairs, computed row by row."""
 
     def of(self, msg: int, sub: int) -> tuple[int, int]:
         message = self.world.where("publish", msg_id=msg)[0]
@@ -114,7 +114,8 @@ class Chances(Oracle):
 
 
 def edges(path: Path) -> World:
-    """Messages at a server at the very ns at which it counts as down, or as halted, and one beside it."""
+    """Messages at a server at the first and last ns at which it counts as down, or halted, and a ns
+    outside."""
     world = World(path, duration_s=100.0, outages="exact", down=1, by="kill")
     for table in ("intent", "window"):
         for row in world.rows[table]:
@@ -145,7 +146,7 @@ def edges(path: Path) -> World:
                 2: (at_ns - edge_ns + beside, at_ns + S),
             }
             down_ns, up_ns = spans[server]
-            # Of one at a time, as spans of a server touch.
+            # A server for each message, as spans of one server would touch.
             other = {"server_id": 3 + len(world.rows["outage"])}
             for table in ("pub_tx", "server_rx", "deliver"):
                 for row in world.where(table, msg_id=msg):
@@ -158,7 +159,7 @@ def edges(path: Path) -> World:
 
 
 def all_worlds(root: Path) -> list[World]:
-    """Random ones, by their seeds; one for each way to break a sound one; and two more."""
+    """Random captures, one for each seed; sound ones broken in one way each; and two more."""
     found = [random_world(root / str(seed), random.Random(seed)) for seed in SEEDS]
     for name, (_, fields, function) in BROKEN.items():
         world = World(root / name, **fields)
@@ -198,7 +199,7 @@ def test_random_captures_are_judged_as_by_numpy_and_row_by_row(
     assert_as_numpy(found, of_worlds)
 
     pairs = by_pair(found)
-    oracles = [Chances(world) for world in worlds]  # adds what was forwarded, so after numpy has read them
+    oracles = [Chances(world) for world in worlds]  # adds messages: numpy must have read them
     told = {key: (row["heard"], row["chances"]) for key, row in pairs.items()}
     for (cell, msg, sub), numbers in told.items():
         assert numbers == oracles[cell].of(msg, sub), f"{worlds[cell].path.name}: {msg}, {sub}"
@@ -220,7 +221,7 @@ SIMULATED: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[Captured]:
-    """By `simulate` with outages and losses, one without any, and one in which views differ."""
+    """Captures that `simulate` made: with outages and losses, without any, and with views that differ."""
     root = tmp_path_factory.mktemp("simulated")
     load: dict[str, Any] = {"publishers": 2, "subscribers": 4, "topics": 5, "topics_per_subscriber": 3}
     small: dict[str, Any] = {"servers": 12, "rate": 20.0, "duration_s": 4.0, "epoch_s": 0.5, **load}
@@ -252,7 +253,7 @@ def test_simulated_captures_are_judged_as_by_numpy(spark: SparkSession, simulate
         chances = {key[1:]: row["chances"] for key, row in pairs.items() if key[0] == each.cell.number}
         assert chances == expected_chances(each), each.cell.scenario.name
 
-    # So does the job count, and so the findings have it.
+    # The job counts the same, and so do the findings.
     sums = sums_of([attribution.JOB], [of._replace(pairs=found.pairs, paths=found.paths)])
     rows = findings.tables([each.cell for each in simulated], sums)["attribution"]
     for each in simulated:
@@ -264,7 +265,7 @@ def test_simulated_captures_are_judged_as_by_numpy(spark: SparkSession, simulate
 
 
 def expected_chances(of: Captured) -> dict[tuple[int, int], int]:
-    """Of a capture in which leases stood all the time: copies that were not cut off, and sendings lost."""
+    """`chances` if leases stood all the time: copies that were not cut off, and sendings that were lost."""
     publish = of.columns("publish", "msg_id", "topic_id")
     topics = dict(zip(publish["msg_id"].tolist(), publish["topic_id"].tolist(), strict=True))
     asked = of.columns("subscribe", "sub_id", "topic_id", "server_id")
