@@ -91,5 +91,5 @@ def test_a_sum_with_too_many_rows_is_refused(spark: SparkSession, monkeypatch: p
     job = Job("wide", schema, lambda sources: sources.pairs, {"all": lambda counts: counts})
     monkeypatch.setattr(analysis, "SUM_ROWS_MAX", 4)
     assert len(analysis.sum_up(job, spark.range(4))["all"]) == 4
-    with pytest.raises(AssertionError, match=r"wide\.all has 5 rows: these are no sums"):
+    with pytest.raises(AssertionError, match=r"wide\.all has 5 rows: it was not added up"):
         analysis.sum_up(job, spark.range(5))
