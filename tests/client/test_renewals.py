@@ -11,11 +11,11 @@ from kcast.client.core import ClientCore
 from kcast.client.engine import Engine
 from kcast.client.session import FAMILIES, Session
 from kcast.hashring.policy import Policy
-from tests.support.session_line import SERVER, Line
+from tests.support.session_and_server import SERVER, SessionAndServer
 
 
-def line_of(renewals_per_ttl: float, ttl_s: int = 60) -> Line:
-    line = Line(ttl_s=ttl_s)
+def line_of(renewals_per_ttl: float, ttl_s: int = 60) -> SessionAndServer:
+    line = SessionAndServer(ttl_s=ttl_s)
     line.session = Session(ServerEntry((SERVER,), "h"), Random(1), FAMILIES, renewals_per_ttl)
     return line
 

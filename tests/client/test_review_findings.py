@@ -26,7 +26,7 @@ from kcast.pubsub.limits import Limits
 from kcast.pubsub.server import Server
 from tests.support.client_lab import ALL, FEW_PUBLISH, PUB, SUB, Lab, of_kind
 from tests.support.server_core import sent
-from tests.support.session_line import Line, vouched_at_last
+from tests.support.session_and_server import SessionAndServer, vouched_at_last
 
 pytestmark = pytest.mark.world
 
@@ -106,7 +106,7 @@ def test_heap_of_expiries_does_not_grow_with_renewals() -> None:
 
 def test_late_receipt_does_not_shorten_a_newer_lease() -> None:
     """A receipt that comes after its request was asked anew: the newer promise stands."""
-    line = Line(ttl_s=3)
+    line = SessionAndServer(ttl_s=3)
     line.session.want(b"t", line.now)
     line.exchange()
     renew_at = line.session.next_timeout()
@@ -160,7 +160,7 @@ def test_few_subscribe_leaves_a_lost_server_when_another_is_trusted_again() -> N
 
 def test_bare_lines_are_not_lost_for_ever_where_the_publish_table_is_full() -> None:
     """The server's cache is full, says so in every pong; 20 s of confirm=False at 50 messages a second."""
-    line = Line(limits=Limits(publishers=1))
+    line = SessionAndServer(limits=Limits(publishers=1))
     vouch(line.server, ("198.51.100.77", 1), [], line.now)
     keep = line.now
     sent_lines = 1000

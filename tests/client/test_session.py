@@ -14,12 +14,12 @@ from kcast.client.session import QUEUE_MAX
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.limits import REQUEST_BYTES_MIN, Limits
-from tests.support.session_line import CLIENT, START, Line, vouched_at_last
+from tests.support.session_and_server import CLIENT, START, SessionAndServer, vouched_at_last
 
 
-def leased(*topics: bytes, **options: Any) -> Line:
+def leased(*topics: bytes, **options: Any) -> SessionAndServer:
     """A session whose leases stand."""
-    line = Line(**options)
+    line = SessionAndServer(**options)
     for topic in topics:
         line.session.want(topic, line.now)
     line.exchange()
@@ -33,7 +33,7 @@ def leased(*topics: bytes, **options: Any) -> Line:
 
 def test_handshake() -> None:
     """§6: `%?`, `%=`, `%!`, `%+`."""
-    line = Line()
+    line = SessionAndServer()
     line.session.want(b"t", line.now)
     line.exchange()
     assert line.verbs() == "?!"
@@ -136,7 +136,7 @@ def test_unwanted_lease_is_not_renewed() -> None:
 
 def test_refused_leases_are_asked_for_again_later() -> None:
     """§5.8: `full`; the others of the datagram stand."""
-    line = Line(limits=Limits(leases=1))
+    line = SessionAndServer(limits=Limits(leases=1))
     line.session.want(b"t", line.now)
     line.session.want(b"u", line.now)
     line.exchange()
@@ -246,7 +246,7 @@ def test_publish_whose_cookie_is_refused_twice_is_given_up() -> None:
 
 def test_server_that_does_not_answer_is_suspected_then_lost_and_asked_for_ever() -> None:
     """§7.4: at the latest every renewal interval."""
-    line = Line()
+    line = SessionAndServer()
     line.is_up = False
     line.session.want(b"t", line.now)
     states = []
@@ -337,7 +337,7 @@ def test_unreachable_settles_what_was_under_way() -> None:
 
 
 def test_answer_timeout_follows_the_round_trip_within_bounds() -> None:
-    line = Line(rtt_s=0.4)
+    line = SessionAndServer(rtt_s=0.4)
     assert line.session._requests.timeout_s == TIMEOUT_S_FIRST
     line.session.want(b"t", line.now)
     line.exchange()
@@ -354,7 +354,7 @@ def test_answer_timeout_follows_the_round_trip_within_bounds() -> None:
 
 
 def test_publish_waits_for_the_cookie_and_no_longer() -> None:
-    line = Line()
+    line = SessionAndServer()
     line.session.publish(b"t 1\n", 1, True)
     line.session.publish(b"t 2\n", 2, False)
     line.exchange()
@@ -367,7 +367,7 @@ def test_publish_waits_for_the_cookie_and_no_longer() -> None:
 
 
 def test_queue_is_bounded() -> None:
-    line = Line()
+    line = SessionAndServer()
     assert all(line.session.publish(b"t m\n", number, True) for number in range(QUEUE_MAX))
     assert not line.session.publish(b"t m\n", QUEUE_MAX, True)
     line.exchange()
@@ -388,14 +388,14 @@ def test_publish_that_is_not_answered() -> None:
 
 
 def test_publish_whose_cookie_does_not_come_gets_a_second_question() -> None:
-    line = Line()
+    line = SessionAndServer()
     line.is_up = False
     line.session.publish(b"t m\n", 1, True)
     line.run(0.999)
     line.is_up = True
     line.run(0.001)
     assert line.outcomes() == [(1, Outcome.RECEIPT)]
-    line = Line()
+    line = SessionAndServer()
     line.is_up = False
     line.session.publish(b"t m\n", 1, True)
     line.run(2.0)
@@ -488,7 +488,7 @@ def test_bare_lines_fill_datagrams_and_every_ping_is_answered(count: int, ttl_s:
 
 
 def test_replies_that_answer_nothing_are_counted_and_change_nothing() -> None:
-    line = Line()
+    line = SessionAndServer()
     line.session.want(b"t", line.now)
     line.session.publish(b"t m\n", 1, True)
     ((ask, _),) = line.session.datagrams_to_send(line.now)

@@ -83,7 +83,8 @@ def assert_tells(summary: Summary, told: dict[str, Any]) -> None:
     assert (summary.pairs, summary.delivered) == (told["pairs"], told["delivered"])
     assert summary.duplicates == told["duplicates"]
     assert set(summary.causes) <= {"down"}
-    assert summary.delivery_verdict.reasons == ()
+    # A busy machine may have kept the process waiting, which the verdict says.
+    assert all("stood still" in reason for reason in summary.delivery_verdict.reasons)
     assert summary.latency.count == summary.delivered
 
 

@@ -19,7 +19,7 @@ CLIENT: Address = ("198.51.100.1", 1000)
 START = 1000.0
 
 
-class Line:
+class SessionAndServer:
     """A session and a server, `rtt_s` apart. What crosses is recorded with its time."""
 
     def __init__(self, rtt_s: float = 0.0, seed: int = 1, **options: Any) -> None:
@@ -86,9 +86,9 @@ class Line:
         return [(each.handle, each.outcome) for each in self.session.take_settled()]
 
 
-def vouched_at_last(**options: Any) -> Line:
+def vouched_at_last(**options: Any) -> SessionAndServer:
     """A session that holds a publish lease, and has settled what opened it."""
-    line = Line(**options)
+    line = SessionAndServer(**options)
     assert line.session.publish(b"t first\n", 0, True)
     line.exchange()
     assert line.outcomes() == [(0, Outcome.RECEIPT)]
