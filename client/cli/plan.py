@@ -114,46 +114,26 @@ class Work:
 @click.command("plan", short_help="what theory expects a policy to deliver and to cost")
 @cluster_option
 @click.option("--hosts", type=click.IntRange(1, 100_000), help="Hosts in the cluster.")
-@click.option(
-    "--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="The policy by its name in the note of 2004."
-)
+@click.option("--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A scheme of the note of 2004.")
 @click.option("--k", type=click.IntRange(1, 1000), metavar="K", help="Number of a topic's hosts.")
 @click.option(
-    "--publish", type=click.IntRange(1, 1000), metavar="M", help="Number of them that each message goes to."
+    "--publish", type=click.IntRange(1, 1000), metavar="M", help="Number that each message goes to."
 )
 @click.option(
-    "--subscribe",
-    type=click.IntRange(1, 1000),
-    metavar="N",
-    help="Number of them that a subscriber leases at.",
+    "--subscribe", type=click.IntRange(1, 1000), metavar="N", help="Number that a subscriber leases at."
 )
 @click.option(
-    "--down",
-    type=Number(0, 1),
-    metavar="P",
-    help=f"Share of time for which a host is down. [default: {DOWN_DEFAULT}]",
+    "--down", type=Number(0, 1), metavar="P", help=f"Share of time a host is down. [default: {DOWN_DEFAULT}]"
 )
 @click.option("--down-exactly", type=click.IntRange(min=0), metavar="D", help="Or: exactly D hosts are down.")
 @click.option(
-    "--loss",
-    type=Number(0, 1, max_open=True),
-    default=0.0,
-    show_default=True,
-    help="Share of packets lost on each leg.",
+    "--loss", type=Number(0, 1, max_open=True), default=0.0, show_default=True, help="Loss on each leg."
 )
 @click.option(
-    "--repeat",
-    type=click.IntRange(1, 100),
-    default=1,
-    show_default=True,
-    help="Times that each message is sent.",
+    "--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Sends per message."
 )
 @click.option(
-    "--subscribers",
-    type=click.IntRange(1, 10_000_000),
-    default=10,
-    show_default=True,
-    help="Subscribers of the topic.",
+    "--subscribers", type=click.IntRange(1, 10_000_000), default=10, show_default=True, help="On the topic."
 )
 @click.option(
     "--rate",

@@ -18,10 +18,9 @@ import click
 from kcast import pubsub
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
 from kcast.loadtest.charts.text_chart import text_chart
-from kcast.loadtest.clusters.servers import ServerFailed
 from kcast.loadtest.demo import report
 from kcast.loadtest.demo.plan import DemoPlan, DemoResult, K
-from kcast.loadtest.demo.run import DemoFailed, run
+from kcast.loadtest.demo.run import run
 from kcast.loadtest.demo.tally import CONFIDENCE, INVALID, PIECE_BYTES_MAX, PhaseResult, failures, pieces
 from kcast.loadtest.demo.view import (
     ProgressBars,
@@ -32,6 +31,7 @@ from kcast.loadtest.demo.view import (
     policy_name,
     table,
 )
+from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:
     from kcast.loadtest.demo.capture import DemoRecorder
@@ -214,16 +214,12 @@ def _write(path: Path, text: str) -> None:
 
 def _run_recorded(plan: DemoPlan, texts: list[bytes], stream: TextIO, capture: Path) -> DemoResult:
     """Runs the demo, and writes a capture of it."""
-    from kcast.loadtest.capture.folder import CaptureError
     from kcast.loadtest.demo.capture import DemoRecorder
 
     with TemporaryDirectory(prefix="_taps-", dir=capture.parent) as tap_dir:
         recorder = DemoRecorder(plan, K, Path(tap_dir))
         result = _run(plan, texts, stream, recorder)
-        try:
-            recorder.write(capture, sys.argv)
-        except CaptureError as error:
-            _fail(str(error))
+        recorder.write(capture, sys.argv)
         return result
 
 
@@ -237,23 +233,14 @@ def _run(
         return _run_loop(run(plan, texts, ProgressLines(plan, stream), recorder))
     except KeyboardInterrupt:
         fail("demo", "stopped, no verdict", EXIT_INTERRUPTED)
-    except (ServerFailed, DemoFailed) as error:
-        _fail(str(error))
-    except ExceptionGroup as group:
+    except (KcastError, ExceptionGroup) as error:
         # The first failure in a task group cancels the other tasks, so there is only one to tell.
-        known, other = group.split((ServerFailed, DemoFailed, OSError))
-        if known is None or other is not None:
-            raise
-        first = _first(known)
-        if isinstance(first, OSError):
-            raise first from None
-        _fail(str(first))
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+        first: BaseException = error
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        if isinstance(first, KcastError):
+            _fail(str(first))  # of several lines, where servers have said why they did not start
+        raise (first if isinstance(first, OSError) else error) from None
 
 
 def _run_loop(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
