@@ -287,7 +287,7 @@ class Client(ClientBase):
             )
 
     def _wake(self) -> None:
-        """Has a turn made soon. The lock must be held."""
+        """Wakes the thread for a turn. The lock must be held."""
         if not self._is_woken and self._wake_sender is not None and self._engine.is_open:
             self._is_woken = True
             self._wake_sender.send(b"\0")

@@ -121,7 +121,7 @@ class End(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Not a record in the file: the reader says that the file is whole only up to byte `offset`, and why."""
+    """The place where a file is cut or damaged: it is whole only up to byte `offset`. No record of the file."""
 
     offset: int
     reason: str

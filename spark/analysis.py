@@ -146,7 +146,7 @@ def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:
 
 
 def about_now(captures: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
-    """`Findings.about` of findings that are made now, from these captures, in so many seconds."""
+    """Returns `Findings.about` for findings that are made now, of these captures, in `seconds` seconds."""
     return {
         "kcast": metadata.version("kcast"),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -29,7 +29,7 @@ class ByteBudget:
         return self._used_bytes
 
     def reserve(self, size_bytes: int) -> bool:
-        """Reserves bytes. False if there are not so many."""
+        """Reserves bytes. False if fewer are left."""
         with self._lock:
             if self._used_bytes + size_bytes > self._bytes_max:
                 return False

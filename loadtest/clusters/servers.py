@@ -91,7 +91,7 @@ class Servers(Protocol):
 
     @property
     def taps(self) -> tuple[tuple[Path, ...], ...]:
-        """For each server the tap file of each of its lives, as `kcast.pubsub.tap.read_all` takes it.
+        """The tap files of each server, one for each of its lives, as `kcast.pubsub.tap.read_all` takes it.
 
         They are complete after `stop`, except those of lives that were killed. Empty without a `tap_dir`.
         """

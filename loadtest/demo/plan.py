@@ -26,7 +26,7 @@ class DemoPlan:
 
     @property
     def lease_slack_s(self) -> float:
-        """For how long this machine may stop the clients without a lease ending."""
+        """The seconds for which this machine may stop the clients without a lease ending."""
         return self.ttl_s * (1 - 1 / RENEWALS_PER_TTL)
 
 

@@ -48,7 +48,7 @@ class Health:
     scheduled: int
     """Messages that were to be published."""
     published: int
-    """Of these, the messages that were published."""
+    """The messages among these that were published."""
     rows_lost: int
     """Rows that recorders could not keep."""
     tap_lines_lost: int

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class NotLeased(Exception):
-    """Not all leases stand in time. The test goes on with those that do."""
+    """Some leases of a user do not stand in time. The test goes on without them."""
 
 
 class PubSubUser(User):

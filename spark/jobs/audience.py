@@ -6,7 +6,7 @@ first message of the topic, or ends with its last, may go on in another slice: t
 runs, and the longest of the others. Slices must be apart in time: by that order all messages of one are
 before all of the next. `kind` tells what a row of counts is of, and what its keys are:
 
-    size          number of subscribers a             messages with so many subscribers
+    size          number of subscribers a             messages with a subscribers
     topic         topic a, epoch b                    messages
     publisher     publisher a                         messages
     segment       topic a, first and last message     a slice's messages of a topic

@@ -19,7 +19,7 @@ NOT_USED = -1
 """The value of a key that a row has no use for."""
 
 WIDE = DecimalType(38, 0)
-"""For sums of products: exact, where 64 bits could be too few."""
+"""The type of sums of products: exact, where 64 bits could be too few."""
 
 _MERGES = {"sum": sf.sum, "max": sf.max, "min": sf.min}
 _HOW = "merge"

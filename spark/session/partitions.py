@@ -12,7 +12,7 @@ _SETTING = "spark.sql.shuffle.partitions"
 
 
 def divide(spark: SparkSession, rows: int) -> None:
-    """Sets Spark's number of parts for tables of which the longest has so many rows.
+    """Sets Spark's number of parts for tables of at most `rows` rows.
 
     Does nothing if the user's configuration sets it.
     """

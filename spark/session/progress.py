@@ -86,7 +86,7 @@ def active_tasks(spark: SparkSession) -> Tasks:
 
 
 class PlainDisplay:
-    """For pipes and logs: a line when a step begins, and another every `PLAIN_EVERY_S` while it lasts."""
+    """The view for pipes and logs: a line when a step begins, and one every `PLAIN_EVERY_S` while it lasts."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -112,7 +112,7 @@ class PlainDisplay:
 
 
 class TerminalDisplay:
-    """For terminals: one line that changes, and is removed at the end."""
+    """The view for terminals: one line that changes, and is removed at the end."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console

@@ -26,6 +26,8 @@ CORES = (
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
 
+CORE_LINES_MAX = 500
+
 # Package -> what of ours its modules may import.
 ARROWS = {
     "hashring": ("kcast.hashring",),
@@ -221,11 +223,7 @@ def test_each_room_has_a_floor(package: str) -> None:
     single = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__"}
     assert rooms <= there | single
     assert there <= rooms
-    assert "" in height_of(package) or single <= rooms
-
-
-def height_of(package: str) -> set[str]:
-    return {room for floor in FLOORS[package] for room in floor}
+    assert ("",) in FLOORS[package] or single <= rooms
 
 
 @pytest.mark.parametrize("core", CORES)
@@ -233,6 +231,12 @@ def test_cores_touch_no_world(core: str) -> None:
     matching = [path for path in sources() if Path(path).match(core)]
     assert matching, f"{core} is listed in CORES but does not exist"
     assert [bad for path in matching for bad in impurities(sources()[path], path)] == []
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_cores_are_short(core: str) -> None:
+    sizes = {path: text.count("\n") for path, text in sources().items() if Path(path).match(core)}
+    assert {path: lines for path, lines in sizes.items() if lines > CORE_LINES_MAX} == {}
 
 
 # Sabotage: each rule is broken once, and must say so.

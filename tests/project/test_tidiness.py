@@ -16,7 +16,7 @@ from tests.support.checkout import ROOT
 from tests.support.project_files import PACKAGES, everywhere, files, modules, texts, walk
 
 LINE_CHARS_MAX = 110
-MODULE_LINES_MAX = 600
+MODULE_LINES_MAX = 520
 APACHE_2_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 # Patterns stand here in pieces, so that this file is tidy by its own rules.
