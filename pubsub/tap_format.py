@@ -121,7 +121,7 @@ class End(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The place where a file is cut or damaged: it is whole only up to byte `offset`. No record of the file."""
+    """The place where a file is cut or damaged: it is whole up to byte `offset`. No record of it."""
 
     offset: int
     reason: str

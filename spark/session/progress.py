@@ -86,7 +86,7 @@ def active_tasks(spark: SparkSession) -> Tasks:
 
 
 class PlainDisplay:
-    """The view for pipes and logs: a line when a step begins, and one every `PLAIN_EVERY_S` while it lasts."""
+    """The view for pipes and logs: a line when a step begins, one every `PLAIN_EVERY_S` while it lasts."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
