@@ -240,8 +240,8 @@ class DemoRecorder:
 
     def write(self, folder: Path, command: Sequence[str]) -> None:
         """Writes the capture into a new folder. Raises CaptureError and OSError."""
-        cells = [(phase, k) for phase in CAPTURED for k in sorted({topic.k_prime for topic in self._topics})]
-        scenarios = {cell: self._scenario(*cell) for cell in cells}
+        k_primes = sorted({topic.k_prime for topic in self._topics})
+        scenarios = {(phase, k): self._scenario(phase, k) for phase in CAPTURED for k in k_primes}
         run = create_run(
             folder, [*scenarios.values()], seed=self._plan.seed, command=command, facts={"made_by": "demo"}
         )

@@ -155,29 +155,31 @@ def _demo(plan: DemoPlan, files: tuple[Path, ...], out: Path, wants_report: bool
     else:
         result = _run(plan, texts, stream)
     stopped_s = result.stopped_s if result.stopped_s > plan.lease_slack_s else 0.0
-    reasons = failures(result.cells, result.faults, result.dropped, result.leases_after_s, stopped_s)
+    reasons = failures(result.phase_results, result.faults, result.dropped, result.leases_after_s, stopped_s)
     results = _report(plan, result, sources, len(texts), reasons)
     source = ", ".join(sources)
     what = f"{len(texts):,} lines of {source if len(source) <= 40 else f'{len(sources)} files'}"
     svg_path, json_path = out / "delivery.svg", out / "results.json"
     try:
         if as_json:
-            for cell in results["cells"]:
-                print(json.dumps({"type": "cell", **cell}))
-            rest = {name: value for name, value in results.items() if name not in ("cells", "dead_of_topic")}
+            for each in results["phases"]:
+                print(json.dumps({"type": "phase", **each}))
+            rest = {name: value for name, value in results.items() if name not in ("phases", "dead_of_topic")}
             print(json.dumps({"type": "result", **rest, "files": [str(svg_path), str(json_path)]}))
         else:
             ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
             print()
-            print(table(result.cells))
+            print(table(result.phase_results))
             print(explanation(plan, result))
-            print(text_chart(named_series(plan, result.cells), "K'", "  theory", ascii_only=ascii_only))
+            print(
+                text_chart(named_series(plan, result.phase_results), "K'", "  theory", ascii_only=ascii_only)
+            )
             for reason in reasons:
                 print(f"NOT: {reason}")
             print(_verdict(reasons))
         sys.stdout.flush()
     finally:  # a finished run is not to be lost because one of its outputs fails
-        _write(svg_path, drawing(plan, result.cells, what))
+        _write(svg_path, drawing(plan, result.phase_results, what))
         _write(json_path, json.dumps(results, indent=2) + "\n")
     if not as_json:
         print(f"chart:   {svg_path}\nresults: {json_path}", flush=True)
@@ -298,27 +300,27 @@ def _report(
         "unanswered_by_live_servers": result.unanswered,
         "leases_after_s": result.leases_after_s,
         "last_loss_s": result.last_loss_s,
-        "cells": [_cell(cell) for cell in result.cells],
+        "phases": [_as_json(each) for each in result.phase_results],
         "dead_of_topic": result.dead_of_topic,
     }
 
 
-def _cell(cell: PhaseResult) -> dict[str, Any]:
+def _as_json(result: PhaseResult) -> dict[str, Any]:
     return {
-        "policy": policy_name(cell.k_prime),
-        "k_prime": cell.k_prime,
-        "phase": str(cell.phase),
-        "down": cell.down,
-        "messages": cell.messages,
-        "pairs": cell.pairs,
-        "delivered": cell.delivered,
-        "duplicates": cell.duplicates,
-        "unexplained": cell.unexplained,
-        "measured": cell.share(cell.delivered),
-        "measured_interval": list(cell.interval),
-        "predicted": cell.predicted,
-        "range_pairs": [cell.low, cell.high] if cell.is_judged else None,
-        "verdict": cell.verdict,
+        "policy": policy_name(result.k_prime),
+        "k_prime": result.k_prime,
+        "phase": str(result.phase),
+        "down": result.down,
+        "messages": result.messages,
+        "pairs": result.pairs,
+        "delivered": result.delivered,
+        "duplicates": result.duplicates,
+        "unexplained": result.unexplained,
+        "measured": result.share(result.delivered),
+        "measured_interval": list(result.interval),
+        "predicted": result.predicted,
+        "range_pairs": [result.low, result.high] if result.is_judged else None,
+        "verdict": result.verdict,
     }
 
 

@@ -34,7 +34,7 @@ class DemoPlan:
 class DemoResult:
     """What came of a run. Servers are named by their keys; times count from the servers' restart."""
 
-    cells: list[PhaseResult] = field(default_factory=list)
+    phase_results: list[PhaseResult] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     kernel_drops: int = 0
     slow_drops: int = 0

@@ -148,7 +148,7 @@ class _Demo:
             for client in everyone:
                 result.kernel_drops += client.kernel_drops
                 result.slow_drops += client.drops[Drop.SLOW_CONSUMER]
-            result.cells = self._tally.cells({Phase.DOWN: plan.kill})
+            result.phase_results = self._tally.phase_results({Phase.DOWN: plan.kill})
             for subscription in self._subscriptions:
                 subscription.close()
             for task in watching:

@@ -166,12 +166,12 @@ class Tally:
         began; None if none missed any."""
         return max((m.at_s for m in self._messages if m.phase == phase and m.missing), default=None)
 
-    def cells(self, downs: dict[Phase, int]) -> list[PhaseResult]:
+    def phase_results(self, downs: dict[Phase, int]) -> list[PhaseResult]:
         """Returns the figures of every phase under every policy; `downs` has the number of servers down."""
         keys = sorted(self.expected, key=lambda key: (key[1], list(Phase).index(key[0])))
-        return [self._cell(phase, k_prime, downs.get(phase, 0)) for phase, k_prime in keys]
+        return [self._as_json(phase, k_prime, downs.get(phase, 0)) for phase, k_prime in keys]
 
-    def _cell(self, phase: Phase, k_prime: int, down: int) -> PhaseResult:
+    def _as_json(self, phase: Phase, k_prime: int, down: int) -> PhaseResult:
         messages = [m for m in self._messages if m.phase == phase and m.topic.k_prime == k_prime]
         predicted = low = high = None
         if phase not in NOT_JUDGED:
@@ -180,7 +180,7 @@ class Tally:
                 (count, self._chance(k_prime, dead), audience) for (dead, audience), count in groups.items()
             )
             predicted = distribution.mean / distribution.total if distribution.total else 0.0
-            low, high = distribution.interval(cell_confidence(len({k for _, k in self.expected})))
+            low, high = distribution.interval(phase_confidence(len({k for _, k in self.expected})))
         return PhaseResult(
             phase=phase,
             k_prime=k_prime,
@@ -211,7 +211,7 @@ def beforehand(servers: int, down: int, k_prime: int) -> float:
     return 1 - miss_exactly_down(servers, down, k_prime)
 
 
-def cell_confidence(k_primes: int) -> float:
+def phase_confidence(k_primes: int) -> float:
     """Returns the confidence for one policy at which all of them together have `CONFIDENCE` (Bonferroni).
 
     Chance plays a part only while servers are down, once under each of the policies.
@@ -220,7 +220,7 @@ def cell_confidence(k_primes: int) -> float:
 
 
 def failures(
-    cells: Iterable[PhaseResult],
+    phase_results: Iterable[PhaseResult],
     faults: Counter[str],
     dropped: int,
     leases_after_s: float | None,
@@ -241,16 +241,16 @@ def failures(
         )
     if leases_after_s is None:
         found.append("not all leases stood again within a ttl of the servers' restart")
-    for cell in cells:
-        if cell.is_judged and not cell.agrees:
-            assert cell.predicted is not None and cell.low is not None and cell.high is not None
+    for each in phase_results:
+        if each.is_judged and not each.agrees:
+            assert each.predicted is not None and each.low is not None and each.high is not None
             found.append(
-                f"K'={cell.k_prime}, {cell.phase}: {cell.delivered:,} of {cell.pairs:,} pairs delivered; "
-                f"theory allows {cell.low:,} to {cell.high:,}"
+                f"K'={each.k_prime}, {each.phase}: {each.delivered:,} of {each.pairs:,} pairs delivered; "
+                f"theory allows {each.low:,} to {each.high:,}"
             )
-        if cell.is_judged and cell.unexplained:
+        if each.is_judged and each.unexplained:
             found.append(
-                f"K'={cell.k_prime}, {cell.phase}: {_count(cell.unexplained, 'pair')} missed although the "
+                f"K'={each.k_prime}, {each.phase}: {_count(each.unexplained, 'pair')} missed although the "
                 "message was sent to a live server"
             )
     found += [

@@ -137,25 +137,28 @@ _HEADS_BELOW = (
 )
 
 
-def table(cells: Sequence[PhaseResult]) -> str:
+def table(phase_results: Sequence[PhaseResult]) -> str:
     """Returns the figures of all phases and policies as a table."""
-    lines = common.table(_HEADS, [_HEADS_BELOW, *map(_row, cells)], left=2)
+    lines = common.table(_HEADS, [_HEADS_BELOW, *map(_row, phase_results)], left=2)
     told = lines[:2]
-    for before, cell, line in zip([cells[0], *cells], cells, lines[2:], strict=False):
-        told += [""] * (before.k_prime != cell.k_prime) + [f"{line}  {cell.verdict}"]
+    for before, each, line in zip([phase_results[0], *phase_results], phase_results, lines[2:], strict=False):
+        told += [""] * (before.k_prime != each.k_prime) + [f"{line}  {each.verdict}"]
     return "\n".join(told) + "\n"
 
 
-def _row(cell: PhaseResult) -> tuple[str, ...]:
+def _row(result: PhaseResult) -> tuple[str, ...]:
     theory = ("-", "-")
-    if cell.predicted is not None and cell.low is not None and cell.high is not None:
-        theory = (f"{percent_digits(cell.predicted)} %", _span(cell.share(cell.low), cell.share(cell.high)))
+    if result.predicted is not None and result.low is not None and result.high is not None:
+        theory = (
+            f"{percent_digits(result.predicted)} %",
+            _span(result.share(result.low), result.share(result.high)),
+        )
     return (
-        policy_name(cell.k_prime),
-        phase_name(cell.phase, cell.down),
-        *(f"{count:,}" for count in (cell.pairs, cell.delivered, cell.duplicates)),
-        f"{percent_digits(cell.share(cell.delivered))} %",
-        _span(*cell.interval),
+        policy_name(result.k_prime),
+        phase_name(result.phase, result.down),
+        *(f"{count:,}" for count in (result.pairs, result.delivered, result.duplicates)),
+        f"{percent_digits(result.share(result.delivered))} %",
+        _span(*result.interval),
         *theory,
     )
 
@@ -198,34 +201,47 @@ def _last_loss(result: DemoResult) -> str:
     return f"The last message that missed a subscriber was published {result.last_loss_s:.1f} s after it."
 
 
-def named_series(plan: DemoPlan, cells: Sequence[PhaseResult]) -> list[tuple[str, Series]]:
+def named_series(plan: DemoPlan, phase_results: Sequence[PhaseResult]) -> list[tuple[str, Series]]:
     """Returns delivery by K' in each judged phase with its name; with servers down also what theory says."""
     down = f"{plan.kill} of {plan.servers} down"
     looks = ((Phase.UP, "all up", 0), (Phase.DOWN, down, 2), (Phase.RECOVERED, "recovered", 1))
     return [
-        (name, Series(style, [_point(cell) for cell in cells if cell.phase is phase], _theory(phase, cells)))
+        (
+            name,
+            Series(
+                style,
+                [_point(each) for each in phase_results if each.phase is phase],
+                _theory(phase, phase_results),
+            ),
+        )
         for phase, name, style in looks
     ]
 
 
-def _point(cell: PhaseResult) -> MeasuredPoint:
-    share = cell.share(cell.delivered)
-    if cell.phase is not Phase.DOWN or cell.low is None or cell.high is None:
-        return MeasuredPoint(cell.k_prime, share)
-    ends = (cell.share(cell.low), cell.share(cell.high))
+def _point(result: PhaseResult) -> MeasuredPoint:
+    share = result.share(result.delivered)
+    if result.phase is not Phase.DOWN or result.low is None or result.high is None:
+        return MeasuredPoint(result.k_prime, share)
+    ends = (result.share(result.low), result.share(result.high))
     return MeasuredPoint(
-        cell.k_prime, share, None, None, cell.predicted, *ends, note=f"{percent_digits(share)} % arrived"
+        result.k_prime,
+        share,
+        None,
+        None,
+        result.predicted,
+        *ends,
+        note=f"{percent_digits(share)} % arrived",
     )
 
 
-def _theory(phase: Phase, cells: Sequence[PhaseResult]) -> list[TheoryLine]:
-    places = [(c.k_prime, c.predicted) for c in cells if c.phase is phase and c.predicted is not None]
+def _theory(phase: Phase, phase_results: Sequence[PhaseResult]) -> list[TheoryLine]:
+    places = [(c.k_prime, c.predicted) for c in phase_results if c.phase is phase and c.predicted is not None]
     return [TheoryLine(places, "given_events")] if phase is Phase.DOWN else []
 
 
-def drawing(plan: DemoPlan, cells: Sequence[PhaseResult], what: str) -> str:
+def drawing(plan: DemoPlan, phase_results: Sequence[PhaseResult], what: str) -> str:
     """Returns delivery by K' as an SVG document; `what` says what was published."""
-    named = named_series(plan, cells)
+    named = named_series(plan, phase_results)
     points = [point for _, series in named for point in series.points]
     least = min(
         point.y if point.expected_low is None else min(point.y, point.expected_low) for point in points

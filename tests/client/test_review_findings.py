@@ -18,7 +18,7 @@ from kcast.client.notices import Change
 from kcast.hashring.intervals import delivered_pairs
 from kcast.hashring.model import delivery_given_down
 from kcast.hashring.policy import Policy
-from kcast.loadtest.demo.tally import CONFIDENCE, cell_confidence
+from kcast.loadtest.demo.tally import CONFIDENCE, phase_confidence
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
@@ -320,7 +320,7 @@ def test_right_system_fails_the_demo_at_most_once_in_ten_thousand() -> None:
     for k_prime in (1, 2, 3):
         groups = [(300, delivery_given_down(5, k_prime, 5, dead), 8) for dead in (1, 2, 3, 4)]
         distribution = delivered_pairs(groups)
-        low, high = distribution.interval(cell_confidence(3))
+        low, high = distribution.interval(phase_confidence(3))
         within = range(low, high + 1)
         sums = enumerate(distribution.pmf)
         fails *= sum(p for i, p in sums if distribution.first + i * distribution.step in within)

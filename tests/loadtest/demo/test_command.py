@@ -55,8 +55,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a run had just gone well."""
-    cells = [PhaseResult(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)]
-    monkeypatch.setattr("kcast.loadtest.demo.command._run", lambda *_: DemoResult(cells, leases_after_s=1.0))
+    phase_results = [
+        PhaseResult(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)
+    ]
+    monkeypatch.setattr(
+        "kcast.loadtest.demo.command._run", lambda *_: DemoResult(phase_results, leases_after_s=1.0)
+    )
 
 
 def demo(*arguments: str | Path) -> Result:
@@ -110,20 +114,20 @@ def test_a_run_agrees_with_the_model(
     assert report["parameters"]["seed"] == 3 and report["parameters"]["servers"] == 6
     assert report["sources"] == ["some text.bin"] and report["texts"] == TEXTS
     assert len(report["killed"]) == 2 and report["kernel_drops"] == 0
-    cells = {(cell["k_prime"], cell["phase"]): cell for cell in report["cells"]}
-    assert set(cells) == {
+    phase_results = {(each["k_prime"], each["phase"]): each for each in report["phases"]}
+    assert set(phase_results) == {
         (k, phase) for k in (1, 2, 3) for phase in ("up", "down", "recovering", "recovered")
     }
-    for (k_prime, phase), cell in cells.items():
-        assert cell["unexplained"] == 0 or phase == "recovering"
+    for (k_prime, phase), each in phase_results.items():
+        assert each["unexplained"] == 0 or phase == "recovering"
         if phase in ("up", "recovered"):
-            assert cell["messages"] == TEXTS and cell["delivered"] == cell["pairs"] == cell["range_pairs"][0]
-            assert cell["duplicates"] == cell["pairs"] * (k_prime - 1)
+            assert each["messages"] == TEXTS and each["delivered"] == each["pairs"] == each["range_pairs"][0]
+            assert each["duplicates"] == each["pairs"] * (k_prime - 1)
         elif phase == "down":
-            low, high = cell["range_pairs"]
-            assert low <= cell["delivered"] <= high and cell["messages"] >= 1500
-            assert cell["down"] == 2
-    assert cells[1, "down"]["delivered"] < cells[1, "down"]["pairs"]
+            low, high = each["range_pairs"]
+            assert low <= each["delivered"] <= high and each["messages"] >= 1500
+            assert each["down"] == 2
+    assert phase_results[1, "down"]["delivered"] < phase_results[1, "down"]["pairs"]
     assert ElementTree.parse(out / "delivery.svg").getroot().tag.endswith("svg")
 
 
@@ -139,9 +143,9 @@ def test_the_same_seed_kills_the_same_and_uses_the_same_topics(
     two = json.loads((tmp_path / "results.json").read_text())
     for name in ("killed", "dead_of_topic", "parameters", "versions"):
         assert one[name] == two[name]
-    for cell, other in zip(one["cells"], two["cells"], strict=True):
-        if cell["phase"] in ("up", "recovered"):
-            assert cell == other
+    for each, other in zip(one["phases"], two["phases"], strict=True):
+        if each["phase"] in ("up", "recovered"):
+            assert each == other
 
 
 # Runs that are spoilt.
@@ -157,9 +161,12 @@ def test_a_wrong_model_is_noticed(
     )
     result = demo(*SMALL, "--json", "--out", tmp_path, text_file)
     assert result.exit_code == 1
-    *cells, last = [json.loads(line) for line in result.stdout.splitlines()]
+    *phase_results, last = [json.loads(line) for line in result.stdout.splitlines()]
     assert last["type"] == "result" and not last["agrees"]
-    assert next((cell["k_prime"], cell["phase"]) for cell in cells if cell["verdict"] == "NOT") == (1, "down")
+    assert next((each["k_prime"], each["phase"]) for each in phase_results if each["verdict"] == "NOT") == (
+        1,
+        "down",
+    )
     assert last["failures"][0].startswith("K'=1, down: ")
 
 
@@ -221,7 +228,10 @@ def test_what_cannot_be_written_is_shown(
         f"kcast demo: {tmp_path / name}: No space left on device (the result stands above)\n"
     )
     if options:
-        assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == [*3 * ["cell"], "result"]
+        assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == [
+            *3 * ["each"],
+            "result",
+        ]
     else:
         assert "measured" in result.stdout and "4 of 12 down" in result.stdout
         assert result.stdout.endswith("\nmeasurement and model agree\n")

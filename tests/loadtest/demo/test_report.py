@@ -38,10 +38,12 @@ def text_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a run had just gone well, and had been recorded."""
-    cells = [PhaseResult(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)]
+    phase_results = [
+        PhaseResult(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)
+    ]
     for name in ("_run", "_run_recorded"):
         monkeypatch.setattr(
-            f"kcast.loadtest.demo.command.{name}", lambda *_: DemoResult(cells, leases_after_s=1.0)
+            f"kcast.loadtest.demo.command.{name}", lambda *_: DemoResult(phase_results, leases_after_s=1.0)
         )
 
 
@@ -70,8 +72,8 @@ def test_the_capture_tells_what_the_demo_tells(
     run = open_run(capture)
     assert (run.status, run.info["made_by"], run.info["seed"]) == ("complete", "demo", 3)
     summaries = {folder.scenario.name: summarise(folder) for folder in run.scenarios}
-    told = json.loads((tmp_path / "out" / "results.json").read_text())["cells"]
-    told = {f"{cell['phase']}-5-{cell['k_prime']}-5": cell for cell in told if cell["phase"] != "recovering"}
+    told = json.loads((tmp_path / "out" / "results.json").read_text())["phases"]
+    told = {f"{each['phase']}-5-{each['k_prime']}-5": each for each in told if each["phase"] != "recovering"}
     assert set(summaries) == set(told)
     for name, summary in summaries.items():
         assert_tells(summary, told[name])

@@ -43,12 +43,12 @@ def model_run(k_prime: int, dead: int, messages: int = 2000, seed: int = 1, audi
 
 
 def verdict(tally: Tally, dropped: int = 0, leases_after_s: float | None = 1.0) -> list[str]:
-    return failures(tally.cells({Phase.DOWN: 1}), tally.faults, dropped, leases_after_s)
+    return failures(tally.phase_results({Phase.DOWN: 1}), tally.faults, dropped, leases_after_s)
 
 
 def only_cell(tally: Tally) -> PhaseResult:
-    (cell,) = tally.cells({})
-    return cell
+    (each,) = tally.phase_results({})
+    return each
 
 
 # Prediction and verdict.
@@ -58,10 +58,10 @@ def only_cell(tally: Tally) -> PhaseResult:
 @pytest.mark.parametrize("dead", [0, 1, 3, 4, 5])
 def test_a_run_as_the_model_says_is_good(k_prime: int, dead: int) -> None:
     tally = model_run(k_prime, dead)
-    cell = only_cell(tally)
-    assert cell.predicted == pytest.approx(delivery_given_down(K, k_prime, K, dead))
-    assert cell.share(cell.delivered) == pytest.approx(cell.predicted, abs=0.05)
-    assert (cell.pairs, cell.messages, cell.unexplained) == (8000, 2000, 0)
+    each = only_cell(tally)
+    assert each.predicted == pytest.approx(delivery_given_down(K, k_prime, K, dead))
+    assert each.share(each.delivered) == pytest.approx(each.predicted, abs=0.05)
+    assert (each.pairs, each.messages, each.unexplained) == (8000, 2000, 0)
     assert verdict(tally) == []
 
 
@@ -83,16 +83,16 @@ def test_a_run_with_more_or_fewer_dead_than_the_model_is_told_is_not(believed: i
         if drawn not in sorted(SERVERS)[:true]:
             for subscriber in there.audience:
                 tally.deliver(there.name, subscriber, payload)
-    cell = only_cell(tally)
-    assert not cell.agrees and not cell.is_good
+    each = only_cell(tally)
+    assert not each.agrees and not each.is_good
     assert any(reason.startswith("K'=1, down: ") and "theory allows" in reason for reason in verdict(tally))
 
 
 def test_the_range_counts_that_a_message_is_lost_for_all_at_once() -> None:
     def width(audience: int) -> float:
-        cell = only_cell(model_run(1, 2, messages=500, audience=audience))
-        assert cell.low is not None and cell.high is not None
-        return cell.share(cell.high) - cell.share(cell.low)
+        each = only_cell(model_run(1, 2, messages=500, audience=audience))
+        assert each.low is not None and each.high is not None
+        return each.share(each.high) - each.share(each.low)
 
     assert width(1) == pytest.approx(width(20))
 
@@ -105,8 +105,8 @@ def test_one_pair_lost_with_all_up_is_enough() -> None:
         tally.sent(number, ["s1", "s2"])
         for subscriber in range(3 if number == 57 else 4):
             tally.deliver(there.name, subscriber, payload)
-    cell = only_cell(tally)
-    assert (cell.low, cell.high, cell.delivered) == (400, 400, 399)
+    each = only_cell(tally)
+    assert (each.low, each.high, each.delivered) == (400, 400, 399)
     assert verdict(tally) == [
         "K'=2, up: 399 of 400 pairs delivered; theory allows 400 to 400",
         "K'=2, up: 1 pair missed although the message was sent to a live server",
@@ -121,8 +121,8 @@ def test_a_loss_that_no_dead_server_explains_is_not_good_even_within_the_range()
     there = topic(1)
     number, _ = tally.publish(Phase.DOWN, there, b"line", frozenset(["s0", "s1"]), 0.0)
     tally.sent(number, ["s4"])
-    cell = only_cell(tally)
-    assert cell.agrees and cell.unexplained == 4
+    each = only_cell(tally)
+    assert each.agrees and each.unexplained == 4
     assert verdict(tally) == ["K'=1, down: 4 pairs missed although the message was sent to a live server"]
 
 
@@ -130,8 +130,13 @@ def test_what_recovers_is_shown_and_not_judged() -> None:
     there = topic()
     tally = Tally([there], K)
     tally.publish(Phase.RECOVERING, there, b"line", frozenset(), 1.5)
-    cell = only_cell(tally)
-    assert (cell.predicted, cell.low, cell.high, cell.is_judged) == (None, None, None, False)
+    each = only_cell(tally)
+    assert (each.predicted, each.low, each.high, each.is_judged) == (
+        None,
+        None,
+        None,
+        False,
+    )
     assert tally.last_loss_s(Phase.RECOVERING) == 1.5
     assert verdict(tally) == []
 
@@ -158,10 +163,12 @@ def test_cells_come_by_policy_and_phase() -> None:
     for phase in (Phase.RECOVERED, Phase.DOWN, Phase.UP):
         for there in reversed(topics):
             tally.publish(phase, there, b"line", frozenset(), 0.0)
-    cells = tally.cells({Phase.DOWN: 4})
+    phase_results = tally.phase_results({Phase.DOWN: 4})
     phases = [Phase.UP, Phase.DOWN, Phase.RECOVERED]
-    assert [(cell.k_prime, cell.phase) for cell in cells] == [(k, phase) for k in (1, 2) for phase in phases]
-    assert [cell.down for cell in cells] == [0, 4, 0] * 2
+    assert [(each.k_prime, each.phase) for each in phase_results] == [
+        (k, phase) for k in (1, 2) for phase in phases
+    ]
+    assert [each.down for each in phase_results] == [0, 4, 0] * 2
 
 
 # Payloads.
