@@ -106,7 +106,7 @@ def _size_of(name: str, of: ClusterSums, single: tuple[str, ...]) -> EffectiveSi
 
 
 def independent_trials(of: ClusterSums) -> float:
-    """The number of independent trials with the variance of these clusters: n / DEFF.
+    """The number of independent trials with the variance of these clusters: N / DEFF, with N trials in all.
 
     DEFF = m / (m - 1) sum (x - n p)^2 / (N p (1 - p)) for m clusters. Both sides of the fraction are
     multiplied by N^2, so that all terms are whole numbers. If the clusters do not differ at all, every trial

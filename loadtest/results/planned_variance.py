@@ -57,12 +57,12 @@ class Variance(NamedTuple):
 
     @property
     def trials(self) -> float:
-        """EffectiveSize sample size: the number of independent pairs whose share has the same variance."""
+        """The effective sample size: the number of independent pairs whose share has the same variance."""
         return self.miss * (1 - self.miss) / fsum((*self.outages.values(), *self.rest.values()))
 
     @property
     def trials_given_outages(self) -> float:
-        """EffectiveSize sample size among runs with the same outages; inf if nothing else is random."""
+        """The effective sample size among runs with the same outages; inf if nothing else is random."""
         rest = fsum(self.rest.values())
         return self.miss * (1 - self.miss) / rest if rest else float("inf")
 
