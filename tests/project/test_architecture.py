@@ -21,13 +21,8 @@ CORES = (
     *("client/view.py", "client/envelope.py", "client/dedup.py", "client/gaps.py"),
     *("client/leases.py", "client/rtt.py", "client/session.py", "client/core.py", "client/events.py"),
     *("client/requests.py", "client/stamps.py", "client/lease_requests.py", "client/outbox.py"),
-    *(
-        *("client/numbering.py", "client/publications.py", "client/liveness.py", "client/notices.py"),
-        "client/replies.py",
-        "client/liveness.py",
-        "client/notices.py",
-        "client/replies.py",
-    ),
+    *("client/numbering.py", "client/publications.py"),
+    *("client/liveness.py", "client/notices.py", "client/replies.py"),
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
