@@ -206,7 +206,7 @@ def _measured_interval(messages: Iterable[_Publication]) -> tuple[float, float]:
     return effective_size({"message": clusters}, clusters.clusters).interval(share, CONFIDENCE)
 
 
-def beforehand(servers: int, down: int, k_prime: int) -> float:
+def for_servers(servers: int, down: int, k_prime: int) -> float:
     """Returns the share of pairs that theory expects before it is known which servers will be killed."""
     return 1 - miss_exactly_down(servers, down, k_prime)
 

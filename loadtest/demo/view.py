@@ -14,7 +14,7 @@ from kcast.loadtest.charts.scales import Linear, whole_numbers
 from kcast.loadtest.charts.svg import EXPECTED, swatch
 from kcast.loadtest.charts.words import percent_digits
 from kcast.loadtest.demo.plan import K_PRIMES, DemoPlan, DemoResult, K
-from kcast.loadtest.demo.tally import Phase, PhaseResult, Tally, beforehand
+from kcast.loadtest.demo.tally import Phase, PhaseResult, Tally, for_servers
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -168,8 +168,8 @@ def _span(low: float, high: float) -> str:
 
 
 def explanation(plan: DemoPlan, result: DemoResult) -> str:
-    """Returns what the figures mean, and how theory beforehand differs from theory given what happened."""
-    before = ", ".join(f"{percent_digits(beforehand(plan.servers, plan.kill, k))} %" for k in K_PRIMES)
+    """Returns what the figures mean, and how theory differs that does not know which servers died."""
+    unknowing = ", ".join(f"{percent_digits(for_servers(plan.servers, plan.kill, k))} %" for k in K_PRIMES)
     k_primes = ", ".join(map(str, K_PRIMES))
     topics_with = Counter(result.dead_of_topic.values())
     spread = ", ".join(f"{dead} for {topics_with[dead]}" for dead in sorted(topics_with))
@@ -179,7 +179,7 @@ def explanation(plan: DemoPlan, result: DemoResult) -> str:
         "99.99 % of runs fall if theory is right; it decides about ok. Interval: how exactly the share was",
         "measured. Both count that a message may be lost for all its subscribers at once.",
         "",
-        f"Theory beforehand, not knowing which {plan.kill} of {plan.servers} servers die, expects {before}",
+        f"Theory that does not know which {plan.kill} of {plan.servers} servers die expects {unknowing}",
         f"for K' = {k_primes}. Given what happened it differs, since each topic has {K} servers of its own.",
         f"Servers that died, and topics for which that many did: {spread}.",
         "",

@@ -12,7 +12,7 @@ EXIT_LATENCY_NOT_VALID = 3
 EXIT_DELIVERY_NOT_VALID = 4
 
 _HEADS = (
-    *("scenario", "pairs", "delivered", "interval", "beforehand", "given", "copies"),
+    *("scenario", "pairs", "delivered", "interval", "for servers", "given", "copies"),
     *("p50 ms", "p99 ms", "p99.9 ms", "valid"),
 )
 _SPECTRUM_HEADS = ("ms", "percentile", "count", "1/(1-p)")
@@ -64,7 +64,7 @@ def results_table(results: Mapping[str, Summary]) -> list[str]:
     """Returns a table with a line for each scenario, and the notes below it."""
     lines = table(_HEADS, [_row(name, summary) for name, summary in results.items()])
     notes = {
-        f"beforehand: {summary.prediction_note}": None
+        f"for servers: {summary.prediction_note}": None
         for summary in results.values()
         if summary.prediction_note
     }
@@ -74,7 +74,9 @@ def results_table(results: Mapping[str, Summary]) -> list[str]:
         if summary.interval_note
     }
     if any(_expected(summary) is not None for summary in results.values()):
-        notes["given: what theory says given what happened (which servers were down when)"] = None
+        notes[
+            "for servers, given: theory for this many servers, and theory that knows which were down when"
+        ] = None
     if any(summary.agrees is False for summary in results.values()):
         notes[f"{_OUTSIDE} differs from what was measured; by chance one in twenty does"] = None
     return [*lines, *notes]

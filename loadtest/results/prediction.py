@@ -1,4 +1,4 @@
-"""Theory beforehand: the share of pairs that a scenario should deliver, before outages are known.
+"""Theory for this many servers: the share of pairs that a scenario should deliver, before outages are known.
 
 It is the model of `kcast.hashring.model`, with the repeats of this client: a message that is sent again goes
 first to those of its topic's servers that have not had it yet, so that sends spread evenly over them.

@@ -33,8 +33,8 @@ class Summary:
     many independent pairs would have an interval as wide. `trials_given_outages` is that among runs with the
     same outages. `interval_note` says which source of variation the interval leaves out; empty if none.
 
-    `predicted` is theory beforehand; None where there is none, and `prediction_note` says why, or what it
-    leaves out. `expected` is theory given what happened, and 95 % of runs with these outages are in
+    `predicted` is theory for this many servers; None where there is none, and `prediction_note` says why, or
+    what it leaves out. `expected` is theory given what happened, and 95 % of runs with these outages are in
     `expected_low` .. `expected_high`; None where there is none.
 
     `causes` counts missed pairs and sums to `misses`; `paths` counts all paths, those of delivered pairs too.
@@ -92,8 +92,8 @@ class Summary:
     def agrees(self) -> bool | None:
         """Whether the measured share agrees with theory; None where theory is missing or only rough.
 
-        Theory given what happened decides if there is one, else theory beforehand. About one sound run in
-        twenty disagrees by chance.
+        Theory given what happened decides if there is one, else theory for this many servers. About one sound
+        run in twenty disagrees by chance.
         """
         if self.expected_low is not None and self.expected_high is not None:
             return self.expected_low <= self.share <= self.expected_high

@@ -12,8 +12,8 @@ from kcast.loadtest.demo.tally import (
     PhaseResult,
     Tally,
     Topic,
-    beforehand,
     failures,
+    for_servers,
     pieces,
 )
 from kcast.pubsub.wire import encode_message
@@ -153,7 +153,7 @@ def test_leases_that_do_not_stand_again_fail_the_run() -> None:
 
 
 def test_the_predictions_that_can_be_made_beforehand() -> None:
-    shares = [round(100 * beforehand(12, 4, k_prime), 1) for k_prime in (1, 2, 3)]
+    shares = [round(100 * for_servers(12, 4, k_prime), 1) for k_prime in (1, 2, 3)]
     assert shares == [66.7, 90.9, 98.2]
 
 

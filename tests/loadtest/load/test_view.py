@@ -149,7 +149,7 @@ def test_on_a_terminal_there_is_a_bar_for_each_scenario() -> None:
 def test_the_table_has_a_line_for_each_scenario() -> None:
     results = {each.name: each for each in (summary(), NO_DELIVERY, NO_LATENCY)}
     head, first, second, third = report.results_table(results)
-    assert head.split()[:5] == ["scenario", "pairs", "delivered", "interval", "beforehand"]
+    assert head.split()[:6] == ["scenario", "pairs", "delivered", "interval", "for", "servers"]
     assert first.split() == [
         *("5-3-5", "20,000", "95.00", "%", "94.50-95.50", "95.10", "%", "-", "2.85"),
         *("9.50", "18.8", "19.0", "yes"),
@@ -171,8 +171,8 @@ def test_the_table_says_what_is_beyond_the_interval_or_has_no_prediction() -> No
     assert "          -         -  " in second
     assert third.split()[-4:] == ["-", "-", "-", "yes"]
     assert notes == [
-        "beforehand: there is none",
-        "given: what theory says given what happened (which servers were down when)",
+        "for servers: there is none",
+        "for servers, given: theory for this many servers, and theory that knows which were down when",
         "* differs from what was measured; by chance one in twenty does",
     ]
 
