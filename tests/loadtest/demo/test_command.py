@@ -229,7 +229,7 @@ def test_what_cannot_be_written_is_shown(
     )
     if options:
         assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == [
-            *3 * ["each"],
+            *3 * ["phase"],
             "result",
         ]
     else:
