@@ -8,7 +8,9 @@ Run by itself it prints its path, which spark-submit needs. Workers need neither
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 _HERE = Path(__file__).resolve().parent
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -21,7 +23,10 @@ def main() -> None:
         return
     # Python has put this folder on its path, under which our modules would have other names.
     sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != _HERE]
-    sys.path.append(str(_HERE.parents[1]))  # where kcast/ is, if that is not installed
+    if find_spec("kcast") is None:  # in a checkout, whose folders are the packages of this name
+        namespace = ModuleType("kcast")
+        namespace.__path__ = [str(_HERE.parent)]
+        sys.modules["kcast"] = namespace
     from kcast.spark.command import command
 
     command(prog_name="spark-submit submit.py")

@@ -169,9 +169,9 @@ class Tally:
     def phase_results(self, downs: dict[Phase, int]) -> list[PhaseResult]:
         """Returns the figures of every phase under every policy; `downs` has the number of servers down."""
         keys = sorted(self.expected, key=lambda key: (key[1], list(Phase).index(key[0])))
-        return [self._as_json(phase, k_prime, downs.get(phase, 0)) for phase, k_prime in keys]
+        return [self._result_of(phase, k_prime, downs.get(phase, 0)) for phase, k_prime in keys]
 
-    def _as_json(self, phase: Phase, k_prime: int, down: int) -> PhaseResult:
+    def _result_of(self, phase: Phase, k_prime: int, down: int) -> PhaseResult:
         messages = [m for m in self._messages if m.phase == phase and m.topic.k_prime == k_prime]
         predicted = low = high = None
         if phase not in NOT_JUDGED:
