@@ -68,7 +68,7 @@ def given(cluster: Cluster | str | Path | None) -> Cluster:
             raise ClusterError(
                 f"no cluster is given: give the path of a cluster file, or set {CLUSTER_VARIABLE} to it"
             )
-    if not isinstance(cluster, str | Path):
+    if not isinstance(cluster, str | os.PathLike):
         kind = type(cluster).__name__
         raise TypeError(f"the cluster is of type {kind}: give the path of a cluster file, or a Cluster")
     return load(cluster)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
+from numbers import Integral, Real
 from random import Random
 
 from kcast.client import envelope as enveloping
@@ -165,7 +166,7 @@ class ClientCore:
 
         Raises wire.TopicError, MessageTooLarge, ValueError, TypeError and Backlog.
         """
-        if not isinstance(repeat, int) or not isinstance(repeat_interval_s, int | float):
+        if not isinstance(repeat, Integral) or not isinstance(repeat_interval_s, Real):
             raise TypeError("repeat is a whole number, and repeat_interval_s a number of seconds")
         if repeat < 1:
             raise ValueError(f"repeat is {repeat}: a message is sent at least once")

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
 from math import sqrt
+from typing import Any
 
+import numpy as np
 import pytest
 
 from kcast.client import core as core_module
@@ -522,3 +524,13 @@ def test_lost_server_of_few_is_replaced_by_another_of_the_k(avoid_dead: bool) ->
     lab_.run(100)
     assert len(holders()) == 2
     assert client.lease_counts(b"t") == (2, 2)
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    lab = Lab()
+    client = lab.client()
+    of_numpy: dict[str, Any] = {"repeat": np.int64(2), "repeat_interval_s": np.float32(0.5)}
+    assert client.publish(b"t", b"x", lab.now, **of_numpy)
+    not_whole: dict[str, Any] = {"repeat": 2.5}
+    with pytest.raises(TypeError, match="repeat is a whole number"):
+        client.publish(b"t", b"x", lab.now, **not_whole)
