@@ -172,8 +172,8 @@ def test_a_demo_ends_with_a_report_of_what_it_says(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == f"report:  {out / 'report' / 'report.html'}", done.stderr
     told = Findings.from_json((out / "report" / "report.json").read_bytes())
     cells = {cell["scenario"]: cell["cell"] for cell in told.table("scenarios")}
-    demo = json.loads((out / "results.json").read_text())["cells"]
-    judged = [cell for cell in demo if cell["phase"] != "recovering"]
+    phases = json.loads((out / "results.json").read_text())["phases"]
+    judged = [phase for phase in phases if phase["phase"] != "recovering"]
     assert len(judged) == len(cells) == 9
     for cell in judged:
         number = cells[f"{cell['phase']}-5-{cell['k_prime']}-5"]
