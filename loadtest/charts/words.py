@@ -48,8 +48,6 @@ def number(value: float | None, digits: int = 3) -> str:
     """A number with at least `digits` significant digits: `0.41`, `12.3`, `1,240`."""
     if value is None:
         return NOTHING
-    if not isfinite(value):
-        return "∞" if value > 0 else "-∞"
     text = significant(value, digits)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -58,6 +56,8 @@ def significant(value: float, digits: int = 3) -> str:
     """A number with `digits` significant digits, zeros included: `0.410`, `12.3`, `1,240`."""
     if value == 0:
         return "0"
+    if not isfinite(value):
+        return "∞" if value > 0 else "−∞"
     places = digits - 1 - floor(log10(abs(value)))
     return f"{value:,.{max(0, places)}f}"
 

@@ -176,7 +176,7 @@ def _demo(plan: DemoPlan, files: tuple[Path, ...], out: Path, wants_report: bool
             )
             for reason in reasons:
                 print(f"NOT: {reason}")
-            print(_verdict(reasons))
+            print(_verdict(reasons, result))
         sys.stdout.flush()
     finally:  # a finished run is not to be lost because one of its outputs fails
         _write(svg_path, drawing(plan, result.phase_results, what))
@@ -190,8 +190,8 @@ def _demo(plan: DemoPlan, files: tuple[Path, ...], out: Path, wants_report: bool
     return not reasons
 
 
-def _verdict(reasons: list[str]) -> str:
-    if any(reason.startswith(INVALID) for reason in reasons):
+def _verdict(reasons: list[str], result: DemoResult) -> str:
+    if any(reason.startswith(INVALID) for reason in reasons) and not result.faults.total():
         return "no verdict: this machine was too busy"
     return f"measurement and model {'do NOT agree' if reasons else 'agree'}"
 
@@ -236,13 +236,20 @@ def _run(
     except KeyboardInterrupt:
         fail("demo", "stopped, no verdict", EXIT_INTERRUPTED)
     except (KcastError, ExceptionGroup) as error:
-        # The first failure in a task group cancels the other tasks, so there is only one to tell.
-        first: BaseException = error
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        if isinstance(first, KcastError):
-            _fail(str(first))  # of several lines, where servers have said why they did not start
-        raise (first if isinstance(first, OSError) else error) from None
+        found = _leaves(error)
+        for each in found:
+            if not isinstance(each, KcastError | OSError):
+                raise error from None  # a bug: a failure that came with it must not hide it
+        if isinstance(found[0], KcastError):
+            _fail(str(found[0]))  # of several lines, where servers have said why they did not start
+        raise found[0] from None
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """Returns the exceptions in nested groups."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _leaves(each)]
 
 
 def _run_loop(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
@@ -299,6 +306,7 @@ def _report(
         "slow_consumer_drops": result.slow_drops,
         "unanswered_by_live_servers": result.unanswered,
         "leases_after_s": result.leases_after_s,
+        "stopped_s": result.stopped_s,
         "last_loss_s": result.last_loss_s,
         "phases": [_as_json(each) for each in result.phase_results],
         "dead_of_topic": result.dead_of_topic,

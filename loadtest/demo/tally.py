@@ -231,7 +231,8 @@ def failures(
     `leases_after_s` is the time from the servers' restart until all leases stood again; None if that took
     longer than a ttl. `dropped` is the number of datagrams that arrived at clients and were not read in time.
     If there are any, the run measured only that the machine was overloaded. So it does where leases ended
-    because the machine stopped the demo: for `stopped_s`, 0 if that was too short to matter.
+    because the machine stopped the demo: for `stopped_s`, 0 if that was too short to matter. Neither excuses
+    a payload that is wrong.
     """
     found = []
     if dropped:
@@ -253,17 +254,17 @@ def failures(
                 f"K'={each.k_prime}, {each.phase}: {_count(each.unexplained, 'pair')} missed although the "
                 "message was sent to a live server"
             )
-    found += [
-        f"{_count(count, 'payload')} {kind}: {_FAULTS[kind]}"
-        for kind, count in sorted(faults.items())
-        if count
-    ]
     if found and stopped_s:
         found.insert(
             0,
             f"{INVALID}: this machine stopped the demo for {stopped_s:.1f} s, so leases ended; use a longer "
             "--ttl, or a machine with less to do",
         )
+    found += [
+        f"{_count(count, 'payload')} {kind}: {_FAULTS[kind]}"
+        for kind, count in sorted(faults.items())
+        if count
+    ]
     return found
 
 

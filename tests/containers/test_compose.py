@@ -22,7 +22,8 @@ from tests.support.compose_project import SERVERS, WAIT_S, ComposeProject, docke
 
 pytestmark = pytest.mark.compose
 
-TEXT = ((ROOT / "LICENSE").read_bytes() * 3).splitlines(keepends=True)[:600]
+FILES = ("LICENSE", "README.md", "pubsub/PROTOCOL.md")
+TEXT = b"".join((ROOT / name).read_bytes() for name in FILES).splitlines(keepends=True)[:600]
 FULL = b"leased on 5 of 5\n"
 RATE = "200"  # lines a second: two thirds of the text take 2 s, in which much can happen
 

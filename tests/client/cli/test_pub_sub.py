@@ -24,7 +24,8 @@ from kcast.hashring.policy import Policy
 from tests.support.checkout import ROOT
 from tests.support.cluster_of_processes import ClusterOfProcesses, Command
 
-TEXT = ((ROOT / "LICENSE").read_bytes() * 3).splitlines(keepends=True)[:600]
+FILES = ("LICENSE", "README.md", "pubsub/PROTOCOL.md")
+TEXT = b"".join((ROOT / name).read_bytes() for name in FILES).splitlines(keepends=True)[:600]
 
 
 @pytest.fixture(scope="module")

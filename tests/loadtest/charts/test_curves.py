@@ -1,6 +1,7 @@
 """loadtest/charts/svg.py and curves.py: what is drawn, and where."""
 
 import re
+from collections.abc import Iterator
 from xml.etree import ElementTree
 
 import pytest
@@ -96,6 +97,48 @@ def test_a_picture_says_what_it_shows() -> None:
     ]
     for words in ("What & why", "1 < 2", "all up", "a<b", "across", "up & down", "100 %", "66.00 % arrived"):
         assert words in told
+
+
+def boxes(element: ElementTree.Element, x: float = 0, y: float = 0) -> Iterator[tuple[float, ...]]:
+    """Left, top, right and bottom of whatever is drawn in an element that lies at x and y."""
+
+    def number(name: str, otherwise: float = 0.0) -> float:
+        told = element.get(name, "")
+        return float(told) if re.fullmatch(r"-?[\d.]+", told) else otherwise
+
+    moved = re.fullmatch(r"translate\((-?[\d.]+),(-?[\d.]+)\)", element.get("transform", ""))
+    if moved:
+        x, y = x + float(moved[1]), y + float(moved[2])
+    match element.tag.rpartition("}")[2]:
+        case "line":
+            xs, ys = (number("x1"), number("x2")), (number("y1"), number("y2"))
+            yield x + min(xs), y + min(ys), x + max(xs), y + max(ys)
+        case "rect" if element.get("class") != "back":
+            left, top = x + number("x"), y + number("y")
+            yield left, top, left + number("width"), top + number("height")
+        case "circle":
+            yield x + number("cx"), y + number("cy"), x + number("cx"), y + number("cy")
+        case "text" if not element.get("transform"):
+            yield x + number("x"), y + number("y"), x + number("x"), y + number("y")
+        case "path":
+            places = [float(one) for one in re.findall(r"-?[\d.]+", element.get("d", ""))[:2]]
+            yield x + places[0], y + places[1], x + places[0], y + places[1]
+    for child in element:
+        yield from boxes(child, x, y)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.66, 0.9, 0.999, 1.0])
+def test_everything_lies_within_the_picture(share: float) -> None:
+    point = curves.MeasuredPoint(1, share, max(0, share - 0.03), share, share, share, min(1, share + 0.03))
+    for scale in (Linear(0, 1, [(0, "0 %"), (1, "100 %")]), shares([share, 0.9])):
+        series = [curves.Series(0, [point], [curves.TheoryLine([(1, share), (3, 1.0)], "for_servers")])]
+        axes = curves.Axes(whole_numbers([1, 2, 3]), scale, "across", "up")
+        root = ElementTree.fromstring(curves.picture(series, axes, "What", "why", [(svg.EXPECTED, "a")] * 3))
+        drawn = list(boxes(root))
+        assert len(drawn) > 20
+        for left, top, right, bottom in drawn:
+            assert 0 <= left <= right <= float(root.get("width", "")), (left, right)
+            assert 0 <= top <= bottom <= float(root.get("height", "")), (top, bottom)
 
 
 def test_a_picture_stands_alone_and_knows_dark() -> None:

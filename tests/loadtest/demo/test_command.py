@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -22,6 +23,7 @@ from kcast.client.aio import Client
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.demo.command import command
 from kcast.loadtest.demo.plan import DemoResult
+from kcast.loadtest.demo.run import DemoFailed
 from kcast.loadtest.demo.tally import Phase, PhaseResult
 from kcast.loadtest.demo.view import table
 from kcast.pubsub.wire import encode_message
@@ -286,6 +288,37 @@ def test_a_reader_that_leaves_ends_it_quietly(text_file: Path, tmp_path: Path) -
         assert (run.stderr.read(), run.wait(60)) == (b"", 1)
     assert len(servers) == 6
     wait_until_gone(servers)
+
+
+@pytest.mark.parametrize(
+    ("failed", "stderr"),
+    [
+        (DemoFailed("server 3 did not start"), "kcast demo: server 3 did not start\n"),
+        (ExceptionGroup("", [DemoFailed("server 3 did not start")]), "kcast demo: server 3 did not start\n"),
+        (ExceptionGroup("", [OSError(errno.EMFILE, "no file")]), "kcast demo: no file\n"),
+    ],
+)
+def test_what_ends_a_run_is_one_line(
+    failed: Exception, stderr: str, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kcast.loadtest.demo.command.run", fails_with(failed))
+    result = demo("--out", tmp_path, text_file)
+    assert (result.exit_code, result.stderr.splitlines(keepends=True)[-1]) == (1, stderr)
+
+
+def test_a_bug_is_not_hidden_by_the_failure_that_came_with_it(
+    text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = ExceptionGroup("", [DemoFailed("it ended"), ExceptionGroup("", [ZeroDivisionError()])])
+    monkeypatch.setattr("kcast.loadtest.demo.command.run", fails_with(group))
+    assert demo("--out", tmp_path, text_file).exception is group
+
+
+def fails_with(error: Exception) -> Callable[..., Coroutine[Any, Any, DemoResult]]:
+    async def run(*_: object) -> DemoResult:
+        raise error
+
+    return run
 
 
 def test_ctrl_c_says_that_there_is_no_verdict(text_file: Path, tmp_path: Path) -> None:

@@ -21,21 +21,24 @@ def timer(request: pytest.FixtureRequest) -> Iterator[Timer]:
     timer.close()
 
 
-def test_all_wake_up_in_order_and_none_too_early(timer: Timer) -> None:
-    rng = Random(1)
-    start_ns = monotonic_ns()
-    dues = [start_ns + rng.randrange(100) * MS for _ in range(200)]
-    woken: list[tuple[int, int]] = []
+def test_all_wake_up_and_none_too_early(timer: Timer) -> None:
+    for seed in range(20):  # until this machine is idle enough to show that it is not the timer that is late
+        rng = Random(seed)
+        start_ns = monotonic_ns()
+        dues = [start_ns + rng.randrange(100) * MS for _ in range(200)]
+        woken: list[tuple[int, int]] = []
 
-    def wait(due_ns: int) -> None:
-        timer.wait_until(due_ns)
-        woken.append((due_ns, monotonic_ns()))
+        def wait(due_ns: int, woken: list[tuple[int, int]] = woken) -> None:
+            timer.wait_until(due_ns)
+            woken.append((due_ns, monotonic_ns()))
 
-    gevent.joinall([gevent.spawn(wait, due_ns) for due_ns in dues], timeout=20)
-    assert sorted(due_ns for due_ns, _ in woken) == sorted(dues)
-    assert all(now_ns >= due_ns for due_ns, now_ns in woken)
-    lateness = sorted(now_ns - due_ns for due_ns, now_ns in woken)
-    assert lateness[len(lateness) // 2] < 1000 * MS  # a busy machine is late, too
+        gevent.joinall([gevent.spawn(wait, due_ns) for due_ns in dues], timeout=20)
+        assert sorted(due_ns for due_ns, _ in woken) == sorted(dues)
+        lateness = sorted(now_ns - due_ns for due_ns, now_ns in woken)
+        assert lateness[0] >= 0
+        if lateness[len(lateness) // 2] < 50 * MS:
+            return
+    pytest.fail("the median was never within 50 ms")
 
 
 def test_a_time_that_has_passed_is_not_waited_for(timer: Timer) -> None:
