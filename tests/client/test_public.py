@@ -149,11 +149,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 
 
+@pytest.mark.world
 def test_silent_by_default() -> None:
     assert run().stderr == ""
     assert any(isinstance(each, logging.NullHandler) for each in logging.getLogger("kcast").handlers)
 
 
+@pytest.mark.world
 def test_state_changes_are_told_to_who_asks() -> None:
     done = run("debug")
     assert done.stdout == "{'127.0.0.1:9': 'lost'}\n"
