@@ -41,9 +41,9 @@ test: lint  ## all checks and tests but the slow ones, which it names at its end
 	@echo 'left out, for their time or because they need a Docker engine: make test-spark (the analysis on Spark,' \
 		'5 min), make test-load (locust, 4 min), make test-compose (the containers of compose.yaml, 2 min)'
 
-test-fast:  ## the sans-IO cores, codec, ring and simulation: 40 of 200 seeds, no socket
+test-fast:  ## the sans-IO cores, codec, ring and simulation, in half a minute: 20 of 200 seeds, no socket
 	@$(SETUP) dev load spark
-	KCAST_SIM_SEEDS=40 $(BIN)/pytest -n 2 --dist worksteal -m 'not world' --ignore tests/client/cli \
+	KCAST_SIM_SEEDS=20 $(BIN)/pytest -n 2 --dist worksteal -m 'not (world or long)' --ignore tests/client/cli \
 		tests/hashring tests/pubsub tests/client tests/simulation $(ARGS)
 
 test-pythons:  ## the tests of `make test` on every Python from 3.11 that is installed

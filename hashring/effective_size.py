@@ -34,27 +34,28 @@ class ClusterSums(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSize:
-    """An effective sample size: `trials` independent trials would have the same variance.
+    """An effective sample size: `variance_trials` independent trials would have the same variance.
 
     `degrees` is the degrees of freedom of that estimate; inf if it is known from theory. `name` says by which
     clusters the trials were counted. `single` names the clusterings that have only one cluster: nothing tells
     how such clusters vary, so the result holds for that one alone.
     """
 
-    trials: float
+    variance_trials: float
     degrees: float
     name: str
     single: tuple[str, ...] = ()
 
     def interval_trials(self, confidence: float = CONFIDENCE) -> float:
-        """The number of trials that gives the same interval width when the variance is known exactly."""
+        """The number of independent trials that would give an interval of the same width. It is at most
+        `variance_trials`, since an estimated variance makes intervals wider than a known one does."""
         ratio = student_quantile(confidence, inf) / student_quantile(confidence, self.degrees)
-        return self.trials * ratio * ratio
+        return self.variance_trials * ratio * ratio
 
     def interval(self, share: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Wilson's interval for a `share` (0 to 1) of these outcomes.
 
-        >>> low, high = EffectiveSize(trials=400, degrees=9, name="epoch").interval(0.9)
+        >>> low, high = EffectiveSize(variance_trials=400, degrees=9, name="epoch").interval(0.9)
         >>> f"{low:.3f} to {high:.3f}"
         '0.861 to 0.929'
         """
@@ -83,7 +84,7 @@ def effective_size(sums: Mapping[str, ClusterSums], trials_if_alike: float) -> E
     the outcomes do not tell how clusters vary; then `trials_if_alike` is taken.
 
     >>> halves = cluster_sums([(10, 10), (10, 0)] * 5)  # in each cluster all succeed or all fail
-    >>> effective_size({"message": halves}, trials_if_alike=10).trials
+    >>> effective_size({"message": halves}, trials_if_alike=10).variance_trials
     9.0
     """
     found = {name: of for name, of in sums.items() if of.trials}

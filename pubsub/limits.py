@@ -50,7 +50,7 @@ class Limits:
     lines_per_datagram: int = LINES_PER_DATAGRAM_MAX
     publishes_per_s: int = 50_000  # lines from one address
     copies_per_s: int = 2_000_000  # caused by the publishes of one address
-    challenges_per_s: int = 20_000  # answers to all addresses without a good cookie together
+    challenges_per_s: int = 20_000  # cookies for all strangers together; their pings have as many
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -287,7 +287,8 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     "--challenge-rate",
     0,
     _DEFAULTS.challenges_per_s,
-    "Maximum answers per second to all addresses without a cookie together; 0 is no limit.",
+    "Maximum cookies per second given to all strangers (addresses that have shown no good one) together. "
+    "Strangers' pings have another limit of the same size. Loopback has neither; 0 is no limit.",
 )
 @_option(
     _TRAFFIC,

@@ -1,6 +1,6 @@
 """Captures in, reliability versus K out: what arrived, beside theory, and why the rest did not.
 
-The rooms, in the order in which data flows:
+The folders, in the order in which data flows:
 
 capture/      the captures of load tests: files checked, tables read as DataFrames
 walk/         what became of each pair of a message and a subscriber
@@ -11,6 +11,6 @@ follow/       the same while a capture grows
 simulation/   the note of 2004 at its own scale, on Spark
 session/      Java, a Spark that is started quietly, its files, its progress
 
-Begin with command.py (`kcast analyse`), request.py, run.py and analysis.py, which is the way through the
-rooms; outcome.py is what the screen shows at the end; submit.py is for spark-submit.
+Begin with command.py (`kcast analyse`), request.py, run.py and analysis.py, which calls one folder after the
+other. outcome.py is what the screen shows at the end; submit.py is for spark-submit.
 """

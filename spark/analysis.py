@@ -1,4 +1,4 @@
-"""The way through the rooms: captures -> pairs -> counts -> sums -> tables.
+"""The steps of an analysis: captures -> pairs -> counts -> sums -> tables.
 
     with counted_sources(...) as sources:     what became of each pair, kept on disk while it is counted
         counts = job.count(sources)           for each job

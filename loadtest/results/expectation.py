@@ -41,15 +41,15 @@ def expect(capture: Capture, attribution: Attribution) -> Expectation | None:
         return None
     if has_outages and (scenario.avoid_dead or scenario.by != "isolation" or leases_may_end(scenario)):
         return None
-    chances = delivery_by_down(scenario) if scenario.policy.k <= TOPIC_SERVERS_MAX else []
-    if not chances:
+    by_down = delivery_by_down(scenario) if scenario.policy.k <= TOPIC_SERVERS_MAX else []
+    if not by_down:
         return None
     _, first, of_pair = np.unique(attribution.msg_ids, return_index=True, return_inverse=True)
     topics, times = attribution.topics[first], attribution.t_intended_ns[first]
-    down = _down_counts(capture, topics.astype(np.int64), times, len(chances) - 1)
+    down = _down_counts(capture, topics.astype(np.int64), times, len(by_down) - 1)
     if down is None:
         return None
-    chance = np.array(chances)[down][of_pair]
+    chance = np.array(by_down)[down][of_pair]
     # Clusters: by message where publishers draw for each, else by holder, who keeps the servers it drew.
     keeps_draw = scenario.policy.subscribe < scenario.policy.k
     holders = attribution.topics.astype(np.int64) << 32 | attribution.sub_ids

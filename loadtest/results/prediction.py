@@ -163,18 +163,18 @@ def overlap_pmf(servers: int, known: int, k: int) -> list[float]:
     Each knows `known` random servers of all, at least `k`, and uses the first `k` of them in the topic's
     order. For `servers` much larger than `k` it is `kcast.hashring.model.overlap_pmf`.
     """
-    # State, going down the topic's order: [servers of the first client, of the second, of both].
-    chances = np.zeros((k + 1, k + 1, k + 1))
-    chances[0, 0, 0] = 1
+    # By state, going down the topic's order: [servers of the first client, of the second, of both].
+    probabilities = np.zeros((k + 1, k + 1, k + 1))
+    probabilities[0, 0, 0] = 1
     for left in range(servers, 0, -1):
         takes = np.clip((known - np.arange(k)) / left, 0, 1)
         first, second = takes[:, None, None], takes[None, :, None]
-        walking = chances[:k, :k].copy()
-        chances[:k, :k] = walking * (1 - first) * (1 - second)
-        chances[1:, :k] += walking * first * (1 - second)
-        chances[:k, 1:] += walking * (1 - first) * second
-        chances[1:, 1:, 1:] += walking[:, :, :k] * first * second
-    pmf: list[float] = chances.sum(axis=(0, 1)).tolist()
+        walking = probabilities[:k, :k].copy()
+        probabilities[:k, :k] = walking * (1 - first) * (1 - second)
+        probabilities[1:, :k] += walking * first * (1 - second)
+        probabilities[:k, 1:] += walking * (1 - first) * second
+        probabilities[1:, 1:, 1:] += walking[:, :, :k] * first * second
+    pmf: list[float] = probabilities.sum(axis=(0, 1)).tolist()
     return pmf
 
 

@@ -42,8 +42,8 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], 
     }
     by_size = {row["subscribers"]: row["messages"] for row in sizes}
     share = reached / messages
-    trials = message_trials(cell.scenario, of_cell, _missed_by_down(cell.scenario, by_size))
-    low, high = (None, None) if interval_note(trials) else trials.interval(share)
+    effective = message_trials(cell.scenario, of_cell, _missed_by_down(cell.scenario, by_size))
+    low, high = (None, None) if interval_note(effective) else effective.interval(share)
     return {
         "cell": cell.number,
         "messages": messages,

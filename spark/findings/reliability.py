@@ -22,7 +22,13 @@ from kcast.spark.findings.findings import Row
 from kcast.spark.findings.pearson3 import TAIL_MIN
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, THEORIES
 from kcast.spark.findings.theory_beforehand import beforehand, for_servers
-from kcast.spark.findings.theory_given_events import Chances, Misses, expected_misses, lines, why_none
+from kcast.spark.findings.theory_given_events import (
+    Chances,
+    Misses,
+    expected_misses,
+    messages_per_lost_datagram,
+    why_none,
+)
 
 LEVEL = 0.01
 """Probability that a sound analysis disagrees: in any of its scenarios, and in each joint test."""
@@ -53,7 +59,7 @@ def tables(
             cell,
             clusters[cell.number],
             [_chances(row) for row in chances[cell.number]],
-            lines((int(row["lines"]), int(row["squares"])) for row in lost[cell.number]),
+            messages_per_lost_datagram((int(row["lines"]), int(row["squares"])) for row in lost[cell.number]),
             valid=cell.number not in invalid,
         )
         for cell in cells
@@ -80,13 +86,13 @@ def _measure(
     pairs = sum(each.pairs for each in classes)
     delivered = sum(each.delivered for each in classes)
     share = delivered / pairs if pairs else None
-    trials = pair_trials(scenario, sums)
-    worth = trials.interval_trials()
-    low, high = trials.interval(share or 0.0)
+    effective = pair_trials(scenario, sums)
+    worth = effective.interval_trials()
+    low, high = effective.interval(share or 0.0)
     planned, noted = for_servers(scenario), beforehand(scenario)
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
-    if interval_note(trials):
-        notes.append(interval_note(trials))
+    if interval_note(effective):
+        notes.append(interval_note(effective))
     misses = None
     if pairs and not (why := why_none(scenario)):
         misses = expected_misses(scenario, classes, bunching)
@@ -115,7 +121,7 @@ def _measure(
         "low": low,
         "high": high,
         "trials": worth,
-        "clusters": trials.name,
+        "clusters": effective.name,
         "design_effect": pairs / worth if worth else None,
         "beforehand": noted,
         "for_servers": planned.share,
@@ -129,9 +135,9 @@ def _measure(
     z: dict[str, float | None] = dict.fromkeys(THEORIES)
     if valid and share is not None:
         z["given_events"] = _given_events_z(misses, pairs - delivered, excused)
-    if valid and share is not None and not interval_note(trials):
-        z["for_servers"] = _planned_z(share, trials, None if _is_rough(planned) else planned.share)
-        z["beforehand"] = _planned_z(share, trials, noted)
+    if valid and share is not None and not interval_note(effective):
+        z["for_servers"] = _planned_z(share, effective, None if _is_rough(planned) else planned.share)
+        z["beforehand"] = _planned_z(share, effective, noted)
     if z["given_events"] is not None or (valid and misses is not None and not contradiction):
         row["z"], row["verdict"] = z["given_events"] or 0.0, AGREES
     return _Measured(cell, row, z, contradiction)

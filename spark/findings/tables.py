@@ -74,7 +74,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("share", "float", "delivered / pairs; null without pairs"),
         Column("low", "float", "lower end of the interval of the share, on the effective sample size"),
         Column("high", "float", "upper end"),
-        Column("trials", "float", "effective sample size: independent pairs that would vary as much"),
+        Column(
+            "trials", "float", "effective sample size: independent pairs that would give an interval as wide"
+        ),
         Column(
             "clusters",
             "str",

@@ -91,17 +91,17 @@ def why_none(scenario: Scenario) -> str:
 
 
 def expected_misses(scenario: Scenario, classes: Sequence[Chances], bunching: float = 1.0) -> Misses:
-    """Returns the misses in theory. `bunching`: mean number of messages in a lost datagram (`lines`)."""
-    chances = _MissChances(scenario)
+    """Returns the misses in theory. `bunching`: `messages_per_lost_datagram`."""
+    probability = _MissProbabilities(scenario)
     mean, variance, third, certain = [], [], [], 0
     for each in classes:
         if each.low == each.high:
             n, n2, n3, h = each.pairs, each.products, each.cubes, each.low
-            mean.append(n * chances.missed(h))
+            mean.append(n * probability.missed(h))
             if h == 0:
                 certain = n
                 continue
-            p1, p2, p3 = chances.missed(h), chances.both_missed(h, h), chances.three_missed(h)
+            p1, p2, p3 = probability.missed(h), probability.both_missed(h, h), probability.three_missed(h)
             # n exchangeable pairs a message; n, n2, n3 are the sums over messages of n, n^2 and n^3.
             variance.append(n * p1 * (1 - p1) + (n2 - n) * (p2 - p1 * p1))
             third.append(
@@ -112,12 +112,14 @@ def expected_misses(scenario: Scenario, classes: Sequence[Chances], bunching: fl
                 + 2 * n3 * p1**3
             )
         elif each.low:
-            both = chances.both_missed(each.low, each.high)
-            variance.append(2 * each.products * (both - chances.missed(each.low) * chances.missed(each.high)))
+            both = probability.both_missed(each.low, each.high)
+            variance.append(
+                2 * each.products * (both - probability.missed(each.low) * probability.missed(each.high))
+            )
     return Misses(fsum(mean), certain, max(0.0, fsum(variance)) * bunching, fsum(third) * bunching**2)
 
 
-def lines(lost: Iterable[tuple[int, int]]) -> float:
+def messages_per_lost_datagram(lost: Iterable[tuple[int, int]]) -> float:
     """The mean number of messages in a lost datagram, weighted by messages; at least 1.
 
     `lost` gives, for either direction, the number of lost messages and the sum over lost datagrams of their
@@ -126,7 +128,7 @@ def lines(lost: Iterable[tuple[int, int]]) -> float:
     return max(1.0, *(squares / count for count, squares in lost if count), 1.0)
 
 
-class _MissChances:
+class _MissProbabilities:
     """The probabilities that one, two or three pairs of a message are all missed."""
 
     def __init__(self, scenario: Scenario) -> None:

@@ -39,8 +39,8 @@ def judge(settings: NoteSettings, simulated: Sequence[Row], counts: Mapping[str,
 
 def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: float) -> Row:
     share = counts["delivered"] / counts["outcomes"]
-    trials = effective_trials(counts)
-    low, high = trials.interval(share)
+    effective = effective_trials(counts)
+    low, high = effective.interval(share)
     return {
         "scene": scene.name,
         "group": scene.group,
@@ -54,20 +54,20 @@ def _row(scene: Scene, counts: Counts, predicted: float | None, confidence: floa
         "loss": scene.loss,
         "condition": scene.condition,
         "outcomes": counts["outcomes"],
-        "trials": trials.interval_trials(),
+        "trials": effective.interval_trials(),
         "share": share,
         "low": low,
         "high": high,
         "theory": predicted,
-        "verdict": _verdict(share, trials, predicted, confidence),
+        "verdict": _verdict(share, effective, predicted, confidence),
         "copies": counts["copies"] / counts["outcomes"],
     }
 
 
-def _verdict(share: float, trials: EffectiveSize, predicted: float | None, confidence: float) -> str:
+def _verdict(share: float, effective: EffectiveSize, predicted: float | None, confidence: float) -> str:
     """The verdict of the score test: whether theory is within Wilson's interval of this confidence."""
     if predicted is None:
         return NO_THEORY
-    low, high = trials.interval(share, confidence)
+    low, high = effective.interval(share, confidence)
     # The tolerance covers rounding where theory is 0 or 1.
     return AGREES if low - 1e-12 <= predicted <= high + 1e-12 else DISAGREES

@@ -380,6 +380,7 @@ def clusters_of_any_kind(draw: st.DrawFn) -> Cluster:
     )
 
 
+@pytest.mark.long
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(clusters_of_any_kind())
 def test_what_is_written_is_read_back_the_same(cluster: Cluster) -> None:

@@ -90,6 +90,7 @@ def test_bound_on_bytes_holds_for_raw_copies_of_lines_that_are_known() -> None:
                 assert copies.size_bytes <= 1_000_000
 
 
+@pytest.mark.long
 def test_memory_of_raw_lines_is_what_it_claims() -> None:
     servers = [(f"192.0.2.{number}", 1) for number in range(5)]
     tracemalloc.start()

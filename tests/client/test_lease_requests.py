@@ -256,6 +256,7 @@ def test_a_late_receipt_of_a_former_life_brings_neither_lease_nor_cookie() -> No
     assert {*again.topics, *rest.topics} == set(topics_of(126))
 
 
+@pytest.mark.long
 def test_a_cookie_that_grows_too_old_meanwhile_is_replaced_by_a_young_one() -> None:
     """§6.2: and the stamp is looked for anew, under it."""
     talk = Talk(FakeServer(bits=20))

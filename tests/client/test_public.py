@@ -163,6 +163,7 @@ def run(*arguments: str, program: str = PROGRAM) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 
 
+@pytest.mark.world
 def test_silent_by_default() -> None:
     assert run().stderr == ""
     assert any(isinstance(each, logging.NullHandler) for each in logging.getLogger("kcast.client").handlers)
@@ -174,6 +175,7 @@ def test_errors_of_other_packages_are_seen_where_no_logging_is_set_up() -> None:
     assert run(program=program).stderr == "lost\n"
 
 
+@pytest.mark.world
 def test_state_changes_are_told_to_who_asks() -> None:
     done = run("debug")
     assert done.stdout == "{'127.0.0.1:9': 'lost'}\n"

@@ -117,6 +117,7 @@ def test_a_lying_server_is_not_asked_in_a_loop(lie: str, topic_count: int) -> No
     assert len([asked for asked in talk.asked if asked.at > since]) <= 20 * 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lie", LIES)
 def test_publishes_do_not_loop_either_and_have_leases_asked_no_faster(lie: str) -> None:
     """A line that was answered by a cookie is sent once more, and none keeps leases from being asked for."""

@@ -83,7 +83,7 @@ class TestEffective:
         spread = cluster_sums([(1, 1), (1, 0)] * 50)
         found = effective_size({"message": spread, "epoch": split}, 100)
         assert (found.name, found.degrees, found.single) == ("epoch", 9, ())
-        assert found.trials == pytest.approx(9)  # 10 clusters, and a degree of freedom less
+        assert found.variance_trials == pytest.approx(9)  # 10 clusters, and a degree of freedom less
 
     def test_few_clusters_may_make_it_wider_than_many_that_vary_more(self) -> None:
         few, many = cluster_sums([(50, 30), (50, 20)]), cluster_sums([(2, 2), (2, 0)] * 25)
@@ -107,12 +107,12 @@ class TestEffective:
     def test_where_all_or_none_succeeded_the_caller_knows(self) -> None:
         for successes in (0, 5):
             found = effective_size({"message": cluster_sums([(5, successes)] * 8)}, 7)
-            assert (found.trials, found.degrees, found.interval_trials()) == (7, inf, 7)
+            assert (found.variance_trials, found.degrees, found.interval_trials()) == (7, inf, 7)
         assert found.interval(1.0) == (wilson(7, 7)[0], 1.0)
 
     def test_without_trials_nothing_is_known(self) -> None:
         for sums in ({}, {"message": NOTHING}):
-            assert effective_size(sums, 1).trials == 0
+            assert effective_size(sums, 1).variance_trials == 0
             assert effective_size(sums, 1).interval(0.0) == (0, 1)
 
     def test_an_interval_is_as_wide_as_students(self) -> None:

@@ -62,7 +62,9 @@ def random_topic(rng: random.Random) -> str | bytes:
 class TestAgainstTheBuiltRing:
     """§8: the hosts of a topic are what a walk down the sorted ring meets first."""
 
-    @pytest.mark.parametrize("size", VIEW_SIZES)
+    @pytest.mark.parametrize(
+        "size", [pytest.param(size, marks=[pytest.mark.long] * (size > 40)) for size in VIEW_SIZES]
+    )
     def test_same_hosts_in_the_same_order(self, size: int) -> None:
         rng = random.Random(size)
         keys = list({random_key(rng): None for _ in range(3 * size)})[:size]
@@ -399,6 +401,7 @@ class TestCache:
         kept = [*large._cache.values(), *large._older.values()]
         assert sum(map(len, kept)) <= 2 * kcast.hashring.ring.CACHE_KEYS_MAX
 
+    @pytest.mark.long
     def test_eviction_is_deterministic_and_spares_what_is_in_use(self) -> None:
         def run() -> tuple[list[Any], list[Any], bool]:
             ring = HashRing(hosts(3))

@@ -1,6 +1,6 @@
-"""The arrows between the rooms, and the purity of the sans-IO cores, read from the source.
+"""What packages and their folders may import, and what sans-IO cores may use, read from the source.
 
-The command line of `client` reaches the other rooms' commands by name, at the moment they are run; that
+The command line of `client` reaches other packages' commands by name, at the moment they are run; that
 is no import, and is not looked at here.
 """
 
@@ -54,9 +54,9 @@ ARROWS = {
     ),
 }
 
-# The rooms of each package, from the top floor down: a room imports from its own floor's other rooms never,
-# and from lower floors only. A module outside of these folders stands for itself.
-FLOORS = {
+# The layers of each package, from the top down. A folder imports from folders of lower layers only, and not
+# from others of its own layer. A module that is in none of these folders stands for itself.
+LAYERS = {
     "client": (("cli",), ("",)),
     "loadtest": (
         ("locustfile", "shapes"),
@@ -129,12 +129,12 @@ def uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def forbidden_arrows(source: str, path: str) -> list[str]:
-    room = Path(path).parts[0]
+    package = Path(path).parts[0]
     names = imports(ast.parse(source), path)
     return [
-        f"{path}:{line}: {room} may not import {name}"
+        f"{path}:{line}: {package} may not import {name}"
         for line, name in names
-        if within(name, OURS) and not within(name, ARROWS[room])
+        if within(name, OURS) and not within(name, ARROWS[package])
     ]
 
 
@@ -179,20 +179,20 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     return [sorted(left)] if left else []
 
 
-def room_of(module: str, rooms: tuple[str, ...]) -> str:
-    """The room of a package's module: its folder, or the module itself."""
+def folder_of(module: str, folders: tuple[str, ...]) -> str:
+    """The folder of a package's module, or the module itself where it is listed like a folder."""
     second = module.split(".")[2] if module.count(".") > 1 else ""
-    return second if second in rooms else ""
+    return second if second in folders else ""
 
 
 def arrows_up(package: str, arrows: dict[str, set[str]]) -> list[str]:
-    """What of a package imports from its own floor's other rooms, or from a floor above."""
-    height = {room: -floor for floor, rooms in enumerate(FLOORS[package]) for room in rooms}
+    """What of a package imports from other folders of its own layer, or from a layer above."""
+    height = {folder: -depth for depth, layer in enumerate(LAYERS[package]) for folder in layer}
     found = []
     for module, targets in arrows.items():
         for target in targets:
             if within(module, (f"kcast.{package}",)) and within(target, (f"kcast.{package}",)):
-                here, there = (room_of(name, tuple(height)) for name in (module, target))
+                here, there = (folder_of(name, tuple(height)) for name in (module, target))
                 if here != there and height[here] <= height[there]:
                     found.append(f"{module} -> {target}")
     return sorted(found)
@@ -200,7 +200,7 @@ def arrows_up(package: str, arrows: dict[str, set[str]]) -> list[str]:
 
 @cache
 def sources() -> dict[str, str]:
-    paths = (path for room in ARROWS for path in sorted((ROOT / room).rglob("*.py")))
+    paths = (path for package in ARROWS for path in sorted((ROOT / package).rglob("*.py")))
     return {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
 
 
@@ -212,19 +212,19 @@ def test_nothing_imports_in_a_circle() -> None:
     assert circles(imported_modules(sources())) == []
 
 
-@pytest.mark.parametrize("package", FLOORS)
+@pytest.mark.parametrize("package", LAYERS)
 def test_no_arrow_within_a_package_leads_up(package: str) -> None:
     assert arrows_up(package, imported_modules(sources())) == []
 
 
-@pytest.mark.parametrize("package", FLOORS)
-def test_each_room_has_a_floor(package: str) -> None:
-    rooms = {room for floor in FLOORS[package] for room in floor} - {""}
+@pytest.mark.parametrize("package", LAYERS)
+def test_each_folder_has_a_layer(package: str) -> None:
+    folders = {folder for layer in LAYERS[package] for folder in layer} - {""}
     there = {path.name for path in (ROOT / package).iterdir() if (path / "__init__.py").exists()}
     single = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__"}
-    assert rooms <= there | single
-    assert there <= rooms
-    assert ("",) in FLOORS[package] or single <= rooms
+    assert folders <= there | single
+    assert there <= folders
+    assert ("",) in LAYERS[package] or single <= folders
 
 
 @pytest.mark.parametrize("core", CORES)
@@ -273,7 +273,10 @@ def test_cores_are_short(core: str) -> None:
             "kcast.client.view.View",
         ),
         ("client/cli/sub.py", "from ...pubsub import serve", "kcast.pubsub.serve"),
-        *((f"{room}/x.py", "from tests.network import Network", "tests.network.Network") for room in ARROWS),
+        *(
+            (f"{package}/x.py", "from tests.network import Network", "tests.network.Network")
+            for package in ARROWS
+        ),
     ],
 )
 def test_a_forbidden_arrow_is_found(path: str, source: str, name: str) -> None:

@@ -147,6 +147,7 @@ def test_longest_line_that_fits_beside_the_mark(line_bytes: int, marks_copies: b
 # --- Bursts that need not be looked at datagram by datagram -------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_lease", [True, False])
 def test_burst_forwarded_whole_is_what_forwarding_line_by_line_delivers(has_lease: bool) -> None:
     """§4.3: the same lines to the same subscribers, and the same counted; blank datagrams apart."""

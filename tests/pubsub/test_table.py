@@ -128,6 +128,7 @@ LIMITS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("ttl_s", [10.0, 40.0])
 @pytest.mark.parametrize("limits", LIMITS, ids=range(len(LIMITS)))
@@ -445,6 +446,7 @@ def test_fifo_makes_room_for_a_topic_whose_only_lease_it_pushes_out() -> None:
     assert (len(table), table.topic_count, table.audience_count(b"t")) == (1, 1, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ttl_s", "pause_s"), [(20.0, 0.5), (60.0, 0.2), (60.0, 1.0), (600.0, 1.0), (600.0, 8.0)]
 )

@@ -23,6 +23,8 @@ from tests.simulation.options import Options
 from tests.simulation.scenario import check_determinism, run
 from tests.simulation.world import ClientMaker, ServerMaker, World
 
+pytestmark = pytest.mark.long
+
 CALM = Options(seed=1, servers=3, clients=3, policy=Policy.from_scheme("CH", k=3), publish_interval_s=1.0)
 ROUGH = replace(CALM, loss=0.1, faults=6, fault_s=30.0, ttl_s=6, burst=0.1, reorder=0.1, unreachable=0.5)
 ATTACKED = replace(CALM, attacks=200)

@@ -14,6 +14,8 @@ from tests.simulation.restarts import RestartLosesNothing
 from tests.simulation.scenario import roll
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.long
+
 SERVERS = 5
 FEW_PUBLISH = Policy.from_scheme("RCH", k=5, k_prime=1, side="publish")
 FEW_SUBSCRIBE = Policy.from_scheme("RCH", k=5, k_prime=1, side="subscribe")

@@ -14,6 +14,8 @@ from tests.simulation.crowd import Churn, Witness
 from tests.simulation.options import Options
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.long
+
 CAPACITY = 120
 FEW, MANY = 10, 100
 TTL_S = 60

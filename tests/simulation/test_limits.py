@@ -24,6 +24,8 @@ from tests.simulation.ledger import ClientTurn, lines_of
 from tests.simulation.options import Options
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.long
+
 SERVERS = 5
 CAPACITY = 20  # leases at each server
 TTL_S = 30

@@ -235,6 +235,7 @@ def test_a_client_that_was_stopped_for_longer_than_its_leases_comes_back() -> No
     world.finish()
 
 
+@pytest.mark.long
 def test_a_nat_that_rebinds_every_five_seconds() -> None:
     """By the end of each five seconds all leases stand at the new address."""
     world = world_of(servers=5, clients=3, ttl_s=10)
@@ -301,6 +302,7 @@ def test_an_unreachable_server_is_noticed_at_once() -> None:
     assert told["192.0.2.1:7400"] - crashed_at < 1.5
 
 
+@pytest.mark.long
 def test_queues_are_bounded_and_say_so() -> None:
     """A server that never answered holds up so many lines and no more; the rest fail at once."""
     outcomes: list[Outcome] = []
@@ -325,6 +327,7 @@ def test_queues_are_bounded_and_say_so() -> None:
 # --- Any bytes ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings",
     [
@@ -344,6 +347,7 @@ def test_any_bytes_to_a_server(settings: dict[str, Any]) -> None:
     assert len(fuzz.server.drops) >= 14, fuzz.server.drops
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_any_bytes_to_a_client(seed: int) -> None:
     fuzz = ClientFuzz(Random(seed))
@@ -353,6 +357,7 @@ def test_any_bytes_to_a_client(seed: int) -> None:
     assert len(fuzz.core.drops) >= 7, fuzz.core.drops
 
 
+@pytest.mark.long
 def test_a_server_is_deaf_to_what_servers_say() -> None:
     """Every answer of some runs, back into servers fresh and used, from all sorts of sources: silence."""
     answers: dict[bytes, None] = {}

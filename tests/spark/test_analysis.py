@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +17,11 @@ from kcast.loadtest.results.summary import Summary, summarise
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import TABLES
 from tests.support.big_capture import big_scenario, write_run
+from tests.support.spark_cluster import QUICK, SparkCluster, spark_cluster
 
 pytestmark = pytest.mark.spark
 
 TIMEOUT_S = 300
-QUICK = "-XX:TieredStopAtLevel=1"  # compiling takes longer than running such small jobs
 SMALL: dict[str, Any] = {"servers": 12, "rate": 25.0, "epoch_s": 0.5, "topics": 8, "topics_per_subscriber": 4}
 DEMO = (
     *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4", "--seed", "3"),
@@ -182,3 +183,31 @@ def test_a_demo_ends_with_a_report_of_what_it_says(tmp_path: Path) -> None:
         causes = {each["cause"] for each in of_cell(told, "attribution", number) if each["misses"]}
         assert causes <= {"down"}
     assert told.problems == ()
+
+
+# --- On a cluster of Spark's -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with spark_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def test_a_cluster_finds_what_this_machine_finds(
+    run: Path, found: Findings, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    done = cluster.submit(str(run), "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    there = Findings.from_json((tmp_path / "report.json").read_bytes())
+    assert there.tables == found.tables
+    assert "few-publish" in done.stdout
+    assert (tmp_path / "report.html").exists()
+
+
+def test_a_folder_that_is_no_capture_is_told_there_too(cluster: SparkCluster, tmp_path: Path) -> None:
+    done = cluster.submit(str(tmp_path / "nothing"), "--out", str(tmp_path / "out"))
+    assert done.returncode == 1
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("kcast analyse: ")]
+    assert "no such folder, and so no run.json" in line
+    assert "Traceback" not in done.stdout + done.stderr

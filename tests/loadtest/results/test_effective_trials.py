@@ -142,7 +142,7 @@ def test_what_weighs_most_has_its_name() -> None:
 def test_given_the_outages_what_is_without_luck_is_as_sure_as_so_many_pairs() -> None:
     scenario = Scenario(**(SMALL | DOWN), scheme="CH", k=1)
     sums = sums_of(simulate_pairs(scenario, 1))
-    assert pair_trials_given_outages(scenario, sums).trials == sums[EPOCH].trials
+    assert pair_trials_given_outages(scenario, sums).variance_trials == sums[EPOCH].trials
 
 
 def test_without_pairs_they_are_worth_nothing() -> None:
@@ -150,7 +150,7 @@ def test_without_pairs_they_are_worth_nothing() -> None:
     for scenario in (Scenario(**DOWN), Scenario(), Scenario(known=0.5)):
         for sums in ({}, dict.fromkeys(clusterings(scenario), nothing)):
             assert pair_trials(scenario, sums).interval(0.0) == (0, 1)
-            assert pair_trials_given_outages(scenario, sums).trials == 0
+            assert pair_trials_given_outages(scenario, sums).variance_trials == 0
 
 
 def test_what_was_all_delivered_is_worth_the_sets_of_servers_that_have_none_in_common() -> None:

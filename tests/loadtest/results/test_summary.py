@@ -101,14 +101,14 @@ def test_who_shares_luck_counts_together(tmp_path: Path) -> None:
     killed, calm = world.scenario.with_(by="kill"), world.scenario.with_(outages="none")
     found = independent_trials(killed, attribution, T0)
     assert (found.name, found.degrees) == ("epoch", 2)
-    assert found.trials == pytest.approx(2 / 3 * 20**2 * 0.6 * 0.4 / (4.8**2 + 3.2**2 + 1.6**2))
+    assert found.variance_trials == pytest.approx(2 / 3 * 20**2 * 0.6 * 0.4 / (4.8**2 + 3.2**2 + 1.6**2))
     # Where theory tells how outages vary, they need not be seen to.
     planned = independent_trials(world.scenario, attribution, T0)
     assert (planned.name, planned.degrees) == ("epoch", inf)
     # Without outages, only the two subscribers of one message belong together.
     found = independent_trials(calm, attribution, T0)  # where nothing is to be lost theory has no spread
     assert (found.name, found.degrees) == ("message", 9)
-    assert found.trials == pytest.approx(9)
+    assert found.variance_trials == pytest.approx(9)
     # Nothing lost: nothing is known of the spread but how many clusters there are.
     attribution.causes[:] = Cause.DELIVERED
     assert (
@@ -143,7 +143,7 @@ def test_views_that_differ_are_luck_of_clients_and_topics(tmp_path: Path) -> Non
     attribution = attribute(world.folder())
     found = independent_trials(world.scenario, attribution, T0)
     assert (found.name, found.degrees, found.single) == ("subscriber", 1, ("publisher",))
-    assert found.trials == pytest.approx(20 * 0.25 * 20 / 50 / 2)
+    assert found.variance_trials == pytest.approx(20 * 0.25 * 20 / 50 / 2)
     summary = summarise(world.folder())
     assert summary.trials == found.interval_trials()
     assert summary.interval_note.startswith("there was one publisher only")
@@ -156,4 +156,4 @@ def test_views_that_differ_are_luck_of_clients_and_topics(tmp_path: Path) -> Non
             row["injected" if table == "deliver" else "pub_id"] = pub
     found = independent_trials(world.scenario, attribute(world.folder()), T0)
     assert found.name == "publisher"
-    assert found.trials == pytest.approx(20**2 * 0.6 * 0.4 / (2 * 4.8**2) / 2)
+    assert found.variance_trials == pytest.approx(20**2 * 0.6 * 0.4 / (2 * 4.8**2) / 2)

@@ -10,7 +10,13 @@ from kcast.hashring import model
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.pearson3 import Skewed
 from kcast.spark.findings.theory_beforehand import beforehand, for_servers, independent_path
-from kcast.spark.findings.theory_given_events import Chances, Misses, expected_misses, lines, why_none
+from kcast.spark.findings.theory_given_events import (
+    Chances,
+    Misses,
+    expected_misses,
+    messages_per_lost_datagram,
+    why_none,
+)
 from tests.support.handmade_pairs import reliability_sums, simulate_pairs
 
 OUTAGES: dict[str, Any] = {"outages": "independent", "outage": 0.1, "loss_in": 0.02, "loss_out": 0.03}
@@ -154,8 +160,8 @@ class TestChances:
         alone, bunched = (expected_misses(Scenario(loss_in=0.1), classes, size) for size in (1.0, 1.5))
         assert bunched.mean == alone.mean
         assert bunched.variance == pytest.approx(1.5 * alone.variance)
-        assert lines([]) == lines([(0, 0), (7, 7)]) == 1
-        assert lines([(10, 10), (3, 5)]) == pytest.approx(5 / 3)
+        assert messages_per_lost_datagram([]) == messages_per_lost_datagram([(0, 0), (7, 7)]) == 1
+        assert messages_per_lost_datagram([(10, 10), (3, 5)]) == pytest.approx(5 / 3)
 
     def test_few_bunches_may_well_not_come(self) -> None:
         assert Misses(7.0, 7, 0.0, 0.0).likely_certain == 1

@@ -93,4 +93,4 @@ def test_sums_beyond_double_precision_stay_exact() -> None:
             f"{clustering}_xx": n * n + (n - 1) ** 2,
         }
     # p = 1 - 1/2n; both clusters are 1/2 away from n p; n_eff = 2n 2n p (1 - p) / (1/2) / 2 = 2n - 1.
-    assert effective_trials(counts).trials == pytest.approx(2 * n - 1, rel=1e-12)
+    assert effective_trials(counts).variance_trials == pytest.approx(2 * n - 1, rel=1e-12)
