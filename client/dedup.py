@@ -44,10 +44,7 @@ class CopyFilter:
     """Remembers lines for `window_s` seconds since their last copy, within bounds of count and bytes."""
 
     def __init__(
-        self,
-        window_count: int = WINDOW_COUNT,
-        window_bytes: int = WINDOW_BYTES,
-        window_s: float = WINDOW_S,
+        self, window_count: int = WINDOW_COUNT, window_bytes: int = WINDOW_BYTES, window_s: float = WINDOW_S
     ) -> None:
         self._window_count = window_count
         self._window_bytes = window_bytes

@@ -1,7 +1,19 @@
 """What holds for all tests."""
 
 import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.serve_process import Serve, serving
 
 # Shells let what they start in the background ignore Ctrl-C, and children inherit that. Tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts real servers."""
+    with serving() as start:
+        yield start

@@ -16,13 +16,7 @@ from typing import Any, ClassVar, Self
 from kcast.loadtest.clusters.host_common import ServerState
 from kcast.loadtest.clusters.server_names import tap_path
 from kcast.loadtest.clusters.server_stats import read_sockets, stat_of
-from kcast.loadtest.clusters.servers import (
-    ServerFailed,
-    Servers,
-    ServerStat,
-    in_order,
-    refuse_impossible,
-)
+from kcast.loadtest.clusters.servers import ServerFailed, Servers, ServerStat, in_order, refuse_impossible
 from kcast.pubsub.endpoint import Address
 
 START_TIMEOUT_S = 30.0

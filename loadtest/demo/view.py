@@ -224,13 +224,7 @@ def _point(result: PhaseResult) -> MeasuredPoint:
         return MeasuredPoint(result.k_prime, share)
     ends = (result.share(result.low), result.share(result.high))
     return MeasuredPoint(
-        result.k_prime,
-        share,
-        None,
-        None,
-        result.predicted,
-        *ends,
-        note=f"{percent_digits(share)} % arrived",
+        result.k_prime, share, None, None, result.predicted, *ends, note=f"{percent_digits(share)} % arrived"
     )
 
 

@@ -136,10 +136,7 @@ def not_valid(results: Mapping[str, Summary]) -> list[str]:
     return [
         f"NOT VALID: {what} of {name}: {reason}"
         for name, summary in results.items()
-        for what, verdict in (
-            ("delivery", summary.delivery_verdict),
-            ("latency", summary.latency_verdict),
-        )
+        for what, verdict in (("delivery", summary.delivery_verdict), ("latency", summary.latency_verdict))
         for reason in verdict.reasons
     ]
 

@@ -163,10 +163,7 @@ def _times(ratio: float | None) -> str:
 
 def _notes(difference: Difference) -> Iterable[str]:
     for which, summary in (("first", difference.first), ("second", difference.second)):
-        for what, verdict in (
-            ("delivery", summary.delivery_verdict),
-            ("latency", summary.latency_verdict),
-        ):
+        for what, verdict in (("delivery", summary.delivery_verdict), ("latency", summary.latency_verdict)):
             for reason in verdict.reasons:
                 yield f"{difference.name}: {which} run's {what} is NOT VALID: {reason}"
     if difference.changed:

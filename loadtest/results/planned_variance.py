@@ -85,10 +85,7 @@ def planned_variance(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Var
     shared = {name: sums[name].squares / pairs**2 for name in (MESSAGE, HOLDER, TOPIC_EPOCH, EPOCH)}
     return Variance(
         miss,
-        {
-            TOPIC_EPOCH: shared[TOPIC_EPOCH] * max(0.0, of_topic - of_epoch),
-            EPOCH: shared[EPOCH] * of_epoch,
-        },
+        {TOPIC_EPOCH: shared[TOPIC_EPOCH] * max(0.0, of_topic - of_epoch), EPOCH: shared[EPOCH] * of_epoch},
         {
             PAIR: max(0.0, miss * (1 - miss) - of_message - of_holder + of_topic) / pairs,
             MESSAGE: shared[MESSAGE] * (of_message - of_topic),

@@ -25,9 +25,7 @@ _PARTS = (
     *(audience.section, attack.section, capacity.section, note.judgement, note.simulation),
 )
 
-STYLE = joined(
-    (svg.STYLE, trusted(Path(__file__).with_name("report.css").read_text(encoding="utf-8"))),
-)
+STYLE = joined((svg.STYLE, trusted(Path(__file__).with_name("report.css").read_text(encoding="utf-8"))))
 """The style sheet of the page: that of the drawings, then its own."""
 
 _POLICY = markup("default-src 'none';style-src 'unsafe-inline'")

@@ -22,10 +22,7 @@ WIDE_AUDIENCE = 1000
 
 _AUDIENCE_MAX = 1 << 40
 
-_NAMES: dict[Form, str] = {
-    "few-publish": "RCH, publish to K'",
-    "few-subscribe": "RCH, subscribe to K'",
-}
+_NAMES: dict[Form, str] = {"few-publish": "RCH, publish to K'", "few-subscribe": "RCH, subscribe to K'"}
 _OTHER: dict[Form, Form] = {"few-publish": "few-subscribe", "few-subscribe": "few-publish"}
 
 

@@ -21,30 +21,20 @@ from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort, open_socket
+from tests.support.drivers import Loop
 
 pytestmark = pytest.mark.world
 
-WAIT_S = 10.0
 ALL = Policy(3, 3, 3)
 NOBODY = lab([("127.0.0.1", 9)], Policy(1, 1, 1))
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+@pytest.fixture(params=[asyncio.SelectorEventLoop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a test's coroutine; one that hangs fails."""
-
-    def run(test: Coroutine[Any, Any, None]) -> None:
-        async def timed() -> None:
-            async with asyncio.timeout(WAIT_S):
-                await test
-
-        factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.SelectorEventLoop
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(timed())
-
-    return run
+    return Loop(request.param).run
 
 
 class Host:

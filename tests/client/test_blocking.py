@@ -35,13 +35,6 @@ ONE = Policy(1, 1, 1)
 NOBODY = lab([("127.0.0.1", 9)], ONE)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """One real server."""
-    with ProcessCluster(1, ttl_s=60) as processes:
-        yield processes.cluster(ONE)
-
-
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(16) as threads:

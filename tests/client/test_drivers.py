@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 import uvloop
 
-from tests.support.driver_suite import SCENARIOS, Servers, has_ipv6, serving
+from tests.support.driver_suite import SCENARIOS, Servers, serving
 from tests.support.drivers import Driver, Loop, Threads
+from tests.support.machine import has_ipv6
 
 pytestmark = pytest.mark.world
 

@@ -5,7 +5,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.client_paths import Through
-from tests.support.driver_suite import has_ipv6
+from tests.support.driver_suite import lacking
+from tests.support.serve_process import NEEDS_IPV6
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.world
 
@@ -29,8 +31,6 @@ ONE = Policy(1, 1, 1)
 NOBODY = lab([("127.0.0.1", 9)], ONE)
 LOOPBACK: Address = ("127.0.0.1", 9)
 UNROUTABLE: Address = ("fe80::1", 9)  # says nothing without an interface
-
-needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 
 
 class Box(Inbox[Any]):
@@ -54,18 +54,6 @@ def opened(**options: Any) -> Iterator[Engine]:
         engine.close()
 
 
-def without(monkeypatch: pytest.MonkeyPatch, *families: socket.AddressFamily) -> None:
-    """A system that lacks these families."""
-
-    class Socket(socket.socket):
-        def __init__(self, family: int = -1, *args: Any, **options: Any) -> None:
-            if family in families:
-                raise OSError(97, "Address family not supported by protocol")
-            super().__init__(family, *args, **options)
-
-    monkeypatch.setattr(socket, "socket", Socket)
-
-
 # --- Families -----------------------------------------------------------------------------------------
 
 
@@ -76,7 +64,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *families: socket.AddressFamily) ->
         ([[LOOPBACK, UNROUTABLE]], (4,)),
         ([[UNROUTABLE], [LOOPBACK]], (4,)),
         # There is no way at all: the network may come up later.
-        pytest.param([[UNROUTABLE]], (6,), marks=needs_ipv6),
+        pytest.param([[UNROUTABLE]], (6,), marks=NEEDS_IPV6),
         ([], ()),
     ],
 )
@@ -87,10 +75,10 @@ def test_families_are_those_by_which_some_server_has_a_route(
 
 
 def test_families_that_the_system_lacks_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, socket.AF_INET6)
+    monkeypatch.setattr(socket, "socket", lacking(socket.AF_INET6))
     assert usable_families([[("::1", 9), LOOPBACK], [("::1", 9)]]) == (4,)
     assert usable_families([[("::1", 9)]]) == ()
-    without(monkeypatch, socket.AF_INET, socket.AF_INET6)
+    monkeypatch.setattr(socket, "socket", lacking(socket.AF_INET, socket.AF_INET6))
     assert usable_families([[LOOPBACK]]) == ()
 
 
@@ -104,7 +92,7 @@ def test_to_look_for_families_sends_nothing() -> None:
 
 
 def test_server_of_a_lacking_family_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, socket.AF_INET6)
+    monkeypatch.setattr(socket, "socket", lacking(socket.AF_INET6))
     engine = Engine(lab([("::1", 9)], ONE), usage="with it:")
     engine.open()
     events, box = Box(), Box()
@@ -117,7 +105,7 @@ def test_server_of_a_lacking_family_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     ("address", "family"),
-    [(LOOPBACK, socket.AF_INET), pytest.param(UNROUTABLE, socket.AF_INET6, marks=needs_ipv6)],
+    [(LOOPBACK, socket.AF_INET), pytest.param(UNROUTABLE, socket.AF_INET6, marks=NEEDS_IPV6)],
 )
 def test_socket_is_of_ipv6_only_where_that_is_used(address: Address, family: int) -> None:
     engine = Engine(lab([address], ONE), usage="with it:")
@@ -357,14 +345,7 @@ def arriving(engine: Engine, *datagrams: bytes) -> None:
     """Has these arrive at its socket."""
     with UdpPort(open_socket("127.0.0.1", 0)) as port:
         port.send([Transmit(data, len(data), [("127.0.0.1", engine.local_port)]) for data in datagrams])
-    wait_for(lambda: bool(select.select([engine.fileno()], [], [], 0.0)[0]))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 5.0
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    wait_until(lambda: bool(select.select([engine.fileno()], [], [], 0.0)[0]))
 
 
 def test_all_that_comes_goes_and_falls_due_does_so_through_the_path() -> None:

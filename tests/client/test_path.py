@@ -7,7 +7,6 @@ With every driver it is in `tests.support.driver_suite`; what the engine makes o
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import Future
 from random import Random
 
@@ -18,7 +17,6 @@ from kcast.client.cluster import Cluster
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, Drop, Published
 from kcast.hashring.policy import Policy
-from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.endpoint import Burst, Endpoint, Transmit
 from tests.simulation.ledger import ClientTurn
 from tests.simulation.options import Options, options_of_seed
@@ -80,13 +78,6 @@ def test_path_that_delays_loses_and_doubles_is_as_a_network_that_does(seed: int)
 
 
 # --- Real ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """One real server."""
-    with ProcessCluster(1, ttl_s=60) as processes:
-        yield processes.cluster(ONE)
 
 
 def test_what_a_path_holds_back_comes_when_it_is_due(cluster: Cluster) -> None:

@@ -45,17 +45,6 @@ def host_file(project: ComposeProject, tmp_path_factory: pytest.TempPathFactory)
     return str(file)
 
 
-def feed(command: Command, lines: list[bytes], *, close: bool = True) -> None:
-    """Writes lines to its standard input."""
-    stdin = command.process.stdin
-    assert stdin is not None
-    data = b"".join(lines)
-    while data:
-        data = data[stdin.write(data) or 0 :]
-    if close:
-        stdin.close()
-
-
 class Meeting:
     """A subscriber on either side, and a publisher on this machine, of one topic. Use it with `with`."""
 
@@ -187,8 +176,8 @@ def test_this_machine_and_containers_meet(project: ComposeProject, host_file: st
         Meeting(project, host_file, "meeting", len(TEXT)) as meeting,
         project.client("pub", "meeting", stdin=subprocess.PIPE) as in_container,
     ):
-        feed(meeting.publisher, TEXT[:300])
-        feed(in_container, TEXT[300:])
+        meeting.publisher.feed(b"".join(TEXT[:300]))
+        in_container.feed(b"".join(TEXT[300:]))
         code, _, errors = in_container.end()
         assert code == 0, errors
         assert errors.endswith(b"kcast pub: published 300 messages: receipts from 3 servers each\n")
@@ -198,14 +187,14 @@ def test_this_machine_and_containers_meet(project: ComposeProject, host_file: st
 def test_nothing_is_lost_while_servers_are_killed(project: ComposeProject, host_file: str) -> None:
     """SIGKILL to two of five, under 5/3/5; then they come back, and are used again."""
     with Meeting(project, host_file, "killed", len(TEXT)) as meeting:
-        feed(meeting.publisher, TEXT[:400], close=False)
+        meeting.publisher.feed(b"".join(TEXT[:400]), close=False)
         meeting.await_lines(50)
         for service in ("server-2", "server-4"):
             project.kill(service)
         meeting.await_error(b"leased on 3 of 5\n")
         project.compose("start", "server-2", "server-4")
         meeting.await_error(FULL, after=b"leased on 3 of 5\n")
-        feed(meeting.publisher, TEXT[400:])
+        meeting.publisher.feed(b"".join(TEXT[400:]))
         meeting.end(TEXT)
 
 
@@ -218,7 +207,7 @@ def test_a_stopped_server_drains(project: ComposeProject, host_file: str, tmp_pa
     subscribe = ("sub", "drained/alone", "--count", "1", "--cluster", str(alone))
     with Meeting(project, host_file, "drained", len(TEXT)) as meeting, Command(*subscribe) as subscriber:
         subscriber.await_error(b"leased on 1 of 1\n")
-        feed(meeting.publisher, TEXT[:400], close=False)
+        meeting.publisher.feed(b"".join(TEXT[:400]), close=False)
         meeting.await_lines(50)
         with project.begin("stop", "server-3") as stop:
             wait_for("server-3 to drain", lambda: any(e["event"] == "drain" for e in project.log("server-3")))
@@ -227,7 +216,7 @@ def test_a_stopped_server_drains(project: ComposeProject, host_file: str, tmp_pa
                 assert code == 0, errors
             assert subscriber.end()[:2] == (0, b"still here\n")
             stop.wait(WAIT_S)
-        feed(meeting.publisher, TEXT[400:])
+        meeting.publisher.feed(b"".join(TEXT[400:]))
         meeting.end(TEXT)
     end = project.log("server-3")[-1]
     assert (end["event"], end["ending"]) == ("end", "drained")

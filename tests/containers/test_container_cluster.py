@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import pytest
 from kcast.loadtest.clusters.containers import ContainerCluster
 from kcast.loadtest.clusters.engine import OWNER_LABEL, RUN_LABEL, connect, sweep
 from kcast.loadtest.clusters.servers import IMAGE, ServerFailed
-from tests.support.cluster_suite import ClusterSuite, Owner, answers, wait_until
+from tests.support.cluster_suite import ClusterSuite, Owner, answers
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("load")]
 
@@ -27,10 +29,7 @@ KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 class TestContainers(ClusterSuite):
     """The tests of every backend."""
 
-    def open(
-        self, count: int, *, ttl_s: int = 2, options: tuple[str, ...] = (), tap_dir: Path | None = None
-    ) -> ContainerCluster:
-        return ContainerCluster(count, ttl_s=ttl_s, options=options, tap_dir=tap_dir, image=KCAST_IMAGE)
+    backend = partial(ContainerCluster, image=KCAST_IMAGE)
 
 
 @pytest.fixture

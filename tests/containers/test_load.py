@@ -10,8 +10,9 @@ import pytest
 
 from kcast.loadtest.clusters.engine import OWNER_LABEL, connect
 from kcast.loadtest.clusters.servers import IMAGE
-from tests.support.load_command import FINE, Load, living, run_load, wait_for
+from tests.support.load_command import FINE, Load, living, run_load
 from tests.support.load_results import assert_as_expected, assert_sound
+from tests.support.waiting import wait_until
 
 # In the group of the others that start load tests' containers: it counts all that there are.
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("load")]
@@ -69,7 +70,7 @@ def test_ctrl_c_leaves_no_container(tmp_path: Path) -> None:
         load.interrupt()
         code, _, _ = load.end()
     assert code == 130
-    wait_for("the end of all processes", lambda: not living(started))
+    wait_until(lambda: not living(started), "the end of all processes")
     assert containers() == 0
 
 

@@ -100,10 +100,7 @@ def test_the_largest_message_of_the_last_topic_can_always_be_vouched_for() -> No
         ({"topics": 0}, "--topics is 0: give 1 or more"),
         ({"topics": TOPICS_MAX + 1}, "--topics is 1000001: give 1,000,000 at most"),
         ({"duration_s": 2e6}, "--duration is 2000000: give a number above 0, below 1000000"),
-        (
-            {"delay_ms": 900.0, "jitter_ms": 100.0},
-            "--deadline is 2: delays and repeats alone take up to 2 s",
-        ),
+        ({"delay_ms": 900.0, "jitter_ms": 100.0}, "--deadline is 2: delays and repeats alone take up to 2 s"),
         ({"repeat": 3, "repeat_interval_s": 1.5}, "delays and repeats alone take up to 3 s: give a longer"),
     ],
 )

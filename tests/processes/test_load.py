@@ -10,8 +10,9 @@ import pyarrow.dataset as ds
 import pytest
 
 from kcast.loadtest.capture.folder import ScenarioFolder, open_run
-from tests.support.load_command import FINE, Load, living, run_load, wait_for
+from tests.support.load_command import FINE, Load, living, run_load
 from tests.support.load_results import assert_as_expected, assert_sound
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.load
 
@@ -148,8 +149,8 @@ def test_ctrl_c_leaves_a_readable_capture_and_no_process(tmp_path: Path) -> None
     ) as load:
         load.await_line("(2 of 2)")
         load.await_line("the load begins")
-        wait_for(
-            "messages in the capture", lambda: any(out.rglob("scenario=*seed-2/table=publish/*.parquet"))
+        wait_until(
+            lambda: any(out.rglob("scenario=*seed-2/table=publish/*.parquet")), "messages in the capture"
         )
         started = load.descendants()
         load.interrupt()
@@ -157,7 +158,7 @@ def test_ctrl_c_leaves_a_readable_capture_and_no_process(tmp_path: Path) -> None
     assert code == 130
     assert errors.startswith("kcast load: stopped\n")
     assert len(started) >= 3 + 4
-    wait_for("the end of all processes", lambda: not living(started))
+    wait_until(lambda: not living(started), "the end of all processes")
     run = open_run(out)
     assert run.status == "partial"
     assert [place.status for place in run.scenarios] == ["complete", "partial"]
@@ -179,7 +180,7 @@ def test_kill_9_leaves_no_process_and_a_run_that_is_known_to_be_partial(workers:
         started = load.descendants()
         load.process.send_signal(signal.SIGKILL)
         load.end()
-    wait_for("the end of all processes", lambda: not living(started))
+    wait_until(lambda: not living(started), "the end of all processes")
     assert open_run(out).status == "partial"
 
 
@@ -187,7 +188,7 @@ def test_a_capture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     """As when the disk is full; but a file in the way stops root, too."""
     out = tmp_path / "run"
     with Load("--preset", "smoke", "--duration", "60", "--out", out) as load:
-        wait_for("the scenario's folder", lambda: any(out.glob("run=*/scenario=*")))
+        wait_until(lambda: any(out.glob("run=*/scenario=*")), "the scenario's folder")
         (place,) = out.glob("run=*/scenario=*")
         (place / "table=deliver").touch()
         code, _, errors = load.end()

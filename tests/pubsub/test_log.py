@@ -76,11 +76,7 @@ def test_nobody_has_to_read_it(close_reader: bool) -> None:
         os.close(reading)
     try:
         run = subprocess.run(
-            (sys.executable, "-c", WRITER),
-            stdout=subprocess.PIPE,
-            stderr=writing,
-            timeout=10,
-            check=True,
+            (sys.executable, "-c", WRITER), stdout=subprocess.PIPE, stderr=writing, timeout=10, check=True
         )
     finally:
         os.close(writing)

@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -20,7 +20,7 @@ from kcast.pubsub.process import ServeSettings
 from kcast.pubsub.server import Server
 from kcast.pubsub.tap import read
 from kcast.pubsub.udp import UdpPort, open_socket
-from tests.support.serve_process import WAIT_S, Peer, Serve, next_complaint, served_address, serving, stop
+from tests.support.serve_process import WAIT_S, Peer, Serve, next_complaint, served_address, stop
 
 pytestmark = pytest.mark.world
 
@@ -36,12 +36,6 @@ SETTINGS = ServeSettings(
     tap=None,
     tap_bytes=2**20,
 )
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    with serving() as start:
-        yield start
 
 
 def fields(line: str) -> dict[str, Any]:

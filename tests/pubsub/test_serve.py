@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +30,10 @@ from tests.support.serve_process import (
     next_line,
     served_address,
     served_addresses,
-    serving,
     stop,
 )
 
 pytestmark = pytest.mark.world
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    with serving() as start:
-        yield start
 
 
 def invoke(*options: str) -> Result:

@@ -61,10 +61,7 @@ def test_lines_of_a_datagram_are_told_by_topic_and_before_they_are_routed() -> N
     server, tap = tapped()
     datagram = vouched(handshake(server), b"t 1", b"u 1", b"sub", b"t 2", b"%@p.1 x")
     server.receive(Burst(datagram, len(datagram), CLIENT), START)
-    assert tap.bursts == [
-        Seen(START, CLIENT, b"t", [b"t 1", b"t 2"]),
-        Seen(START, CLIENT, b"u", [b"u 1"]),
-    ]
+    assert tap.bursts == [Seen(START, CLIENT, b"t", [b"t 1", b"t 2"]), Seen(START, CLIENT, b"u", [b"u 1"])]
 
 
 def test_bare_lines_and_whole_bursts_are_told() -> None:

@@ -11,17 +11,12 @@ from kcast.pubsub import wire
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, WORK_BITS_MAX
 from kcast.pubsub.stamp import Mint, is_valid, price_bits
 from tests.support import wire_vectors
+from tests.support.server_core import minted
 
 DOCUMENT: dict[str, Any] = json.loads(wire_vectors.FILE.read_text(encoding="ascii"))
 COOKIE = b"AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
 TOPICS = [b"weather/oslo", b"room/1", b"t"]
 BITS = 12
-
-
-def minted(cookie: bytes, topics: list[bytes], bits: int) -> bytes:
-    stamp = Mint(cookie, topics, bits).work(1000 << bits)
-    assert stamp is not None
-    return stamp
 
 
 @pytest.mark.parametrize("vector", DOCUMENT["stamps"], ids=lambda vector: str(vector["description"]))

@@ -52,6 +52,7 @@ from kcast.pubsub.tap_format import (
 )
 from tests.support.server_core import handshake, lease, new_server, send, vouched
 from tests.support.tap_records import BOOT_ID, GOLDEN_FILE, GOLDEN_RECORDS, LINES, RAIN, SERVERS, A, B
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.world
 
@@ -79,13 +80,6 @@ def digests(*lines: bytes) -> tuple[bytes, ...]:
 def told(records: list[Record]) -> list[Record]:
     """The bursts and lease changes among them."""
     return [record for record in records if isinstance(record, (TapBurst, TapLease))]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.002)
 
 
 class Disk:
@@ -129,7 +123,7 @@ class Disk:
 
 def keep_up(tap: TapWriter) -> None:
     """Goes no faster than the tap's thread."""
-    wait_for(lambda: not tap._full)
+    wait_until(lambda: not tap._full)
     assert tap.failure is None
 
 
@@ -193,7 +187,7 @@ def test_clocks_are_tied_together_again_now_and_then(path: Path, monkeypatch: py
             clock = Clock(seconds * 10**9, 10**18 + seconds)
             written = tap.bytes_written
             tap.burst(seconds, A, b"t", LINES)
-            wait_for(lambda written=written: tap.bytes_written > written)  # type: ignore[misc]
+            wait_until(lambda written=written: tap.bytes_written > written)  # type: ignore[misc]
         clock = Clock(190 * 10**9, 0)
     assert isinstance(list(read(path))[-1], End)
     assert [record for record in read(path) if isinstance(record, Clock)] == [
@@ -229,7 +223,7 @@ def test_records_are_written_soon_without_more_coming(path: Path, monkeypatch: p
     with new_tap(path) as tap:
         for number in range(3):
             tap.burst(float(number), A, b"t", LINES)
-            wait_for(lambda number=number: len(told(list(read(path)))) == number + 1)  # type: ignore[misc]
+            wait_until(lambda number=number: len(told(list(read(path)))) == number + 1)  # type: ignore[misc]
         assert isinstance([*read(path)][-1], Cut)
 
 
@@ -242,7 +236,7 @@ def test_much_is_written_without_waiting(path: Path, monkeypatch: pytest.MonkeyP
         assert tap.bytes_written == head_bytes
         for _ in range(300):
             tap.burst(1.0, A, b"t", LINES[:1] * 200)
-        wait_for(lambda: tap.bytes_written > head_bytes)
+        wait_until(lambda: tap.bytes_written > head_bytes)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -258,7 +252,7 @@ def test_thread_sleeps_while_there_is_nothing(path: Path, monkeypatch: pytest.Mo
         for _ in range(2):
             written = tap.bytes_written
             tap.burst(1.0, A, b"t", LINES)
-            wait_for(lambda written=written: tap.bytes_written > written)  # type: ignore[misc]
+            wait_until(lambda written=written: tap.bytes_written > written)  # type: ignore[misc]
             time.sleep(0.05)
             before = wake_ups()
             time.sleep(0.1)
@@ -368,7 +362,7 @@ def test_what_a_slow_disk_does_not_take_is_counted_and_recorded(
         tap.burst(9002.0, A, b"t", LINES)
         assert tap.records_dropped == 4
         disk.allow(math.inf)
-        wait_for(lambda: tap._gap is None)
+        wait_until(lambda: tap._gap is None)
         tap.burst(9003.0, A, b"t", LINES)
     assert tap.records_dropped == 4
     records = list(read_all(path))
@@ -467,7 +461,7 @@ def test_bounds_hold_though_a_file_begins_with_a_long_list_of_leases(
             tap.lease(1.0, LeaseChange.OPENED, b"topic", ("192.0.2.1", number))
         while tap._encoder.file_bytes < recorded_bytes:
             tap.burst(1.0, A, b"t", LINES[:1] * 100)
-            wait_for(lambda: disk.waiting_bytes(tap) < 300_000)
+            wait_until(lambda: disk.waiting_bytes(tap) < 300_000)
         assert not tap.records_dropped
         disk.allow(0)
         while not tap.records_dropped:
@@ -475,7 +469,7 @@ def test_bounds_hold_though_a_file_begins_with_a_long_list_of_leases(
             assert disk.waiting_bytes(tap) <= QUEUE_BYTES_MIN
         assert disk.waiting_bytes(tap) > QUEUE_BYTES_MIN // 2
         disk.allow(math.inf)
-        wait_for(lambda: tap._gap is None)
+        wait_until(lambda: tap._gap is None)
     assert tap.failure is None
     standing = [record for record in read_all(path) if isinstance(record, Standing)]
     assert [len(record.leases) + record.omitted for record in standing] == [0, *[6000] * (len(standing) - 1)]
@@ -510,7 +504,7 @@ def test_server_that_stops_in_an_overload_says_so_in_the_file(path: Path, disk: 
         number += 1
 
     def open_disk_later() -> None:
-        wait_for(lambda: tap._is_closed)
+        wait_until(lambda: tap._is_closed)
         disk.allow(math.inf)
 
     opener = Thread(target=open_disk_later)
@@ -567,12 +561,12 @@ def test_full_disk_ends_the_tap_and_nothing_else(path: Path, monkeypatch: pytest
     failures: list[str] = []
     tap = new_tap(path, on_failure=failures.append)
     tap.burst(1.0, A, b"t", LINES)
-    wait_for(lambda: len(told(list(read(path)))) == 1)
+    wait_until(lambda: len(told(list(read(path)))) == 1)
     fill_disk(monkeypatch, 100)
     for number in range(10):
         tap.burst(2.0 + number, A, b"t", LINES)  # 40 bytes each
         tap.lease(2.0 + number, LeaseChange.OPENED, b"t%d" % number, A)
-    wait_for(lambda: tap.failure is not None)
+    wait_until(lambda: tap.failure is not None)
     tap.burst(12.0, A, b"t", LINES)
     tap.lease(12.0, LeaseChange.OPENED, b"t", A)
     tap.close()

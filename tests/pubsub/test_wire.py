@@ -129,10 +129,7 @@ def test_each_pair_after_a_percent_sign() -> None:
         (b"", "must not be empty"),
         (b"t" * 256, "topic too long: 256 bytes encoded, at most 255$"),
         (b"\0" * 86, r"258 bytes encoded, at most 255 \(spaces, % and bytes .* take 3 each\)$"),
-        (
-            "ø".encode() * 43,
-            r"258 bytes encoded, at most 255 \(spaces, % and bytes .* take 3 each\)$",
-        ),
+        ("ø".encode() * 43, r"258 bytes encoded, at most 255 \(spaces, % and bytes .* take 3 each\)$"),
     ],
 )
 def test_topic_that_cannot_be_encoded_is_the_callers_fault(name: bytes, complaint: str) -> None:

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,17 +26,10 @@ from tests.support.serve_process import (
     Serve,
     next_complaint,
     next_line,
-    serving,
     stop,
 )
 
 pytestmark = pytest.mark.world
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    with serving() as start:
-        yield start
 
 
 NEEDS_CHILDREN = pytest.mark.skipif(

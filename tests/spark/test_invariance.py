@@ -76,11 +76,7 @@ def expected(spark: SparkSession, run: Path) -> Findings:
 
 
 def test_however_rows_are_spread_and_joined(
-    spark: SparkSession,
-    run: Path,
-    expected: Findings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, run: Path, expected: Findings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(SEED)
     copy = shuffled(run, tmp_path / "copy", rng)

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kcast.loadtest.results.causes import (
-    Cause,
-)
+from kcast.loadtest.results.causes import Cause
 from tests.support.handmade_capture import World
 
 # Each breaks a world in which message 0 went to servers 0 and 1, so that subscriber 0 misses it.

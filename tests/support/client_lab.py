@@ -5,10 +5,7 @@ from typing import Any
 
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
-from kcast.client.events import (
-    Event,
-    Published,
-)
+from kcast.client.events import Event, Published
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst

@@ -106,6 +106,15 @@ class Command:
             if stream is not None:
                 stream.close()
 
+    def feed(self, data: bytes, *, close: bool = True) -> None:
+        """Writes to its standard input, all of it."""
+        stdin = self.process.stdin
+        assert stdin is not None
+        while data:
+            data = data[stdin.write(data) or 0 :]
+        if close:
+            stdin.close()
+
     def await_error(self, text: bytes, after: bytes = b"") -> None:
         """Returns when standard error has had this text, after that one."""
         deadline = time.monotonic() + WAIT_S

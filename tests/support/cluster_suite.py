@@ -6,10 +6,10 @@ import socket
 import subprocess
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +21,7 @@ from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import REQUEST_BYTES_MIN
 from kcast.pubsub.tap import read_all
 from kcast.pubsub.tap_format import End, FileHead, Record
+from tests.support.waiting import wait_until
 
 WAIT_S = 20.0
 SILENCE_S = 0.3  # what has not come by then does not come: on one machine it takes a thousandth of it
@@ -70,13 +71,6 @@ def silent(servers: Iterable[Address]) -> bool:
     return not any(heard)
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s until {what}"
-        time.sleep(0.02)
-
-
 def can_bind(server: Address) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
@@ -100,16 +94,15 @@ def boots(tap: Path) -> set[bytes]:
     return {record.boot_id for record in records(tap) if isinstance(record, FileHead)}
 
 
-class ClusterSuite(ABC):
+class ClusterSuite:
     """The tests; a subclass says how its servers are opened."""
 
+    backend: Callable[..., Servers]
     is_killed_tap_whole = False
 
-    @abstractmethod
-    def open(
-        self, count: int, *, ttl_s: int = 2, options: tuple[str, ...] = (), tap_dir: Path | None = None
-    ) -> Servers:
+    def open(self, count: int, *, ttl_s: int = 2, **options: Any) -> Servers:
         """Returns servers of this backend."""
+        return type(self).backend(count, ttl_s=ttl_s, **options)
 
     def test_servers_start_die_and_come_back_where_they_were(self) -> None:
         with self.open(3) as servers:

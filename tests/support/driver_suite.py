@@ -37,6 +37,7 @@ from kcast.pubsub.endpoint import Address, Endpoint, datagrams
 from kcast.pubsub.wire import TopicError
 from tests.support.client_paths import Rough, Through
 from tests.support.drivers import WAIT_S, Coro, Driver
+from tests.support.machine import has_ipv6
 
 TTL_S = 2
 ALL = Policy(3, 3, 3)
@@ -70,16 +71,6 @@ def serving() -> Iterator[Servers]:
             if has_ipv6()
             else None,
         )
-
-
-def has_ipv6() -> bool:
-    """Whether this machine has an IPv6 loopback."""
-    try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
-            sock.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager
@@ -486,7 +477,7 @@ async def system_without_ipv6_uses_ipv4_and_tells_what_it_cannot_reach(
     cluster = Cluster(
         (ServerEntry(both, "both"), ServerEntry((("::1", 9),), "six")), Policy(2, 2, 2), is_lab=True
     )
-    with without_ipv6():
+    with mock.patch("socket.socket", lacking(socket.AF_INET6)):
         async with driver.client(cluster) as client:
             events, subscription = client.events(), client.subscribe("t")
             (missing,) = [
@@ -513,18 +504,16 @@ def raising(kind: type[BaseException], part: str) -> Iterator[None]:
         raise AssertionError(f"{kind.__name__} was not raised")
 
 
-@contextmanager
-def without_ipv6() -> Iterator[None]:
-    """Makes this look like a system whose kernel has no IPv6."""
+def lacking(*families: socket.AddressFamily) -> type[socket.socket]:
+    """The sockets of a system whose kernel does not have these families."""
 
     class Socket(socket.socket):
         def __init__(self, family: int = -1, *args: Any, **options: Any) -> None:
-            if family == socket.AF_INET6:
+            if family in families:
                 raise OSError(97, "Address family not supported by protocol")
             super().__init__(family, *args, **options)
 
-    with mock.patch("socket.socket", Socket):
-        yield
+    return Socket
 
 
 async def all_of(stream: Any) -> list[Any]:

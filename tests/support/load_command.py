@@ -4,8 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -79,14 +77,6 @@ def run_load(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]], st
         code, output, errors = load.end()
     objects = [json.loads(line) for line in output.splitlines()]
     return code, {each["name"]: each for each in objects if each["type"] == "scenario"}, errors
-
-
-def wait_for(what: str, holds: Callable[[], bool]) -> None:
-    """Returns when the condition holds."""
-    until = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < until, f"waited in vain for {what}"
-        time.sleep(0.05)
 
 
 def living(pids: set[int]) -> set[int]:

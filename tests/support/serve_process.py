@@ -15,6 +15,7 @@ import pytest
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import REQUEST_BYTES_MIN
+from tests.support.machine import has_ipv6
 
 WAIT_S = 10.0
 PROGRAM = (sys.executable, "-c", "from kcast.pubsub.serve import command; command()")
@@ -22,16 +23,7 @@ PROGRAM = (sys.executable, "-c", "from kcast.pubsub.serve import command; comman
 Serve = Callable[..., "subprocess.Popen[str]"]
 
 
-def has_ipv6_loopback() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
-            sock.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
-
-
-NEEDS_IPV6 = pytest.mark.skipif(not has_ipv6_loopback(), reason="this machine has no IPv6 loopback")
+NEEDS_IPV6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
 
 
 @contextmanager

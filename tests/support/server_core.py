@@ -5,9 +5,7 @@ from typing import Any
 
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
-from kcast.pubsub.limits import (
-    REPLY_BYTES_MAX,
-)
+from kcast.pubsub.limits import REPLY_BYTES_MAX
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import Mint, price_bits
 

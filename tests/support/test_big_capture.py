@@ -109,11 +109,7 @@ def test_the_same_seed_gives_the_same_rows_in_slabs_of_bounded_size(
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
-    [
-        ({"repeat": 2}, "repeats"),
-        ({"by": "kill"}, "kill"),
-        ({"scheme": "S", "known": 0.5}, "modulo"),
-    ],
+    [({"repeat": 2}, "repeats"), ({"by": "kill"}, "kill"), ({"scheme": "S", "known": 0.5}, "modulo")],
 )
 def test_what_is_not_simulated_is_refused(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):

@@ -25,17 +25,10 @@ from tests.support.serve_process import (
     Serve,
     next_complaint,
     served_address,
-    serving,
 )
 
 KCAST = (sys.executable, "-m", "kcast.client.cli")
 COOKIE = b"c" * 32
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    with serving() as start:
-        yield start
 
 
 def health(address: Address, *options: str) -> tuple[int, str, str]:

@@ -43,20 +43,10 @@ def publisher(cluster: ClusterOfProcesses, *arguments: str | bytes) -> Command:
     return Command("pub", "--cluster", str(cluster.file), *arguments, stdin=subprocess.PIPE)
 
 
-def feed(command: Command, data: bytes, *, close: bool = True) -> None:
-    """Writes to its standard input, all of it."""
-    stdin = command.process.stdin
-    assert stdin is not None
-    while data:
-        data = data[stdin.write(data) or 0 :]
-    if close:
-        stdin.close()
-
-
 def publish(cluster: ClusterOfProcesses, *arguments: str | bytes, stdin: bytes = b"") -> bytes:
     """Publishes and asserts that it went well; standard output."""
     with publisher(cluster, *arguments) as command:
-        feed(command, stdin)
+        command.feed(stdin)
         code, output, errors = command.end()
     assert code == 0, errors
     return output
@@ -146,7 +136,7 @@ def test_the_cluster_file_may_be_named_by_the_environment(cluster: ClusterOfProc
 
 def test_nothing_to_publish(cluster: ClusterOfProcesses) -> None:
     with publisher(cluster, "t") as pub:
-        feed(pub, b"")
+        pub.feed(b"")
         assert pub.end() == (0, b"", b"kcast pub: published 0 messages\n")
 
 
@@ -154,7 +144,7 @@ def test_a_line_goes_out_before_the_next_is_there(cluster: ClusterOfProcesses) -
     with subscriber(cluster, "slow") as sub, publisher(cluster, "slow") as pub:
         sub.await_error(b"leased on")
         for number in range(1, 4):
-            feed(pub, b"line\n", close=False)
+            pub.feed(b"line\n", close=False)
             sub.await_lines(number)
 
 
@@ -176,11 +166,11 @@ def test_a_text_arrives_complete_while_servers_are_killed(tmp_path: Path) -> Non
         sub = stack.enter_context(subscriber(cluster, "text", "--count", "600"))
         sub.await_error(b"leased on 5 of 5\n")
         pub = stack.enter_context(publisher(cluster, "text"))
-        feed(pub, b"".join(TEXT[:300]), close=False)
+        pub.feed(b"".join(TEXT[:300]), close=False)
         sub.await_lines(100)
         for name in cluster.names[1:3]:
             cluster.kill(name)
-        feed(pub, b"".join(TEXT[300:]))
+        pub.feed(b"".join(TEXT[300:]))
         code, _, errors = pub.end()
         assert code == 0, errors
         assert errors.startswith(b"kcast pub: published 600 messages: receipts from ")
@@ -197,12 +187,12 @@ def test_any_one_of_three_servers_is_enough(tmp_path: Path) -> None:
         for survivor in servers:
             with subscriber(cluster, "text", "--count", "200") as sub, publisher(cluster, "text") as pub:
                 sub.await_error(b"leased on 3 of 3\n")
-                feed(pub, b"".join(TEXT[:100]), close=False)
+                pub.feed(b"".join(TEXT[:100]), close=False)
                 sub.await_lines(20)
                 killed = [name for name in servers if name != survivor]
                 for name in killed:
                     cluster.kill(name)
-                feed(pub, b"".join(TEXT[100:200]))
+                pub.feed(b"".join(TEXT[100:200]))
                 code, _, errors = pub.end()
                 assert code == 0, errors
                 assert errors.startswith(b"kcast pub: published 200 messages: receipts from 1 ")
@@ -234,11 +224,11 @@ def test_a_lost_and_a_returned_server_are_told(tmp_path: Path) -> None:
 def test_a_timeout_before_the_count_is_a_failure(cluster: ClusterOfProcesses) -> None:
     with ExitStack() as stack:
         pub = stack.enter_context(publisher(cluster, "count", "--json"))
-        feed(pub, b"before\n", close=False)
+        pub.feed(b"before\n", close=False)
         pub.await_lines(1)  # so that it is quick once the time runs
         sub = stack.enter_context(subscriber(cluster, "count", "--count", "3", "--timeout", "3"))
         sub.await_error(b"leased on")
-        feed(pub, b"m\n")
+        pub.feed(b"m\n")
         assert sub.end() == (
             1,
             b"m\n",
@@ -261,7 +251,7 @@ def test_no_server_answers(tmp_path: Path) -> None:
         with publisher(cluster, "t", "m") as pub:
             assert pub.end() == (1, b"", b"kcast pub: 1 message got no receipt: %s\n" % why)
         with publisher(cluster, "t") as pub:
-            feed(pub, b"line\n" * 10_000)
+            pub.feed(b"line\n" * 10_000)
             code, _, errors = pub.end()
         assert code == 1
         complaint = rb"kcast pub: \d+ messages got no receipt: %s; the rest of the input was not read\n"
@@ -288,13 +278,13 @@ def test_a_publisher_says_once_that_no_server_answers_any_more(tmp_path: Path) -
         ClusterOfProcesses(tmp_path, 2, Policy(2, 2, 2)) as cluster,
         publisher(cluster, "t", "--json") as pub,
     ):
-        feed(pub, b"one\n", close=False)
+        pub.feed(b"one\n", close=False)
         pub.await_lines(1)
         for name in cluster.names:
             cluster.kill(name)
-        feed(pub, b"two\n", close=False)
+        pub.feed(b"two\n", close=False)
         pub.await_error(b"; still trying\n")
-        feed(pub, b"three\n")
+        pub.feed(b"three\n")
         code, _, errors = pub.end()
     assert code == 1
     assert errors.count(b"; still trying\n") == 1
@@ -349,7 +339,7 @@ def test_ctrl_c_ends_a_subscriber(cluster: ClusterOfProcesses) -> None:
 def test_ctrl_c_ends_a_publisher(cluster: ClusterOfProcesses) -> None:
     with subscriber(cluster, "interrupted2") as sub, publisher(cluster, "interrupted2") as pub:
         sub.await_error(b"leased on")
-        feed(pub, b"one\n", close=False)
+        pub.feed(b"one\n", close=False)
         sub.await_lines(1)
         pub.process.send_signal(signal.SIGINT)
         code, output, errors = pub.end()
@@ -419,7 +409,7 @@ def test_lines_too_large_are_told_and_the_rest_goes_on(cluster: ClusterOfProcess
     with subscriber(cluster, "large", "--count", "2") as sub:
         sub.await_error(b"leased on")
         with publisher(cluster, "large") as pub:
-            feed(pub, data)
+            pub.feed(data)
             code, _, errors = pub.end()
         assert sub.end()[:2] == (0, b"first\nlast\n")
     second, third, *summary = errors.decode().splitlines()

@@ -17,16 +17,10 @@ from kcast.loadtest.capture.folder import ScenarioFolder, open_run
 from kcast.loadtest.capture.parts import CaptureError
 from kcast.loadtest.capture.writer import CaptureWriter
 from tests.support.capture_rows import new_scenario, rows, written
+from tests.support.waiting import wait_until
 
 WAIT_S = 20.0
 CLOCK_ROW_BYTES = parts.to_rows("client_stat", rows("client_stat", 1)).nbytes
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    give_up_at = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < give_up_at, f"waited in vain: {what}"
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -94,9 +88,9 @@ def test_rows_appear_without_waiting_for_the_end(
     monkeypatch.setattr(writers, "FLUSH_S", 0.05)
     writer = CaptureWriter(place.path, "worker-1")
     writer.append("clock", rows("clock", 1))
-    until(lambda: written(place.path) == 1, "a part")
+    wait_until(lambda: written(place.path) == 1, "a part")
     writer.append("clock", rows("clock", 1, 1))
-    until(lambda: written(place.path) == 2, "another part")
+    wait_until(lambda: written(place.path) == 2, "another part")
     assert len(place.parts("clock")) == 2
     assert writer.rows_waiting == 0
     writer.close()
@@ -191,7 +185,7 @@ def test_closing_gives_up_on_a_disk_that_hangs_and_says_so(place: ScenarioFolder
     assert writer.failure == "the last rows were not written within 0.3 s"
     assert (writer.rows_lost, writer.lost) == (10, {"slow": 10})
     gate.open()
-    until(lambda: writer.rows_waiting == 0, "the thread's end")
+    wait_until(lambda: writer.rows_waiting == 0, "the thread's end")
     assert (written(place.path), writer.rows_lost) == (0, 10)  # what was told stays true
     assert list(place.path.glob("table=clock/*")) == []
 
@@ -216,9 +210,9 @@ def test_after_a_failure_the_run_goes_on_and_all_is_counted(
 ) -> None:
     writer = CaptureWriter(place.path, "worker-1", waiting_bytes_max=1000 * CLOCK_ROW_BYTES)
     writer.append("client_stat", rows("client_stat", 5))
-    until(lambda: written(place.path) == 5, "the first part")
+    wait_until(lambda: written(place.path) == 5, "the first part")
     writer.append("client_stat", rows("client_stat", 7, 5))
-    until(lambda: writer.failure is not None, "the failure")
+    wait_until(lambda: writer.failure is not None, "the failure")
     assert str(writer.failure).startswith(f"cannot write {place.path}/table=client_stat/worker-1-")
     assert str(writer.failure).endswith(": No space left on device")
     failure = writer.failure
@@ -370,7 +364,7 @@ def test_a_killed_process_leaves_parts_that_can_be_read(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as child:
         try:
             folder = tmp_path / "run"
-            until(lambda: len(list(folder.rglob("*.parquet"))) >= 20, "parts")
+            wait_until(lambda: len(list(folder.rglob("*.parquet"))) >= 20, "parts")
         finally:
             child.send_signal(signal.SIGKILL)
     run = open_run(folder)

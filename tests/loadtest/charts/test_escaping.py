@@ -10,11 +10,7 @@ from tests.support.checkout import ROOT
 
 FOLDERS = ("loadtest", "spark")
 # Files of the package that become markup as they are.
-TRUSTED = {
-    "loadtest/charts/curves.py": 1,
-    "loadtest/charts/svg.py": 1,
-    "spark/report/page.py": 1,
-}
+TRUSTED = {"loadtest/charts/curves.py": 1, "loadtest/charts/svg.py": 1, "spark/report/page.py": 1}
 
 
 def test_text_is_escaped_once() -> None:

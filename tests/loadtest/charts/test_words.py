@@ -76,11 +76,11 @@ def test_lists_and_spans() -> None:
 
 def test_times_sizes_and_latencies_are_short() -> None:
     assert [words.duration(value) for value in (0.4, 59, 60, 725.4, 12_000)] == [
-        *("0 s", "59 s", "1 min 0 s", "12 min 5 s", "3 h 20 min"),
+        *("0 s", "59 s", "1 min 0 s", "12 min 5 s", "3 h 20 min")
     ]
     assert [words.size(value) for value in (0, 999, 1000, 123_456, 5.44e6, 2e18)] == [
-        *("0 B", "999 B", "1.0 kB", "123 kB", "5.4 MB", "2000 PB"),
+        *("0 B", "999 B", "1.0 kB", "123 kB", "5.4 MB", "2000 PB")
     ]
     assert [words.significant(value) for value in (0.0412, 0.412, 1.236, 12.34, 1240)] == [
-        *("0.0412", "0.412", "1.24", "12.3", "1,240"),
+        *("0.0412", "0.412", "1.24", "12.3", "1,240")
     ]

@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,7 @@ class TestLab(ClusterSuite):
 
     is_killed_tap_whole = True
 
-    def open(
-        self, count: int, *, ttl_s: int = 2, options: tuple[str, ...] = (), tap_dir: Path | None = None
-    ) -> LabCluster:
-        return LabCluster(count, ttl_s=ttl_s, options=options, tap_dir=tap_dir)
+    backend = LabCluster
 
 
 def test_a_thousand_servers() -> None:

@@ -20,18 +20,15 @@ from tests.support.cluster_suite import (
     Owner,
     Peer,
     answers,
-    wait_until,
     wait_until_all_gone,
 )
+from tests.support.waiting import wait_until
 
 
 class TestProcesses(ClusterSuite):
     """The tests of every backend."""
 
-    def open(
-        self, count: int, *, ttl_s: int = 2, options: tuple[str, ...] = (), tap_dir: Path | None = None
-    ) -> ProcessCluster:
-        return ProcessCluster(count, ttl_s=ttl_s, options=options, tap_dir=tap_dir)
+    backend = ProcessCluster
 
 
 def host_of(servers: ProcessCluster) -> int:

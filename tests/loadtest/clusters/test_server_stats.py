@@ -13,7 +13,7 @@ from kcast.loadtest.clusters import server_stats
 from kcast.loadtest.clusters.server_stats import Socket, read_sockets, stat_of
 from kcast.loadtest.clusters.servers import ServerStat
 from kcast.pubsub.udp import open_socket
-from tests.support.cluster_suite import wait_until
+from tests.support.waiting import wait_until
 
 HEAD = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 UDP = f"""\

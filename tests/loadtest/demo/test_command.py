@@ -100,9 +100,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Comp
     return run, out
 
 
-def test_a_run_agrees_with_the_model(
-    whole_run: tuple[subprocess.CompletedProcess[str], Path],
-) -> None:
+def test_a_run_agrees_with_the_model(whole_run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     run, out = whole_run
     assert (run.returncode, run.stderr) == (0, ""), run.stdout
     lines = run.stdout.splitlines()
@@ -230,10 +228,7 @@ def test_what_cannot_be_written_is_shown(
         f"kcast demo: {tmp_path / name}: No space left on device (the result stands above)\n"
     )
     if options:
-        assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == [
-            *3 * ["phase"],
-            "result",
-        ]
+        assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == [*3 * ["phase"], "result"]
     else:
         assert "measured" in result.stdout and "4 of 12 down" in result.stdout
         assert result.stdout.endswith("\nmeasurement and model agree\n")

@@ -131,12 +131,7 @@ def test_what_recovers_is_shown_and_not_judged() -> None:
     tally = Tally([there], K)
     tally.publish(Phase.RECOVERING, there, b"line", frozenset(), 1.5)
     each = only_cell(tally)
-    assert (each.predicted, each.low, each.high, each.is_judged) == (
-        None,
-        None,
-        None,
-        False,
-    )
+    assert (each.predicted, each.low, each.high, each.is_judged) == (None, None, None, False)
     assert tally.last_loss_s(Phase.RECOVERING) == 1.5
     assert verdict(tally) == []
 

@@ -159,7 +159,7 @@ def test_what_follows_from_few_topics_and_a_small_k() -> None:
 
 def test_combinations_that_are_the_same_policy_are_one_scenario() -> None:
     assert names(scheme=("RCH", "CH"), k=(3,), k_prime=(1, 3), side=("publish", "subscribe")) == [
-        *("3-1-3", "3-3-1", "3-3-3"),
+        *("3-1-3", "3-3-1", "3-3-3")
     ]
     assert names(scheme=("S", "R"), k=(3, 5), servers=(9,)) == ["s", "r-9-9-9"]
 
@@ -167,7 +167,7 @@ def test_combinations_that_are_the_same_policy_are_one_scenario() -> None:
 def test_what_cannot_be_is_left_out_and_told_unless_that_is_all() -> None:
     made = grid.expand(({},), {"k": (2, 4), "k_prime": (1, 3), "loss": (0.0, 0.1)})
     assert [s.name for s in made.scenarios if s.loss_in == 0] == [
-        *("2-1-2_loss-0", "4-1-4_loss-0", "4-3-4_loss-0"),
+        *("2-1-2_loss-0", "4-1-4_loss-0", "4-3-4_loss-0")
     ]
     assert made.impossible == ("--k-prime is 3: give 2 or less, since --k is 2",)
     with pytest.raises(ScenarioError, match="--k-prime is 3"):
@@ -187,9 +187,7 @@ def test_scenarios_are_selected_by_name_or_pattern() -> None:
     assert select(scenarios, ()) == scenarios
     odd = scenarios[0].with_(name="[ch] 100% {*?}")
     assert select((odd, *scenarios), (odd.name,)) == (odd,)
-    assert [s.name for s in select(scenarios, ("8-8-8", "8-[12]-*"))] == [
-        *("8-1-8", "8-2-8", "8-8-8"),
-    ]
+    assert [s.name for s in select(scenarios, ("8-8-8", "8-[12]-*"))] == [*("8-1-8", "8-2-8", "8-8-8")]
     with pytest.raises(ScenarioError, match=r"no scenario is named '4-4-4': there are 8-1-8, .*, 8-8-8$"):
         select(scenarios, ("8-8-8", "4-4-4"))
 

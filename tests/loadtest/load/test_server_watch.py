@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -13,6 +13,7 @@ from kcast.loadtest.clusters.servers import ServerFailed, Servers, ServerStat
 from kcast.loadtest.load import server_watch
 from kcast.loadtest.load.server_watch import ServerWatch
 from kcast.loadtest.scenario import Scenario
+from tests.support.waiting import wait_until
 
 WAIT_S = 10.0
 KILLS = Scenario(servers=4, outages="exact", down=1, by="kill", epoch_s=0.2, duration_s=0.6, ttl_s=2)
@@ -80,17 +81,10 @@ def tend(servers: FakeServers, scenario: Scenario, writer: FakeWriter) -> Server
     return ServerWatch(cast(Servers, servers), scenario, cast(CaptureWriter, writer))
 
 
-def wait_for(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.005)
-
-
 def test_figures_of_all_servers_are_written_again_and_again(servers: FakeServers, writer: FakeWriter) -> None:
     with tend(servers, Scenario(servers=4), writer) as tended:
         tended.begin_faults(time.monotonic_ns())
-        wait_for(lambda: len(writer.rows["server_stat"]) >= 8)
+        wait_until(lambda: len(writer.rows["server_stat"]) >= 8)
         tended.check()
     rows = writer.rows["server_stat"]
     assert [row["server_id"] for row in rows[:8]] == [0, 1, 2, 3, 0, 1, 2, 3]
@@ -112,7 +106,7 @@ def test_servers_are_killed_as_planned_and_all_run_in_the_end(
     with tend(servers, KILLS, writer) as tended:
         t0_ns = time.monotonic_ns() + 20_000_000
         tended.begin_faults(t0_ns)
-        wait_for(lambda: time.monotonic_ns() > t0_ns + 700_000_000)
+        wait_until(lambda: time.monotonic_ns() > t0_ns + 700_000_000)
         tended.check()
     assert tended.shortfall() == ""
     down = [indexes for what, indexes in servers.done if what == "kill"]
@@ -153,7 +147,7 @@ def test_what_goes_wrong_is_told_to_who_asks(servers: FakeServers, writer: FakeW
 def test_after_an_error_nobody_waits_for_servers_to_come_up(servers: FakeServers, writer: FakeWriter) -> None:
     with pytest.raises(KeyboardInterrupt), tend(servers, KILLS, writer) as tended:
         tended.begin_faults(time.monotonic_ns())
-        wait_for(lambda: any(what == "kill" for what, _ in servers.done))
+        wait_until(lambda: any(what == "kill" for what, _ in servers.done))
         raise KeyboardInterrupt
     assert servers.done[-1][0] != "restart"
     assert len(writer.rows["outage"]) >= 1

@@ -180,7 +180,7 @@ def test_the_table_says_what_is_beyond_the_interval_or_has_no_prediction() -> No
 def test_causes_come_with_their_shares_the_most_frequent_first() -> None:
     whole = summary("all", delivered=20_000, share=1.0, causes={})
     assert report.causes({"5-3-5": summary(), "all": whole}) == [
-        "5-3-5  1,000 missed: loss-in 700 (70.0%), down 300 (30.0%)",
+        "5-3-5  1,000 missed: loss-in 700 (70.0%), down 300 (30.0%)"
     ]
 
 

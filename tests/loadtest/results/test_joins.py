@@ -60,7 +60,7 @@ def test_spans_contain_their_ends_and_may_overlap() -> None:
     spans = Spans(ints(1, 1, 1, 2), ints(10, 12, 30, 0), ints(20, 15, 40, 1))
     times = ints(9, 10, 16, 20, 21, 30, 41)
     assert spans.contain(np.ones(7, dtype=np.int64), times).tolist() == [
-        *(False, True, True, True, False, True, False),
+        *(False, True, True, True, False, True, False)
     ]
     assert spans.contain(ints(2, 2, 3), ints(1, 2, 1)).tolist() == [True, False, False]
     assert spans.overlap(ints(1, 1, 1), ints(0, 0, 21), ints(9, 10, 29)).tolist() == [False, True, False]

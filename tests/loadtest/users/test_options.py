@@ -104,12 +104,7 @@ def test_click_takes_several_values() -> None:
         *("--k-prime", "1, 2,3", "--scheme", "CH,RCH", "--confirm", "true,false", "--rate", "2"),
         several=several,
     )
-    assert given == {
-        "k_prime": (1, 2, 3),
-        "scheme": ("CH", "RCH"),
-        "confirm": (True, False),
-        "rate": (2.0,),
-    }
+    assert given == {"k_prime": (1, 2, 3), "scheme": ("CH", "RCH"), "confirm": (True, False), "rate": (2.0,)}
 
 
 @pytest.mark.parametrize(

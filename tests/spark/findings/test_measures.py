@@ -54,10 +54,7 @@ def sound_sums() -> dict[str, list[Row]]:
             {"cell": 0, "messages": MESSAGES, "message_bytes": 100 * MESSAGES, "sendings": 2 * MESSAGES}
             | {"renewals": 6, "from_ns": 100 * S, "to_ns": 110 * S}
         ],
-        "causes": [
-            fate(Cause.DELIVERED, 1999, 3998, 3998),
-            fate(Cause.LOSS_OUT, 1, 0, 2),
-        ],
+        "causes": [fate(Cause.DELIVERED, 1999, 3998, 3998), fate(Cause.LOSS_OUT, 1, 0, 2)],
         "health": [{"cell": 0, **figures, "send_errors": 0, "slow_consumer": 0}],
         "servers_lost": [],
         "clusterings": [

@@ -5,7 +5,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from kcast.spark.follow.running_scenario import RunningScenario
 from kcast.spark.session.files import Files
 from tests.support.big_capture import big_scenario, write_run
 from tests.support.growing_capture import GrowingCapture
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -88,13 +88,6 @@ def follow_while(
         assert problems == []
 
 
-def wait_for(what: str, holds: Callable[[], object]) -> None:
-    until = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < until, f"waited in vain for {what}"
-        time.sleep(0.05)
-
-
 def test_it_ends_in_the_tables_of_analyse_even_if_the_run_dies(
     spark: SparkSession, growing: GrowingCapture, tmp_path: Path
 ) -> None:
@@ -112,7 +105,7 @@ def test_it_ends_in_the_tables_of_analyse_even_if_the_run_dies(
         growing.begin(second)
         for files in growing.moments(second, rng):
             growing.appear(files)
-        wait_for("live figures", lambda: told.live("b"))
+        wait_until(lambda: told.live("b"), "live figures", WAIT_S)
         growing.complete(second)
         growing.begin(third)
         growing.appear(growing.moments(third, rng)[0])

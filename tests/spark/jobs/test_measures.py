@@ -172,10 +172,7 @@ def test_verdicts_are_those_of_load_tests(captured: list[Captured], sums: dict[s
     seen: Counter[str] = Counter()
     for each in captured:
         summary = summarise(each.capture)
-        for what, verdict in (
-            ("delivery", summary.delivery_verdict),
-            ("latency", summary.latency_verdict),
-        ):
+        for what, verdict in (("delivery", summary.delivery_verdict), ("latency", summary.latency_verdict)):
             reasons = [
                 row["reason"] for row in rows if (row["cell"], row["what"]) == (each.cell.number, what)
             ]

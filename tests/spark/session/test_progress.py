@@ -7,6 +7,7 @@ import pytest
 
 from kcast.spark.session import progress
 from kcast.spark.session.progress import StepProgress, Tasks, active_tasks
+from tests.support.waiting import wait_until
 
 
 class Terminal(io.StringIO):
@@ -22,13 +23,6 @@ def fake_spark(*stages: tuple[int, int] | None) -> Any:
     ]
     tracker = SimpleNamespace(getActiveStageIds=lambda: list(range(len(info))), getStageInfo=info.__getitem__)
     return SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
-
-
-def wait_for(stream: io.StringIO, text: str) -> None:
-    deadline = time.monotonic() + 10
-    while text not in stream.getvalue():
-        assert time.monotonic() < deadline, stream.getvalue()
-        time.sleep(0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +52,7 @@ def test_a_pipe_gets_a_line_now_and_then_while_a_step_lasts(monkeypatch: pytest.
     with StepProgress(stream) as tell:
         tell("latency")
         tell.watch(fake_spark((1_003, 2_010)))
-        wait_for(stream, "s  latency: 1,003 of 2,010 tasks\n")
+        wait_until(lambda: "s  latency: 1,003 of 2,010 tasks\n" in stream.getvalue())
 
 
 def test_a_terminal_gets_one_line_that_goes_at_the_end() -> None:
@@ -66,10 +60,10 @@ def test_a_terminal_gets_one_line_that_goes_at_the_end() -> None:
     with StepProgress(stream) as tell:
         tell("latency [b]")
         tell.watch(fake_spark((3, 10)))
-        wait_for(stream, "3 of 10 tasks")
+        wait_until(lambda: "3 of 10 tasks" in stream.getvalue())
         tell.watch(fake_spark())
         tell("balance")
-        wait_for(stream, "balance")
+        wait_until(lambda: "balance" in stream.getvalue())
     assert "latency [b]" in stream.getvalue()
     assert stream.getvalue().endswith("\x1b[2K"), "the line was taken away"
 

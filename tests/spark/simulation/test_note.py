@@ -213,10 +213,7 @@ def test_claims_are_judged_as_at_full_scale(claim: str, scenario: str, expected:
         (
             "reliable delivery",
             PUBLISH,
-            all_of(
-                become("rch-few-publish-loss-1", 0.999),
-                become("rch-few-publish-known-90", 0.999),
-            ),
+            all_of(become("rch-few-publish-loss-1", 0.999), become("rch-few-publish-known-90", 0.999)),
             HOLDS,
         ),
         ("times the bandwidth", SUBSCRIBE, swap_forms, HOLDS),
