@@ -15,8 +15,12 @@ C: Address = ("192.0.2.3", 7400)
 ENTRY_BYTES = 250
 
 
-def test_first_copy_is_new_whoever_brings_it() -> None:
-    copies = CopyFilter()
+@pytest.fixture
+def copies() -> CopyFilter:
+    return CopyFilter()
+
+
+def test_first_copy_is_new_whoever_brings_it(copies: CopyFilter) -> None:
     assert copies.is_new(b"t %@p.1 x", A, False, 0.0)
     for server in (B, A, C):
         assert not copies.is_new(b"t %@p.1 x", server, False, 1.0)
@@ -24,16 +28,14 @@ def test_first_copy_is_new_whoever_brings_it() -> None:
 
 
 @pytest.mark.parametrize("other", [b"t %@p.1 y", b"u %@p.1 x", b"t %@q.1 x", b"t %@p.1;t=1 x", b"t %@p.1 x "])
-def test_one_changed_byte_makes_another_message(other: bytes) -> None:
+def test_one_changed_byte_makes_another_message(other: bytes, copies: CopyFilter) -> None:
     """Never by `seq`, which anyone can claim."""
-    copies = CopyFilter()
     assert copies.is_new(b"t %@p.1 x", A, False, 0.0)
     assert copies.is_new(other, A, False, 0.0)
 
 
-def test_raw_line_is_new_where_no_open_delivery_lacks_its_server() -> None:
+def test_raw_line_is_new_where_no_open_delivery_lacks_its_server(copies: CopyFilter) -> None:
     """Within a moment: the second copy from one server is another message."""
-    copies = CopyFilter()
     arrivals = [(A, True), (B, False), (A, True), (C, False), (B, False), (A, True), (C, False), (C, False)]
     for server, new in [*arrivals, (C, True), (B, False), (A, False), (A, True)]:
         assert copies.is_new(b"t on", server, True, 0.0) is new
@@ -52,8 +54,7 @@ def test_raw_lines_at_once_are_delivered_as_often_as_the_busiest_server_brings_t
         assert delivered[line] == max(brought[line, each] for each in (A, B, C))
 
 
-def test_raw_delivery_is_open_for_two_seconds() -> None:
-    copies = CopyFilter()
+def test_raw_delivery_is_open_for_two_seconds(copies: CopyFilter) -> None:
     assert copies.is_new(b"t on", A, True, 0.0)
     assert not copies.is_new(b"t on", B, True, 1.999)
     assert copies.is_new(b"t on", C, True, 2.0)
@@ -72,9 +73,8 @@ def test_raw_message_cannot_be_silenced_by_who_published_it_before_elsewhere() -
         ]
 
 
-def test_raw_message_is_delivered_though_its_server_once_lost_a_copy() -> None:
+def test_raw_message_is_delivered_though_its_server_once_lost_a_copy(copies: CopyFilter) -> None:
     """CH, two servers: the second message is lost at A, the third, a minute later, at B."""
-    copies = CopyFilter()
     assert copies.is_new(b"t on", A, True, 0.0)
     assert not copies.is_new(b"t on", B, True, 0.0)
     assert copies.is_new(b"t on", B, True, 60.0)

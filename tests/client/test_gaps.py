@@ -19,15 +19,18 @@ def settled(gaps: GapTracker, now: float) -> list[tuple[int, int]]:
     return [(gap.first_seq, gap.last_seq) for gap in gaps.settle(now)]
 
 
-def test_first_seq_is_the_baseline() -> None:
-    gaps = GapTracker(settling_s=2.0)
+@pytest.fixture
+def gaps() -> GapTracker:
+    return GapTracker(settling_s=2.0)
+
+
+def test_first_seq_is_the_baseline(gaps: GapTracker) -> None:
     assert hear(gaps, 500, 501, 502) == []
     assert gaps.next_timeout() is None
     assert settled(gaps, 100.0) == []
 
 
-def test_gap_is_reported_once_and_exactly_when_it_has_settled() -> None:
-    gaps = GapTracker(settling_s=2.0)
+def test_gap_is_reported_once_and_exactly_when_it_has_settled(gaps: GapTracker) -> None:
     hear(gaps, 1, 3, now=10.0)
     hear(gaps, 7, now=11.0)
     assert gaps.next_timeout() == 12.0
@@ -39,8 +42,7 @@ def test_gap_is_reported_once_and_exactly_when_it_has_settled() -> None:
     assert settled(gaps, 1000.0) == []
 
 
-def test_what_comes_within_the_settling_time_is_no_gap() -> None:
-    gaps = GapTracker(settling_s=2.0)
+def test_what_comes_within_the_settling_time_is_no_gap(gaps: GapTracker) -> None:
     assert hear(gaps, 1, 4, 2, 3) == []
     assert settled(gaps, 2.0) == []
 
@@ -50,16 +52,14 @@ def test_what_comes_within_the_settling_time_is_no_gap() -> None:
     [((2,), [(3, 6)]), ((6,), [(2, 5)]), ((4,), [(2, 3), (5, 6)]), ((3, 5), [(2, 2), (4, 4), (6, 6)])],
 )
 def test_run_that_is_filled_in_part_reports_the_rest(
-    late: tuple[int, ...], left: list[tuple[int, int]]
+    late: tuple[int, ...], left: list[tuple[int, int]], gaps: GapTracker
 ) -> None:
-    gaps = GapTracker(settling_s=2.0)
     hear(gaps, 1, 7)
     assert hear(gaps, *late, now=1.0) == []
     assert settled(gaps, 2.0) == left
 
 
-def test_gap_is_withdrawn_when_it_is_filled_once() -> None:
-    gaps = GapTracker(settling_s=2.0)
+def test_gap_is_withdrawn_when_it_is_filled_once(gaps: GapTracker) -> None:
     hear(gaps, 1, 5)
     assert settled(gaps, 2.0) == [(2, 4)]
     assert hear(gaps, 3, now=3.0) == [GapFilled(TOPIC, PUBLISHER, 3)]
@@ -69,8 +69,7 @@ def test_gap_is_withdrawn_when_it_is_filled_once() -> None:
     assert settled(gaps, 100.0) == []
 
 
-def test_jump_of_more_than_1000_restarts_the_baseline() -> None:
-    gaps = GapTracker(settling_s=2.0)
+def test_jump_of_more_than_1000_restarts_the_baseline(gaps: GapTracker) -> None:
     hear(gaps, 1, 1 + JUMP_MAX)
     assert settled(gaps, 2.0) == [(2, JUMP_MAX)]
     hear(gaps, 2 * JUMP_MAX + 2, now=3.0)
@@ -79,15 +78,13 @@ def test_jump_of_more_than_1000_restarts_the_baseline() -> None:
     assert settled(gaps, 102.0) == [(2 * JUMP_MAX + 3, 2 * JUMP_MAX + 3)]
 
 
-def test_jump_forgets_what_had_not_settled() -> None:
-    gaps = GapTracker(settling_s=2.0)
+def test_jump_forgets_what_had_not_settled(gaps: GapTracker) -> None:
     hear(gaps, 1, 3, 10_000)
     assert settled(gaps, 10.0) == []
 
 
-def test_backwards_jump_restarts_only_once_the_settling_time_has_passed() -> None:
+def test_backwards_jump_restarts_only_once_the_settling_time_has_passed(gaps: GapTracker) -> None:
     """Otherwise one slow server's copies would restart it for ever."""
-    gaps = GapTracker(settling_s=2.0)
     hear(gaps, 5000, now=0.0)
     hear(gaps, 1, now=2.0)
     hear(gaps, 5002, now=2.0)
@@ -97,16 +94,14 @@ def test_backwards_jump_restarts_only_once_the_settling_time_has_passed() -> Non
     assert settled(gaps, 6.001) == [(2, 2)]
 
 
-def test_backwards_within_1000_never_restarts() -> None:
-    gaps = GapTracker(settling_s=2.0)
+def test_backwards_within_1000_never_restarts(gaps: GapTracker) -> None:
     hear(gaps, JUMP_MAX + 1)
     hear(gaps, 1, now=100.0)
     hear(gaps, JUMP_MAX + 3, now=100.0)
     assert settled(gaps, 200.0) == [(JUMP_MAX + 2, JUMP_MAX + 2)]
 
 
-def test_publishers_and_topics_are_apart() -> None:
-    gaps = GapTracker(settling_s=2.0)
+def test_publishers_and_topics_are_apart(gaps: GapTracker) -> None:
     for topic, publisher, seq in ((b"t", "p", 1), (b"t", "q", 3), (b"u", "p", 5), (b"t", "p", 3)):
         gaps.heard(topic, publisher, seq, 0.0)
     assert list(gaps.settle(2.0)) == [Gap(b"t", "p", 2, 2)]
@@ -127,8 +122,7 @@ def runs_kept(gaps: GapTracker) -> int:
     return max((len(sequence.missing) for sequence in gaps._sequences.values()), default=0)
 
 
-def test_runs_are_bounded_and_the_youngest_stay() -> None:
-    gaps = GapTracker(settling_s=2.0)
+def test_runs_are_bounded_and_the_youngest_stay(gaps: GapTracker) -> None:
     hear(gaps, *range(1, 2 * (RUNS_MAX + 10) + 2, 2))
     assert runs_kept(gaps) == RUNS_MAX
     reported = settled(gaps, 2.0)
@@ -136,8 +130,7 @@ def test_runs_are_bounded_and_the_youngest_stay() -> None:
     assert reported[-1] == (2 * (RUNS_MAX + 10), 2 * (RUNS_MAX + 10))
 
 
-def test_runs_stay_bounded_where_forged_numbers_cut_them_to_pieces() -> None:
-    gaps = GapTracker(settling_s=2.0)
+def test_runs_stay_bounded_where_forged_numbers_cut_them_to_pieces(gaps: GapTracker) -> None:
     hear(gaps, 1, *range(JUMP_MAX, 20 * JUMP_MAX, JUMP_MAX))
     for seq in range(2, 19 * JUMP_MAX, 2):
         hear(gaps, seq)

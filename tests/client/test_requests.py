@@ -26,6 +26,11 @@ def asked(requests: Requests, kind: Kind = Kind.LEASES, now: float = NOW) -> Req
     return requests.open(kind, now)
 
 
+@pytest.fixture
+def requests() -> Requests:
+    return Requests(Random(1))
+
+
 @pytest.mark.parametrize(
     ("kind", "answers"),
     [(Kind.ASK, "="), (Kind.LEASES, "=+-"), (Kind.PAID, "=+-"), (Kind.PUBLISH, "=+-"), (Kind.PING, ":")],
@@ -39,16 +44,14 @@ def test_which_reply_answers_which_request(kind: Kind, answers: str) -> None:
         assert requests.take(reply) is None, "once"
 
 
-def test_nonces_are_of_64_bits_and_none_is_used_twice() -> None:
-    requests = Requests(Random(1))
+def test_nonces_are_of_64_bits_and_none_is_used_twice(requests: Requests) -> None:
     nonces = {asked(requests).nonce for _ in range(1000)}
     assert len(nonces) == 1000
     assert {len(nonce) for nonce in nonces} == {11}
     assert requests.take(wire.Pong(b"other", 1)) is None
 
 
-def test_how_many_are_under_way() -> None:
-    requests = Requests(Random(1))
+def test_how_many_are_under_way(requests: Requests) -> None:
     first, *_ = [asked(requests, kind) for kind in (Kind.ASK, Kind.PAID, Kind.PAID, Kind.PING)]
     assert (len(requests), requests.count(Kind.PAID), requests.count(Kind.ASK, Kind.PAID)) == (4, 2, 3)
     requests.take(replies_to(first.nonce)["="])
@@ -57,8 +60,7 @@ def test_how_many_are_under_way() -> None:
     assert (len(requests), requests.count(*Kind)) == (0, 0)
 
 
-def test_overdue_ones_are_given_up_and_their_late_answers_still_teach() -> None:
-    requests = Requests(Random(1))
+def test_overdue_ones_are_given_up_and_their_late_answers_still_teach(requests: Requests) -> None:
     early, late = asked(requests), asked(requests, now=NOW + 0.5)
     line = PublishLine(b"t m\n", 1, True)
     early.lines = [line]
@@ -76,16 +78,14 @@ def test_overdue_ones_are_given_up_and_their_late_answers_still_teach() -> None:
     assert requests.next_deadline() is None
 
 
-def test_memory_of_late_ones_is_bounded() -> None:
-    requests = Requests(Random(1))
+def test_memory_of_late_ones_is_bounded(requests: Requests) -> None:
     everything = [asked(requests, now=NOW + number) for number in range(LATE_MAX + 1)]
     requests.give_up()
     assert requests.take(replies_to(everything[0].nonce)["+"]) is None
     assert requests.take(replies_to(everything[1].nonce)["+"]) is not None
 
 
-def test_silence_is_of_a_round_and_not_of_a_datagram() -> None:
-    requests = Requests(Random(1))
+def test_silence_is_of_a_round_and_not_of_a_datagram(requests: Requests) -> None:
     requests.begin_round()
     answered, lost = requests.open(Kind.LEASES, NOW), requests.open(Kind.LEASES, NOW)
     assert requests.is_silence(lost)
@@ -98,15 +98,13 @@ def test_silence_is_of_a_round_and_not_of_a_datagram() -> None:
     assert requests.is_silence(asked(requests))
 
 
-def test_only_the_newest_answer_is_news() -> None:
-    requests = Requests(Random(1))
+def test_only_the_newest_answer_is_news(requests: Requests) -> None:
     first, second = asked(requests), asked(requests)
     assert requests.heard(second, NOW)
     assert not requests.heard(first, NOW)
 
 
-def test_at_another_address_all_is_new() -> None:
-    requests = Requests(Random(1))
+def test_at_another_address_all_is_new(requests: Requests) -> None:
     requests.heard(asked(requests), NOW + 0.01)
     assert requests.timeout_s == TIMEOUT_S_MIN
     under_way = asked(requests)

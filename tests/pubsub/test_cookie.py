@@ -34,6 +34,11 @@ ISSUED_AT = 1000.0
 BASE64URL = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
+@pytest.fixture
+def cookies() -> Cookies:
+    return Cookies(SECRET)
+
+
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["description"]))
 def test_golden_cookie_both_ways(vector: dict[str, Any]) -> None:
     cookies = Cookies(bytes.fromhex(vector["secret_hex"]))
@@ -59,9 +64,8 @@ def test_golden_cookies_all_differ_but_for_fractions_of_a_second() -> None:
         ("64:ff9b::192.0.2.7", 7400),
     ],
 )
-def test_cookie_is_bound_to_address_port_and_family(stranger: Address) -> None:
+def test_cookie_is_bound_to_address_port_and_family(stranger: Address, cookies: Cookies) -> None:
     """§6.1, both ways: neither is the holder's good for the stranger, nor the other way round."""
-    cookies = Cookies(SECRET)
     assert cookies.age_s(cookies.mint(HOLDER, ISSUED_AT), stranger, ISSUED_AT) is None
     assert cookies.age_s(cookies.mint(stranger, ISSUED_AT), HOLDER, ISSUED_AT) is None
     assert cookies.age_s(cookies.mint(stranger, ISSUED_AT), stranger, ISSUED_AT) == 0.0
@@ -86,22 +90,19 @@ def test_cookie_of_another_server_or_of_the_same_after_a_restart_is_foreign() ->
         (1e9, None),
     ],
 )
-def test_age(now: float, age_s: float | None) -> None:
+def test_age(now: float, age_s: float | None, cookies: Cookies) -> None:
     """§6.2: neither from the future nor past the longest life."""
-    cookies = Cookies(SECRET)
     assert cookies.age_s(cookies.mint(HOLDER, ISSUED_AT), HOLDER, now) == age_s
 
 
-def test_age_counts_from_the_whole_second() -> None:
+def test_age_counts_from_the_whole_second(cookies: Cookies) -> None:
     """A cookie looks up to a second older than it is, never younger."""
-    cookies = Cookies(SECRET)
     assert cookies.age_s(cookies.mint(HOLDER, 1000.75), HOLDER, 1001.0) == 1.0
 
 
 @pytest.mark.parametrize("epochs", range(1, 57))
-def test_epochs_roll_over(epochs: int) -> None:
+def test_epochs_roll_over(epochs: int, cookies: Cookies) -> None:
     """A cookie of the last second of an epoch serves on; each epoch has a key of its own."""
-    cookies = Cookies(SECRET)
     issued_at = epochs * COOKIE_EPOCH_S - 1
     cookie = cookies.mint(HOLDER, issued_at)
     for later_s in (0.0, 1.0, COOKIE_EPOCH_S + 1.0, COOKIE_PUBLISH_LIFE_S):
@@ -113,8 +114,7 @@ def test_check_needs_nothing_that_was_stored() -> None:
     assert Cookies(SECRET).age_s(Cookies(SECRET).mint(HOLDER, ISSUED_AT), HOLDER, ISSUED_AT) == 0.0
 
 
-def test_each_flipped_bit_makes_it_foreign() -> None:
-    cookies = Cookies(SECRET)
+def test_each_flipped_bit_makes_it_foreign(cookies: Cookies) -> None:
     raw = urlsafe_b64decode(cookies.mint(HOLDER, ISSUED_AT))
     for bit in range(len(raw) * 8):
         forged = bytearray(raw)
@@ -122,8 +122,7 @@ def test_each_flipped_bit_makes_it_foreign() -> None:
         assert cookies.age_s(urlsafe_b64encode(forged), HOLDER, ISSUED_AT) is None, f"bit {bit}"
 
 
-def test_each_changed_character_makes_it_foreign() -> None:
-    cookies = Cookies(SECRET)
+def test_each_changed_character_makes_it_foreign(cookies: Cookies) -> None:
     cookie = cookies.mint(HOLDER, ISSUED_AT)
     for index in range(COOKIE_CHARS):
         for char in BASE64URL.encode():
@@ -133,9 +132,8 @@ def test_each_changed_character_makes_it_foreign() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, 255])
-def test_another_version_is_foreign(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_foreign(version: int, monkeypatch: pytest.MonkeyPatch, cookies: Cookies) -> None:
     """Also one that is made with the same secret."""
-    cookies = Cookies(SECRET)
     with monkeypatch.context() as patch:
         patch.setattr(cookie_module, "_VERSION", version)
         other = cookies.mint(HOLDER, ISSUED_AT)
@@ -144,9 +142,8 @@ def test_another_version_is_foreign(version: int, monkeypatch: pytest.MonkeyPatc
     assert cookies.age_s(other, HOLDER, ISSUED_AT) is None
 
 
-def test_issue_time_moved_to_another_epoch_is_foreign() -> None:
+def test_issue_time_moved_to_another_epoch_is_foreign(cookies: Cookies) -> None:
     """The time is under the tag: a cookie cannot be made younger."""
-    cookies = Cookies(SECRET)
     raw = urlsafe_b64decode(cookies.mint(HOLDER, ISSUED_AT))
     for at in (1001, 1063, 1064, 1128):
         forged = urlsafe_b64encode(raw[:4] + at.to_bytes(4, "big") + raw[8:])

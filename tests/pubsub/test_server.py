@@ -46,13 +46,17 @@ from tests.support.server_core import (
 DATAGRAMS: list[dict[str, Any]] = json.loads(wire_vectors.FILE.read_text(encoding="ascii"))["datagrams"]
 
 
+@pytest.fixture
+def server() -> Server:
+    return new_server()
+
+
 # --- §2, §5.2: what is dropped before it is looked at -------------------------------------------------
 
 
 @pytest.mark.parametrize("vector", DATAGRAMS, ids=lambda vector: str(vector["description"]))
-def test_datagram_vectors(vector: dict[str, Any]) -> None:
+def test_datagram_vectors(vector: dict[str, Any], server: Server) -> None:
     """§2.1 to §2.3"""
-    server = new_server()
     send(server, bytes.fromhex(vector["datagram_hex"]))
     whole = {Drop.OVERSIZE, Drop.EMPTY, Drop.TOO_MANY_LINES} & set(server.drops)
     assert whole == (set() if vector["verdict"] == "taken" else {Drop(vector["verdict"])})
@@ -167,35 +171,31 @@ def test_publish_lease_table_that_is_full_is_counted() -> None:
 # --- §4: the note's two messages ----------------------------------------------------------------------
 
 
-def test_copy_is_the_published_line_as_it_came() -> None:
+def test_copy_is_the_published_line_as_it_came(server: Server) -> None:
     """§4.1, §3.2: servers never look into messages."""
-    server = new_server()
     lease(server, OTHER, b"t")
     cookie = handshake(server)
     for message in (b"m", b"", b" ", b"%41 not canonical", b"\x00\r\xff", b"%@p.1 x", b"%? N"):
         assert send(server, vouched(cookie, b"t " + message))[1:] == [(OTHER, b"t " + message + b"\n")]
 
 
-def test_subscribe_and_publish_share_a_datagram() -> None:
+def test_subscribe_and_publish_share_a_datagram(server: Server) -> None:
     """§4.1: the publisher that subscribes gets its own copy."""
-    server = new_server()
     back = send(server, vouched(handshake(server), b"t", b"t m"))
     assert [where for where, _ in back] == [CLIENT, CLIENT]
     assert back[1][1] == b"t m\n"
 
 
-def test_nothing_is_taken_or_forwarded_for_who_has_shown_nothing() -> None:
+def test_nothing_is_taken_or_forwarded_for_who_has_shown_nothing(server: Server) -> None:
     """§4.2"""
-    server = new_server()
     lease(server, OTHER, b"t")
     assert send(server, b"t\nt m\n") == []
     assert len(server.leases) == 1
     assert server.drops == {Drop.UNVOUCHED_SUBSCRIBE: 1, Drop.UNVOUCHED_PUBLISH: 1}
 
 
-def test_publish_lease_lets_bare_lines_through_and_no_bare_subscribe() -> None:
+def test_publish_lease_lets_bare_lines_through_and_no_bare_subscribe(server: Server) -> None:
     """§4.2, §7.2"""
-    server = new_server()
     lease(server, OTHER, b"t")
     publish_lease(server)
     assert send(server, b"t a\nt\nt b\n") == [(OTHER, b"t a\nt b\n")]
@@ -203,9 +203,8 @@ def test_publish_lease_lets_bare_lines_through_and_no_bare_subscribe() -> None:
     assert len(server.leases) == 1
 
 
-def test_lines_of_a_subscriber_are_put_together_in_order() -> None:
+def test_lines_of_a_subscriber_are_put_together_in_order(server: Server) -> None:
     """§4.3: from several datagrams and sources, whatever topics each subscriber wants."""
-    server = new_server()
     lease(server, OTHER, b"t", b"u")
     lease(server, THIRD, b"u")
     publish_lease(server)
@@ -217,9 +216,8 @@ def test_lines_of_a_subscriber_are_put_together_in_order() -> None:
     assert server.flush(START) == []
 
 
-def test_lines_of_a_topic_stay_in_order_between_bursts_and_single_datagrams() -> None:
+def test_lines_of_a_topic_stay_in_order_between_bursts_and_single_datagrams(server: Server) -> None:
     """§4.3: also where a burst could be forwarded as it came."""
-    server = new_server()
     lease(server, OTHER, b"t")
     publish_lease(server)
     for data, segment_bytes in ((b"t 1\n", 4), (b"t 2\nt 3\n", 4), (b"t 4\n", 4), (b"t 5\nt 6\n", 4)):
@@ -240,9 +238,8 @@ def test_own_address_gets_nothing(line: bytes) -> None:
 # --- §5: control lines --------------------------------------------------------------------------------
 
 
-def test_attributes_of_requests_are_ignored() -> None:
+def test_attributes_of_requests_are_ignored(server: Server) -> None:
     """§5.1"""
-    server = new_server()
     (challenge,) = answer(server, b"%? A v=2 x=\n".ljust(192, b"\n"))
     assert isinstance(challenge, wire.Challenge)
     line = b"%%! V %b - v=2\nt\n" % challenge.cookie
@@ -251,9 +248,8 @@ def test_attributes_of_requests_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("size", [REQUEST_BYTES_MIN - 1, REQUEST_BYTES_MIN])
-def test_requests_are_at_least_as_long_as_the_longest_answer(size: int) -> None:
+def test_requests_are_at_least_as_long_as_the_longest_answer(size: int, server: Server) -> None:
     """§5.2: 191 bytes get silence and a counter, 192 an answer."""
-    server = new_server()
     cookie = handshake(server)
     for request in (ask(), vouched(cookie), vouched(cookie, b"t"), vouched(b"A" * 32)):
         server.drops.clear()
@@ -262,18 +258,16 @@ def test_requests_are_at_least_as_long_as_the_longest_answer(size: int) -> None:
     assert len(server.leases) == (size == REQUEST_BYTES_MIN)
 
 
-def test_short_request_still_lets_the_lines_of_its_datagram_through() -> None:
+def test_short_request_still_lets_the_lines_of_its_datagram_through(server: Server) -> None:
     """§5.2, §7.2: silence is all that it gets; a publish lease vouches for the rest."""
-    server = new_server()
     lease(server, OTHER, b"t")
     publish_lease(server)
     assert send(server, b"%? N\nt m\n") == [(OTHER, b"t m\n")]
 
 
 @pytest.mark.parametrize("left_s", [60, 9, 1])
-def test_ping_is_answered_where_its_datagram_is_as_long(left_s: int) -> None:
+def test_ping_is_answered_where_its_datagram_is_as_long(left_s: int, server: Server) -> None:
     """§5.2, §5.5"""
-    server = new_server()
     publish_lease(server)
     now = START + 60 - left_s
     pong = b"%%: N %d\n" % left_s
@@ -282,9 +276,8 @@ def test_ping_is_answered_where_its_datagram_is_as_long(left_s: int) -> None:
     assert send(server, b"%~ N\n".ljust(len(pong), b"\n"), now=now) == [(CLIENT, pong)]
 
 
-def test_first_of_several_requests_is_answered() -> None:
+def test_first_of_several_requests_is_answered(server: Server) -> None:
     """§5.2"""
-    server = new_server()
     (challenge,) = answer(server, ask(b"first") + b"%? second\n%~ third\n")
     assert isinstance(challenge, wire.Challenge)
     assert challenge.nonce == b"first"
@@ -302,9 +295,8 @@ def test_answers_fed_back_get_no_answer() -> None:
                 assert [send(server, padded, OTHER) for server in servers] == [[], []]
 
 
-def test_ask_is_answered_with_a_cookie_and_nothing_is_kept() -> None:
+def test_ask_is_answered_with_a_cookie_and_nothing_is_kept(server: Server) -> None:
     """§5.3, §6.1"""
-    server = new_server()
     for port in range(50):
         (challenge,) = answer(server, ask(NONCE_MAX), ("198.51.100.9", port))
         assert isinstance(challenge, wire.Challenge)
@@ -313,9 +305,10 @@ def test_ask_is_answered_with_a_cookie_and_nothing_is_kept() -> None:
 
 
 @pytest.mark.parametrize("topic_or_publish", [b"t", b"t m"])
-def test_bad_cookie_is_answered_with_a_fresh_one_and_nothing_is_done(topic_or_publish: bytes) -> None:
+def test_bad_cookie_is_answered_with_a_fresh_one_and_nothing_is_done(
+    topic_or_publish: bytes, server: Server
+) -> None:
     """§5.4, §5.6"""
-    server = new_server()
     lease(server, OTHER, b"t")
     foreign = handshake(new_server(2))
     (challenge,) = answer(server, vouched(foreign, topic_or_publish, nonce=b"mine"))
@@ -382,9 +375,8 @@ def test_ttl_that_no_receipt_can_tell_is_the_callers_fault(ttl_s: float) -> None
         Server(secret=bytes(32), ttl_s=ttl_s)
 
 
-def test_pong_tells_whole_seconds_left() -> None:
+def test_pong_tells_whole_seconds_left(server: Server) -> None:
     """§5.9: 0 is none; never more than is left."""
-    server = new_server()
     ping = b"%~ N".ljust(20, b"\n")
     assert answer(server, ping) == [wire.Pong(b"N", 0)]
     publish_lease(server)
@@ -392,9 +384,8 @@ def test_pong_tells_whole_seconds_left() -> None:
         assert answer(server, ping, now=START + after_s) == [wire.Pong(b"N", left)]
 
 
-def test_ping_rides_among_publishes_anywhere() -> None:
+def test_ping_rides_among_publishes_anywhere(server: Server) -> None:
     """§5.5"""
-    server = new_server()
     lease(server, OTHER, b"t")
     publish_lease(server)
     back = send(server, b"t a\n%~ N\nt b\n")
@@ -404,9 +395,8 @@ def test_ping_rides_among_publishes_anywhere() -> None:
 # --- §7: leases ---------------------------------------------------------------------------------------
 
 
-def test_lease_lives_for_its_ttl_and_not_a_moment_longer() -> None:
+def test_lease_lives_for_its_ttl_and_not_a_moment_longer(server: Server) -> None:
     """§7.1: also where no timeout was handled, and where a renewal came between."""
-    server = new_server()
     lease(server, OTHER, b"t")
     publish_lease(server, now=START + 50)
     assert send(server, b"t a\n", now=START + 59.999) == [(OTHER, b"t a\n")]
@@ -422,16 +412,16 @@ def test_lease_lives_for_its_ttl_and_not_a_moment_longer() -> None:
 @pytest.mark.parametrize(
     ("lines", "opens"), [([], True), ([b"t m"], True), ([b"t", b"t m"], True), ([b"t"], False)]
 )
-def test_publish_lease_is_opened_by_a_publish_or_by_no_line_at_all(lines: list[bytes], opens: bool) -> None:
+def test_publish_lease_is_opened_by_a_publish_or_by_no_line_at_all(
+    lines: list[bytes], opens: bool, server: Server
+) -> None:
     """§7.2"""
-    server = new_server()
     answer(server, vouched(handshake(server), *lines))
     assert (server.publish_leases.left_s(CLIENT, START) == 60) is opens
 
 
-def test_publish_lease_ends_on_time_and_belongs_to_one_port() -> None:
+def test_publish_lease_ends_on_time_and_belongs_to_one_port(server: Server) -> None:
     """§7.2"""
-    server = new_server()
     publish_lease(server)
     lease(server, OTHER, b"t", now=START + 30)
     assert send(server, b"t m\n", (CLIENT[0], CLIENT[1] + 1), START + 30) == []
@@ -442,9 +432,8 @@ def test_publish_lease_ends_on_time_and_belongs_to_one_port() -> None:
     assert len(server.publish_leases) == 0
 
 
-def test_bare_publishes_do_not_prolong_a_publish_lease() -> None:
+def test_bare_publishes_do_not_prolong_a_publish_lease(server: Server) -> None:
     """§7.2: only vouching does."""
-    server = new_server()
     publish_lease(server)
     send(server, b"t m\n%~ N\n", now=START + 30)
     assert server.publish_leases.next_expiry() == START + 60

@@ -29,6 +29,12 @@ from tests.support.server_core import (
     vouched,
 )
 
+
+@pytest.fixture
+def server() -> Server:
+    return open_server()
+
+
 # --- By hand ------------------------------------------------------------------------------------------
 
 
@@ -43,18 +49,16 @@ def test_open_server_speaks_the_note_as_it_stands() -> None:
     assert send(server, b"t m\n", OTHER, START + 60) == []
 
 
-def test_open_server_is_open_to_some_only() -> None:
+def test_open_server_is_open_to_some_only(server: Server) -> None:
     """§4.4"""
-    server = open_server()
     assert send(server, b"t\nt m\n", ("203.0.113.1", 1)) == []
     assert server.drops == {Drop.UNVOUCHED_SUBSCRIBE: 1, Drop.UNVOUCHED_PUBLISH: 1}
     lease(server, THIRD, b"t")
     assert send(server, b"t m\n") == [(THIRD, b"\nt m\n")]
 
 
-def test_what_nc_sends_and_shows() -> None:
+def test_what_nc_sends_and_shows(server: Server) -> None:
     """A line a datagram, as a terminal gives them; the copy is one blank line and the message."""
-    server = open_server()
     for line in (b"weather\n", b"\n", b"weather\n"):
         assert send(server, line) == []
     for line in (b"weather rain\n", b"weather  \n", b"weather %\n"):
@@ -64,13 +68,11 @@ def test_what_nc_sends_and_shows() -> None:
     assert server.drops == {Drop.EMPTY: 4}
 
 
-def test_who_publishes_by_hand_gets_the_copies_it_wants() -> None:
-    server = open_server()
+def test_who_publishes_by_hand_gets_the_copies_it_wants(server: Server) -> None:
     assert send(server, b"t\nt m\n") == [(CLIENT, b"\nt m\n")]
 
 
-def test_clients_with_a_handshake_are_served_as_elsewhere() -> None:
-    server = open_server()
+def test_clients_with_a_handshake_are_served_as_elsewhere(server: Server) -> None:
     lease(server, THIRD, b"t")
     publish_lease(server, THIRD)
     assert send(server, b"t bare\n", THIRD) == [(THIRD, b"\nt bare\n")]
@@ -83,9 +85,10 @@ def test_clients_with_a_handshake_are_served_as_elsewhere() -> None:
 
 @pytest.mark.parametrize("source", [CLIENT, THIRD])
 @pytest.mark.parametrize("datagram", [b"\nt m\n", b"\n\n\nt m\n", b"\nt\nt m\n", b"\nt m\n%~ N\n"])
-def test_bare_publishes_behind_a_blank_line_are_not_forwarded(source: Address, datagram: bytes) -> None:
+def test_bare_publishes_behind_a_blank_line_are_not_forwarded(
+    source: Address, datagram: bytes, server: Server
+) -> None:
     """§4.4: neither for those it is open to, nor for who has a publish lease; all else in it counts."""
-    server = open_server()
     lease(server, OTHER, b"t")
     publish_lease(server, source)
     back = send(server, datagram, source)
@@ -94,9 +97,8 @@ def test_bare_publishes_behind_a_blank_line_are_not_forwarded(source: Address, d
     assert server.counts["messages_received"] == 0
 
 
-def test_vouched_publishes_are_forwarded_whatever_they_begin_with() -> None:
+def test_vouched_publishes_are_forwarded_whatever_they_begin_with(server: Server) -> None:
     """No copy can begin with a vouch line: none has a topic that begins so."""
-    server = open_server()
     lease(server, OTHER, b"t")
     datagram = b"\n" + vouched(handshake(server), b"t m")
     assert (OTHER, b"\nt m\n") in send(server, datagram)
@@ -111,18 +113,16 @@ def test_other_servers_mark_nothing_and_take_what_is_marked() -> None:
 
 
 @pytest.mark.parametrize(("line_bytes", "fits"), [(1198, True), (1199, False)])
-def test_line_that_is_too_long_with_the_mark_is_counted(line_bytes: int, fits: bool) -> None:
+def test_line_that_is_too_long_with_the_mark_is_counted(line_bytes: int, fits: bool, server: Server) -> None:
     """§2.1: and nothing is sent in its place."""
-    server = open_server()
     send(server, b"t\n", OTHER)
     line = b"t ".ljust(line_bytes, b"m") + b"\n"
     assert send(server, line) == ([(OTHER, b"\n" + line)] if fits else [])
     assert server.drops == ({} if fits else {Drop.OVERSIZE: 1})
 
 
-def test_bursts_are_not_forwarded_as_they_came() -> None:
+def test_bursts_are_not_forwarded_as_they_came(server: Server) -> None:
     """Each datagram of copies has its mark, and each that comes is looked at."""
-    server = open_server()
     lease(server, OTHER, b"t")
     publish_lease(server)
     server.receive(Burst(b"t 1\n\nt 2\n\n\nt 3\nt 4\n\n", 5, CLIENT), START)
@@ -295,9 +295,8 @@ def test_copies_in_many_datagrams_are_all_marked_on_the_way() -> None:
 
 
 @pytest.mark.parametrize("line", [b"%= N " + b"A" * 32 + b" 0\n", b"%: N 7\n"])
-def test_clients_of_open_servers_read_copies_as_ever(line: bytes) -> None:
+def test_clients_of_open_servers_read_copies_as_ever(line: bytes, server: Server) -> None:
     """§2.3: the blank line is padding to them, and answers bear none."""
-    server = open_server()
     lease(server, THIRD, b"t")
     ((_, copy),) = send(server, b"t m\n")
     assert wire.split_lines(copy) == ([b"t m"], False)

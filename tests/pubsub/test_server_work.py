@@ -56,9 +56,13 @@ def refused(server: Server, datagram: bytes, address: Address = CLIENT, now: flo
     return hexmap
 
 
-def test_price_stands_in_challenge_and_receipt() -> None:
+@pytest.fixture
+def server() -> Server:
+    return costly()
+
+
+def test_price_stands_in_challenge_and_receipt(server: Server) -> None:
     """§5.6, §5.7"""
-    server = costly()
     (challenge,) = answer(server, ask())
     assert isinstance(challenge, wire.Challenge)
     assert challenge.bits == BITS
@@ -103,8 +107,9 @@ def test_new_leases_cost_their_price_to_the_bit(topic_count: int) -> None:
         ([b"a", b"b"], [b"a", b"b", b"c"]),
     ],
 )
-def test_stamp_is_for_all_subscribe_lines_in_their_order(minted_for: list[bytes], sent: list[bytes]) -> None:
-    server = costly()
+def test_stamp_is_for_all_subscribe_lines_in_their_order(
+    minted_for: list[bytes], sent: list[bytes], server: Server
+) -> None:
     cookie = handshake(server)
     stamp = minted(cookie, minted_for, 14)
     replies = answer(server, vouched(cookie, *sent, stamp=stamp))
@@ -112,9 +117,8 @@ def test_stamp_is_for_all_subscribe_lines_in_their_order(minted_for: list[bytes]
     assert len(server.leases) == 0
 
 
-def test_stamp_is_for_the_cookie_of_its_line() -> None:
+def test_stamp_is_for_the_cookie_of_its_line(server: Server) -> None:
     """A fresh cookie, another client's, another server's: none of them has the stamp of the first."""
-    server = costly()
     cookie = handshake(server)
     stamp = minted(cookie, [b"t"], 14)
     fresh = handshake(server, now=START + 1)
@@ -126,8 +130,7 @@ def test_stamp_is_for_the_cookie_of_its_line() -> None:
     assert refused(server, vouched(cookie, b"t", stamp=stamp), now=START + 1) == 0
 
 
-def test_publishes_between_the_lines_are_not_hashed_and_cost_nothing() -> None:
-    server = costly()
+def test_publishes_between_the_lines_are_not_hashed_and_cost_nothing(server: Server) -> None:
     cookie = handshake(server)
     publish(server, b"a m", b"b n")
     stamp = exactly(cookie, [b"a", b"b"], BITS + 1)
@@ -135,8 +138,7 @@ def test_publishes_between_the_lines_are_not_hashed_and_cost_nothing() -> None:
     assert len(server.leases) == 2
 
 
-def test_renewals_pay_nothing() -> None:
-    server = costly()
+def test_renewals_pay_nothing(server: Server) -> None:
     lease(server, CLIENT, b"a", b"b", b"c")
     for after_s, topics in ((25, [b"a", b"b", b"c"]), (50, [b"b"]), (70, [b"a", b"c"])):
         now = START + after_s
@@ -146,9 +148,8 @@ def test_renewals_pay_nothing() -> None:
     assert not server.drops
 
 
-def test_live_and_new_leases_in_one_datagram() -> None:
+def test_live_and_new_leases_in_one_datagram(server: Server) -> None:
     """§5.11: what stands is renewed whatever the stamp; what is new costs what the new ones cost."""
-    server = costly()
     lease(server, CLIENT, b"a", b"b", b"c")
     topics = [b"x", b"a", b"y", b"b", b"c"]
     now = START + 30
@@ -165,9 +166,8 @@ def test_live_and_new_leases_in_one_datagram() -> None:
     (1, 1, True), (1, 2, False), (2, 3, False), (3, 4, True), (3, 5, False), (5, 8, True), (8, 9, False),
     (32, 32, True), (33, 63, True), (32, 63, False),
 ])  # fmt: skip
-def test_stamp_for_fewer_leases_than_are_new(believed: int, found: int, enough: bool) -> None:
+def test_stamp_for_fewer_leases_than_are_new(believed: int, found: int, enough: bool, server: Server) -> None:
     """Leases that the client thought live have lapsed: its stamp serves as far as the power of two does."""
-    server = costly()
     topics = [b"t%d" % number for number in range(found)]
     lapsed = topics[believed:]
     if lapsed:
@@ -180,8 +180,7 @@ def test_stamp_for_fewer_leases_than_are_new(believed: int, found: int, enough: 
     assert len(server.leases) == (found if enough else 0)
 
 
-def test_topic_that_stands_twice_costs_once_and_is_hashed_twice() -> None:
-    server = costly()
+def test_topic_that_stands_twice_costs_once_and_is_hashed_twice(server: Server) -> None:
     cookie = handshake(server)
     topics = [b"a", b"b", b"a", b"a"]
     stamp = exactly(cookie, topics, BITS + 1)
@@ -192,8 +191,7 @@ def test_topic_that_stands_twice_costs_once_and_is_hashed_twice() -> None:
     assert refused(server, vouched(other, *topics, stamp=exactly(other, topics, BITS)), OTHER) == 0b1111
 
 
-def test_line_that_is_no_topic_costs_nothing_and_is_hashed() -> None:
-    server = costly()
+def test_line_that_is_no_topic_costs_nothing_and_is_hashed(server: Server) -> None:
     cookie = handshake(server)
     topics = [b"%41", b"a"]
     stamp = exactly(cookie, topics, BITS)
@@ -213,8 +211,7 @@ def test_paid_or_not_limits_hold() -> None:
     assert (replies[1].reason, replies[1].lines) == ("full", 0b10)
 
 
-def test_lease_that_has_lapsed_costs_again() -> None:
-    server = costly()
+def test_lease_that_has_lapsed_costs_again(server: Server) -> None:
     lease(server, CLIENT, b"t")
     now = START + 60
     cookie = handshake(server, now=now)
@@ -255,8 +252,7 @@ def count_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield seen
 
 
-def test_one_datagram_costs_the_server_one_hash(checks: list[int]) -> None:
-    server = costly()
+def test_one_datagram_costs_the_server_one_hash(checks: list[int], server: Server) -> None:
     topics = [b"t%d" % number for number in range(63)]
     send(server, vouched(handshake(server), *topics, stamp=b"garbage"))
     assert checks == [63]

@@ -32,8 +32,12 @@ def write_files(path: Path, sizes: dict[int, int]) -> None:
         numbered(path, number).write_bytes(tap(number, size_bytes))
 
 
-def test_files_move_on_when_the_next_begins(tmp_path: Path) -> None:
-    path = tmp_path / "tap"
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tap"
+
+
+def test_files_move_on_when_the_next_begins(path: Path) -> None:
     files = TapFiles(path, BOUND)
     for number in range(3):
         files.write(tap(number))
@@ -43,8 +47,7 @@ def test_files_move_on_when_the_next_begins(tmp_path: Path) -> None:
     assert contents(path) == {"tap": tap(2), "tap.1": tap(1), "tap.2": tap(0)}
 
 
-def test_bound_is_shared_out_so_that_the_oldest_eighth_goes(tmp_path: Path) -> None:
-    path = tmp_path / "tap"
+def test_bound_is_shared_out_so_that_the_oldest_eighth_goes(path: Path) -> None:
     files = TapFiles(path, BOUND)
     assert files.file_bytes_max == FULL
     for number in range(20):
@@ -104,22 +107,19 @@ def watch(patch: pytest.MonkeyPatch, look: Callable[[], None]) -> None:
         patch.setattr(owner, name, watched)
 
 
-def test_files_of_an_earlier_life_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "tap"
+def test_files_of_an_earlier_life_are_kept(path: Path) -> None:
     write_files(path, {0: 100, 1: 200, 4: 300})
     TapFiles(path, BOUND).close()
     assert contents(path) == {"tap": b"", "tap.1": tap(0, 100), "tap.2": tap(1, 200), "tap.5": tap(4, 300)}
 
 
-def test_files_of_a_life_with_a_larger_bound_are_cut_down(tmp_path: Path) -> None:
-    path = tmp_path / "tap"
+def test_files_of_a_life_with_a_larger_bound_are_cut_down(path: Path) -> None:
     write_files(path, {0: 3000, 1: 5000, 2: 5000})
     TapFiles(path, BOUND).close()
     assert contents(path) == {"tap": b"", "tap.1": tap(0, 3000)}
 
 
-def test_server_that_keeps_crashing_leaves_a_bounded_number_of_files(tmp_path: Path) -> None:
-    path = tmp_path / "tap"
+def test_server_that_keeps_crashing_leaves_a_bounded_number_of_files(path: Path) -> None:
     for number in range(FILES_MAX + 5):
         files = TapFiles(path, 1024 * 1024)
         files.write(tap(number))
@@ -129,9 +129,8 @@ def test_server_that_keeps_crashing_leaves_a_bounded_number_of_files(tmp_path: P
     assert found[f"tap.{FILES_MAX - 1}"] == tap(5)
 
 
-def test_empty_file_is_replaced(tmp_path: Path) -> None:
+def test_empty_file_is_replaced(path: Path) -> None:
     """As a server leaves one that was killed at once, or mktemp makes."""
-    path = tmp_path / "tap"
     path.touch()
     TapFiles(path, BOUND).close()
     assert contents(path) == {"tap": b""}
@@ -144,8 +143,7 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 7, FILES_MAX - 1])
 @pytest.mark.parametrize("content", [b"thesis", b"\x89PNG\r\n\x1a\n", b"\x89kcast\n"])
-def test_foreign_file_is_refused_and_nothing_moved(tmp_path: Path, number: int, content: bytes) -> None:
-    path = tmp_path / "tap"
+def test_foreign_file_is_refused_and_nothing_moved(number: int, content: bytes, path: Path) -> None:
     write_files(path, {0: 100, 1: 100})
     numbered(path, number).write_bytes(content)
     before = contents(path)
@@ -154,8 +152,7 @@ def test_foreign_file_is_refused_and_nothing_moved(tmp_path: Path, number: int, 
     assert contents(path) == before
 
 
-def test_numbers_beyond_ours_are_not_looked_at(tmp_path: Path) -> None:
-    path = tmp_path / "tap"
+def test_numbers_beyond_ours_are_not_looked_at(tmp_path: Path, path: Path) -> None:
     for name in (f"tap.{FILES_MAX}", "tap.2024", "tap.x", "tap.01"):
         (tmp_path / name).write_bytes(b"thesis")
     files = TapFiles(path, BOUND)
@@ -168,8 +165,7 @@ def test_numbers_beyond_ours_are_not_looked_at(tmp_path: Path) -> None:
     ] == [b"thesis"] * 4
 
 
-def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "tap"
+def test_what_is_no_regular_file_is_refused(tmp_path: Path, path: Path) -> None:
     path.mkdir()
     with pytest.raises(TapError, match="is no regular file"):
         TapFiles(path, BOUND)
@@ -185,8 +181,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
         TapFiles(Path("/dev/null"), BOUND)
 
 
-def test_file_that_is_being_written_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "tap"
+def test_file_that_is_being_written_is_refused(path: Path) -> None:
     files = TapFiles(path, BOUND)
     for _ in range(2):
         files.write(tap(1))
@@ -200,9 +195,8 @@ def test_file_that_is_being_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_file_created_by_another_in_the_moment_of_moving_is_not_shared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
-    path = tmp_path / "tap"
     files = TapFiles(path, BOUND)
     files.write(tap(1))
     make_room = files._make_room
@@ -226,8 +220,7 @@ def test_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest.M
     TapFiles(tmp_path / "tap", BOUND).close()
 
 
-def test_files_deleted_by_hand_are_not_missed(tmp_path: Path) -> None:
-    path = tmp_path / "tap"
+def test_files_deleted_by_hand_are_not_missed(path: Path) -> None:
     files = TapFiles(path, BOUND)
     for number in range(4):
         files.write(tap(number))
@@ -238,8 +231,7 @@ def test_files_deleted_by_hand_are_not_missed(tmp_path: Path) -> None:
     assert contents(path)["tap"] == tap(9)
 
 
-def test_short_writes_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "tap"
+def test_short_writes_are_carried_on(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     files = TapFiles(path, BOUND)
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, bytes(data)[:7]))

@@ -17,22 +17,24 @@ def seqs(deliveries: list[Delivery]) -> list[int | None]:
     return [each.seq for each in deliveries]
 
 
-def test_what_comes_in_order_is_not_held() -> None:
-    sequencer = Sequencer(0.1)
+@pytest.fixture
+def sequencer() -> Sequencer:
+    return Sequencer(0.1)
+
+
+def test_what_comes_in_order_is_not_held(sequencer: Sequencer) -> None:
     assert [seqs(sequencer.put(delivery(seq), 0.0)) for seq in (1, 2, 3)] == [[1], [2], [3]]
     assert sequencer.next_timeout() is None
 
 
-def test_what_comes_early_waits_for_what_is_missing() -> None:
-    sequencer = Sequencer(0.1)
+def test_what_comes_early_waits_for_what_is_missing(sequencer: Sequencer) -> None:
     assert sequencer.put(delivery(3), 0.0) == []
     assert sequencer.put(delivery(2), 0.01) == []
     assert seqs(sequencer.put(delivery(1), 0.02)) == [1, 2, 3]
     assert sequencer.release_all() == []
 
 
-def test_what_is_missing_is_not_waited_for_long() -> None:
-    sequencer = Sequencer(0.1)
+def test_what_is_missing_is_not_waited_for_long(sequencer: Sequencer) -> None:
     sequencer.put(delivery(1), 0.0)
     for seq, now in ((3, 1.0), (4, 1.05), (6, 1.06)):
         assert sequencer.put(delivery(seq), now) == []
@@ -44,15 +46,13 @@ def test_what_is_missing_is_not_waited_for_long() -> None:
     assert sequencer.release_all() == []
 
 
-def test_a_publisher_met_midway_is_held_once() -> None:
-    sequencer = Sequencer(0.1)
+def test_a_publisher_met_midway_is_held_once(sequencer: Sequencer) -> None:
     assert sequencer.put(delivery(500), 0.0) == []
     assert seqs(sequencer.release(0.1)) == [500]
     assert seqs(sequencer.put(delivery(501), 0.2)) == [501]
 
 
-def test_publishers_and_topics_do_not_wait_for_each_other() -> None:
-    sequencer = Sequencer(0.1)
+def test_publishers_and_topics_do_not_wait_for_each_other(sequencer: Sequencer) -> None:
     assert sequencer.put(delivery(2), 0.0) == []
     assert seqs(sequencer.put(delivery(1, "bob"), 0.0)) == [1]
     assert seqs(sequencer.put(delivery(1, topic=b"u"), 0.0)) == [1]
@@ -68,8 +68,7 @@ def test_no_hold_is_no_order() -> None:
     assert [seqs(sequencer.put(delivery(seq), 0.0)) for seq in (3, 1, 2)] == [[3], [1], [2]]
 
 
-def test_a_number_claimed_twice_loses_neither() -> None:
-    sequencer = Sequencer(0.1)
+def test_a_number_claimed_twice_loses_neither(sequencer: Sequencer) -> None:
     sequencer.put(delivery(2), 0.0)
     assert seqs(sequencer.put(delivery(2), 0.0)) == [2]
     assert seqs(sequencer.put(delivery(1), 0.0)) == [1, 2]

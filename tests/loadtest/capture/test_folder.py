@@ -35,6 +35,11 @@ def change(file: Path, **facts: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | facts))
 
 
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return new_run(tmp_path)
+
+
 def test_a_run_tells_how_it_was_run(tmp_path: Path) -> None:
     run = create_run(
         tmp_path / "run", [Scenario()], seed=7, command=["kcast", "load"], facts={"servers": ["a", "b"]}
@@ -55,8 +60,7 @@ def test_a_run_tells_how_it_was_run(tmp_path: Path) -> None:
     assert info["limits"]["nofile"] > 0
 
 
-def test_what_is_written_is_read_by_its_scenario(tmp_path: Path) -> None:
-    run = new_run(tmp_path)
+def test_what_is_written_is_read_by_its_scenario(tmp_path: Path, run: RunFolder) -> None:
     for number, name in enumerate(NAMES):
         write(run.begin(name).path, "clock", 3, start=10 * number)
     found = open_run(tmp_path / "run")
@@ -68,8 +72,7 @@ def test_what_is_written_is_read_by_its_scenario(tmp_path: Path) -> None:
         assert found.scenario(name).read("deliver", ["msg_id"]).column_names == ["msg_id"]
 
 
-def test_readers_that_know_hive_partitions_read_it_as_it_is(tmp_path: Path) -> None:
-    run = new_run(tmp_path)
+def test_readers_that_know_hive_partitions_read_it_as_it_is(tmp_path: Path, run: RunFolder) -> None:
     for name in NAMES:
         write(run.begin(name).path, "clock", 2)
     files = [str(path) for path in (tmp_path / "run").glob("run=*/scenario=*/table=clock/*.parquet")]
@@ -80,13 +83,11 @@ def test_readers_that_know_hive_partitions_read_it_as_it_is(tmp_path: Path) -> N
     assert len(table["t_ns"]) == 2 * len(NAMES)
 
 
-def test_a_run_is_found_by_its_folder_and_by_its_json(tmp_path: Path) -> None:
-    run = new_run(tmp_path)
+def test_a_run_is_found_by_its_folder_and_by_its_json(tmp_path: Path, run: RunFolder) -> None:
     assert open_run(tmp_path / "run").run_id == open_run(tmp_path / "run" / "run.json").run_id == run.run_id
 
 
-def test_how_it_ended_is_told(tmp_path: Path) -> None:
-    run = new_run(tmp_path)
+def test_how_it_ended_is_told(tmp_path: Path, run: RunFolder) -> None:
     one = run.begin("one")
     assert (run.status, one.status) == ("running", "running")
     one.finish("complete", results={"share": 0.5})
@@ -101,8 +102,7 @@ def test_how_it_ended_is_told(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith(".")] == []
 
 
-def test_json_is_replaced_and_not_written_over(tmp_path: Path) -> None:
-    run = new_run(tmp_path)
+def test_json_is_replaced_and_not_written_over(tmp_path: Path, run: RunFolder) -> None:
     with (tmp_path / "run" / "run.json").open() as file:
         run.finish("complete")
         assert json.load(file)["status"] == "running"
@@ -135,14 +135,14 @@ def test_what_runs_in_a_process_that_is_no_more_is_partial(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("owner", [{"process_start": "1"}, {"clock_id": "of another machine"}])
-def test_another_process_of_that_number_does_not_count(tmp_path: Path, owner: dict[str, str]) -> None:
-    run = new_run(tmp_path)
+def test_another_process_of_that_number_does_not_count(
+    tmp_path: Path, owner: dict[str, str], run: RunFolder
+) -> None:
     change(tmp_path / "run" / "run.json", owner=run.info["owner"] | owner)
     assert open_run(tmp_path / "run").status == "partial"
 
 
-def test_what_is_done_again_moves_aside_as_a_whole(tmp_path: Path) -> None:
-    run = new_run(tmp_path)
+def test_what_is_done_again_moves_aside_as_a_whole(tmp_path: Path, run: RunFolder) -> None:
     for attempt in range(3):
         place = run.begin("one")
         write(place.path, "clock", 2 + attempt)
@@ -158,16 +158,16 @@ def test_what_is_done_again_moves_aside_as_a_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", ["complete", "running"])
-def test_what_is_complete_or_under_way_is_not_begun_again(tmp_path: Path, status: folders.Status) -> None:
-    run = new_run(tmp_path)
+def test_what_is_complete_or_under_way_is_not_begun_again(status: folders.Status, run: RunFolder) -> None:
     run.begin("one").finish(status)
     with pytest.raises(CaptureError, match=f"scenario one is already {status}"):
         run.begin("one")
     assert run.scenario("one").status == status
 
 
-def test_a_folder_that_is_not_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = new_run(tmp_path)
+def test_a_folder_that_is_not_begun_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: RunFolder
+) -> None:
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -257,8 +257,9 @@ def remove(run: RunFolder) -> None:
         (remove, "not a capture: it has no run.json"),
     ],
 )
-def test_what_is_no_capture_of_ours_is_told_in_one_line(tmp_path: Path, spoil: Any, complaint: str) -> None:
-    run = new_run(tmp_path)
+def test_what_is_no_capture_of_ours_is_told_in_one_line(
+    tmp_path: Path, spoil: Any, complaint: str, run: RunFolder
+) -> None:
     spoil(run)
     for use in (open_run, resume_run):
         with pytest.raises(CaptureError, match=complaint) as raised:
@@ -273,8 +274,7 @@ def test_no_folder_is_no_capture(tmp_path: Path) -> None:
             open_run(path)
 
 
-def test_an_unknown_scenario_is_told(tmp_path: Path) -> None:
-    run = new_run(tmp_path)
+def test_an_unknown_scenario_is_told(run: RunFolder) -> None:
     run.begin("one")
     with pytest.raises(CaptureError, match="no scenario two; it has one"):
         run.scenario("two")

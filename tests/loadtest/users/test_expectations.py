@@ -28,6 +28,11 @@ def settle_all(received: Received, expectations: Expectations, until_ns: int) ->
     ]
 
 
+@pytest.fixture
+def expectations() -> Expectations:
+    return Expectations(Schedule(SCENARIO))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_misses_are_what_was_published_wanted_and_not_received(seed: int) -> None:
     rng = Random(seed)
@@ -52,8 +57,7 @@ def test_misses_are_what_was_published_wanted_and_not_received(seed: int) -> Non
     assert not received._msg_ids  # it would grow for ever
 
 
-def test_a_message_after_it_was_settled_does_not_count() -> None:
-    expectations = Expectations(Schedule(SCENARIO))
+def test_a_message_after_it_was_settled_does_not_count(expectations: Expectations) -> None:
     window = Window(0, 0, S)
     expectations.update([window])
     received = Received(range(6), 6, 0)
@@ -70,8 +74,7 @@ def test_a_message_counts_once_and_only_in_its_time() -> None:
     assert not received.add(3, 200)
 
 
-def test_a_window_that_is_closed_later_ends_what_is_expected() -> None:
-    expectations = Expectations(Schedule(SCENARIO))
+def test_a_window_that_is_closed_later_ends_what_is_expected(expectations: Expectations) -> None:
     expectations.update([Window(0, 0, OPEN)])
     before = expectations.slot(0, 2 * S)
     expectations.update([Window(0, 0, S)])
@@ -82,8 +85,7 @@ def test_a_window_that_is_closed_later_ends_what_is_expected() -> None:
     assert expectations.window_of(1) is None
 
 
-def test_intended_times_are_known_ahead_and_forgotten() -> None:
-    expectations = Expectations(Schedule(SCENARIO))
+def test_intended_times_are_known_ahead_and_forgotten(expectations: Expectations) -> None:
     expectations.update([Window(0, 0, OPEN)])
     expectations.look_ahead(0, 0)
     times = {msg_id: t_ns for msg_id, t_ns, _ in messages(Window(0, 0, AHEAD_NS))}
@@ -98,8 +100,7 @@ def test_intended_times_are_known_ahead_and_forgotten() -> None:
     assert expectations.intended_ns(message_id(99, 0)) is None
 
 
-def test_expectations_that_begin_late_do_not_start_from_the_beginning() -> None:
-    expectations = Expectations(Schedule(SCENARIO))
+def test_expectations_that_begin_late_do_not_start_from_the_beginning(expectations: Expectations) -> None:
     expectations.update([Window(0, 0, OPEN)])
     expectations.look_ahead(1000 * S, 995 * S)
     (msg_id, t_ns, _), *_ = messages(Window(0, 1000 * S, 1001 * S))
@@ -107,8 +108,7 @@ def test_expectations_that_begin_late_do_not_start_from_the_beginning() -> None:
     assert len(expectations._intended) < 40 * 30
 
 
-def test_a_window_that_began_long_ago_is_looked_up_from_now_on() -> None:
-    expectations = Expectations(Schedule(SCENARIO))
+def test_a_window_that_began_long_ago_is_looked_up_from_now_on(expectations: Expectations) -> None:
     expectations.look_ahead(1000 * S, 995 * S)
     expectations.update([Window(0, 0, OPEN)])  # a process that comes late is told then
     (msg_id, t_ns, _), *_ = messages(Window(0, 1000 * S, 1001 * S))
@@ -116,6 +116,5 @@ def test_a_window_that_began_long_ago_is_looked_up_from_now_on() -> None:
     assert len(expectations._intended) < 40 * 30
 
 
-def test_without_publishers_nothing_is_expected() -> None:
-    expectations = Expectations(Schedule(SCENARIO))
+def test_without_publishers_nothing_is_expected(expectations: Expectations) -> None:
     assert settle_all(Received([0], 6, 0), expectations, S) == []
