@@ -63,6 +63,13 @@ def test_publishers_draw_anew_for_each_send_every_subset_as_likely(avoid_dead: b
     assert_uniform(drawn, [server.name for server in lab_.cluster.servers], 3)
 
 
+def subscribed() -> tuple[Lab, ClientCore]:
+    lab_ = Lab()
+    client = lab_.client(SUB)
+    client.subscribe(b"t", lab_.now)
+    return lab_, client
+
+
 def test_subscribers_draw_every_subset_as_likely_and_keep_it() -> None:
     lab_ = Lab(Policy(5, 5, 2))
     client = lab_.client(SUB)
@@ -382,9 +389,7 @@ def test_each_reason_to_drop_is_counted_alone(drop: Drop, provoke: Provoke) -> N
 
 
 def test_duplicate_is_counted_and_is_no_drop() -> None:
-    lab_ = Lab()
-    client = lab_.client(SUB)
-    client.subscribe(b"t", lab_.now)
+    lab_, client = subscribed()
     for _ in range(3):
         arriving(b"t %@p.1 known\n")(lab_, client)
     assert (client.counts["copies_received"], client.counts["deliveries"]) == (3, 1)
@@ -398,9 +403,7 @@ def test_every_reason_to_drop_has_a_provocation() -> None:
 
 def test_unknown_attributes_in_lower_case_are_delivered_along() -> None:
     """§9.2"""
-    lab_ = Lab()
-    client = lab_.client(SUB)
-    client.subscribe(b"t", lab_.now)
+    lab_, client = subscribed()
     arriving(b"t %@p.7;t=1;aB=c x\n")(lab_, client)
     (event,) = client.events()
     own = client.view.servers(b"t")[0].name
@@ -408,9 +411,7 @@ def test_unknown_attributes_in_lower_case_are_delivered_along() -> None:
 
 
 def test_unsubscribed_topic_is_neither_renewed_nor_delivered() -> None:
-    lab_ = Lab()
-    client = lab_.client(SUB)
-    client.subscribe(b"t", lab_.now)
+    lab_, client = subscribed()
     client.subscribe(b"t", lab_.now)
     lab_.turn()
     assert client.lease_counts(b"t") == (5, 5)
@@ -448,9 +449,7 @@ def test_events_of_refusals() -> None:
 
 
 def test_events_of_a_server_that_goes_and_comes_back() -> None:
-    lab_ = Lab()
-    client = lab_.client(SUB)
-    client.subscribe(b"t", lab_.now)
+    lab_, client = subscribed()
     lab_.turn()
     client.events()
     address = lab_.cluster.servers[2].addresses[0]
@@ -486,9 +485,7 @@ def test_unreachable_server_is_suspected_and_another_one_gets_the_message() -> N
 
 def test_events_of_gaps() -> None:
     """§9.4"""
-    lab_ = Lab()
-    client = lab_.client(SUB)
-    client.subscribe(b"t", lab_.now)
+    lab_, client = subscribed()
     lab_.turn()
     client.events()
     for seq in (1, 4):

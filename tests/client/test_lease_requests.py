@@ -17,6 +17,14 @@ from kcast.pubsub.limits import WORK_BITS_MAX
 from tests.support.fake_server import FakeServer, Talk, topics_of
 
 
+def asking(bits: int) -> Talk:
+    """A session that has asked for a lease at this price."""
+    talk = Talk(FakeServer(bits=bits))
+    talk.want(b"t")
+    talk.exchange()
+    return talk
+
+
 def leased(*topics: bytes, bits: int = 0, rtt_s: float = 0.0) -> Talk:
     """A session whose leases stand, at a price from now on."""
     talk = Talk(rtt_s=rtt_s)
@@ -117,9 +125,7 @@ def test_a_burst_of_unreachable_is_one_silence_for_all_that_was_under_way() -> N
 
 
 def test_a_new_lease_is_paid_before_it_is_asked_for() -> None:
-    talk = Talk(FakeServer(bits=8))
-    talk.want(b"t")
-    talk.exchange()
+    talk = asking(bits=8)
     assert talk.verbs() == "?"
     assert talk.session.is_minting
     while talk.session.is_minting:
@@ -206,9 +212,7 @@ def test_paid_requests_leave_room_for_renewals() -> None:
 
 
 def test_a_stamp_whose_datagram_got_lost_pays_for_the_next() -> None:
-    talk = Talk(FakeServer(bits=10))
-    talk.want(b"t")
-    talk.exchange()
+    talk = asking(bits=10)
     while talk.session.is_minting:
         talk.session.work(1000, talk.now)
     talk.server.is_up = False
@@ -434,9 +438,7 @@ def test_absurd_price_does_not_touch_leases_that_stand() -> None:
 
 
 def test_a_price_that_becomes_absurd_with_the_last_lease_that_was_wanted_makes_nobody_lost() -> None:
-    talk = Talk(FakeServer(bits=4))
-    talk.want(b"t")
-    talk.exchange()
+    talk = asking(bits=4)
     while talk.session.is_minting:
         talk.session.work(100, talk.now)
     (paid,) = talk.send()
@@ -456,9 +458,7 @@ def test_absurd_price_is_nothing_to_those_who_only_publish() -> None:
 
 
 def test_highest_price_is_paid() -> None:
-    talk = Talk(FakeServer(bits=WORK_BITS_MAX))
-    talk.want(b"t")
-    talk.exchange()
+    talk = asking(bits=WORK_BITS_MAX)
     assert talk.session.is_minting
     assert talk.session.is_alive
 
@@ -478,9 +478,7 @@ def test_a_dear_server_that_falls_silent_and_comes_back_dear_is_told_once() -> N
 
 
 def test_a_silent_server_does_not_make_us_work() -> None:
-    talk = Talk(FakeServer(bits=22))
-    talk.want(b"t")
-    talk.exchange()
+    talk = asking(bits=22)
     assert talk.session.is_minting
     talk.server.is_up = False
     talk.session.publish(b"t m\n", 1, True)

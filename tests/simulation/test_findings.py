@@ -12,7 +12,7 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Burst
 from kcast.pubsub.server import Server
 from tests.simulation.fuzz import SERVER
-from tests.simulation.hosts import ServerHost
+from tests.simulation.hosts import ClientHost, ServerHost
 from tests.simulation.options import Options
 from tests.simulation.world import World
 
@@ -24,6 +24,14 @@ def world_of(policy: Policy = ONE, servers: int = 1, **settings: float) -> World
     """One client on steady legs, where nothing happens that the test does not do."""
     options = Options(servers=servers, clients=1, topics=1, policy=policy, faults=1, uneven=False)
     return World(Options(**{name: getattr(options, name) for name in Options.__slots__} | settings))
+
+
+def subscribed(world: World) -> ClientHost:
+    """Its client, a while after it has subscribed."""
+    (client,) = world.clients
+    client.subscribe(TOPIC)
+    world.run_for(3.0)
+    return client
 
 
 def is_leased(world: World, count: int = 1) -> bool:
@@ -91,9 +99,7 @@ def test_a_slow_path_is_usable_from_the_start() -> None:
 def test_a_second_restart_soon_after_the_first_is_noticed_too() -> None:
     """A young cookie is refused: the leases are gone, however lately they went before."""
     world = world_of(ttl_s=60)
-    client = world.clients[0]
-    client.subscribe(TOPIC)
-    world.run_for(3.0)
+    client = subscribed(world)
     for number in range(2):
         restart(world.servers[0])
         client.publish(TOPIC, [b"%d" % number])
@@ -104,9 +110,7 @@ def test_a_second_restart_soon_after_the_first_is_noticed_too() -> None:
 def test_leases_stand_soon_at_a_server_that_was_silent_and_restarted() -> None:
     """Silence, then a cookie: it may have restarted, and holds nothing that it has not said again."""
     world = world_of(ttl_s=60)
-    client = world.clients[0]
-    client.subscribe(TOPIC)
-    world.run_for(3.0)
+    client = subscribed(world)
     world.servers[0].crash()
     client.publish(TOPIC, [b"lost"])
     world.run_for(1.2)
@@ -119,9 +123,7 @@ def test_leases_stand_soon_at_a_server_that_was_silent_and_restarted() -> None:
 def test_answers_to_many_publishes_do_not_delay_the_leases() -> None:
     """Ten refusals of one stale cookie are one piece of news, not ten refusals of fresh ones."""
     world = world_of(ttl_s=60, delay_s=0.01)
-    client = world.clients[0]
-    client.subscribe(TOPIC)
-    world.run_for(3.0)
+    client = subscribed(world)
     restart(world.servers[0])
     for number in range(10):
         client.publish(TOPIC, [b"%d" % number])
@@ -153,9 +155,7 @@ def test_few_subscribe_takes_a_server_that_returns_for_one_that_is_lost() -> Non
 def test_a_late_receipt_from_before_a_restart_revives_no_lease() -> None:
     """The server that gave it has forgotten; what it promised is gone."""
     world = world_of(ttl_s=60, delay_s=0.01)
-    client = world.clients[0]
-    client.subscribe(TOPIC)
-    world.run_for(3.0)
+    client = subscribed(world)
     (session,) = client.core._sessions.values()
     asked_at = client.now
     session._leases.void(client.now + 1.0)

@@ -33,11 +33,7 @@ TEXTS = 40 + 4 + 1
 RUNS_MAX = 3  # until this machine has time for a whole one
 SMALL = (
     *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4"),
-    "--subscribers",
-    "4",
-    "--publishers",
-    "2",
-    *("--rate", "1000"),
+    *("--subscribers", "4", "--publishers", "2", "--rate", "1000"),
     "--no-report",  # of which tests/loadtest/demo/test_report.py is
 )
 
@@ -52,17 +48,6 @@ def text_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kcast.loadtest.demo.run, "DOWN_MESSAGES_MIN", 300)
-
-
-@pytest.fixture
-def finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if a run had just gone well."""
-    phase_results = [
-        PhaseResult(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)
-    ]
-    monkeypatch.setattr(
-        "kcast.loadtest.demo.command._run", lambda *_: DemoResult(phase_results, leases_after_s=1.0)
-    )
 
 
 def demo(*arguments: str | Path) -> Result:
@@ -273,14 +258,28 @@ def test_a_standard_output_of_no_use_is_one_line(
     assert (run.returncode, run.stderr) == (1, f"kcast demo: {complaint}\n")
 
 
-def test_a_reader_that_leaves_ends_it_quietly(text_file: Path, tmp_path: Path) -> None:
+def leave(run: subprocess.Popen[bytes]) -> None:
     """As `kcast demo | head -1`, but not with 0, which says that measurement and model agree."""
+    assert run.stdout is not None
+    run.stdout.close()
+
+
+def interrupt(run: subprocess.Popen[bytes]) -> None:
+    run.send_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("end", "told", "code"), [(leave, b"", 1), (interrupt, b"kcast demo: stopped, no verdict\n", 130)]
+)
+def test_who_ends_it_gets_no_verdict(
+    end: Callable[[subprocess.Popen[bytes]], None], told: bytes, code: int, text_file: Path, tmp_path: Path
+) -> None:
     with started(tmp_path, text_file) as run:
         assert run.stdout is not None and run.stderr is not None
         assert b" servers started " in run.stdout.readline()
         servers = servers_of(run)
-        run.stdout.close()
-        assert (run.stderr.read(), run.wait(60)) == (b"", 1)
+        end(run)
+        assert (run.stderr.read(), run.wait(60)) == (told, code)
     assert len(servers) == 6
     wait_until_gone(servers)
 
@@ -314,16 +313,6 @@ def fails_with(error: Exception) -> Callable[..., Coroutine[Any, Any, DemoResult
         raise error
 
     return run
-
-
-def test_ctrl_c_says_that_there_is_no_verdict(text_file: Path, tmp_path: Path) -> None:
-    with started(tmp_path, text_file) as run:
-        assert run.stdout is not None and run.stderr is not None
-        assert b" servers started " in run.stdout.readline()
-        servers = servers_of(run)
-        run.send_signal(signal.SIGINT)
-        assert (run.stderr.read(), run.wait(60)) == (b"kcast demo: stopped, no verdict\n", 130)
-    wait_until_gone(servers)
 
 
 KCAST_DEMO = (sys.executable, "-m", "kcast.client.cli", "demo", *SMALL)

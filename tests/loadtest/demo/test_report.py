@@ -14,8 +14,6 @@ import kcast.loadtest.demo.run
 from kcast.loadtest.capture.folder import open_run
 from kcast.loadtest.demo import report
 from kcast.loadtest.demo.command import command
-from kcast.loadtest.demo.plan import DemoResult
-from kcast.loadtest.demo.tally import Phase, PhaseResult
 from kcast.loadtest.results.summary import Summary, summarise
 
 SMALL = (
@@ -33,18 +31,6 @@ def text_file(tmp_path: Path) -> Path:
     path = tmp_path / "text"
     path.write_bytes(b"\n".join(LINES))
     return path
-
-
-@pytest.fixture
-def finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if a run had just gone well, and had been recorded."""
-    phase_results = [
-        PhaseResult(Phase.DOWN, k, 2, 10, 40, 39, 0, 0, (0.9, 1.0), 0.9, 38, 40) for k in (1, 2, 3)
-    ]
-    for name in ("_run", "_run_recorded"):
-        monkeypatch.setattr(
-            f"kcast.loadtest.demo.command.{name}", lambda *_: DemoResult(phase_results, leases_after_s=1.0)
-        )
 
 
 def demo(*arguments: str | Path) -> Result:

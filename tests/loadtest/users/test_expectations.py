@@ -100,17 +100,15 @@ def test_intended_times_are_known_ahead_and_forgotten(expectations: Expectations
     assert expectations.intended_ns(message_id(99, 0)) is None
 
 
-def test_expectations_that_begin_late_do_not_start_from_the_beginning(expectations: Expectations) -> None:
-    expectations.update([Window(0, 0, OPEN)])
+@pytest.mark.parametrize("is_told_first", [True, False])
+def test_what_began_long_ago_is_looked_up_from_now_on(
+    expectations: Expectations, is_told_first: bool
+) -> None:
+    if is_told_first:
+        expectations.update([Window(0, 0, OPEN)])
     expectations.look_ahead(1000 * S, 995 * S)
-    (msg_id, t_ns, _), *_ = messages(Window(0, 1000 * S, 1001 * S))
-    assert expectations.intended_ns(msg_id) == t_ns
-    assert len(expectations._intended) < 40 * 30
-
-
-def test_a_window_that_began_long_ago_is_looked_up_from_now_on(expectations: Expectations) -> None:
-    expectations.look_ahead(1000 * S, 995 * S)
-    expectations.update([Window(0, 0, OPEN)])  # a process that comes late is told then
+    if not is_told_first:
+        expectations.update([Window(0, 0, OPEN)])  # a process that comes late is told afterwards
     (msg_id, t_ns, _), *_ = messages(Window(0, 1000 * S, 1001 * S))
     assert expectations.intended_ns(msg_id) == t_ns
     assert len(expectations._intended) < 40 * 30
