@@ -4,7 +4,7 @@
 #   EXTRAS  are further extras of pyproject.toml to have:  make test EXTRAS=trust
 
 # What `make test` leaves out, and the target that runs it.
-SLOW := spark or load or containers or compose
+SLOW := spark or load or containers
 PARALLEL := -n 2 --dist loadfile
 
 # A PYTHONPATH, or another active environment, must not decide what is imported here.
@@ -13,12 +13,12 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
 PYTHON ?=
 OLDEST ?= python3.11
 BIN := .venv/bin
-LOAD_IMAGE := kcast-test-load
+IMAGE := kcast-test
 SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse docs test test-fast test-pythons test-compose test-load test-spark lint format bench \
+.PHONY: help demo load analyse docs test test-fast test-pythons test-spark test-load test-containers lint format bench \
 	constraints dist clean
 
 help:  ## list the targets
@@ -39,7 +39,7 @@ analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
 test: lint  ## all checks and tests but the slow ones, which it names at its end
 	$(BIN)/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS)
 	@echo 'left out, for their time or because they need a Docker engine: make test-spark (the analysis on Spark,' \
-		'5 min), make test-load (locust, 4 min), make test-compose (the containers of compose.yaml, 2 min)'
+		'6 min), make test-load (locust, 3 min), make test-containers (compose.yaml, load tests on containers, 3 min)'
 
 test-fast:  ## the sans-IO cores, codec, ring and simulation, in half a minute: 20 of 200 seeds, no socket
 	@$(SETUP) dev load spark
@@ -53,27 +53,22 @@ test-pythons:  ## the tests of `make test` on every Python from 3.11 that is ins
 		VENV=build/$$name PYTHON=$$python sh tools/setup dev load spark $(EXTRAS); \
 		build/$$name/bin/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS); done
 
-test-compose:  ## the cluster of compose.yaml on a Docker engine: messages, kills, drains, nothing left behind
+test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a cluster of Spark's
+	@$(SETUP) dev load spark
+	$(BIN)/pytest $(PARALLEL) -m spark $(ARGS)
+
+test-load:  ## load tests with real locust, from servers to results
+	@$(SETUP) dev load spark
+	$(BIN)/pytest -n 2 --dist worksteal -m load $(ARGS)
+
+test-containers:  ## on a Docker engine: the cluster of compose.yaml, and load tests on containers
 	@{ docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
 		echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \
 		'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
 	@$(SETUP) dev load spark
-	$(BIN)/pytest -m compose $(ARGS)
-
-test-load:  ## load tests, from servers to results; on containers too where a Docker engine answers
-	@$(SETUP) dev load spark
-	$(BIN)/pytest $(PARALLEL) -m load $(ARGS)
-	@if docker info >/dev/null 2>&1; then \
-		docker build --quiet --network host --tag $(LOAD_IMAGE) . && \
-		KCAST_IMAGE=$(LOAD_IMAGE) $(BIN)/pytest -m containers $(ARGS); code=$$?; \
-		docker image rm --force $(LOAD_IMAGE) >/dev/null; exit $$code; \
-	else \
-		echo 'kcast: no Docker engine answers `docker info`: the checks on containers are left out' >&2; \
-	fi
-
-test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a cluster of Spark's
-	@$(SETUP) dev load spark
-	$(BIN)/pytest $(PARALLEL) -m spark $(ARGS)
+	@docker build --quiet --network host --tag $(IMAGE) . && \
+		KCAST_IMAGE=$(IMAGE) $(BIN)/pytest -n 2 --dist loadgroup -m containers $(ARGS); code=$$?; \
+		docker image rm --force $(IMAGE) >/dev/null; exit $$code
 
 lint:  ## ruff and mypy, changing nothing
 	@$(SETUP) dev load spark

@@ -6,4 +6,5 @@ draining; leases gained and ended; gaps. Nothing is written unless the program s
 
 import logging
 
-logging.getLogger("kcast").addHandler(logging.NullHandler())
+# Not for `kcast`: other packages log warnings, which must not vanish in programs that set up no logging.
+logging.getLogger(__name__).addHandler(logging.NullHandler())

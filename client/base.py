@@ -107,4 +107,4 @@ class ClientBase(ABC):
     @property
     def local_port(self) -> int:
         """The UDP port of the client's socket; 0 until it is open."""
-        return self._read(lambda: self._engine.local_port)
+        return self._engine.local_port

@@ -216,6 +216,12 @@ class Client(ClientBase):
         self._engine.require_open()
         return self._use(lambda: Events(self))
 
+    @property
+    def local_port(self) -> int:
+        """The UDP port of the client's socket; 0 until it is open. It can be read at any time."""
+        self._engine.refuse_forked()
+        return self._engine.local_port
+
     def _read(self, read: Callable[[], Figure]) -> Figure:
         self._engine.refuse_forked()
         return self._use(read)

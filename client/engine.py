@@ -23,10 +23,10 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic
-from typing import Generic, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster
@@ -375,12 +375,20 @@ def _has_route(version: int, addresses: Iterable[Address]) -> bool:
 
 
 def as_bytes(given: object, what: str) -> bytes:
-    """Returns bytes as they are, or a str's UTF-8. Raises TypeError; `what` names the argument in it."""
+    """Returns a str's UTF-8, or the bytes of bytes and other buffers of single bytes, such as bytearray.
+
+    Raises TypeError; `what` names the argument in it.
+    """
     if isinstance(given, str):
         return given.encode()
-    if isinstance(given, bytes | bytearray | memoryview):
+    if isinstance(given, bytes):
         return bytes(given)
-    raise TypeError(f"the {what} is of type {type(given).__name__}: give str (its UTF-8 is sent) or bytes")
+    buffer: Any = given
+    with suppress(TypeError, ValueError, BufferError), memoryview(buffer) as view:
+        if view.ndim and view.itemsize == 1:  # numpy's scalars are numbers: they have no dimensions
+            return bytes(view)
+    kind = type(given).__name__
+    raise TypeError(f"the {what} is of type {kind}: give str (its UTF-8 is sent), bytes or a buffer of bytes")
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import exp, fsum, gcd, inf, lgamma, log, log1p, sqrt
+from math import erfc, exp, fsum, gcd, inf, lgamma, log, log1p, sqrt
 from statistics import NormalDist
 
 TRIMMED_MASS = 1e-15
@@ -36,7 +36,9 @@ def wilson(successes: float, trials: float, confidence: float = 0.95) -> tuple[f
 
 
 def student_tail(t: float, degrees: float) -> float:
-    """P(|T| > t) for Student's T with `degrees` degrees of freedom (Student, 1908)."""
+    """P(|T| > t) for Student's T with `degrees` degrees of freedom (Student, 1908); normal if it is inf."""
+    if degrees == inf:
+        return erfc(abs(t) / sqrt(2))
     return _beta_cdf(degrees / 2, 0.5, degrees / (degrees + t * t))
 
 

@@ -23,6 +23,9 @@ ID_CHARS = 16  # each payload ends with the message's number, in hex
 PAYLOAD_BYTES_MAX = DATAGRAM_BYTES_MAX - 400  # room for the longest first line, topic and envelope
 TOPICS_MAX = 1_000_000  # their names have six digits
 
+POLICY_FIELDS = ("k", "k_prime", "side")
+USED_BY_SCHEME = {"S": (), "R": (), "CH": ("k",), "RCH": POLICY_FIELDS}
+"""The fields that make the policy, by scheme."""
 
 UNITS = {"_s": "SECONDS", "_ms": "MS", "_bytes": "BYTES"}
 """Suffixes of fields, and how a command line calls the unit."""
@@ -179,6 +182,20 @@ class Scenario:
             return cls(**values)
         except TypeError as error:
             raise ScenarioError(f"not a scenario: {error}") from None
+
+    @classmethod
+    def from_capture(cls, values: Mapping[str, Any]) -> Self:
+        """Returns the scenario that a capture tells, as `from_json` does.
+
+        kcast 0.1.0 took any number for a k or k_prime that the scheme does not use. Such a one, which says
+        nothing, becomes the default here.
+        """
+        values = dict(values)
+        used = USED_BY_SCHEME.get(str(values.get("scheme")), POLICY_FIELDS)
+        for name in POLICY_FIELDS:
+            if name not in used and isinstance(values.get(name), int) and values[name] < 1:
+                del values[name]
+        return cls.from_json(values)
 
 
 def select(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> tuple[Scenario, ...]:

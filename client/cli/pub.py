@@ -31,6 +31,7 @@ from kcast.client.cli.common import (
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned
+from kcast.client.view import View
 
 OUTSTANDING_MAX = 256  # publishes that await receipts
 RATE_DEFAULT = 1000.0  # a second
@@ -203,7 +204,7 @@ class _Publisher:
     async def run(self, lines: AsyncIterator[InputLine]) -> None:
         """Publishes all lines; returns when the outcome of all is known."""
         async with Client(self.cluster) as client:
-            self.servers = tuple(server.name for server in client.core.view.servers(self.topic))
+            self.servers = tuple(server.name for server in View(self.cluster).servers(self.topic))
             places = asyncio.Semaphore(OUTSTANDING_MAX)
             pace = _Pace(self.rate)
             failure: BaseException | None = None
@@ -253,7 +254,7 @@ class _Publisher:
                     if isinstance(event, FamilyMissing):
                         say("pub", f"cannot reach {server}: no IPv{event.family} here")
                     lost.add(server)
-                    if lost == client.core.server_states().keys():
+                    if lost == client.server_states.keys():
                         if not any(self.receipts):
                             raise _NobodyAnswers
                         say("pub", f"{nobody_answers(self.cluster, self.servers)}; still trying")

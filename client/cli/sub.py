@@ -106,9 +106,9 @@ def command(
 
 async def _run(cluster: Cluster, topics: list[bytes], printer: "_Printer", timeout_s: float | None) -> int:
     async with Client(cluster) as client:
-        watcher = _Watcher(client, topics)
-        tasks = [asyncio.create_task(watcher.watch(client.events()))]
         subscriptions = [client.subscribe(topic) for topic in topics]
+        watcher = _Watcher(client, subscriptions)
+        tasks = [asyncio.create_task(watcher.watch(client.events()))]
         tasks += [asyncio.create_task(printer.take(subscription)) for subscription in subscriptions]
         tasks.append(asyncio.create_task(printer.hold()))
         printing = asyncio.create_task(printer.print())
@@ -242,10 +242,10 @@ def _fields(delivery: Delivery) -> dict[str, object]:
 class _Watcher:
     """Says on standard error what happens besides deliveries."""
 
-    def __init__(self, client: Client, topics: list[bytes]) -> None:
+    def __init__(self, client: Client, subscriptions: list[Subscription]) -> None:
         self.ever_leased = False
         self._client = client
-        self._topics = topics
+        self._subscriptions = {each.topic: each for each in subscriptions}
         self._lost: set[str] = set()
         self._told: dict[bytes, tuple[int, int]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
@@ -257,7 +257,7 @@ class _Watcher:
 
     def nobody_answers(self) -> str:
         """Returns a line naming the servers that were asked in vain."""
-        return nobody_answers(self._client.cluster, list(self._client.core.server_states()))
+        return nobody_answers(self._client.cluster, list(self._client.server_states))
 
     def report_drops(self) -> None:
         """Says what arrived and was discarded. Duplicates, expected if publish > 1, are not."""
@@ -271,8 +271,8 @@ class _Watcher:
 
     def report_missing_leases(self) -> None:
         """Says at the end of --timeout which topics lack leases, if it was not said before."""
-        for topic in self._topics:
-            leased, wanted = self._client.core.lease_counts(topic)
+        for topic, subscription in self._subscriptions.items():
+            leased, wanted = subscription.leases
             if leased < wanted:
                 self._tell_leases(topic)
 
@@ -308,7 +308,7 @@ class _Watcher:
     def _add_lost(self, server: str) -> None:
         self._lost.add(server)
         # Counted by events, not by states: if several are lost at once, only the last one says this.
-        if self._lost == self._client.core.server_states().keys():
+        if self._lost == self._client.server_states.keys():
             say("sub", f"{self.nobody_answers()}; still trying")
 
     def _leases_changed(self, topic: bytes, leased: int, wanted: int) -> None:
@@ -322,11 +322,11 @@ class _Watcher:
             self._timers[topic] = loop.call_later(LEASES_SETTLING_S, self._tell_leases, topic)
 
     def _tell_leases(self, topic: bytes) -> None:
-        leases = self._client.core.lease_counts(topic)
+        leases = self._subscriptions[topic].leases
         if self._told.get(topic) != leases:
             self._told[topic] = leases
             say("sub", f"leased on {leases[0]} of {leases[1]}{self._of(topic)}")
 
     def _of(self, topic: bytes) -> str:
         """Returns which topic it is about, if there are several."""
-        return f" for {escaped(topic)}" if len(self._topics) > 1 else ""
+        return f" for {escaped(topic)}" if len(self._subscriptions) > 1 else ""

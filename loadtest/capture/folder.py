@@ -77,7 +77,7 @@ class ScenarioFolder(_Folder):
     def parts(self, table: str) -> list[Path]:
         """Returns a table's files, sorted by name; an empty list if nothing was recorded."""
         # Hidden files are unfinished.
-        found = (self.path / manifest.table_folder(table)).glob(f"[!._]*{parts.SUFFIX}")
+        found = (self.path / manifest.table_folder(table)).glob(f"[!._]*{manifest.PART_SUFFIX}")
         return sorted(found)
 
     def finish(self, status: Status, **facts: Any) -> None:

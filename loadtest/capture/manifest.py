@@ -1,4 +1,6 @@
-"""The contents of run.json and scenario.json. `folder` reads the files from a disk, Spark from any storage.
+"""What is in run.json, in scenario.json and in the metadata of parts, the Parquet files of a scenario.
+
+`folder` and `parts` read the files from a disk, Spark from any storage.
 
 Nothing here reads or writes files. `where` names the file in messages.
 """
@@ -11,13 +13,15 @@ from urllib.parse import quote
 
 from kcast.loadtest.capture import host
 from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
-from kcast.loadtest.scenario import Scenario, ScenarioError
+from kcast.loadtest.scenario import Scenario
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.tap import read_clock_id
 
 Status = Literal["running", "complete", "partial", "failed"]
 
-RUN_FILE, SCENARIO_FILE = "run.json", "scenario.json"
+RUN_FILE, SCENARIO_FILE, PART_SUFFIX = "run.json", "scenario.json", ".parquet"
+TABLE_KEY, VERSION_KEY = b"kcast.table", b"kcast.schema_version"
+"""Keys of a part's metadata."""
 
 
 class CaptureError(KcastError, ValueError):
@@ -93,8 +97,8 @@ def run_id(info: Mapping[str, Any], where: object) -> str:
 def planned(info: Mapping[str, Any], where: object) -> tuple[Scenario, ...]:
     """Returns all scenarios that run.json lists, whether they have begun or not. Raises CaptureError."""
     try:
-        return tuple(Scenario.from_json(values) for values in info["scenarios"])
-    except (ScenarioError, KeyError, TypeError) as error:
+        return tuple(Scenario.from_capture(values) for values in info["scenarios"])
+    except (KeyError, TypeError, ValueError) as error:
         raise CaptureError(f"{where}: its scenarios cannot be read: {error}") from None
 
 
@@ -139,3 +143,22 @@ def stored(info: Mapping[str, Any], where: object) -> dict[str, Stored] | None:
     except (AttributeError, KeyError, TypeError, ValueError):
         raise CaptureError(f"{where}: its tables cannot be read; was it edited?") from None
     return {table: found.get(table, Stored(0, 0)) for table in TABLES}
+
+
+def check_part(metadata: Mapping[bytes, bytes] | None, has_columns: bool, table: str, where: object) -> None:
+    """Raises CaptureError if a Parquet file with this metadata is no part of a table, or of another version.
+
+    `has_columns` tells whether it has the columns of the table.
+    """
+    metadata = metadata or {}
+    version = metadata.get(VERSION_KEY, b"none").decode(errors="replace")
+    if version != str(SCHEMA_VERSION):
+        raise CaptureError(f"{where}: its schema version is {version}, and this kcast reads {SCHEMA_VERSION}")
+    if metadata.get(TABLE_KEY) != table.encode() or not has_columns:
+        raise CaptureError(f"{where}: not a part of table {table}")
+
+
+def damaged_part(error: Exception, where: object) -> CaptureError:
+    """Returns the error for a part that cannot be read."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return CaptureError(f"{where}: not a whole Parquet file: {reason}")

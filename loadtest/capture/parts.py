@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kcast.loadtest.capture.manifest import TABLE_KEY, VERSION_KEY, check_part, damaged_part
 from kcast.loadtest.capture.manifest import CaptureError as CaptureError
 from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
 
 ROWS_MAX = 65_536
-SUFFIX = ".parquet"
 
-_TABLE_KEY, _VERSION_KEY = b"kcast.table", b"kcast.schema_version"
 _ZSTD_LEVEL = 3
 
 
@@ -31,7 +30,7 @@ def arrow_schema(table: str) -> pa.Schema:
         pa.field(name, _arrow_type(type_name), nullable=False, metadata={"meaning": meaning})
         for name, type_name, meaning in TABLES[table]
     ]
-    return pa.schema(fields, {_TABLE_KEY: table, _VERSION_KEY: str(SCHEMA_VERSION)})
+    return pa.schema(fields, {TABLE_KEY: table, VERSION_KEY: str(SCHEMA_VERSION)})
 
 
 def _arrow_type(name: str) -> pa.DataType:
@@ -114,17 +113,10 @@ def read_part(path: Path, table: str, columns: Sequence[str] | None = None) -> p
     try:
         with pq.ParquetFile(path) as file:
             found = file.schema_arrow
-            metadata = found.metadata or {}
-            version = metadata.get(_VERSION_KEY, b"none").decode(errors="replace")
-            if version != str(SCHEMA_VERSION):
-                raise CaptureError(
-                    f"{path}: its schema version is {version}, and this kcast reads {SCHEMA_VERSION}"
-                )
-            if metadata.get(_TABLE_KEY) != table.encode() or not found.equals(_SCHEMAS[table]):
-                raise CaptureError(f"{path}: not a part of table {table}")
+            check_part(found.metadata, found.equals(_SCHEMAS[table]), table, path)
             rows = file.read(columns=schema.names)
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, error) from None
+        raise damaged_part(error, path) from None
     return rows.select(schema.names).cast(schema)
 
 
@@ -133,9 +125,4 @@ def count_rows(path: Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, error: Exception) -> CaptureError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return CaptureError(f"{path}: not a whole Parquet file: {reason}")
+        raise damaged_part(error, path) from None

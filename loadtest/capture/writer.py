@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from kcast.loadtest.capture import parts, system_threads
 from kcast.loadtest.capture.byte_budget import ByteBudget
+from kcast.loadtest.capture.manifest import PART_SUFFIX
 from kcast.loadtest.capture.parts import CaptureError
 from kcast.loadtest.capture.schema import TABLES
 
@@ -219,7 +220,7 @@ class CaptureWriter:
             self.budget.release(size_bytes)
 
     def _write(self, table: str, rows: pa.Table) -> None:
-        path = self._folder / f"table={table}" / f"{self._name}-{self._parts:06d}{parts.SUFFIX}"
+        path = self._folder / f"table={table}" / f"{self._name}-{self._parts:06d}{PART_SUFFIX}"
         self._parts += 1
         try:
             parts.write_part(path, rows, may_appear=lambda: not self._is_abandoned)

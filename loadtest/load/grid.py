@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from kcast.hashring.policy import K_PRIME_DEFAULT
-from kcast.loadtest.scenario import Scenario, ScenarioError
+from kcast.loadtest.scenario import POLICY_FIELDS, USED_BY_SCHEME, Scenario, ScenarioError
 
 SCENARIOS_MAX = 1000
 NAME_CHARS_MAX = 200  # capture.folder uses the name for a folder
@@ -27,8 +27,6 @@ _DEFAULTS = Scenario().as_json()
 # Some readers would take these words in a folder's name for values that are not text.
 _SAFE_NAME = re.compile(r"(?!(?i:nan|inf|infinity|null|true|false)$)[A-Za-z][A-Za-z0-9._-]{0,99}")
 _SHARES = ("outage", "down")
-_POLICY_FIELDS = ("scheme", "k", "k_prime", "side")
-_USED_BY_SCHEME = {"S": (), "R": (), "CH": ("k",), "RCH": ("k", "k_prime", "side")}
 
 
 class Preset(NamedTuple):
@@ -253,8 +251,8 @@ def _scenario(chosen: Mapping[str, Any]) -> Scenario:
         elif values.get("down", 0) > 0:
             values["outages"] = "exact"
     scheme = values.get("scheme", _DEFAULTS["scheme"])
-    for name in _POLICY_FIELDS[1:]:
-        if name not in _USED_BY_SCHEME.get(scheme, _POLICY_FIELDS):
+    for name in POLICY_FIELDS:
+        if name not in USED_BY_SCHEME.get(scheme, POLICY_FIELDS):
             values.pop(name, None)
     if scheme == "RCH":
         k = values.get("k", _DEFAULTS["k"])
@@ -283,7 +281,8 @@ def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
             f"--name is {asked!r}: begin with a letter; use letters, digits, . - and _, at most 100; not "
             "nan, inf, null, true or false"
         )
-    differ = [name for name in _DEFAULTS if name not in _POLICY_FIELDS and _count(table, name) > 1]
+    policy = ("scheme", *POLICY_FIELDS)
+    differ = [name for name in _DEFAULTS if name not in policy and _count(table, name) > 1]
     if set(_LEGS) <= set(differ) and all(values["loss_in"] == values["loss_out"] for values in table):
         differ = [LOSS if name == "loss_in" else name for name in differ if name != "loss_out"]
     if any(name in differ and _count(table, name) == _count(table, name, "outages") for name in _SHARES):
@@ -291,7 +290,7 @@ def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
     named = []
     for scenario, values in zip(scenarios, table, strict=True):
         words = [asked] if asked else []
-        if not asked or _count(table, *_POLICY_FIELDS) > 1:
+        if not asked or _count(table, *policy) > 1:
             words.append(policy_name(scenario))
         words += [f"{name.replace('_', '-')}-{_short(values[name])}" for name in differ]
         named.append(scenario.with_(name=_checked("_".join(words))))

@@ -143,7 +143,7 @@ class Summary:
             return cls(
                 **kept
                 | {
-                    "scenario": Scenario.from_json(values["scenario"]),
+                    "scenario": Scenario.from_capture(values["scenario"]),
                     "latency": TimeDistribution.from_json(values["latency"]),
                     "publish_delay": TimeDistribution.from_json(values["publish_delay"]),
                     "health": Health.from_json(values["health"]),

@@ -79,17 +79,19 @@ class ProcessStats:
                 self.sample_user(user)
             gevent.sleep(0)
 
-    def sample_user(self, user: UserClient) -> None:
-        """Samples one client; for the last time if its user is gone, before the client is closed."""
+    def sample_user(self, user: UserClient, *, is_last: bool = False) -> None:
+        """Samples one client; for the last time once its user is gone, before the client is closed."""
         client, client_id = user.client, user.ids.client_id
         counts, drops = client.counts, client.drops
         slow, overflows = drops[Drop.SLOW_CONSUMER], client.kernel_drops
         send_errors = client.send_errors.total()
         copies = counts["copies_received"]
         figures = Counter(copies=copies, overflows=overflows, slow_consumer=slow, send_errors=send_errors)
-        if user.is_gone:
+        if is_last:
             self._here.pop(client_id, None)
             self._gone.update(figures)
+        elif user.is_gone:
+            return  # it has left while its figures were read, and was sampled for the last time then
         else:
             self._here[client_id] = figures
         if self._writer is not None:

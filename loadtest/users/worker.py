@@ -194,7 +194,7 @@ class Worker:
         self._users.pop(user.ids.client_id, None)
         self._write_intent(user)
         try:
-            self.stats.sample_user(user)
+            self.stats.sample_user(user, is_last=True)
             user.close()
         finally:
             self._send(messages.LEFT, client_id=user.ids.client_id, t_ns=t_ns)

@@ -227,7 +227,7 @@ def _is_of(scenario: Scenario, info: Mapping[str, Any]) -> bool:
     """Whether scenario.json is of this scenario. That of an earlier kcast may have fewer fields."""
     told = info.get("scenario")
     try:
-        return isinstance(told, dict) and Scenario.from_json(told) == scenario
+        return isinstance(told, dict) and Scenario.from_capture(told) == scenario
     except ScenarioError:
         return False
 

@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kcast.loadtest.capture.manifest import CaptureError
-from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
+from kcast.loadtest.capture.manifest import PART_SUFFIX, CaptureError, check_part, damaged_part
+from kcast.loadtest.capture.schema import TABLES
 from kcast.spark.session.files import Files, shown
-
-SUFFIX = ".parquet"
 
 _THREADS = 8
 _NAMES = {"double": "float64"}
@@ -27,7 +25,7 @@ class Footer(NamedTuple):
 
 def is_part(name: str) -> bool:
     """Whether a file of this name is to be read: hidden files were not finished."""
-    return name.endswith(SUFFIX) and not name.startswith((".", "_"))
+    return name.endswith(PART_SUFFIX) and not name.startswith((".", "_"))
 
 
 def footers(files: Files, parts: Sequence[tuple[str, str]]) -> list[Footer | CaptureError]:
@@ -42,17 +40,12 @@ def _footer(files: Files, path: str, table: str) -> Footer | CaptureError:
         found = pq.read_metadata(files.open(path))
         schema = found.schema.to_arrow_schema()
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return CaptureError(f"{shown(path)}: not a whole Parquet file: {reason}")
-    metadata = found.metadata or {}
-    version = metadata.get(b"kcast.schema_version", b"none").decode(errors="replace")
-    if version != str(SCHEMA_VERSION):
-        return CaptureError(
-            f"{shown(path)}: its schema version is {version}, and this kcast reads {SCHEMA_VERSION}"
-        )
+        return damaged_part(error, shown(path))
     expected = [(column.name, column.type) for column in TABLES[table]]
-    if metadata.get(b"kcast.table") != table.encode() or _columns(schema) != expected:
-        return CaptureError(f"{shown(path)}: not a part of table {table}")
+    try:
+        check_part(found.metadata, _columns(schema) == expected, table, shown(path))
+    except CaptureError as error:
+        return error
     return Footer(found.num_rows, *_extremes(found))
 
 

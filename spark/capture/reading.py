@@ -14,12 +14,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kcast.loadtest.capture import manifest
-from kcast.loadtest.capture.manifest import CaptureError
-from kcast.spark.capture.footers import SUFFIX, is_part
+from kcast.loadtest.capture.manifest import PART_SUFFIX, CaptureError
+from kcast.spark.capture.footers import is_part
 from kcast.spark.capture.schemas import stored_schema, table_schema
 from kcast.spark.session.files import Files, literal, shown
 
-_PARTS = f"*{SUFFIX}"  # as `is_part`: other files were not checked
+_PARTS = f"*{PART_SUFFIX}"  # as `is_part`: other files were not checked
 
 
 class CellFolder(NamedTuple):

@@ -388,6 +388,12 @@ def test_closing_is_prompt_and_idempotent_from_any_number_of_threads(
     assert client.local_port > 0
 
 
+def test_the_port_is_told_in_the_middle_of_anything(cluster: Cluster) -> None:
+    """A signal's handler may ask for it, and it waits for no turn."""
+    with Client(cluster) as client:
+        assert client._use(lambda: client.local_port) == client.local_port > 0
+
+
 def test_counts_that_are_told_are_copies(cluster: Cluster) -> None:
     """So a copy that is kept tells what has changed since."""
     with Client(cluster) as client:

@@ -4,10 +4,12 @@ import inspect
 import logging
 import subprocess
 import sys
+from array import array
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kcast.client import aio, blocking
@@ -124,8 +126,20 @@ def test_publisher_must_be_a_str(module: ModuleType) -> None:
 
 
 def test_bytes_of_any_kind_are_taken() -> None:
-    given = ("ø", b"\xc3\xb8", bytearray(b"\xc3\xb8"), memoryview(b"\xc3\xb8"))
-    assert {as_bytes(each, "topic") for each in given} == {b"\xc3\xb8"}
+    data = b"\xc3\xb8"
+    buffers = (bytearray(data), memoryview(b"\xc3?\xb8?")[::2], array("B", data), np.array([*data], "u1"))
+    assert {as_bytes(each, "topic") for each in ("ø", data, *buffers)} == {data}
+
+
+@pytest.mark.parametrize(
+    "wrong", [array("H", b"ab"), memoryview(b"ab").cast("H"), np.uint8(7), np.ones(2), np.array(["t"], "O")]
+)
+def test_what_is_not_made_of_bytes_is_refused(wrong: Any) -> None:
+    """Its bytes depend on the machine, or it is a number."""
+    kind = type(wrong).__name__
+    advice = r"give str \(its UTF-8 is sent\), bytes or a buffer of bytes"
+    with pytest.raises(TypeError, match=f"the payload is of type {kind}: {advice}"):
+        as_bytes(wrong, "payload")
 
 
 # --- Logging ------------------------------------------------------------------------------------------
@@ -144,15 +158,21 @@ with Client(lab([("127.0.0.1", 9)], Policy(1, 1, 1))) as client:
 """
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-c", PROGRAM, *arguments)
+def run(*arguments: str, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-c", program, *arguments)
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 
 
 @pytest.mark.world
 def test_silent_by_default() -> None:
     assert run().stderr == ""
-    assert any(isinstance(each, logging.NullHandler) for each in logging.getLogger("kcast").handlers)
+    assert any(isinstance(each, logging.NullHandler) for each in logging.getLogger("kcast.client").handlers)
+
+
+def test_errors_of_other_packages_are_seen_where_no_logging_is_set_up() -> None:
+    """For example those of a locust worker that was started with --skip-log-setup."""
+    program = "import logging\nfrom kcast.loadtest.users import worker\nworker.logger.error('lost')"
+    assert run(program=program).stderr == "lost\n"
 
 
 @pytest.mark.world

@@ -1,4 +1,4 @@
-"""loadtest/clusters/containers.py on a real engine: `make test-load`.
+"""loadtest/clusters/containers.py on a real engine: `make test-containers`.
 
 It needs the image `kcast`, or one that KCAST_IMAGE names, built from this checkout.
 """
@@ -19,7 +19,7 @@ from kcast.loadtest.clusters.engine import OWNER_LABEL, RUN_LABEL, connect, swee
 from kcast.loadtest.clusters.servers import IMAGE, ServerFailed
 from tests.support.cluster_suite import ClusterSuite, Owner, answers, wait_until
 
-pytestmark = pytest.mark.containers
+pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("load")]
 
 KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 

@@ -1,4 +1,4 @@
-"""`kcast load` on containers, on a real engine: `make test-load`.
+"""`kcast load` on containers, on a real engine: `make test-containers`.
 
 It needs the image `kcast`, or one that KCAST_IMAGE names, built from this checkout.
 """
@@ -13,7 +13,8 @@ from kcast.loadtest.clusters.servers import IMAGE
 from tests.support.load_command import FINE, Load, living, run_load, wait_for
 from tests.support.load_results import assert_as_expected, assert_sound
 
-pytestmark = pytest.mark.containers
+# In the group of the others that start load tests' containers: it counts all that there are.
+pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("load")]
 
 KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 

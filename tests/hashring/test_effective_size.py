@@ -35,6 +35,10 @@ class TestStudent:
         tail = student_tail(student_quantile(confidence, degrees), degrees)
         assert tail == pytest.approx(1 - confidence, rel=1e-6)
 
+    @pytest.mark.parametrize(("t", "tail"), [(0, 1), (2, 0.0455003), (-2, 0.0455003), (8, 1.24419e-15)])
+    def test_the_tail_without_end_of_degrees_is_the_normal_one(self, t: float, tail: float) -> None:
+        assert student_tail(t, inf) == pytest.approx(tail, rel=1e-5)
+
 
 class TestIndependent:
     @pytest.mark.parametrize("seed", range(5))

@@ -40,6 +40,27 @@ def test_json_gives_it_back() -> None:
 
 
 @pytest.mark.parametrize(
+    ("scheme", "unused"), [("S", ["k", "k_prime"]), ("R", ["k", "k_prime"]), ("CH", ["k_prime"]), ("RCH", [])]
+)
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_capture_may_have_any_number_that_its_scheme_does_not_use(
+    scheme: Any, unused: list[str], number: int
+) -> None:
+    """kcast 0.1.0 took them; a new scenario must have none."""
+    scenario = Scenario(scheme=scheme, servers=9, outage=0.1)
+    for name in ("k", "k_prime"):
+        values = {**scenario.as_json(), name: number}
+        with pytest.raises(ScenarioError, match=rf"--{name.replace('_', '-')} is {number}: give 1 or more"):
+            Scenario.from_json(values)
+        if name in unused:
+            assert Scenario.from_capture(values) == scenario
+        else:
+            with pytest.raises(ScenarioError, match="give 1 or more"):
+                Scenario.from_capture(values)
+    assert Scenario.from_capture(scenario.with_(k=8, k_prime=2).as_json()) == scenario.with_(k=8, k_prime=2)
+
+
+@pytest.mark.parametrize(
     ("values", "complaint"),
     [
         ({"colour": 1}, "a scenario has no colour: it was written by another version of kcast"),

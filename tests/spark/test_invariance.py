@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 
 from kcast.loadtest.capture import parts
 from kcast.loadtest.capture.folder import ScenarioFolder, create_run, open_run
+from kcast.loadtest.capture.manifest import PART_SUFFIX
 from kcast.loadtest.capture.schema import TABLES
 from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import Captures, open_captures
@@ -110,7 +111,7 @@ def shuffled(run: Path, copy: Path, rng: np.random.Generator) -> Path:
             cuts = np.sort(rng.integers(0, rows.num_rows + 1, rng.integers(0, 4)))
             edges = [0, *cuts.tolist(), rows.num_rows]
             for start, end in pairwise(edges):
-                name = f"p{rng.integers(1 << 60):x}{parts.SUFFIX}"
+                name = f"p{rng.integers(1 << 60):x}{PART_SUFFIX}"
                 parts.write_part(folder.path / f"table={table}" / name, rows.slice(start, end - start))
         folder.update(tables=written(folder))
     return copy

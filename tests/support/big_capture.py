@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from kcast.loadtest.capture import parts
 from kcast.loadtest.capture.folder import RunFolder, ScenarioFolder, create_run
+from kcast.loadtest.capture.manifest import PART_SUFFIX
 from kcast.loadtest.capture.schema import CUT_OFF, EXPIRED, LOST, NONE, OPENED, PASSED, TABLES
 from kcast.loadtest.capture.writer import FLUSH_S
 from kcast.loadtest.faults.plan import known_servers, outages
@@ -109,7 +110,7 @@ class _Parts:
         batch = parts.to_rows(table, typed)
         for start in range(0, batch.num_rows, parts.ROWS_MAX):
             rows = pa.Table.from_batches([batch.slice(start, parts.ROWS_MAX)])
-            name = f"{PROCESS}-simulated-{self._files[table]:06d}{parts.SUFFIX}"
+            name = f"{PROCESS}-simulated-{self._files[table]:06d}{PART_SUFFIX}"
             parts.write_part(self._path / f"table={table}" / name, rows)
             self._files[table] += 1
             self._rows[table] += rows.num_rows

@@ -5,6 +5,7 @@ from typing import Any
 
 from kcast.loadtest.capture import parts
 from kcast.loadtest.capture.folder import ScenarioFolder, create_run
+from kcast.loadtest.capture.manifest import PART_SUFFIX
 from kcast.loadtest.capture.schema import TABLES
 from kcast.loadtest.scenario import Scenario
 
@@ -32,4 +33,4 @@ def new_scenario(folder: Path, name: str = "one") -> ScenarioFolder:
 
 def written(folder: Path) -> int:
     """Returns the number of rows in a scenario's folder."""
-    return sum(map(parts.count_rows, folder.glob(f"table=*/[!._]*{parts.SUFFIX}")))
+    return sum(map(parts.count_rows, folder.glob(f"table=*/[!._]*{PART_SUFFIX}")))

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -167,7 +168,7 @@ async def what_callers_get_wrong_is_told_at_once(driver: Driver, servers: Server
             with raising(ValueError, "queue_max is 0"):
                 client.subscribe("t", queue_max=0)
             wrong: Any
-            for wrong in (None, 7, -3.5, ["t"], {"t": 1}):
+            for wrong in (None, 7, -3.5, ["t"], {"t": 1}, array("i")):
                 kind = type(wrong).__name__
                 with raising(TypeError, f"the topic is of type {kind}: give str"):
                     await client.publish(wrong, "x")

@@ -11,7 +11,7 @@ import pytest
 
 from kcast.loadtest.capture import folder as folders
 from kcast.loadtest.capture.folder import CaptureError, RunFolder, create_run, open_run, resume_run
-from kcast.loadtest.capture.parts import SUFFIX
+from kcast.loadtest.capture.manifest import PART_SUFFIX
 from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.scenario import Scenario
@@ -151,7 +151,7 @@ def test_what_is_done_again_moves_aside_as_a_whole(tmp_path: Path) -> None:
     assert [folder.scenario.name for folder in open_run(tmp_path / "run").scenarios] == ["one"]
     aside = sorted(place.path.parent.glob(".partial-*"))
     assert [path.name for path in aside] == [".partial-scenario=one-1", ".partial-scenario=one-2"]
-    assert [len(list(path.glob(f"table=clock/*{SUFFIX}"))) for path in aside] == [1, 1]
+    assert [len(list(path.glob(f"table=clock/*{PART_SUFFIX}"))) for path in aside] == [1, 1]
     assert all((path / "scenario.json").exists() for path in aside)
     found = (tmp_path / "run").glob("run=*/scenario=*/table=clock/*.parquet")
     assert sum(pyarrow.dataset.dataset(str(path)).count_rows() for path in found) == 4

@@ -67,6 +67,8 @@ def test_a_run_has_a_name_and_scenarios() -> None:
     info = parsed(run_id="load-1", scenarios=[each.as_json() for each in scenarios])
     assert manifest.run_id(info, "run.json") == "load-1"
     assert manifest.planned(info, "run.json") == scenarios
+    info["scenarios"][1] |= {"scheme": "S", "k": 0}  # as kcast 0.1.0 wrote it
+    assert manifest.planned(info, "run.json")[1] == Scenario(name="two", scheme="S")
 
 
 @pytest.mark.parametrize("run_id", [None, "", 5, "a/b"])

@@ -71,26 +71,27 @@ worker.leave(user, worker.now_ns())
 worker.end()
 """
 
-# One client is closed while all are being sampled.
+# Two clients are closed while all are being sampled: one while its figures are read, one before that.
 COUNTED_ONCE = r"""
 from kcast.loadtest.users.process_stats import ProcessStats
 
 
-def user(client_id):
-    client = SimpleNamespace(
-        counts={"copies_received": 10, "deliveries": 5}, drops={"slow-consumer": 0}, kernel_drops=1,
-        send_errors=SimpleNamespace(total=lambda: 0),
-    )
-    return SimpleNamespace(client=client, ids=UserIds(client_id, -1, client_id), is_gone=False)
+class Client:
+    drops, kernel_drops, send_errors = {"slow-consumer": 0}, 1, SimpleNamespace(total=lambda: 0)
+
+    @property
+    def counts(self):
+        gevent.sleep(0)  # as for the lock of a real one
+        return {"copies_received": 10, "deliveries": 5}
 
 
-users = [user(number) for number in range(3)]
+users = [SimpleNamespace(client=Client(), ids=UserIds(n, -1, n), is_gone=False) for n in range(3)]
 stats = ProcessStats("local", lambda: users, None, lambda: 0)
 sampling = gevent.spawn(stats.sample)
-gevent.sleep(0)  # it has sampled the first one
-last = users.pop()
-last.is_gone = True
-stats.sample_user(last)
+gevent.sleep(0)  # it is reading the first one
+for user in (users.pop(0), users.pop()):
+    user.is_gone = True
+    stats.sample_user(user, is_last=True)
 sampling.join()
 assert (stats.counts["copies"], stats.counts["overflows"]) == (30, 3), stats.counts
 """
@@ -164,7 +165,7 @@ def test_a_worker_elsewhere_takes_part_by_the_coordinators_clock(shift_s: int) -
     run(f"SHIFT_S = {shift_s}\n{OTHER_CLOCK}")
 
 
-def test_a_client_that_is_closed_meanwhile_is_counted_once() -> None:
+def test_clients_that_are_closed_meanwhile_are_counted_once() -> None:
     run(COUNTED_ONCE)
 
 
