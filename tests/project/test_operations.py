@@ -69,7 +69,9 @@ def test_each_option_of_serve_is_there() -> None:
 
 
 def test_tables_are_read_whole() -> None:
-    page = "text\n| reason | meaning |\n|---|---|\n| `full` | `--capacity` |\n| `drain`, `work` | |\n\n| reason | x |\n"
+    page = (
+        "\n| reason | meaning |\n|---|---|\n| `full` | `--capacity` |\n| `drain`, `work` | |\n\n| other |\n"
+    )
     found = rows(page, "reason | meaning")
     assert found == [["`full`", "`--capacity`"], ["`drain`, `work`", ""]]
     assert names([row[0] for row in found]) == ["drain", "full", "work"]
