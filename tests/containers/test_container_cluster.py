@@ -19,7 +19,7 @@ from kcast.loadtest.clusters.engine import OWNER_LABEL, RUN_LABEL, connect, swee
 from kcast.loadtest.clusters.servers import IMAGE, ServerFailed
 from tests.support.cluster_suite import ClusterSuite, Owner, answers, wait_until
 
-pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("load")]
+pytestmark = pytest.mark.containers
 
 KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 
