@@ -39,7 +39,7 @@ analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
 test: lint  ## all checks and tests but the slow ones, which it names at its end
 	$(BIN)/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS)
 	@echo 'left out, for their time or because they need a Docker engine: make test-spark (the analysis on Spark,' \
-		'6 min), make test-load (locust, 3 min), make test-containers (compose.yaml, load tests on containers, 3 min)'
+		'6 min), make test-load (locust, 3 min), make test-containers (compose.yaml, load tests on containers, 4 min)'
 
 test-fast:  ## the sans-IO cores, codec, ring and simulation, in half a minute: 20 of 200 seeds, no socket
 	@$(SETUP) dev load spark
@@ -67,7 +67,7 @@ test-containers:  ## on a Docker engine: the cluster of compose.yaml, and load t
 		'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
 	@$(SETUP) dev load spark
 	@docker build --quiet --network host --tag $(IMAGE) . && \
-		KCAST_IMAGE=$(IMAGE) $(BIN)/pytest -n 2 --dist loadgroup -m containers $(ARGS); code=$$?; \
+		KCAST_IMAGE=$(IMAGE) $(BIN)/pytest -m containers $(ARGS); code=$$?; \
 		docker image rm --force $(IMAGE) >/dev/null; exit $$code
 
 lint:  ## ruff and mypy, changing nothing

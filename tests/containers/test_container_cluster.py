@@ -21,7 +21,7 @@ from kcast.loadtest.clusters.servers import IMAGE, ServerFailed
 from tests.support.cluster_suite import ClusterSuite, Owner, answers
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("load")]
+pytestmark = pytest.mark.containers
 
 KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 

@@ -14,8 +14,7 @@ from tests.support.load_command import FINE, Load, living, run_load
 from tests.support.load_results import assert_as_expected, assert_sound
 from tests.support.waiting import wait_until
 
-# In the group of the others that start load tests' containers: it counts all that there are.
-pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("load")]
+pytestmark = pytest.mark.containers
 
 KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 

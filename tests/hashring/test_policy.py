@@ -5,18 +5,17 @@ import random
 from collections import Counter
 from itertools import combinations
 from math import ceil, sqrt
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import kcast.hashring.policy
 from kcast.hashring import model
 from kcast.hashring.hashing import topic_hash
 from kcast.hashring.policy import Policy, draw
 from kcast.hashring.ring import HashRing
+from tests.support.checkout import ROOT
 
-VECTORS_FILE = Path(kcast.hashring.policy.__file__).parent / "vectors" / "placement.json"
+VECTORS_FILE = ROOT / "hashring" / "vectors" / "placement.json"
 KEYS = [f"192.0.2.{i}" for i in range(20)]
 
 

@@ -6,7 +6,6 @@ import random
 import re
 import threading
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import kcast.hashring.ring
 from kcast.hashring import compare
 from kcast.hashring.hashing import GOLDEN, hashed_bytes, host_base, mix64, point, rendezvous, topic_hash
-from kcast.hashring.ring import HashRing
+from kcast.hashring.ring import CACHE_ENTRIES_MAX, CACHE_KEYS_MAX, CHUNK_HOSTS, HashRing
 from tests.support import ring_oracle
+from tests.support.checkout import ROOT
 from tests.support.ring_oracle import BuiltRing, bytes_with_hash, key_with_point, topic_at
 
-VECTORS_FILE = Path(kcast.hashring.ring.__file__).parent / "vectors" / "placement.json"
+VECTORS_FILE = ROOT / "hashring" / "vectors" / "placement.json"
 VECTORS = json.loads(VECTORS_FILE.read_text("utf-8"))
 
 VIEW_SIZES = (*range(1, 61), *range(70, 300, 23), 300)
@@ -128,7 +127,7 @@ class TestAgainstTheBuiltRing:
     def test_views_of_several_chunks(self) -> None:
         """Too large to build: the walk is over the points of three arcs, enough to meet every host."""
         ring = HashRing(hosts(40_000))
-        assert len(ring) > 2 * kcast.hashring.ring.CHUNK_HOSTS
+        assert len(ring) > 2 * CHUNK_HOSTS
         bases = [host_base(key) for key in ring.keys]
         for topic, k in ((b"a", 1), (b"b", 1000), (topic_at(3), 40), (topic_at((9 << 54) + (1 << 44)), 500)):
             position = topic_hash(topic)
@@ -393,13 +392,13 @@ class TestCache:
 
     def test_is_bounded_in_entries_and_in_keys(self) -> None:
         small, large = HashRing(hosts(3)), HashRing(hosts(600))
-        for i in range(3 * kcast.hashring.ring.CACHE_ENTRIES_MAX):
+        for i in range(3 * CACHE_ENTRIES_MAX):
             small.nodes(b"%d" % i, 1)
-        assert len(small._cache) + len(small._older) <= 2 * kcast.hashring.ring.CACHE_ENTRIES_MAX
+        assert len(small._cache) + len(small._older) <= 2 * CACHE_ENTRIES_MAX
         for i in range(1000):
             large.nodes(b"%d" % i, 600)
         kept = [*large._cache.values(), *large._older.values()]
-        assert sum(map(len, kept)) <= 2 * kcast.hashring.ring.CACHE_KEYS_MAX
+        assert sum(map(len, kept)) <= 2 * CACHE_KEYS_MAX
 
     @pytest.mark.long
     def test_eviction_is_deterministic_and_spares_what_is_in_use(self) -> None:
@@ -407,7 +406,7 @@ class TestCache:
             ring = HashRing(hosts(3))
             hot = ring.nodes("hot", 2)
             spared = True
-            for i in range(2 * kcast.hashring.ring.CACHE_ENTRIES_MAX):
+            for i in range(2 * CACHE_ENTRIES_MAX):
                 ring.nodes(b"%d" % i, 2)
                 if i % 100 == 0:
                     spared &= ring.nodes("hot", 2) is hot

@@ -63,3 +63,15 @@ def test_each_event_of_the_log_is_explained() -> None:
 def test_each_option_of_serve_is_there() -> None:
     options = {name for option in command.params for name in option.opts}
     assert sorted(name for name in options if not re.search(rf"{name}\b(?!-)", PAGE)) == []
+
+
+# The check on the checks.
+
+
+def test_tables_are_read_whole() -> None:
+    page = (
+        "\n| reason | meaning |\n|---|---|\n| `full` | `--capacity` |\n| `drain`, `work` | |\n\n| other |\n"
+    )
+    found = rows(page, "reason | meaning")
+    assert found == [["`full`", "`--capacity`"], ["`drain`, `work`", ""]]
+    assert names([row[0] for row in found]) == ["drain", "full", "work"]

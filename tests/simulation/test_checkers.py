@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import kcast.pubsub.server
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
 from kcast.client.gaps import GapTracker
@@ -197,7 +196,7 @@ def test_a_core_with_chance_of_its_own_is_found() -> None:
 
 def test_a_request_answered_without_its_length_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule of 192 bytes, taken out of the product itself: the length check behind it still holds."""
-    monkeypatch.setattr(kcast.pubsub.server, "REQUEST_BYTES_MIN", 0)
+    monkeypatch.setattr("kcast.pubsub.server.REQUEST_BYTES_MIN", 0)
     run_sabotaged(Sabotage("", ATTACKED))
 
 

@@ -16,15 +16,12 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-import kcast.loadtest.demo.command
-import kcast.loadtest.demo.run
-import kcast.loadtest.demo.tally
 from kcast.client.aio import Client
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.demo.command import command
 from kcast.loadtest.demo.plan import DemoResult
 from kcast.loadtest.demo.run import DemoFailed
-from kcast.loadtest.demo.tally import Phase, PhaseResult
+from kcast.loadtest.demo.tally import Phase, PhaseResult, Tally
 from kcast.loadtest.demo.view import table
 from kcast.pubsub.wire import encode_message
 
@@ -47,7 +44,7 @@ def text_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kcast.loadtest.demo.run, "DOWN_MESSAGES_MIN", 300)
+    monkeypatch.setattr("kcast.loadtest.demo.run.DOWN_MESSAGES_MIN", 300)
 
 
 def demo(*arguments: str | Path) -> Result:
@@ -140,8 +137,7 @@ def test_a_wrong_model_is_noticed(
     text_file: Path, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        kcast.loadtest.demo.tally,
-        "delivery_given_down",
+        "kcast.loadtest.demo.tally.delivery_given_down",
         lambda k, m, n, down: 1 - (down / k) ** (m + 1) if down else 1.0,
     )
     result = demo(*SMALL, "--json", "--out", tmp_path, text_file)
@@ -186,13 +182,13 @@ def without_avoidance(publish: Any) -> Any:
 def test_a_changed_payload_is_noticed(
     text_file: Path, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enter = kcast.loadtest.demo.tally.Tally.publish
+    enter = Tally.publish
 
     def spoilt(self: Any, *arguments: Any) -> Any:
         number, payload = enter(self, *arguments)
         return number, payload + b"!" if number == 7 else payload
 
-    monkeypatch.setattr(kcast.loadtest.demo.tally.Tally, "publish", spoilt)
+    monkeypatch.setattr(Tally, "publish", spoilt)
     result = demo(*SMALL, "--out", tmp_path, text_file)
     assert result.exit_code == 1, result.output
     assert " corrupted: not what stands in the file" in result.stdout
@@ -370,7 +366,7 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
 
 
 def test_no_more_is_read_than_can_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kcast.loadtest.demo.command, "TEXT_BYTES_MAX", 2 << 20)
+    monkeypatch.setattr("kcast.loadtest.demo.command.TEXT_BYTES_MAX", 2 << 20)
     for name in ("one", "two"):
         (tmp_path / name).write_bytes(b"\n" * ((1 << 20) + 1))
     result = demo("--out", tmp_path / "out", tmp_path / "one", tmp_path / "two")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import kcast.loadtest.demo.run
 from kcast.loadtest.capture.folder import open_run
 from kcast.loadtest.demo import report
 from kcast.loadtest.demo.command import command
@@ -40,7 +39,7 @@ def demo(*arguments: str | Path) -> Result:
 def test_the_capture_tells_what_the_demo_tells(
     text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kcast.loadtest.demo.run, "DOWN_MESSAGES_MIN", 300)
+    monkeypatch.setattr("kcast.loadtest.demo.run.DOWN_MESSAGES_MIN", 300)
     asked: list[tuple[Path, Path]] = []
 
     def make(capture: Path, out: Path) -> Path:
