@@ -46,12 +46,16 @@ def assert_uniform(drawn: Counter[frozenset[str]], names: list[str], size: int) 
         assert abs(drawn[subset] - count * share) < 5 * sqrt(count * share * (1 - share))
 
 
+@pytest.fixture
+def lab_() -> Lab:
+    return Lab()
+
+
 # --- Draws (§8.5) -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("avoid_dead", [True, False])
-def test_publishers_draw_anew_for_each_send_every_subset_as_likely(avoid_dead: bool) -> None:
-    lab_ = Lab()
+def test_publishers_draw_anew_for_each_send_every_subset_as_likely(avoid_dead: bool, lab_: Lab) -> None:
     client = lab_.client(avoid_dead=avoid_dead)
     drawn: Counter[frozenset[str]] = Counter()
     for _ in range(2000):
@@ -98,8 +102,7 @@ def test_only_the_topics_own_servers_are_used() -> None:
     assert used == own
 
 
-def test_servers_that_are_known_to_be_dead_are_avoided_within_the_k() -> None:
-    lab_ = Lab()
+def test_servers_that_are_known_to_be_dead_are_avoided_within_the_k(lab_: Lab) -> None:
     client = lab_.client()
     lab_.down = {server.addresses[0] for server in lab_.cluster.servers[:2]}
     for _ in range(20):
@@ -111,8 +114,7 @@ def test_servers_that_are_known_to_be_dead_are_avoided_within_the_k() -> None:
     assert not {to for to, _ in lab_.lines()} & lab_.down
 
 
-def test_without_avoidance_every_publish_goes_to_its_random_draw() -> None:
-    lab_ = Lab()
+def test_without_avoidance_every_publish_goes_to_its_random_draw(lab_: Lab) -> None:
     client = lab_.client(avoid_dead=False)
     dead = {server.name for server in lab_.cluster.servers[:2]}
     lab_.down = {server.addresses[0] for server in lab_.cluster.servers[:2]}
@@ -126,9 +128,8 @@ def test_without_avoidance_every_publish_goes_to_its_random_draw() -> None:
     assert_uniform(drawn, [server.name for server in lab_.cluster.servers], 3)
 
 
-def test_server_that_came_back_a_moment_ago_is_used_last_of_the_living() -> None:
+def test_server_that_came_back_a_moment_ago_is_used_last_of_the_living(lab_: Lab) -> None:
     """Subscribers have the time of a renewal to lease there again."""
-    lab_ = Lab()
     client = lab_.client()
     back = lab_.cluster.servers[0].addresses[0]
     lab_.down = {back}
@@ -243,8 +244,7 @@ def test_full_queue_is_an_outcome() -> None:
 # --- What callers get wrong ---------------------------------------------------------------------------
 
 
-def test_message_that_does_not_fit_tells_both_sizes() -> None:
-    lab_ = Lab()
+def test_message_that_does_not_fit_tells_both_sizes(lab_: Lab) -> None:
     client = lab_.client()
     head = len(b"t %@" + b"p" * 11 + b".1 \n")
     fits = LINE_BYTES_MAX - head
@@ -321,9 +321,8 @@ def test_raw_messages_are_delivered_as_often_as_they_were_published() -> None:
     assert {(event.publisher, event.seq) for event in deliveries} == {(None, None)}
 
 
-def test_seq_counts_for_each_topic_and_begins_again_with_a_new_publisher() -> None:
+def test_seq_counts_for_each_topic_and_begins_again_with_a_new_publisher(lab_: Lab) -> None:
     """§9.1"""
-    lab_ = Lab()
     client = lab_.client(publisher="me")
     assert client.publisher == "me"
     for topic in (b"t", b"u", b"t"):
@@ -426,8 +425,7 @@ def test_unsubscribed_topic_is_neither_renewed_nor_delivered() -> None:
 # --- Events -------------------------------------------------------------------------------------------
 
 
-def test_events_of_leases() -> None:
-    lab_ = Lab()
+def test_events_of_leases(lab_: Lab) -> None:
     client = lab_.client(SUB)
     client.subscribe(b"t t", lab_.now)
     lab_.turn()

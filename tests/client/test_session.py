@@ -28,6 +28,11 @@ def leased(*topics: bytes, **options: Any) -> SessionAndServer:
     return line
 
 
+@pytest.fixture
+def line() -> SessionAndServer:
+    return vouched_at_last()
+
+
 # --- Handshake and leases -----------------------------------------------------------------------------
 
 
@@ -84,9 +89,8 @@ def test_cookie_is_not_shown_for_leases_when_it_may_be_too_old(age_s: float, ver
 
 
 @pytest.mark.parametrize(("age_s", "verbs"), [(121.0, "!"), (3591.9, "!"), (3592.0, "?!")])
-def test_cookie_serves_an_hour_to_publish(age_s: float, verbs: str) -> None:
+def test_cookie_serves_an_hour_to_publish(age_s: float, verbs: str, line: SessionAndServer) -> None:
     """§6.2"""
-    line = vouched_at_last()
     line.now += age_s
     line.session.publish(b"t m\n", 1, True)
     line.exchange()
@@ -196,9 +200,8 @@ def test_restart_is_noticed_once_for_all_requests_under_way() -> None:
     assert sorted(line.outcomes()) == [(number, Outcome.RECEIPT) for number in range(200)]
 
 
-def test_old_cookie_that_is_refused_is_no_restart() -> None:
+def test_old_cookie_that_is_refused_is_no_restart(line: SessionAndServer) -> None:
     """§6.2, §5.4: it was near the end of the hour that a cookie serves to publish."""
-    line = vouched_at_last()
     line.restart()
     line.now += 3591.9
     line.session.publish(b"t m\n", 1, True)
@@ -227,8 +230,7 @@ def test_fresh_cookie_refused_again_and_again_backs_off() -> None:
     assert not line.session.is_leased(b"t")
 
 
-def test_publish_whose_cookie_is_refused_twice_is_given_up() -> None:
-    line = vouched_at_last()
+def test_publish_whose_cookie_is_refused_twice_is_given_up(line: SessionAndServer) -> None:
     line.session.publish(b"t m\n", 1, True)
     tries = 0
     for _ in range(10):
@@ -325,8 +327,7 @@ def test_unreachable_is_believed_for_suspicion_only() -> None:
     assert line.session.is_leased(b"t")
 
 
-def test_unreachable_settles_what_was_under_way() -> None:
-    line = vouched_at_last()
+def test_unreachable_settles_what_was_under_way(line: SessionAndServer) -> None:
     line.is_up = False
     line.session.publish(b"t m\n", 1, True)
     line.exchange()
@@ -375,8 +376,7 @@ def test_queue_is_bounded() -> None:
     assert line.session.publish(b"t m\n", 0, True)
 
 
-def test_publish_that_is_not_answered() -> None:
-    line = vouched_at_last()
+def test_publish_that_is_not_answered(line: SessionAndServer) -> None:
     line.is_up = False
     line.session.publish(b"t m\n", 1, True)
     line.run(0.499)
@@ -402,9 +402,8 @@ def test_publish_whose_cookie_does_not_come_gets_a_second_question() -> None:
     assert line.outcomes() == [(1, Outcome.NO_ANSWER)]
 
 
-def test_refused_publish() -> None:
+def test_refused_publish(line: SessionAndServer) -> None:
     """§5.8: `%-` alone, for all of the datagram."""
-    line = vouched_at_last()
     line.session.publish(b"t m\n", 1, True)
     ((data, _),) = line.session.datagrams_to_send(line.now)
     vouch = wire.parse_request(wire.split_lines(data)[0][0])
@@ -413,9 +412,10 @@ def test_refused_publish() -> None:
     assert line.outcomes() == [(1, Outcome.REFUSED)]
 
 
-def test_busy_publisher_sends_bare_lines_under_its_lease_and_pings_once_a_second() -> None:
+def test_busy_publisher_sends_bare_lines_under_its_lease_and_pings_once_a_second(
+    line: SessionAndServer,
+) -> None:
     """§7.2"""
-    line = vouched_at_last()
     for number in range(2000):
         line.session.publish(b"t %d\n" % number, number, False)
         line.exchange()
@@ -433,8 +433,7 @@ def test_busy_publisher_sends_bare_lines_under_its_lease_and_pings_once_a_second
     assert all(wire.split_lines(data)[0][1:] for _, data in line.out if data.startswith(b"%~"))
 
 
-def test_confirmed_lines_are_vouched_for_also_under_a_publish_lease() -> None:
-    line = vouched_at_last()
+def test_confirmed_lines_are_vouched_for_also_under_a_publish_lease(line: SessionAndServer) -> None:
     line.session.publish(b"t 1\n", 1, False)
     line.session.publish(b"t 2\n", 2, True)
     line.exchange()
@@ -442,9 +441,8 @@ def test_confirmed_lines_are_vouched_for_also_under_a_publish_lease() -> None:
     assert line.verbs() == "~!"
 
 
-def test_pong_that_says_0_makes_the_publisher_vouch_again() -> None:
+def test_pong_that_says_0_makes_the_publisher_vouch_again(line: SessionAndServer) -> None:
     """§7.2, §5.9"""
-    line = vouched_at_last()
     line.restart()
     line.session.publish(b"t 1\n", 1, False)
     line.exchange()
@@ -455,8 +453,7 @@ def test_pong_that_says_0_makes_the_publisher_vouch_again() -> None:
     assert line.outcomes() == [(1, Outcome.SENT), (2, Outcome.RECEIPT)]
 
 
-def test_ping_that_is_not_answered_casts_suspicion() -> None:
-    line = vouched_at_last()
+def test_ping_that_is_not_answered_casts_suspicion(line: SessionAndServer) -> None:
     line.is_up = False
     line.session.publish(b"t 1\n", 1, False)
     line.exchange()

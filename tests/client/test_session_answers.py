@@ -37,6 +37,11 @@ def vouched() -> Talk:
     return talk
 
 
+@pytest.fixture
+def talk() -> Talk:
+    return vouched()
+
+
 # --- Draining (§7.6) ----------------------------------------------------------------------------------
 
 
@@ -78,8 +83,7 @@ def test_draining_is_told_once_and_ends_with_an_answer_that_does_not_say_it() ->
     assert talk.changes() == [Change.TRUSTED], "who was sent away may come back"
 
 
-def test_an_old_answer_does_not_end_draining() -> None:
-    talk = vouched()
+def test_an_old_answer_does_not_end_draining(talk: Talk) -> None:
     for handle in (1, 2):
         talk.session.publish(b"t m\n", handle, True)
         talk.send()
@@ -89,9 +93,8 @@ def test_an_old_answer_does_not_end_draining() -> None:
     assert talk.session.is_draining
 
 
-def test_a_draining_server_is_asked_every_renewal_interval_whether_it_still_is() -> None:
+def test_a_draining_server_is_asked_every_renewal_interval_whether_it_still_is(talk: Talk) -> None:
     """Clients that want no lease there ask too: otherwise a publisher would avoid the server for ever."""
-    talk = vouched()
     talk.server.attributes = DRAIN
     talk.session.publish(b"t m\n", 1, True)
     talk.run(100)
@@ -150,9 +153,8 @@ def test_a_draining_server_is_paid_nothing() -> None:
     assert talk.is_leased(b"t", b"new")
 
 
-def test_nothing_is_sent_bare_to_a_server_that_may_have_stopped() -> None:
+def test_nothing_is_sent_bare_to_a_server_that_may_have_stopped(talk: Talk) -> None:
     """It drains for more than a renewal interval: so bare is right within one of the last answer."""
-    talk = vouched()
     for wait_s, verb in ((19.9, "~"), (19.9, "~"), (20.1, "!")):
         talk.now += wait_s
         talk.session.publish(b"t m\n", 1, False)
@@ -167,8 +169,7 @@ def test_nothing_is_sent_bare_to_a_server_that_may_have_stopped() -> None:
         talk.now += 1
 
 
-def test_a_late_pong_does_not_end_a_publish_lease_that_was_renewed_since() -> None:
-    talk = vouched()
+def test_a_late_pong_does_not_end_a_publish_lease_that_was_renewed_since(talk: Talk) -> None:
     talk.session.publish(b"t m\n", 1, False)
     (ping,) = talk.send()
     talk.session.publish(b"t m\n", 2, True)
@@ -219,8 +220,7 @@ def test_lines_are_sent_again_as_often_as_it_takes_to_find_out() -> None:
     assert [len(asked.messages) for asked in talk.asked if asked.verb == "!"].count(3) >= 15
 
 
-def test_no_answer_makes_it_less_than_one_line_beside_the_vouch_line() -> None:
-    talk = vouched()
+def test_no_answer_makes_it_less_than_one_line_beside_the_vouch_line(talk: Talk) -> None:
     for number in range(3):
         talk.session.publish(b"t %d\n" % number, number, True)
     seen = []
@@ -233,8 +233,7 @@ def test_no_answer_makes_it_less_than_one_line_beside_the_vouch_line() -> None:
 
 
 @pytest.mark.parametrize("lines", ["64", "9999", "x", "-1", "1.5", "", "99999999999999999999"])
-def test_a_number_that_helps_nobody_is_as_none(lines: str) -> None:
-    talk = vouched()
+def test_a_number_that_helps_nobody_is_as_none(lines: str, talk: Talk) -> None:
     for number in range(63):
         talk.session.publish(b"t %d\n" % number, number, True)
     for expected in (63, 31):
@@ -243,8 +242,7 @@ def test_a_number_that_helps_nobody_is_as_none(lines: str) -> None:
         talk.reply(wire.Refusal(asked.nonce, "size", None, {"lines": lines}))
 
 
-def test_refused_sizes_of_datagrams_under_way_shrink_them_once() -> None:
-    talk = vouched()
+def test_refused_sizes_of_datagrams_under_way_shrink_them_once(talk: Talk) -> None:
     for number in range(300):
         talk.session.publish(b"t %d\n" % number, number, True)
     for asked in talk.send():

@@ -76,6 +76,11 @@ def all_tables(sums: dict[str, list[Row]], cell: Cell = CELL) -> dict[str, list[
     return found
 
 
+@pytest.fixture
+def sums() -> dict[str, Any]:
+    return sound_sums()
+
+
 def test_tables_have_their_columns() -> None:
     found = all_tables(sound_sums())
     Findings({}, (), found)  # raises where not
@@ -98,8 +103,7 @@ def test_percentiles_are_those_of_load_tests(count: int) -> None:
     assert asdict(found) == {name: getattr(expected, name) for name in asdict(found)}
 
 
-def test_without_times_there_are_no_percentiles() -> None:
-    sums = sound_sums()
+def test_without_times_there_are_no_percentiles(sums: dict[str, Any]) -> None:
     sums["latency_buckets"] = [row for row in sums["latency_buckets"] if row["since"] != "sent"]
     intended, sent = latency.tables([CELL], sums)["latency"]
     assert (sent["since"], sent["count"], sent["p50_ms"], sent["max_ms"]) == ("sent", 0, None, None)
@@ -139,8 +143,7 @@ def test_spread() -> None:
     }
 
 
-def test_servers_that_lived_count_though_they_had_nothing() -> None:
-    sums = sound_sums()
+def test_servers_that_lived_count_though_they_had_nothing(sums: dict[str, Any]) -> None:
     sums["servers"].append(
         {"cell": 0, "server_id": 3, "received": 0, "forwarded": 0, "leases": 0}
         | {"lived": 1, "down_ns": 5 * S, "span_ns": 10 * S}
@@ -155,8 +158,7 @@ def test_servers_that_lived_count_though_they_had_nothing() -> None:
     assert leases == before[2]
 
 
-def test_without_taps_all_servers_count_and_only_copies_are_known() -> None:
-    sums = sound_sums()
+def test_without_taps_all_servers_count_and_only_copies_are_known(sums: dict[str, Any]) -> None:
     for row in sums["servers"]:
         row |= {"received": 0, "leases": 0, "lived": 0}
     found = balance.tables([CELL], sums)
@@ -183,8 +185,7 @@ def test_cost() -> None:
     assert (row["cheaper_side"], row["crossover_rate"]) == ("publish", 1 / 20)
 
 
-def test_the_cheaper_side_is_the_other_one_for_rare_messages() -> None:
-    sums = sound_sums()
+def test_the_cheaper_side_is_the_other_one_for_rare_messages(sums: dict[str, Any]) -> None:
     sums["cost"][0]["to_ns"] = 100 * S + 2000 * 100 * S  # 0.005 messages/s of a topic
     (row,) = cost.tables([CELL], sums)["cost"]
     assert row["cheaper_side"] == "subscribe"
@@ -194,8 +195,7 @@ def test_the_cheaper_side_is_the_other_one_for_rare_messages() -> None:
         assert row["cheaper_side"] is row["crossover_rate"] is None
 
 
-def test_nothing_delivered_has_no_price() -> None:
-    sums = sound_sums()
+def test_nothing_delivered_has_no_price(sums: dict[str, Any]) -> None:
     sums["causes"] = [fate(Cause.LATE, 5, 7, 5)]
     (row,) = cost.tables([CELL], sums)["cost"]
     assert row["lines_per_delivery"] is row["bytes_per_delivery"] is None
@@ -251,8 +251,7 @@ def test_capacity() -> None:
     assert row["hottest"] == 1
 
 
-def test_capacity_does_not_count_what_got_lost() -> None:
-    sums = sound_sums()
+def test_capacity_does_not_count_what_got_lost(sums: dict[str, Any]) -> None:
     for server in sums["servers"]:
         server |= {"received": server["received"] // 2, "forwarded": server["forwarded"] // 2}
     (row,) = cost.tables([CELL], sums)["capacity"]
@@ -282,8 +281,7 @@ def test_copies_theory_is_the_models() -> None:
         (lambda sums: sums["latency_buckets"].clear(), "latency", "0 deliveries were measured"),
     ],
 )
-def test_each_reason_is_told_of_its_cell(change: Any, what: str, words: str) -> None:
-    sums = sound_sums()
+def test_each_reason_is_told_of_its_cell(change: Any, what: str, words: str, sums: dict[str, Any]) -> None:
     change(sums)
     found = all_tables(sums)
     rows = found["health"]
@@ -295,8 +293,7 @@ def test_each_reason_is_told_of_its_cell(change: Any, what: str, words: str) -> 
     assert row["latency_valid"] == (what != "latency")
 
 
-def test_how_narrow_the_interval_is_decides_what_matters() -> None:
-    sums = sound_sums()
+def test_how_narrow_the_interval_is_decides_what_matters(sums: dict[str, Any]) -> None:
     sums["causes"].append(fate(Cause.LATE, 2, 2, 2))
     assert health.tables([CELL], sums)["health"] == []  # of 2,002 pairs two are too few to matter
     for row in sums["clusterings"]:  # as many trials as make the interval 0.0007 to either side
