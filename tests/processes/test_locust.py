@@ -251,7 +251,8 @@ def test_the_web_ui_starts_stops_and_starts_again(tmp_path: Path, cluster: Clust
         # Not by the counts alone: a late report of a worker may still be of the first test.
         await_captured(tmp_path / "capture-2", locust)
         time.sleep(CACHE_S)
-        web.await_count("DELIVER", web.stats()["DELIVER"]["num_requests"] + 100)
+        told = web.await_count("DELIVER", 1)["num_requests"]
+        web.await_count("DELIVER", told + 100)
         assert "MISS" not in web.stats()
         web.ask("/stop", {})
         locust.processes[0].send_signal(signal.SIGINT)
@@ -303,15 +304,13 @@ def test_two_workers_do_what_one_process_does(tmp_path: Path, cluster: Cluster) 
 
 
 def test_a_worker_with_another_clock_learns_its_offset(tmp_path: Path, cluster: Cluster) -> None:
-    locustfile = tmp_path / "locustfile.py"
-    locustfile.write_text(
+    changes = (
         "import os\n"
-        "from kcast.loadtest.locustfile import *\n"
         "from kcast.loadtest.users import clocks\n"
         "clocks.clock_id = lambda: f'of process {os.getpid()}'\n"
     )
     scenario, cluster = fitting(SCENARIO.with_(duration_s=1.0), cluster)
-    with Locust(tmp_path, cluster, locustfile) as locust:
+    with Locust(tmp_path, cluster, changes=changes) as locust:
         locust.start_fixed(scenario, "--capture", str(tmp_path / "capture"), workers=2, port=free_port())
         assert locust.follow()["phase"] == "done", locust.log
     rows = captured(tmp_path / "capture").read("clock").to_pylist()
@@ -336,10 +335,8 @@ def test_a_worker_that_is_killed_fails_the_test(tmp_path: Path, cluster: Cluster
 
 
 def test_what_a_client_that_has_failed_does_not_publish_is_counted(tmp_path: Path, cluster: Cluster) -> None:
-    locustfile = tmp_path / "locustfile.py"
-    locustfile.write_text(
+    changes = (
         "import gevent\n"
-        "from kcast.loadtest.locustfile import *\n"
         "from kcast.loadtest.users.worker import Worker\n"
         "begin = Worker._begin\n"
         "def begin_and_fail(worker, t0_ns):\n"
@@ -349,7 +346,7 @@ def test_what_a_client_that_has_failed_does_not_publish_is_counted(tmp_path: Pat
         "Worker._begin = begin_and_fail\n"
     )
     scenario, cluster = fitting(SCENARIO, cluster)
-    with Locust(tmp_path, cluster, locustfile) as locust:
+    with Locust(tmp_path, cluster, changes=changes) as locust:
         locust.start_fixed(scenario, "--capture", str(tmp_path / "capture"))
         told = locust.follow()
         assert locust.end() == 0, locust.log
@@ -416,14 +413,9 @@ def test_workers_without_a_master_do_not_outlive_their_owner(tmp_path: Path, clu
 def test_a_full_disk_fails_a_scenario_and_spares_others(
     tmp_path: Path, cluster: Cluster, is_fixed: bool
 ) -> None:
-    locustfile = tmp_path / "locustfile.py"
-    locustfile.write_text(
-        "import resource\n"
-        "from kcast.loadtest.locustfile import *\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))\n"
-    )
+    changes = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))\n"
     scenario, cluster = fitting(SCENARIO.with_(duration_s=60.0, rate=100.0), cluster)
-    with Locust(tmp_path, cluster, locustfile) as locust:
+    with Locust(tmp_path, cluster, changes=changes) as locust:
         if is_fixed:
             locust.start_fixed(scenario, "--capture", "capture")
             told = locust.follow()
@@ -443,15 +435,13 @@ def test_a_full_disk_fails_a_scenario_and_spares_others(
 
 
 def test_a_disk_that_is_full_at_the_very_end_is_told_too(tmp_path: Path, cluster: Cluster) -> None:
-    locustfile = tmp_path / "locustfile.py"
-    locustfile.write_text(
+    changes = (
         "import resource\n"
-        "from kcast.loadtest.locustfile import *\n"
         "from kcast.loadtest.capture import writer\n"
         "writer.FLUSH_S = 1000.0\n"  # all is written when the test is over
         "resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))\n"
     )
-    with Locust(tmp_path, cluster, locustfile) as locust:
+    with Locust(tmp_path, cluster, changes=changes) as locust:
         locust.start(
             *("--headless", "-u", "12", "-r", "12", "-t", "4s", "--rate", "100", "--capture", "capture"),
             *("--processes", "2", *port_options(), "--only-summary"),
@@ -493,15 +483,11 @@ def test_a_test_that_is_interrupted_is_partial(tmp_path: Path, cluster: Cluster)
 
 
 def test_users_that_do_not_get_ready_fail_the_test(tmp_path: Path, cluster: Cluster) -> None:
-    locustfile = tmp_path / "locustfile.py"
-    locustfile.write_text(
-        "from kcast.loadtest.locustfile import *\n"
-        "from kcast.loadtest.users import coordinator\ncoordinator.READY_TIMEOUT_S = 2.0\n"
-    )
+    changes = "from kcast.loadtest.users import coordinator\ncoordinator.READY_TIMEOUT_S = 2.0\n"
     with ClusterOfProcesses(tmp_path, 1) as gone:
         dead = gone.cluster
     scenario, dead = fitting(SCENARIO.with_(scheme="CH", k=1), dead)
-    with Locust(tmp_path, dead, locustfile) as locust:
+    with Locust(tmp_path, dead, changes=changes) as locust:
         locust.start_fixed(scenario)
         told = locust.follow()
         assert told["phase"] == "failed"

@@ -25,12 +25,20 @@ WAIT_S = 60.0
 
 
 class Locust:
-    """Locust processes on one cluster. Use it with `with`: its end kills them and what they have started."""
+    """Locust processes on one cluster. Use it with `with`: its end kills them and what they have started.
 
-    def __init__(self, folder: Path, cluster: Cluster | None, locustfile: Path | str = LOCUSTFILE) -> None:
+    `changes` are statements that each of them runs after those of the locustfile.
+    """
+
+    def __init__(
+        self, folder: Path, cluster: Cluster | None, locustfile: Path | str = LOCUSTFILE, *, changes: str = ""
+    ) -> None:
         self.folder = folder
         self.progress: list[dict[str, Any]] = []
         self.processes: list[subprocess.Popen[bytes]] = []
+        if changes:
+            locustfile = folder / "locustfile.py"
+            locustfile.write_text(f"from kcast.loadtest.locustfile import *\n{changes}")
         self._locustfile = str(locustfile)
         self._stack = ExitStack()
         self._cluster_file = folder / "locust.cluster"
