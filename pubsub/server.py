@@ -3,8 +3,11 @@
 A datagram with a cookie is checked in this order, cheapest first. Nothing is kept for an address before its
 cookie is good:
 
-    length -> first line's verb -> request at least as long as its answer -> cookie -> number of lines
-           -> rate -> which leases are new -> draining -> stamp -> limits -> table
+    not from us -> length -> first line's verb -> request at least as long as its answer -> cookie
+           -> number of lines -> the cookie's age -> rate -> which leases are new -> topic -> draining -> stamp
+           -> limits -> table
+
+Without a cookie: length -> number of lines -> publish lease (or an open server) -> rate.
 
 Every datagram gets at most one datagram back, never longer than itself. Reply verbs that arrive are dropped,
 so no forged packet can set two servers talking. Neither can copies: an open server marks its own, and

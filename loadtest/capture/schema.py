@@ -35,7 +35,7 @@ NONE = -1  # in columns of ids: nobody of this run, or unknown
 
 TABLES: dict[str, tuple[Column, ...]] = {
     "publish": (
-        Column("msg_id", "int64", "publisher << 32 | number of the message, from 0"),
+        Column("msg_id", "int64", "publisher * 2^32 + number of the message, from 0"),
         Column("pub_id", "int32", "the publisher"),
         Column("topic_id", "int32", "the topic"),
         Column("digest", "int64", "XXH3-64 of its line without LF, as in taps, signed; 0: it was never sent"),
