@@ -4,8 +4,8 @@ A datagram with a cookie is checked in this order, cheapest first. Nothing is ke
 cookie is good:
 
     not from us -> length -> first line's verb -> request at least as long as its answer -> cookie
-           -> number of lines -> the cookie's age -> rate -> which leases are new -> topic -> draining -> stamp
-           -> limits -> table
+           -> number of lines -> the cookie's age -> rate -> which leases are new -> topic -> draining
+           -> stamp -> limits -> table
 
 Without a cookie: length -> number of lines -> publish lease (or an open server) -> rate.
 
