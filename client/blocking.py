@@ -92,7 +92,7 @@ class Client(ClientBase):
         self._user = 0  # the thread that is in the middle of using the engine
         self._waiting: set[int] = set()  # the threads that want the lock, or have it
         self._deferred: deque[Callable[[], None]] = deque()  # what the next turn begins with
-        self._untold: deque[Callable[[], None]] = deque()  # wakes waiters, once the lock is released
+        self._wake_calls: deque[Callable[[], None]] = deque()  # wake waiters, once the lock is released
         self._is_woken = False
         self._wake_sender: socket.socket | None = None
         self._is_closing = False
@@ -182,7 +182,7 @@ class Client(ClientBase):
         self._engine.require_open()
         outcome: Future[Published] = Future()
         outcome.set_running_or_notify_cancel()  # from now on it cannot be cancelled
-        waiter = _Waiter(outcome, self._untold)
+        waiter = _Waiter(outcome, self._wake_calls)
         publish = partial(self._engine.publish, waiter, topic, payload, options)
         self._use_or_defer(publish, waiter.set_exception)
         return outcome
@@ -307,7 +307,7 @@ class Client(ClientBase):
             while self._engine.is_open:
                 is_last = self._is_closing  # read before the turn that is to send what was published before
                 delay_s = self._hold(self._turn)
-                self._tell()
+                self._wake_waiters()
                 if is_last:
                     break
                 if self._engine.core.is_minting:
@@ -319,7 +319,7 @@ class Client(ClientBase):
             failure = error
         try:
             self._hold(partial(self._end, failure))
-            self._tell()
+            self._wake_waiters()
         finally:
             self._thread_id = 0  # another thread may come to have it
             self._has_ended.set()
@@ -339,10 +339,10 @@ class Client(ClientBase):
         for _ in range(len(self._deferred)):
             self._deferred.popleft()()
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         """Wakes those who wait. The lock must not be held: they may want it while they hold their own."""
-        while self._untold:
-            self._untold.popleft()()
+        while self._wake_calls:
+            self._wake_calls.popleft()()
 
     def _wait(self, delay_s: float | None) -> None:
         """Waits until something arrives, somebody asks for a turn, or one is due."""
@@ -359,18 +359,18 @@ class Client(ClientBase):
 class _Waiter:
     """A future, as the engine sees it. The future's lock is taken only once the client's is released."""
 
-    def __init__(self, outcome: "Future[Published]", untold: deque[Callable[[], None]]) -> None:
+    def __init__(self, outcome: "Future[Published]", wake_calls: deque[Callable[[], None]]) -> None:
         self._outcome = outcome
-        self._untold = untold
+        self._wake_calls = wake_calls
 
     def done(self) -> bool:
         return False  # it cannot be cancelled
 
     def set_result(self, result: Published) -> None:
-        self._untold.append(lambda: self._settle(self._outcome.set_result, result))
+        self._wake_calls.append(lambda: self._settle(self._outcome.set_result, result))
 
     def set_exception(self, error: BaseException) -> None:
-        self._untold.append(lambda: self._settle(self._outcome.set_exception, error))
+        self._wake_calls.append(lambda: self._settle(self._outcome.set_exception, error))
 
     def exception(self) -> BaseException | None:
         return None  # whether anybody looks at one does not matter here
@@ -384,19 +384,19 @@ class _Inbox(Inbox[Item]):
     """Items are put in while the client's lock is held, and taken with the inbox's own; waiters are woken
     later."""
 
-    def __init__(self, size_max: int, untold: deque[Callable[[], None]]) -> None:
+    def __init__(self, size_max: int, wake_calls: deque[Callable[[], None]]) -> None:
         super().__init__(size_max)
         self.changed = threading.Condition()
-        self._untold = untold
-        self._is_to_tell = False
+        self._wake_calls = wake_calls
+        self._is_notify_due = False
 
     def wake(self) -> None:
-        if not self._is_to_tell:
-            self._is_to_tell = True
-            self._untold.append(self._tell)
+        if not self._is_notify_due:
+            self._is_notify_due = True
+            self._wake_calls.append(self._notify)
 
-    def _tell(self) -> None:
-        self._is_to_tell = False  # first: what is put in from now on is told again
+    def _notify(self) -> None:
+        self._is_notify_due = False  # first: what is put in from now on is notified again
         with self.changed:
             self.changed.notify_all()
 
@@ -407,7 +407,7 @@ class _Stream(Generic[Item]):
     def __init__(self, client: Client, size_max: int) -> None:
         self._client = client
         self._engine = client._engine
-        self._inbox: _Inbox[Item] = _Inbox(size_max, client._untold)
+        self._inbox: _Inbox[Item] = _Inbox(size_max, client._wake_calls)
 
     def get(self, timeout_s: float | None = None) -> Item | None:
         """Waits for the next item, and returns it; None where none comes in time, or will come at all.

@@ -236,7 +236,8 @@ class ClientCore:
         do. What was found leaves with the next `flush`.
 
         A try takes some microseconds, so callers with other things to do call it in slices, between turns.
-        Servers have their turns too, one a call: none that is dear or never satisfied keeps others waiting.
+        A server that still needs a stamp afterwards goes to the end of the queue. So no server with a high
+        price, or with ever more leases, keeps the others waiting.
         """
         while tries > 0 and self._minting:
             session = next(iter(self._minting))
@@ -389,7 +390,7 @@ class ClientCore:
         """Turns what a session reports into events and further sends, and sees to its next wake-up."""
         notices, session.notices = session.notices, []
         for notice in notices:
-            self._tell(notice, session, now)
+            self._handle_notice(notice, session, now)
         for fate in session.take_settled():
             self._publications.settle(fate.handle, session, fate.outcome, now)
         if session.is_minting:
@@ -406,7 +407,7 @@ class ClientCore:
             self._wakeup_count += 1
             heapq.heappush(self._wakeups, (at, self._wakeup_count, session))
 
-    def _tell(self, notice: Notice, session: Session, now: float) -> None:
+    def _handle_notice(self, notice: Notice, session: Session, now: float) -> None:
         """Makes an event of what a session reports, and does what follows from it."""
         server = session.server.name
         match notice.change:
@@ -443,8 +444,10 @@ class ClientCore:
             self._replace(wire_topic, subscription, now)
 
     def _replace(self, wire_topic: bytes, subscription: _Subscription, now: float) -> None:
-        """Puts live servers in the place of lost ones where subscribers use only some of the K (§8.5), and of
-        draining ones, which forward until after the new lease stands."""
+        """Replaces lost and draining servers by live ones, where subscribers use only some of the K (§8.5).
+
+        A draining server still forwards until after the new lease stands.
+        """
         used = subscription.sessions
         if not self.avoid_dead or len(used) == len(subscription.candidates):
             return

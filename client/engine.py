@@ -304,7 +304,7 @@ class Engine:
         endpoint.handle_timeout(now)
         port.send(endpoint.flush(now))
         for event in core.events():
-            self._tell(event)
+            self._dispatch(event)
         due_at = endpoint.next_timeout()
         return None if due_at is None else max(0.0, due_at - now)
 
@@ -314,7 +314,8 @@ class Engine:
         while self.core.work(_MINT_TRIES, now := monotonic()) and now < until:
             pass
 
-    def _tell(self, event: Event) -> None:
+    def _dispatch(self, event: Event) -> None:
+        """Gives an event to those who wait for it."""
         match event:
             case Delivery():
                 for inbox in self._inboxes.get(event.topic, ()):

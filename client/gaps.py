@@ -69,8 +69,10 @@ class GapTracker:
         return None
 
     def _is_new_start(self, sequence: _Sequence, seq: int, now: float) -> bool:
-        """Whether the publisher has begun anew: `seq` is far ahead, or far back but not from a slower
-        server."""
+        """Whether the publisher has begun anew.
+
+        It has if `seq` is far ahead, or if it is far back and comes too late to be a slower server's copy.
+        """
         if seq > sequence.highest:
             return seq - sequence.highest > JUMP_MAX
         return sequence.highest - seq > JUMP_MAX and now > sequence.advanced_at + self._settling_s

@@ -16,7 +16,7 @@ class _Lease:
     due_at: float  # when to ask for it; infinite while asked
     asked_at: float = -inf
     expires_at: float = -inf
-    looked_at: float = inf  # when to look next whether it has ended: one entry a lease, however often renewed
+    check_at: float = inf  # when `expire` looks at it next; renewals add no entry to the heap
     is_live: bool = False
 
 
@@ -83,10 +83,10 @@ class Leases:
         """
         topics: list[bytes] = []
         size_bytes = 0
-        sorts = (True,) * renewals + (False,) * new
+        kinds = [True] * renewals + [False] * new  # the values of `is_live` that are asked for
         while len(topics) < count_max:
             # Renewals do not go first: where there are many, new leases would never have a turn.
-            heads = [(self._heap(is_live)[0], is_live) for is_live in sorts if self._heap(is_live)]
+            heads = [(self._heap(is_live)[0], is_live) for is_live in kinds if self._heap(is_live)]
             if not heads:
                 break
             (due_at, topic), is_live = min(heads)
@@ -121,13 +121,14 @@ class Leases:
     def grant(self, topic: bytes, asked_at: float, expires_at: float, renew_at: float) -> bool:
         """Takes the server's promise; returns whether the lease did not stand before.
 
-        An answer changes nothing if a later question was answered before, or if it was asked before `void`.
+        An answer changes nothing if a later request was answered before it, or if its request was sent before
+        the last `void`.
         """
         lease = self._leases.get(topic)
         if lease is None or asked_at < max(lease.asked_at, self._void_at):
             return False
         lease.asked_at, lease.expires_at = asked_at, expires_at
-        self._look_at_expiry(topic, lease)
+        self._check_at_expiry(topic, lease)
         was_live = lease.is_live
         self._set_live(topic, lease, True)
         self.ask_again((topic,), renew_at)
@@ -151,13 +152,13 @@ class Leases:
         """Ends leases whose time is over; returns their topics."""
         ended = []
         while self._expiring and self._expiring[0][0] <= now:
-            looked_at, topic = heapq.heappop(self._expiring)
+            check_at, topic = heapq.heappop(self._expiring)
             lease = self._leases.get(topic)
-            if lease is None or lease.looked_at != looked_at:
+            if lease is None or lease.check_at != check_at:
                 continue
-            lease.looked_at = inf
+            lease.check_at = inf
             if lease.expires_at > now:
-                self._look_at_expiry(topic, lease)
+                self._check_at_expiry(topic, lease)
             elif lease.is_live:
                 self._set_live(topic, lease, False)
                 ended.append(topic)
@@ -171,9 +172,9 @@ class Leases:
             self._set_live(topic, self._leases[topic], False)
         return live
 
-    def _look_at_expiry(self, topic: bytes, lease: _Lease) -> None:
-        if lease.expires_at < lease.looked_at:
-            lease.looked_at = lease.expires_at
+    def _check_at_expiry(self, topic: bytes, lease: _Lease) -> None:
+        if lease.expires_at < lease.check_at:
+            lease.check_at = lease.expires_at
             heapq.heappush(self._expiring, (lease.expires_at, topic))
 
     def _set_live(self, topic: bytes, lease: _Lease, is_live: bool) -> None:

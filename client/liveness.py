@@ -7,12 +7,13 @@
     lost       answer          alive
 
 All other signs leave the state as it is. A server begins alive: one never asked gets the benefit of the
-doubt. One that has no address of a family that we have begins lost, and stays so, since nothing can be asked.
+doubt. It begins lost, and stays so, if we have no socket for any of its address families (IPv4, IPv6): then
+it cannot be asked.
 
 - *answer*: the server has answered any request, also one that was given up already.
 - *silence*: nothing of a round was answered in time (`kcast.client.requests` says what a round is), or the
   network said that nobody listens there.
-- *third silence*: the same, of a request about cookie or leases, for the third time since the last answer.
+- *third silence*: the third silence since the last answer, if it is on a request for a cookie or leases.
 
 A server whose price is too high, and one that drains, are no less alive: price and draining are kept apart.
 """

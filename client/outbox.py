@@ -18,7 +18,7 @@ from kcast.pubsub.endpoint import datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 PING_INTERVAL_S = 1.0
-_PONG_BYTES = len("%: 11-of-nonce 1000000 drain=1\n")  # a ping's datagram must be as long as its answer
+_PONG_BYTES = len("%: 11-of-nonce 1000000 drain=1\n")  # a ping's datagram must be no shorter than its answer
 
 
 @dataclass(slots=True)

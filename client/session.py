@@ -367,7 +367,8 @@ class Session:
         self._outbox.try_again(request.lines)
 
     def _back_off(self, now: float) -> None:
-        """Asks for leases later where the server has forgotten us, or refused a single line, twice in a row.
+        """Notes that the server has forgotten us, or refused a single line. From the second time in a row, of
+        either kind, leases are asked for later.
 
         While we wait already (and publish meanwhile), hearing it again changes nothing.
         """

@@ -21,7 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import MetricsHandler
 from prometheus_client.registry import Collector
 
-from kcast.pubsub.drops import Drop
+from kcast.pubsub.drops import HARMLESS, Drop
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Losses
@@ -88,7 +88,8 @@ class ServerCollector(Collector):
             yield GaugeMetricFamily(f"kcast_{name}_limit", "What the server allows; 0 is no limit.", value)
         text = "Requests refused, in whole or in part, by reason."
         yield _by_label("kcast_refusals", text, "reason", losses.refusals, _REFUSALS)
-        text = "Datagrams or lines that had no effect, by reason; no-subscriber and cookie-* lose nothing."
+        harmless = ", ".join(HARMLESS)
+        text = f"Datagrams or lines that had no effect, by reason; these lose nothing: {harmless}."
         yield _by_label("kcast_drops", text, "reason", losses.drops, tuple(Drop))
         yield _by_label(
             "kcast_send_errors", "Datagrams that were not sent, by error.", "errno", losses.send_errors

@@ -2,8 +2,8 @@
 
 A bucket fills at its rate and holds one second's worth. A request that finds anything in it is served whole,
 so the bucket may go below empty: a burst larger than the bucket is paid for by waiting afterwards, and not
-refused for ever. Rates are kept only for proven addresses (PROTOCOL §6): with a limit on addresses that can
-be forged anyone could shut others out. At open servers that is so.
+refused for ever. Rates are kept only for proven addresses (PROTOCOL §6). If they were kept for addresses
+that can be forged, anyone could use up the rate of others, as is possible at open servers.
 """
 
 from collections import OrderedDict

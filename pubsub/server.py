@@ -167,9 +167,9 @@ class Server:
             self._receive_vouched(datagram, lines, source, now)
         elif len(lines) > self.limits.lines_per_datagram:
             self.drops[Drop.TOO_MANY_LINES] += 1
-            ping = wire.parse_request(lines[0])
-            if isinstance(ping, wire.Ping):
-                self._pong(ping.nonce, datagram, source, now, is_refused=True)
+            request = wire.parse_request(lines[0])
+            if isinstance(request, wire.Ping):
+                self._pong(request.nonce, datagram, source, now, is_refused=True)
         else:
             self._receive_bare(datagram, lines, source, now)
 
@@ -195,7 +195,8 @@ class Server:
             return
         subscribes, publishes, controls = _sorted_lines(lines[1:])
         for line in controls:
-            # A receipt tells all that a pong would, and only the first line can vouch.
+            # No pong follows, since the receipt has all that a pong would have. Only the first line can show
+            # a cookie.
             misplaced = line.startswith((b"%!", b"%?", b"%~"))
             self.drops[Drop.MISPLACED if misplaced else _control_drop(line)] += 1
         if subscribes and age_s > COOKIE_LEASE_LIFE_S:
@@ -432,12 +433,11 @@ class Server:
             return False
         if len(data) > segment_bytes and self._bare_rates.is_large(line_count, copies):
             return False  # one datagram may overdraw a rate, a burst may not
-        if not self._take(self._bare_rates, source, line_count, copies, now):
-            pass
-        elif publishes is not None:
-            self._forward(publishes, source, now)
-        else:
-            self._forward_whole(burst, topic, line_count, now)
+        if self._take(self._bare_rates, source, line_count, copies, now):
+            if publishes is not None:
+                self._forward(publishes, source, now)
+            else:
+                self._forward_whole(burst, topic, line_count, now)
         self.counts["datagrams_received"] += -(-len(data) // segment_bytes)
         return True
 

@@ -75,19 +75,19 @@ class Supervisor:
 
     def run(self) -> int:
         """Returns when the last child has ended: 0, or 1 if one did not start or did not end well."""
-        wake_up, woken = os.pipe()
-        ready, self._on_child_ready = os.pipe()
+        wake_up_reader, wake_up_writer = os.pipe()
+        ready_reader, self._ready_writer = os.pipe()
         self._lifeline, lifeline_end = os.pipe()
-        self._pipes = (wake_up, woken, ready, lifeline_end)
-        for descriptor in (wake_up, woken, ready):
+        self._pipes = (wake_up_reader, wake_up_writer, ready_reader, lifeline_end)
+        for descriptor in (wake_up_reader, wake_up_writer, ready_reader):
             os.set_blocking(descriptor, False)
-        signal.set_wakeup_fd(woken)
+        signal.set_wakeup_fd(wake_up_writer)
         for number in _SIGNALS:
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # it only has to wake up `select`
         selector = selectors.DefaultSelector()
-        selector.register(wake_up, selectors.EVENT_READ)
-        selector.register(ready, selectors.EVENT_READ)
+        selector.register(wake_up_reader, selectors.EVENT_READ)
+        selector.register(ready_reader, selectors.EVENT_READ)
         for worker in self._workers:
             try:
                 self._start(worker)
@@ -100,11 +100,11 @@ class Supervisor:
             due = min((at for w in self._workers if (at := w.restart_at) is not None), default=None)
             selector.select(None if due is None else max(0.0, due - monotonic()))
             with suppress(BlockingIOError):
-                os.read(wake_up, 4096)
+                os.read(wake_up_reader, 4096)
             while self._received:
                 self._end_all(self._received.pop(0))
             with suppress(BlockingIOError):
-                for (index,) in _INDEX.iter_unpack(os.read(ready, 4096)):
+                for (index,) in _INDEX.iter_unpack(os.read(ready_reader, 4096)):
                     self._workers[index].is_ready = True
             for worker in self._workers:
                 self._look_after(worker)
@@ -193,12 +193,12 @@ class Supervisor:
         try:
             worker.process_id = os.fork() or None
             if worker.process_id is None:
-                self._be(worker)
+                self._run_child(worker)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
-    def _be(self, worker: _Worker) -> NoReturn:
-        """Runs in the child. It never returns into the parent's code."""
+    def _run_child(self, worker: _Worker) -> NoReturn:
+        """Does all that the child does, and ends it. It never returns into the parent's code."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -223,7 +223,7 @@ class Supervisor:
             os._exit(code)
 
     def _tell_ready(self, worker: _Worker) -> None:
-        os.write(self._on_child_ready, _INDEX.pack(worker.index))
+        os.write(self._ready_writer, _INDEX.pack(worker.index))
 
 
 def _name_process(name: str) -> None:
@@ -259,13 +259,13 @@ def cluster_file(servers: Sequence[Sequence[Address]], *, is_lab: bool) -> str:
         return "\n".join(lines) + "\n"
     hosts = len(servers) if is_lab else 1
     k = min(5, hosts)
-    is_private = not is_lab and any(is_loopback(address) for address in servers[0])
-    key = f" key={servers[0][0][0]}" if is_private else ""
+    is_local = not is_lab and any(is_loopback(address) for address in servers[0])
+    key = f" key={servers[0][0][0]}" if is_local else ""
     lines = ["kcast-cluster 1"]
-    if is_lab or is_private:
+    if is_lab or is_local:
         lines += ["name   lab"]
     lines += [f"policy k={k} publish={k // 2 + 1} subscribe={k}"]
-    if is_lab or is_private:
+    if is_lab or is_local:
         lines += ["lab"]
     lines += [f"server {','.join(map(format_address, addresses))}{key}" for addresses in servers]
     return "\n".join(lines) + "\n"

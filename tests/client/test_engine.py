@@ -244,14 +244,14 @@ def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
         engine.ignore(ignored)
         del dropped, box
         event: Event = LeasesChanged(b"t", 0, 1)
-        engine._tell(event)
+        engine._dispatch(event)
         assert (list(heard.items), list(ignored.items)) == ([event], [])
         assert engine._listening() == [heard]
 
 
 def test_outcome_that_nobody_waits_for_is_passed_over() -> None:
     with opened() as engine:
-        engine._tell(Published(77, b"t", 1, {}))
+        engine._dispatch(Published(77, b"t", 1, {}))
         engine.turn()
 
 
@@ -261,7 +261,7 @@ def test_inbox_knows_its_leases() -> None:
         engine.subscribe(b"t", box)
         engine.subscribe(b"u", other)
         assert box.leases == (0, 1)
-        engine._tell(LeasesChanged(b"t", 1, 1))
+        engine._dispatch(LeasesChanged(b"t", 1, 1))
         assert (box.leases, other.leases) == ((1, 1), (0, 1))
         engine.unsubscribe(b"t", box)
         assert box.leases == (0, 0)
