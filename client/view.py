@@ -8,7 +8,7 @@ from kcast.hashring.ring import Explanation, HashRing
 
 
 class View:
-    """A cluster's hosts on the ring. `K` counts hosts; among a host's servers the topic picks one."""
+    """A cluster's hosts on the ring. A topic has K hosts, and one server on each: K servers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -83,7 +83,7 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
     seconds.
 
     \b
-    Examples
+    Examples:
       kcast health
       kcast health 192.0.2.7:7400 --timeout 1
     """

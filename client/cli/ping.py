@@ -100,7 +100,7 @@ def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: 
     The exit code is 0 if all answered, else 1; standard error names those that did not.
 
     \b
-    Example
+    Example:
       kcast ping --cluster lab.cluster
     """
     with errors_as_lines("ping"):

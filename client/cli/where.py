@@ -39,7 +39,7 @@ def command(topic: str, cluster_file: str | None, k: int | None, as_json: bool) 
     hexadecimal, in units of 2^-64 of the ring.
 
     \b
-    Example
+    Example:
       kcast where --cluster lab.cluster weather/oslo
     """
     with errors_as_lines("where"):

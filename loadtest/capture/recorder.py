@@ -265,7 +265,7 @@ class _Log:
         self.datas: list[bytes] = []
 
     def take(self) -> tuple[bytearray, list[bytes]]:
-        """Takes all whole calls, those whose head is there, too."""
+        """Takes out the whole calls: those whose head has been appended, which comes after the data."""
         count = len(self.heads) // _HEAD.itemsize
         heads, datas = self.heads[: count * _HEAD.itemsize], self.datas[:count]
         del self.heads[: count * _HEAD.itemsize]
@@ -331,7 +331,10 @@ class ClientRecorder:
     def received(
         self, now: float, server: int, data: bytes, segment_bytes: int, kernel_ns: int, injected: int
     ) -> None:
-        """Records datagrams from a server, or lost or cut off. `kernel_ns` is Unix time; 0: unknown."""
+        """Records datagrams that came from a server, also those that are lost or cut off here.
+
+        `kernel_ns` is Unix time; 0: unknown.
+        """
         size_bytes = len(data)
         credit_bytes = self._credit_bytes - size_bytes - _CALL_BYTES
         if credit_bytes < 0 and (credit_bytes := self._more_credit(credit_bytes, data)) < 0:

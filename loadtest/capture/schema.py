@@ -92,7 +92,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "intent": (
         Column("sub_id", "int32", "the subscriber"),
         Column("topic_id", "int32", "the topic that it should receive"),
-        Column("t_from_ns", "int64", "since then, all leases stand"),
+        Column("t_from_ns", "int64", "all its leases stand from then on"),
         Column("t_to_ns", "int64", "it should receive messages intended before then"),
     ),
     "window": (

@@ -124,7 +124,7 @@ def command(
     of it (kcast analyse) takes as long again.
 
     \b
-    Examples
+    Examples:
       kcast demo
       kcast demo --servers 20 --kill 8 --seed 7 README.md
     """

@@ -1,7 +1,7 @@
 """Losses, delays, duplicates and outages between a client and its servers, made inside the client's process.
 
-So it needs no privileges, works alike on all backends, repeats with its seed, and an observer learns the fate
-of every datagram. An Impairment stands where a driver expects the core:
+Inside the process, impairment needs no privileges, works alike on all backends and repeats with its seed, and
+an observer learns the fate of every datagram. An Impairment stands where a driver expects the core:
 
     driver -> receive -> [leg out: lost? doubled? held?] -> server cut off? -> core
     driver <- flush   <- server cut off? <- [leg in: lost? doubled? held?] <- core
@@ -259,7 +259,8 @@ class Impairment:
 
 
 class _HeldRun(NamedTuple):
-    """A run of datagrams from or to `run.source`, and the fate it has when it is due."""
+    """A run of datagrams, and the fate it has when it is due. `run.source` is the
+    server's address, also on the way to it."""
 
     run: Burst
     server: int
@@ -294,9 +295,9 @@ class _ImpairedLeg:
         Returns None where all of it passes at once.
         """
         count = _datagram_count(data, segment_bytes)
-        lost = self._lost.hits(count)
-        doubled = self._doubled.hits(count)
-        reordered = self._reordered.hits(count)
+        lost = self._lost.picks(count)
+        doubled = self._doubled.picks(count)
+        reordered = self._reordered.picks(count)
         if not self._is_slow and not lost and not doubled:
             return None
         if not reordered and not self._jitter_s:
@@ -333,20 +334,20 @@ class _Sampler:
     def __init__(self, share: float, seed: int) -> None:
         self._share = share
         self._rng = Random(seed)
-        self._spared = self._draw()
+        self._passing_count = self._draw()
 
-    def hits(self, count: int) -> Sequence[int]:
+    def picks(self, count: int) -> Sequence[int]:
         """Returns which of the next `count` datagrams are picked, counted from 0."""
-        at = self._spared
+        at = self._passing_count
         if at >= count:
-            self._spared = at - count
+            self._passing_count = at - count
             return ()
-        hits = []
+        picks = []
         while at < count:
-            hits.append(at)
+            picks.append(at)
             at += 1 + self._draw()
-        self._spared = at - count
-        return hits
+        self._passing_count = at - count
+        return picks
 
     def _draw(self) -> int:
         if self._share == 0:

@@ -44,7 +44,10 @@ def pair_trials(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Effectiv
 
 
 def pair_trials_given_outages(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
-    """Returns that among runs with the same outages, if theory is exact; else what `pair_trials` returns."""
+    """Returns the effective sample size of pairs among runs with the same outages.
+
+    Where theory is not exact, it is what `pair_trials` returns.
+    """
     planned = planned_variance(scenario, sums)
     if planned is None:
         return trials_from_clusters(scenario, sums)

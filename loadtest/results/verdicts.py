@@ -43,7 +43,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a capture tells of the run itself, while it was measured; counts are sums over all."""
+    """What a capture shows of how the run went: losses, lags, errors. Counts are sums over processes."""
 
     scheduled: int
     """Messages that were to be published."""

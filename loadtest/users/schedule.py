@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kcast.loadtest.scenario import Scenario
 
 BLOCK_MESSAGES_MIN = 256
-BLOCK_S = 4.0  # the least, so that the blocks that are kept reach back further than any deadline
+BLOCK_S = 4.0  # at least; then the blocks that are kept reach back further than any deadline
 BLOCKS_KEPT = 16
 
 _PUBLISHER, _SUBSCRIBER = 1, 2  # what random numbers are for
@@ -45,7 +45,7 @@ class Schedule:
         return stream.cut(from_ns, to_ns)
 
     def count(self, pub_id: int, from_ns: int, to_ns: int) -> int:
-        """Returns the number of these messages."""
+        """Returns the number of messages to publish from `from_ns` up to, not including, `to_ns`."""
         # By a stream of its own, so that the one that is kept need not start again.
         return len(_Stream(self._scenario, pub_id).cut(from_ns, to_ns).seq)
 

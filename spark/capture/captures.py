@@ -23,8 +23,8 @@ from kcast.spark.session.files import Files, shown
 class Captures:
     """What can be analysed of some captures.
 
-    `cells` are numbered in the order in which the captures, and in them run.json's scenarios, were given;
-    those left out have a number, too. `problems` are sentences: what was left out, and why. `about` has for
+    `cells` are numbered by capture, in the order given, and within a capture in the order of its run.json.
+    Those left out have a number, too. `problems` are sentences: what was left out, and why. `about` has for
     each run: path, run, status, started, ended, host. `rows` is the number of rows of the longest table.
     Only if a capture is followed: `awaited`, scenarios that were not begun yet, and `growing`, cells that
     are still being written.

@@ -182,8 +182,8 @@ def _capacity(cell: Cell, total: Row, found: Fates, servers: Sequence[Row]) -> R
         received = sum(server["received"] for server in servers)
         row |= {"lines_in": received / messages, "lines_out": forwarded / messages}
         if received and total["sendings"]:
-            came = received / total["sendings"] * scenario.repeat
-            alone = messages * came * (1 + audience)
+            lines_per_message = received / total["sendings"] * scenario.repeat
+            alone = messages * lines_per_message * (1 + audience)
             busiest = max(server["received"] + server["forwarded"] for server in servers)
             row["factor"] = scenario.servers * alone / (received + forwarded)
             row["hottest"] = alone / busiest

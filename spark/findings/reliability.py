@@ -87,9 +87,9 @@ def _measure(
     delivered = sum(each.delivered for each in classes)
     share = delivered / pairs if pairs else None
     effective = pair_trials(scenario, sums)
-    worth = effective.interval_trials()
+    trials = effective.interval_trials()
     low, high = effective.interval(share or 0.0)
-    planned, noted = for_servers(scenario), beforehand(scenario)
+    planned, share_beforehand = for_servers(scenario), beforehand(scenario)
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
     if interval_note(effective):
         notes.append(interval_note(effective))
@@ -120,10 +120,10 @@ def _measure(
         "share": share,
         "low": low,
         "high": high,
-        "trials": worth,
+        "trials": trials,
         "clusters": effective.name,
-        "design_effect": pairs / worth if worth else None,
-        "beforehand": noted,
+        "design_effect": pairs / trials if trials else None,
+        "beforehand": share_beforehand,
         "for_servers": planned.share,
         "given_events": None if misses is None else 1 - misses.mean / pairs,
         "given_events_low": band[0],
@@ -137,7 +137,7 @@ def _measure(
         z["given_events"] = _given_events_z(misses, pairs - delivered, excused)
     if valid and share is not None and not interval_note(effective):
         z["for_servers"] = _planned_z(share, effective, None if _is_rough(planned) else planned.share)
-        z["beforehand"] = _planned_z(share, effective, noted)
+        z["beforehand"] = _planned_z(share, effective, share_beforehand)
     if z["given_events"] is not None or (valid and misses is not None and not contradiction):
         row["z"], row["verdict"] = z["given_events"] or 0.0, AGREES
     return _Measured(cell, row, z, contradiction)
@@ -156,7 +156,7 @@ def _band(misses: Misses | None, pairs: int) -> tuple[float | None, float | None
         return 1 - misses.mean / pairs, 1 - misses.mean / pairs
     tail = (1 - CONFIDENCE) / 2
     few, many = distribution.quantile(tail), distribution.quantile(1 - tail)
-    if misses.likely_certain > tail:
+    if misses.certain_only_probability > tail:
         few = misses.certain
     # Pairs without a chance are missed in every run, and no run misses more than all pairs.
     most, least = (1 - min(max(count, misses.certain), pairs) / pairs for count in (few, many))

@@ -8,7 +8,8 @@ lost on the way to the servers. So mean, variance and skewness of the number of 
 of small whole numbers: how many of a message's pairs had how many chances.
 
 Take two pairs of a message whose chances are among the same `up` sendings, of which `came` came in. Each pair
-is missed with the mean of loss_out^(number of its own sendings that came in). Subscribers at all of a topic's
+is missed with the probability loss_out^(number of its own sendings that came in); the mean
+of that is taken. Subscribers at all of a topic's
 servers share all sendings. Where subscribers draw, `up` is not recorded; its distribution follows from the
 planned outages.
 """
@@ -66,8 +67,11 @@ class Misses:
         return Skewed(self.mean, self.variance, self.third) if self.variance > 0 else None
 
     @property
-    def likely_certain(self) -> float:
-        """The probability that only the certain misses occur, with a Poisson number of bunches."""
+    def certain_only_probability(self) -> float:
+        """The probability that only the certain misses occur, if the number of bunches is Poisson's.
+
+        A bunch is the misses that one lost datagram causes.
+        """
         uncertain = self.mean - self.certain
         return exp(-uncertain * uncertain / self.variance) if self.variance > 0 else 1.0
 
@@ -77,7 +81,7 @@ class Misses:
         if missed > self.certain:
             return distribution.score(missed)
         # No bunch was lost. Where few are expected this is likely; half of its probability counts as below.
-        below = self.likely_certain / 2
+        below = self.certain_only_probability / 2
         return NormalDist().inv_cdf(below) if below > TAIL_MIN else distribution.standard(missed)
 
 

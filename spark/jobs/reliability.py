@@ -6,8 +6,9 @@ of counts is of, and what its keys are:
     holder        topic a, subscriber b, epoch c   pairs that share a lease and the servers that are down
     publisher     publisher a                      pairs
     message       no key                           sums over messages, of n pairs, x of them delivered
-    chances       a <= b chances                   sums over messages of the number of pairs with a, times
-                                                   that of pairs with b; if a = b, these pairs themselves
+    chances       a <= b chances                   `squares`: sum over messages of the number of pairs
+                                                   with a chances, times the number with b; if a = b, also
+                                                   their `pairs`, `delivered`, `faults` and `cubes`
     lost-in/out   no key                           datagrams lost by plan on a leg, and the lines in them
 
 The chances of a pair are sendings that could have reached it (`PAIRS`).

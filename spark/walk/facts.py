@@ -102,7 +102,7 @@ def rises(counters: DataFrame, id_column: str, counter: str) -> DataFrame:
 
 
 def client_rises(client_stat: DataFrame, member: DataFrame, id_column: str, counter: str) -> DataFrame:
-    """The same of a counter of the clients, by their `pub_id` or `sub_id`."""
+    """`cell, <id>, spans`, as `rises` gives them, of a client's counter, by its `pub_id` or `sub_id`."""
     ids = (
         member.where(sf.col(id_column) >= 0)
         .groupBy("cell", "client_id")

@@ -68,8 +68,11 @@ def asked(subscribe: DataFrame) -> DataFrame:
 
 
 def asked_times(subscribe: DataFrame, parameters: DataFrame) -> DataFrame:
-    """The same with `asked_every_ns`: all times, in cells in which subscribers may leave a server; else
-    none."""
+    """`cell, sub_id, topic_id, server_id, asked_ns, asked_every_ns`: when each lease was asked for.
+
+    `asked_ns` is the first time. `asked_every_ns` has all times in cells in which subscribers may leave a
+    server; else it is empty.
+    """
     may_leave = sf.broadcast(parameters.select("cell", "may_leave"))
     at_ns = sf.when(sf.col("may_leave"), sf.col("t_tx_ns"))
     return (

@@ -197,10 +197,14 @@ def _walk(messages: DataFrame, subscribers: DataFrame, copies: DataFrame, words:
     """A row for each pair: the columns of `PAIRS`, the number of paths by cause (packed), and `ambiguous`.
 
     `ambiguous` is null if the sets decide all paths of the pair. Else it has the servers of the others
-    (`ambiguous_paths.SETS`), and causes: `furthest`, of the decided path through a common server on which the
-    message came furthest, -1 without one; `furthest_apart`, the same through servers that only one side used;
-    `if_apart`, of the pair if there is no common server, -1 if that is `furthest_apart`; `if_unasked`, of a
-    path through a server that the subscriber knew and did not ask.
+    (`ambiguous_paths.SETS`), and these causes:
+
+    - `furthest`: that of the decided path through a common server on which the message came furthest; -1 if
+      there is no such path.
+    - `furthest_apart`: that of the decided path on which it came furthest, of those through servers that only
+      one side used.
+    - `if_apart`: that of the pair if there is no common server; -1 if that is `furthest_apart`.
+    - `if_unasked`: that of a path through a server that the subscriber knew and did not ask.
     """
     is_due = sf.exists(
         "due",

@@ -164,9 +164,9 @@ class TestChances:
         assert messages_per_lost_datagram([(10, 10), (3, 5)]) == pytest.approx(5 / 3)
 
     def test_few_bunches_may_well_not_come(self) -> None:
-        assert Misses(7.0, 7, 0.0, 0.0).likely_certain == 1
+        assert Misses(7.0, 7, 0.0, 0.0).certain_only_probability == 1
         few = Misses(12.0, 7, 50.0, 500.0)
-        assert few.likely_certain == pytest.approx(exp(-0.5))
+        assert few.certain_only_probability == pytest.approx(exp(-0.5))
         assert few.score(7) == pytest.approx(NormalDist().inv_cdf(exp(-0.5) / 2))
         hardly = Misses(0.001, 0, 0.01, 0.1)
         assert abs(hardly.score(0)) < 0.001
