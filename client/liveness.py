@@ -13,7 +13,7 @@ it cannot be asked.
 - *answer*: the server has answered any request, also one that was given up already.
 - *silence*: nothing of a round was answered in time (`kcast.client.requests` says what a round is), or the
   network said that nobody listens there.
-- *third silence*: the third silence since the last answer, if it is on a request for a cookie or leases.
+- *third silence*: the third of requests for cookies or leases since the last answer.
 
 A server whose price is too high, and one that drains, are no less alive: price and draining are kept apart.
 """

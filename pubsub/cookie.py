@@ -29,7 +29,7 @@ from kcast.pubsub.limits import COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S
 SECRET_BYTES = 32
 _ISSUED = struct.Struct(">B3xI")
 _VERSION = 1
-# A whole life begins and ends within an epoch: these two are not whole.
+# A cookie's life touches a part of an epoch at each of its ends.
 _EPOCHS_ALIVE = int(COOKIE_PUBLISH_LIFE_S // COOKIE_EPOCH_S) + 2
 
 

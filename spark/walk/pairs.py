@@ -202,7 +202,7 @@ def _walk(messages: DataFrame, subscribers: DataFrame, copies: DataFrame, words:
     - `furthest`: that of the decided path through a common server on which the message came furthest; -1 if
       there is no such path.
     - `furthest_apart`: that of the decided path on which it came furthest, of those through servers that only
-      one side used.
+      one side used; `Cause.UNSENT` if there is none.
     - `if_apart`: that of the pair if there is no common server; -1 if that is `furthest_apart`.
     - `if_unasked`: that of a path through a server that the subscriber knew and did not ask.
     """
