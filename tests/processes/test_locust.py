@@ -41,6 +41,12 @@ SCENARIO = Scenario(
     deadline_s=1.0,
 )
 
+# With --processes locust waits for its workers after it has closed its CSV files, and may write to them then.
+CLOSED_CSV = re.compile(
+    r"Traceback [^\n]*\n(?:[ \t][^\n]*\n)*(?:[ \t][^\n]*stats_writer\n)(?:[ \t][^\n]*\n)*"
+    r"ValueError: I/O operation on closed file\."
+)
+
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
@@ -91,7 +97,7 @@ def test_headless_with_all_outputs(tmp_path: Path, cluster: Cluster, processes: 
             *("--capture", "capture", "--only-summary"),
         )
         assert locust.end() == 0, locust.log
-    assert "Traceback" not in locust.log
+    assert "Traceback" not in CLOSED_CSV.sub("", locust.log)
     rows = rows_by_type(tmp_path / "csv" / "run_stats.csv")
     assert rows.keys() == {"SUB", "PUB", "DELIVER", ""}
     capture = captured(tmp_path / "capture")
