@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Condition, Event, Thread
 from typing import Any
@@ -179,6 +180,14 @@ def test_clocks_are_those_of_this_machine() -> None:
     assert abs(clock.wall_ns - time.time_ns()) < 60e9
 
 
+def has_grown(tap: TapWriter, since_bytes: int) -> bool:
+    return tap.bytes_written > since_bytes
+
+
+def holds_records(path: Path, count: int) -> bool:
+    return len(told(list(read(path)))) == count
+
+
 def test_clocks_are_tied_together_again_now_and_then(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap_module, "FLUSH_S", 0.001)
     clock = Clock(0, 10**18)
@@ -187,7 +196,7 @@ def test_clocks_are_tied_together_again_now_and_then(path: Path, monkeypatch: py
             clock = Clock(seconds * 10**9, 10**18 + seconds)
             written = tap.bytes_written
             tap.burst(seconds, A, b"t", LINES)
-            wait_until(lambda written=written: tap.bytes_written > written)  # type: ignore[misc]
+            wait_until(partial(has_grown, tap, written))
         clock = Clock(190 * 10**9, 0)
     assert isinstance(list(read(path))[-1], End)
     assert [record for record in read(path) if isinstance(record, Clock)] == [
@@ -223,7 +232,7 @@ def test_records_are_written_soon_without_more_coming(path: Path, monkeypatch: p
     with new_tap(path) as tap:
         for number in range(3):
             tap.burst(float(number), A, b"t", LINES)
-            wait_until(lambda number=number: len(told(list(read(path)))) == number + 1)  # type: ignore[misc]
+            wait_until(partial(holds_records, path, number + 1))
         assert isinstance([*read(path)][-1], Cut)
 
 
@@ -252,7 +261,7 @@ def test_thread_sleeps_while_there_is_nothing(path: Path, monkeypatch: pytest.Mo
         for _ in range(2):
             written = tap.bytes_written
             tap.burst(1.0, A, b"t", LINES)
-            wait_until(lambda written=written: tap.bytes_written > written)  # type: ignore[misc]
+            wait_until(partial(has_grown, tap, written))
             time.sleep(0.05)
             before = wake_ups()
             time.sleep(0.1)
