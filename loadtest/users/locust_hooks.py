@@ -39,7 +39,6 @@ EXIT_FAILURE = 1
 _REPORT_INTERVAL_S = 1.0  # from workers to their master, in a fixed test
 _POLL_S = 0.1
 _LEAVE_S = 3.0  # for users to report that they have left
-_EARLY_S = 2.0  # by how much locust's own clock may begin before t0
 _END_TIMEOUT_S = 15  # for a process to end by itself once its starter is gone
 _ASSIGNMENT = "kcast_assignment"  # among locust's options
 
@@ -117,6 +116,7 @@ def _watch_progress_pipe(progress_pipe: ProgressPipe) -> None:
 
 def _init(environment: Environment, runner: Runner, web_ui: Any = None, **_: Any) -> None:
     gevent.signal_handler(signal.SIGINT, _interrupt)
+    gevent.get_hub().loop.update_now()  # or locust's --run-time begins when the loop last ran: before imports
     _hooks_by_environment[environment] = hooks = _Hooks(environment, runner)
     if web_ui is not None:
         web_ui.app.before_request(hooks.check_form)
@@ -143,6 +143,7 @@ class _Hooks:
         self._runner = runner
         self._is_fixed = bool(self._options.scenario)
         self._tests = 0
+        self._is_interrupted = False
         self._run: RunFolder | None = None
         self._scenario_folder: ScenarioFolder | None = None
         self._endings: list[tuple[gevent.Greenlet, Callable[[], None]]] = []
@@ -160,6 +161,7 @@ class _Hooks:
         self._events.test_start.add_listener(self._test_start)
         self._events.test_stopping.add_listener(self._test_stopping)
         self._events.test_stop.add_listener(self._test_stop)
+        self._events.quitting.add_listener(self._quitting)
         self._events.quit.add_listener(self._quit)
 
     @property
@@ -388,10 +390,13 @@ class _Hooks:
     def _is_early(self, coordinator: Coordinator) -> bool:
         if coordinator.assignment.is_fixed:
             return coordinator.phase != "done"
-        run_time_s: float | None = self._options.run_time
-        if not self._options.headless or not run_time_s or self._environment.shape_class:
-            return False  # ended by hand or by a shape: always in time
-        return (coordinator.stopped_ns or 0) / 1e9 < run_time_s - _EARLY_S
+        has_run_time = self._options.headless and self._options.run_time
+        return bool(has_run_time and self._is_interrupted)  # else it ends by hand: always in time
+
+    def _quitting(self, **_: Any) -> None:
+        """Notes whether a signal ends locust while a test runs: after --run-time, the test ends first."""
+        if self._coordinator is not None and self._coordinator.stopped_ns is None:
+            self._is_interrupted = True
 
     def _quit(self, **_: Any) -> None:
         """Called by locust before it ends the process."""

@@ -10,9 +10,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,11 +22,12 @@ from kcast.hashring.policy import Policy
 from kcast.loadtest.scenario import Scenario
 from tests.support.checkout import ROOT
 from tests.support.cluster_of_processes import ClusterOfProcesses
-from tests.support.locust_runs import WAIT_S, Locust, captured, fitting, living, pairs
+from tests.support.locust_runs import LOCUSTFILE, WAIT_S, Locust, captured, fitting, living, pairs
 
 pytestmark = pytest.mark.load
 
 CACHE_S = 2.1  # for this long, the web UI shows old figures
+CSV = ("--csv", "run", "--csv-full-history")
 LOAD = ("--rate", "40", "--topics", "8", "--topics-per-subscriber", "4", "--deadline", "2")
 SCENARIO = Scenario(
     seed=9,
@@ -80,40 +82,104 @@ def await_captured(capture: Path, locust: Locust) -> None:
         time.sleep(0.1)
 
 
-def rows_by_type(path: Path) -> dict[str, dict[str, str]]:
-    with path.open(newline="") as file:
-        return {row["Type"]: row for row in csv.DictReader(file)}
-
-
 # --- Headless -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("processes", [(), ("--processes", "2", *port_options())])
-def test_headless_with_all_outputs(tmp_path: Path, cluster: Cluster, processes: tuple[str, ...]) -> None:
-    with Locust(tmp_path, cluster) as locust:
-        locust.start(
-            *("--headless", "-u", "12", "-r", "12", "-t", "6s", *LOAD, *processes),
-            *("--csv", "csv/run", "--csv-full-history", "--html", "run.html"),
-            *("--capture", "capture", "--only-summary"),
+class Run(NamedTuple):
+    """A headless run that has ended, and locust's log of it."""
+
+    folder: Path
+    run_time_s: int
+    log: str
+
+    @property
+    def capture(self) -> Path:
+        return self.folder / "capture"
+
+    def rows(self) -> dict[str, dict[str, str]]:
+        """Returns the rows of locust's CSV file by their type."""
+        with (self.folder / "run_stats.csv").open(newline="") as file:
+            return {row["Type"]: row for row in csv.DictReader(file)}
+
+    def table(self) -> dict[str, list[str]]:
+        """Returns the columns of locust's last table by the type of their row."""
+        lines = (line for line in self.log.splitlines() if "|" in line and "%)" in line)
+        return {line.split()[0]: line.split() for line in lines}
+
+
+def run_headless(
+    folder: Path,
+    cluster: Cluster,
+    *options: str,
+    is_enough: Callable[[Run], bool],
+    locustfile: str = str(LOCUSTFILE),
+    changes: str = "",
+    environ: dict[str, str] | None = None,
+    also_start: Callable[[Locust], object] = lambda _: None,
+    exit_code: int = 0,
+) -> Run:
+    """Runs locust for 6 s; where a busy machine does not do enough within this time, for twice as long."""
+    for run_time_s in (6, 12, 24, 48):
+        run_folder = folder / f"for-{run_time_s}-s"
+        run_folder.mkdir()
+        with Locust(run_folder, cluster, locustfile, changes=changes) as locust:
+            locust.start(
+                *("--headless", "-t", f"{run_time_s}s", "--only-summary", *LOAD, "--capture", "capture"),
+                *options,
+                environ=environ,
+            )
+            also_start(locust)
+            assert locust.end(within_s=WAIT_S + run_time_s) == exit_code, locust.log
+        run = Run(run_folder, run_time_s, locust.log)
+        if is_enough(run):
+            break
+    return run
+
+
+def has_pairs(run: Run) -> bool:
+    return bool(pairs(captured(run.capture)).expected)
+
+
+def processes_options(processes: int) -> tuple[str, ...]:
+    """Options for a master with so many workers; none for a single process."""
+    return ("--processes", str(processes), *port_options()) if processes else ()
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_headless_with_all_outputs(tmp_path: Path, cluster: Cluster, processes: int) -> None:
+    def is_enough(run: Run) -> bool:
+        """Whether all happens, and most of it is in locust's CSV file, which may be some seconds behind."""
+        rows, table = run.rows(), run.table()
+        return {"SUB", "PUB", "DELIVER"} <= rows.keys() & table.keys() and all(
+            int(rows[name]["Request Count"]) > 0.7 * int(table[name][2]) for name in ("PUB", "DELIVER")
         )
-        assert locust.end() == 0, locust.log
-    assert "Traceback" not in CLOSED_CSV.sub("", locust.log)
-    rows = rows_by_type(tmp_path / "csv" / "run_stats.csv")
+
+    run = run_headless(
+        tmp_path,
+        cluster,
+        *("-u", "12", "-r", "12", *CSV, "--html", "run.html", *processes_options(processes)),
+        is_enough=is_enough,
+    )
+    assert "Traceback" not in CLOSED_CSV.sub("", run.log)
+    set_at, reached_at = (
+        datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f")
+        for text in re.findall(r"^\[(.*?)\] .*(?:Run time limit set|limit reached)", run.log, re.MULTILINE)
+    )
+    assert (reached_at - set_at).total_seconds() > run.run_time_s - 0.1
+    rows, table = run.rows(), run.table()
     assert rows.keys() == {"SUB", "PUB", "DELIVER", ""}
-    capture = captured(tmp_path / "capture")
+    capture = captured(run.capture)
     assert capture.status == "complete"
     published = capture.read("publish")
-    # Of a single process, locust's CSV file may be a second behind at the end.
-    table = {
-        line.split()[0]: line.split() for line in locust.log.splitlines() if "|" in line and "%)" in line
-    }
     assert int(table["PUB"][2]) == published.num_rows
-    assert 0.7 * published.num_rows < int(rows["PUB"]["Request Count"]) <= published.num_rows
+    counts = {name: int(rows[name]["Request Count"]) for name in ("PUB", "DELIVER")}
+    assert 0.7 * published.num_rows < counts["PUB"] <= published.num_rows
     assert published.num_rows == sum(capture.read("window")["scheduled"].to_pylist())
     # What was on its way at the end is neither delivered nor missed; it counts in locust's figures alone.
     found = pairs(capture)
     assert found.expected == found.delivered
-    assert 0 < len(found.delivered) <= int(table["DELIVER"][2])
+    on_its_way = int(table["DELIVER"][2]) - len(found.delivered)
+    assert on_its_way >= 0 < len(found.delivered)
     assert int(table["SUB"][2]) == len(set(capture.read("intent")["sub_id"].to_pylist()))
 
     # Times are not cut down to whole milliseconds, and are those of the capture.
@@ -121,64 +187,72 @@ def test_headless_with_all_outputs(tmp_path: Path, cluster: Cluster, processes: 
         (row["t_send_ns"] - row["t_intended_ns"]) / 1e6
         for row in published.select(["t_send_ns", "t_intended_ns"]).to_pylist()
     )
-    median = delays_ms[len(delays_ms) // 2]
-    report = (tmp_path / "run.html").read_text()
+    report = (run.folder / "run.html").read_text()
     statistics = json.loads(re.findall(r'"response_time_statistics": (\[.*?\])', report)[0])
     in_report = next(row for row in statistics if row["method"] == "PUB")
+    # Of these delays, locust's files may lack the last ones: the median of so many of them has such a rank.
+    rank = counts["PUB"] // 2
+    low, high = delays_ms[max(0, rank - 2)], delays_ms[min(len(delays_ms) - 1, len(delays_ms) - rank + 1)]
     for told in (rows["PUB"]["50%"], rows["PUB"]["Median Response Time"], in_report["0.5"]):
-        assert float(told) == pytest.approx(median, rel=0.3)
+        assert 0.99 * low <= float(told) <= 1.01 * high
         assert 0 < float(told) != round(float(told))
+    median = delays_ms[len(delays_ms) // 2]
     assert float(table["PUB"][-4]) == pytest.approx(median, rel=0.01, abs=0.002)
     # A latency at the user is that at the socket and a little more.
     latencies = sorted(found.latencies_ms)
-    assert float(rows["DELIVER"]["50%"]) > 0.9 * latencies[len(latencies) // 2]
+    rank = max(0, counts["DELIVER"] // 2 - on_its_way - 2)
+    assert float(rows["DELIVER"]["50%"]) > 0.99 * latencies[rank]
 
 
 def test_a_miss_is_a_failure_and_ends_with_locusts_exit_code(tmp_path: Path, cluster: Cluster) -> None:
-    with Locust(tmp_path, cluster) as locust:
-        locust.start(
-            *("--headless", "-u", "6", "-r", "6", "-t", "5s", *LOAD, "--csv", "run", "--only-summary"),
-            *("--loss-out", "0.8", "--deadline", "0.5", "--exit-code-on-error", "7"),
-        )
-        assert locust.end() == 7, locust.log
-    with (tmp_path / "run_failures.csv").open(newline="") as file:
-        (failure,) = csv.DictReader(file)
+    def failures(run: Run) -> list[dict[str, str]]:
+        with (run.folder / "run_failures.csv").open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    run = run_headless(
+        tmp_path,
+        cluster,
+        *("-u", "6", "-r", "6", *CSV),
+        *("--loss-out", "0.8", "--deadline", "0.5", "--exit-code-on-error", "7"),
+        is_enough=lambda run: sum(int(row["Occurrences"]) for row in failures(run)) > 10,
+        exit_code=7,
+    )
+    (failure,) = failures(run)
     assert failure["Error"] == "Missed('not received within 0.5 s')"
     assert int(failure["Occurrences"]) > 10
 
 
 def test_users_are_chosen_as_locust_has_it(tmp_path: Path, cluster: Cluster) -> None:
-    with Locust(tmp_path, cluster) as locust:
-        locust.start(
-            *("--headless", "-t", "3s", "-r", "3", "--csv", "run", "--only-summary", *LOAD, "Mixed"),
-            environ={"LOCUST_USERS": "3"},
-        )
-        assert locust.end() == 0, locust.log
-    assert '"Mixed": 3' in locust.log
-    rows = rows_by_type(tmp_path / "run_stats.csv")
-    assert int(rows["SUB"]["Request Count"]) == 3
-    assert int(rows["PUB"]["Request Count"]) > 50
+    run = run_headless(
+        tmp_path,
+        cluster,
+        *("-r", "3", *CSV, "Mixed"),
+        is_enough=lambda run: int(run.rows().get("PUB", {"Request Count": "0"})["Request Count"]) > 50,
+        environ={"LOCUST_USERS": "3"},
+    )
+    assert '"Mixed": 3' in run.log
+    assert int(run.rows()["SUB"]["Request Count"]) == 3
+    assert int(run.rows()["PUB"]["Request Count"]) > 50
 
 
 def test_publishers_alone_publish(tmp_path: Path, cluster: Cluster) -> None:
-    with Locust(tmp_path, cluster) as locust:
-        locust.start("--headless", "-t", "2s", "-u", "1", "-s", "3", "--only-summary", *LOAD, "Publisher")
-        assert locust.end() == 0, locust.log
-    assert "DELIVER" not in locust.log
-    assert re.search(r"^PUB +message +[1-9]", locust.log, re.MULTILINE)
+    options = "-u", "1", "-s", "3", "Publisher"
+    run = run_headless(tmp_path, cluster, *options, is_enough=lambda run: "PUB" in run.table())
+    assert "DELIVER" not in run.log
+    assert re.search(r"^PUB +message +[1-9]", run.log, re.MULTILINE)
 
 
 def test_a_shape_steps_users_up(tmp_path: Path, cluster: Cluster) -> None:
-    files = f"{ROOT / 'loadtest' / 'locustfile.py'},{ROOT / 'loadtest' / 'shapes.py'}"
-    with Locust(tmp_path, cluster, files) as locust:
-        locust.start(
-            *("--headless", "-u", "12", "-r", "12", "-t", "6s", *LOAD, "--capture", "capture"),
-            *("--processes", "2", *port_options(), "--only-summary"),
-        )
-        assert locust.end() == 0, locust.log
+    run = run_headless(
+        tmp_path,
+        cluster,
+        *("-u", "12", "-r", "12", *processes_options(2)),
+        is_enough=has_pairs,
+        locustfile=f"{LOCUSTFILE},{ROOT / 'loadtest' / 'shapes.py'}",
+    )
     for users in (2, 6, 12):
-        assert f"updating to {users} users" in locust.log
-    capture = captured(tmp_path / "capture")
+        assert f"updating to {users} users" in run.log
+    capture = captured(run.capture)
     found = pairs(capture)
     assert len(found.delivered) == len(found.expected) > 0
     windows = capture.read("window").to_pylist()
@@ -420,24 +494,29 @@ def test_a_full_disk_fails_a_scenario_and_spares_others(
     tmp_path: Path, cluster: Cluster, is_fixed: bool
 ) -> None:
     changes = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))\n"
-    scenario, cluster = fitting(SCENARIO.with_(duration_s=60.0, rate=100.0), cluster)
-    with Locust(tmp_path, cluster, changes=changes) as locust:
-        if is_fixed:
+    if is_fixed:
+        scenario, cluster = fitting(SCENARIO.with_(duration_s=60.0, rate=100.0), cluster)
+        with Locust(tmp_path, cluster, changes=changes) as locust:
             locust.start_fixed(scenario, "--capture", "capture")
             told = locust.follow()
             assert told["phase"] == "failed"
             assert told["error"].startswith("the capture cannot be written: ")
             assert "File too large" in told["error"]
             assert locust.end() == 1, locust.log
-        else:
-            locust.start(
-                *("--headless", "-u", "9", "-r", "9", "-t", "7s", "--rate", "100", "--capture", "capture"),
-                "--only-summary",
-            )
-            assert locust.end() == 0, locust.log
-            assert locust.log.count("the capture cannot be written; the test goes on without it") == 1
-    assert captured(tmp_path / "capture").status == "partial"
-    assert "File too large" in captured(tmp_path / "capture").info["reason"]
+        capture = captured(tmp_path / "capture")
+    else:
+        complaint = "the capture cannot be written; the test goes on without it"
+        run = run_headless(
+            tmp_path,
+            cluster,
+            *("-u", "9", "-r", "9", "--rate", "100"),
+            changes=changes,
+            is_enough=lambda run: complaint in run.log,
+        )
+        assert run.log.count(complaint) == 1
+        capture = captured(run.capture)
+    assert capture.status == "partial"
+    assert "File too large" in capture.info["reason"]
 
 
 def test_a_disk_that_is_full_at_the_very_end_is_told_too(tmp_path: Path, cluster: Cluster) -> None:
@@ -447,13 +526,14 @@ def test_a_disk_that_is_full_at_the_very_end_is_told_too(tmp_path: Path, cluster
         "writer.FLUSH_S = 1000.0\n"  # all is written when the test is over
         "resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))\n"
     )
-    with Locust(tmp_path, cluster, changes=changes) as locust:
-        locust.start(
-            *("--headless", "-u", "12", "-r", "12", "-t", "4s", "--rate", "100", "--capture", "capture"),
-            *("--processes", "2", *port_options(), "--only-summary"),
-        )
-        assert locust.end() == 0, locust.log
-    capture = captured(tmp_path / "capture")
+    run = run_headless(
+        tmp_path,
+        cluster,
+        *("-u", "12", "-r", "12", "--rate", "100", *processes_options(2)),
+        changes=changes,
+        is_enough=lambda run: captured(run.capture).status == "partial",
+    )
+    capture = captured(run.capture)
     assert (capture.status, capture.info["reason"][:12]) == ("partial", "cannot write")
 
 
@@ -461,15 +541,15 @@ def test_a_worker_started_elsewhere_writes_into_the_same_capture(tmp_path: Path,
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     port = str(free_port())
-    with Locust(tmp_path, cluster) as locust:
-        locust.start(
-            *("--headless", "-u", "12", "-r", "12", "-t", "4s", *LOAD, "--capture", "capture"),
-            *("--master", "--master-bind-port", port, "--expect-workers", "1", "--only-summary"),
-        )
-        locust.start("--worker", "--master-port", port, cwd=elsewhere)
-        assert locust.end() == 0, locust.log
+    run = run_headless(
+        tmp_path,
+        cluster,
+        *("-u", "12", "-r", "12", "--master", "--master-bind-port", port, "--expect-workers", "1"),
+        also_start=lambda locust: locust.start("--worker", "--master-port", port, cwd=elsewhere),
+        is_enough=lambda run: captured(run.capture).read("publish").num_rows > 0,
+    )
     assert not list(elsewhere.iterdir())
-    capture = captured(tmp_path / "capture")
+    capture = captured(run.capture)
     assert capture.status == "complete"
     assert capture.read("publish").num_rows == sum(capture.read("window")["scheduled"].to_pylist()) > 0
 
