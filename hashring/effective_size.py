@@ -29,7 +29,7 @@ class ClusterSums(NamedTuple):
     successes: int
     squares: int
     products: int
-    hits: int
+    success_squares: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,5 +114,5 @@ def independent_trials(of: ClusterSums) -> float:
     counts. Needs at least two clusters, one success and one failure.
     """
     n, x, m = of.trials, of.successes, of.clusters
-    spread = of.hits * n * n - 2 * x * n * of.products + x * x * of.squares
+    spread = of.success_squares * n * n - 2 * x * n * of.products + x * x * of.squares
     return float(n) if spread == 0 else x * (n - x) * n * n * (m - 1) / (spread * m)

@@ -28,7 +28,7 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
     return text
 
 
-@click.command(NAME, short_help="reliability versus K of captures, against theory")
+@click.command(NAME)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option(
     "--out",
@@ -89,7 +89,7 @@ def command(
     simulates 100,000 servers, with or without RUN; it takes a minute or two.
 
     \b
-    Example:
+    Examples:
       kcast load --preset k-prime --out run && kcast analyse run
       kcast analyse load-out/* --out report
       kcast analyse --simulate --out note

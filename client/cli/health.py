@@ -57,7 +57,7 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> Address:
         raise click.BadParameter(str(error)) from None
 
 
-@click.command("health", short_help="check whether one server works, for health checks")
+@click.command("health")
 @click.argument("address", default="127.0.0.1:7400", callback=_address)
 @click.option(
     "--timeout",

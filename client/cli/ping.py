@@ -66,7 +66,7 @@ class Target:
         return self.problem or ("down: nobody listens" if self.refused else "down: no answer")
 
 
-@click.command("ping", short_help="which servers of the cluster are up, round-trip time, loss")
+@click.command("ping")
 @cluster_option
 @click.option(
     "--count", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Pings to each server."

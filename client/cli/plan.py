@@ -111,7 +111,7 @@ class Work:
         return Limits().leases * self.lease_s
 
 
-@click.command("plan", short_help="what theory expects a policy to deliver and to cost")
+@click.command("plan")
 @cluster_option
 @click.option("--hosts", type=click.IntRange(1, 100_000), help="Hosts in the cluster.")
 @click.option("--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A scheme of the note of 2004.")

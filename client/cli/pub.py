@@ -41,7 +41,7 @@ LINE_KEPT_BYTES = 65_536
 _READ_BYTES = 65_536
 
 
-@click.command("pub", short_help="publish a message, or one per line of standard input")
+@click.command("pub")
 @click.argument("topic")
 @click.argument("words", nargs=-1, metavar="[MESSAGE]")
 @cluster_option

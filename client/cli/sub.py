@@ -44,7 +44,7 @@ LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this 
 READY_MAX = 1024  # deliveries taken from the client and not printed yet
 
 
-@click.command("sub", short_help="print the messages of topics")
+@click.command("sub")
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
 @cluster_option
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N messages.")

@@ -23,7 +23,7 @@ from kcast.hashring.policy import Policy
 _RING = 2**64
 
 
-@click.command("where", short_help="the servers of a topic, and why it is these")
+@click.command("where")
 @click.argument("topic")
 @cluster_option
 @click.option("-k", type=click.IntRange(min=1), help="Number of hosts to list. [default: the policy's K]")

@@ -142,7 +142,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     Options marked [,...] take several values; each combination is a scenario.
 
     \b
-    Example:
+    Examples:
       kcast load
       kcast load --k-prime 1,2,3,5 --outage 0.1 --loss 0.02 --duration 10
       kcast load --preset grid --dry-run

@@ -42,7 +42,7 @@ def clusters_by_cell(
 
     `trials` and `successes` are the names of these columns in the job's sums.
     """
-    names = ("clusters", trials, successes, "squares", "products", "hits")
+    names = ("clusters", trials, successes, "squares", "products", "success_squares")
     found: defaultdict[int, dict[str, ClusterSums]] = defaultdict(dict)
     for row in rows:
         found[row["cell"]][row["clustering"]] = ClusterSums(*(int(row[name]) for name in names))

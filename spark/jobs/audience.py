@@ -156,7 +156,7 @@ def clusterings(merged: DataFrame) -> DataFrame:
     """A row for each cell and clustering: sums over its clusters of n messages, x of which reached all.
 
     `clusters` (their number), `messages` (sum of n), `all_reached` (of x), `squares` (of n^2), `products` (of
-    n x), `hits` (of x^2).
+    n x), `success_squares` (of x^2).
     """
     of_topic = clusters_of(
         {

@@ -118,7 +118,7 @@ def over_clusters(counted: DataFrame, trials: str, successes: str) -> DataFrame:
 
     `counted` has the columns `cell`, `cluster` (one of `clusters_of`), and those named by `trials` and
     `successes`, which may be spread over several rows of a cluster. The sums: `clusters` (their number),
-    trials (of n), successes (of x), `squares` (of n^2), `products` (of n x), `hits` (of x^2).
+    trials (of n), successes (of x), `squares` (of n^2), `products` (of n x), `success_squares` (of x^2).
     """
     clusters = counted.groupBy("cell", "cluster").agg(sf.sum(trials).alias("n"), sf.sum(successes).alias("x"))
     n, x = (sf.col(name).cast(DecimalType(19, 0)) for name in ("n", "x"))
@@ -128,5 +128,5 @@ def over_clusters(counted: DataFrame, trials: str, successes: str) -> DataFrame:
         sf.sum("x").alias(successes),
         sf.sum((n * n).cast(WIDE)).alias("squares"),
         sf.sum((n * x).cast(WIDE)).alias("products"),
-        sf.sum((x * x).cast(WIDE)).alias("hits"),
+        sf.sum((x * x).cast(WIDE)).alias("success_squares"),
     )

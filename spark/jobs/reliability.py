@@ -31,10 +31,10 @@ COUNTS = StructType(
         *keys(cell=Int(), kind=StringType(), a=LongType(), b=LongType(), c=LongType()),
         *counts("clusters", "pairs", "delivered"),
         *counts("faults"),  # pairs missed through a shortcoming of the machine that ran the test
-        *counts("squares", "products", "hits", "cubes", kind=WIDE),  # of n^2, n x, x^2, n^3
+        *counts("squares", "products", "success_squares", "cubes", kind=WIDE),  # of n^2, n x, x^2, n^3
     ]
 )
-_VALUES = ("clusters", "pairs", "delivered", "faults", "squares", "products", "hits", "cubes")
+_VALUES = ("clusters", "pairs", "delivered", "faults", "squares", "products", "success_squares", "cubes")
 
 
 def count(sources: Sources) -> DataFrame:
@@ -91,7 +91,7 @@ def _by_message(pairs: DataFrame) -> DataFrame:
     )
     n, x = sf.col("pairs"), sf.col("delivered")
     ones = {"clusters": sf.lit(1), "pairs": n, "delivered": x}
-    whole = _record("message", **ones, squares=n * n, products=n * x, hits=x * x)
+    whole = _record("message", **ones, squares=n * n, products=n * x, success_squares=x * x)
     publisher = _record("publisher", a=sf.col("pub_id"), pairs=n, delivered=x)
     each = sf.transform("classes", _class)
     beside = sf.flatten(
@@ -172,12 +172,12 @@ def clusterings(merged: DataFrame) -> DataFrame:
     """A row for each cell and clustering: sums over its clusters of n pairs, x of them delivered.
 
     `clusters` (their number), `pairs` (sum of n), `delivered` (of x), `squares` (of n^2), `products` (of n
-    x), `hits` (of x^2).
+    x), `success_squares` (of x^2).
     """
     messages = merged.where(sf.col("kind") == "message").select(
         "cell",
         sf.lit(planned_variance.MESSAGE).alias("clustering"),
-        *("clusters", "pairs", "delivered", "squares", "products", "hits"),
+        *("clusters", "pairs", "delivered", "squares", "products", "success_squares"),
     )
     of_holder = clusters_of(
         {

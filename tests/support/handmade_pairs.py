@@ -111,7 +111,7 @@ def reliability_sums(pairs: Columns) -> dict[str, list[Row]]:
                 "delivered": int(x.sum()),
                 "squares": int((n * n).sum()),
                 "products": int((n * x).sum()),
-                "hits": int((x * x).sum()),
+                "success_squares": int((x * x).sum()),
             }
         )
     numbers = np.unique(pairs["msg_id"], return_inverse=True)[1]

@@ -39,7 +39,7 @@ PLANS: tuple[dict[str, Any], ...] = (
 
 
 def sums_of(pairs: Columns) -> dict[str, ClusterSums]:
-    names = ("clusters", "pairs", "delivered", "squares", "products", "hits")
+    names = ("clusters", "pairs", "delivered", "squares", "products", "success_squares")
     return {
         row["clustering"]: ClusterSums(*(row[name] for name in names))
         for row in reliability_sums(pairs)["clusterings"]

@@ -40,7 +40,14 @@ def test_messages_are_the_trials_where_no_server_is_down() -> None:
 def test_epochs_are_the_trials_where_servers_are() -> None:
     clusters = {"clusters": 4, "messages": 40, "all_reached": 20}
     # Epochs of ten messages, all of which reached all, or none.
-    of_epochs = {"cell": 0, "clustering": "epoch", **clusters, "squares": 400, "products": 200, "hits": 200}
+    of_epochs = {
+        "cell": 0,
+        "clustering": "epoch",
+        **clusters,
+        "squares": 400,
+        "products": 200,
+        "success_squares": 200,
+    }
     sums: dict[str, Any] = {
         "audience_sizes": [size(2, 40, 20)],
         "audience_clusterings": [of_epochs],
@@ -128,7 +135,13 @@ def simulated_row(scenario: Scenario, seed: int) -> dict[str, Any]:
     for name, keys in (("topic and epoch", topics << 32 | epochs), ("epoch", epochs), ("topic", topics)):
         _, own = np.unique(keys, return_inverse=True)
         n, x = np.bincount(own), np.bincount(own[reached], minlength=own.max() + 1)
-        totals = {"messages": n, "all_reached": x, "squares": n * n, "products": n * x, "hits": x * x}
+        totals = {
+            "messages": n,
+            "all_reached": x,
+            "squares": n * n,
+            "products": n * x,
+            "success_squares": x * x,
+        }
         of_name: dict[str, Any] = {column: int(values.sum()) for column, values in totals.items()}
         clusterings.append({"cell": 0, "clustering": name, "clusters": len(n), **of_name})
     by_size = [

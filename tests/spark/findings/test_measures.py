@@ -59,7 +59,7 @@ def sound_sums() -> dict[str, list[Row]]:
         "servers_lost": [],
         "clusterings": [
             {"cell": 0, "clustering": "message", "clusters": MESSAGES, "pairs": MESSAGES, "delivered": 1999}
-            | {"squares": MESSAGES, "products": 1999, "hits": 1999}
+            | {"squares": MESSAGES, "products": 1999, "success_squares": 1999}
         ],
     }
 
@@ -298,7 +298,7 @@ def test_how_narrow_the_interval_is_decides_what_matters(sums: dict[str, Any]) -
     assert health.tables([CELL], sums)["health"] == []  # of 2,002 pairs two are too few to matter
     for row in sums["clusterings"]:  # as many trials as make the interval 0.0007 to either side
         row |= {"clusters": 12_000, "pairs": 12_000, "delivered": 11_982}
-        row |= {"squares": 12_000, "products": 11_982, "hits": 11_982}
+        row |= {"squares": 12_000, "products": 11_982, "success_squares": 11_982}
     (row,) = health.tables([CELL], sums)["health"]
     assert "late 2" in row["reason"]
 

@@ -117,7 +117,7 @@ def clusters(captured: Sequence[Captured]) -> list[Row]:
             numbers = np.unique(keys[name], return_inverse=True)[1]
             n = np.bincount(numbers)
             x = np.bincount(numbers[found.delivered], minlength=len(n))
-            sums = {"pairs": n, "delivered": x, "squares": n * n, "products": n * x, "hits": x * x}
+            sums = {"pairs": n, "delivered": x, "squares": n * n, "products": n * x, "success_squares": x * x}
             totals = {key: int(values.sum()) for key, values in sums.items()}
             rows.append({"cell": cell.number, "clustering": name, "clusters": len(n), **totals})
     return rows
