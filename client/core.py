@@ -69,7 +69,7 @@ class ClientCore:
     that never goes back. While `is_minting`, call `work` between turns: where servers ask for work, leases
     come up only if somebody does.
 
-    `clock_offset_s` is what makes `now` into seconds since 1970, for `Delivery.received_at_s`. The caller sets
+    `clock_offset_s` makes seconds since 1970 of `now`, for `Delivery.received_at_s`. The caller sets
     it, and again where the wall clock has been changed. Nothing else depends on it.
 
     Topics are given decoded, and appear decoded in events. A server has one name, which is its first address,
