@@ -180,7 +180,7 @@ def test_other_longest_answers_fit() -> None:
     assert max(map(len, answers)) <= REPLY_BYTES_MAX
 
 
-Combination = tuple[bool, bool, bool, bool, bool]
+Combination = tuple[bool, ...]  # bare, audience, head, drain, and subscribe lines beside the publish
 COMBINATIONS: list[Combination] = list(product([False, True], repeat=5))
 
 
