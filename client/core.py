@@ -401,8 +401,8 @@ class ClientCore:
         notices, session.notices = session.notices, []
         for notice in notices:
             self._handle_notice(notice, session, now)
-        for fate in session.take_settled():
-            self._publications.settle(fate.handle, session, fate.outcome, now)
+        for settled in session.take_settled():
+            self._publications.settle(settled, session, now)
         if session.is_minting:
             self._minting.setdefault(session)
         else:

@@ -129,12 +129,17 @@ class Published:
 
     `servers` has the outcome at each server it was sent to, by name (`IP:port`). `seq` is the message's
     number among this publisher's on the topic, None where it was raw. `handle` tells publishes apart.
+
+    `audience` is the highest number of subscribers that a server named with its receipt; None where none did,
+    as without `confirm`. With 0, nobody is subscribed at any of these servers. Where messages on several
+    topics left in one datagram, it is that of the topic with the most (PROTOCOL §5.7).
     """
 
     handle: int
     topic: bytes
     seq: int | None
     servers: Mapping[str, Outcome]
+    audience: int | None = None
 
     @property
     def receipts(self) -> int:

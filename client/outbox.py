@@ -23,10 +23,11 @@ _PONG_BYTES = len("%: 11-of-nonce 1000000 drain=1\n")  # a ping's datagram must 
 
 @dataclass(slots=True)
 class Settled:
-    """What became of a publish line at this server."""
+    """What became of a publish line at this server, and the audience that its receipt told, if it did."""
 
     handle: int
     outcome: Outcome
+    audience: int | None = None
 
 
 class Outbox:
@@ -56,9 +57,9 @@ class Outbox:
         settled, self._settled = self._settled, []
         return settled
 
-    def settle(self, lines: Collection[PublishLine], outcome: Outcome) -> None:
+    def settle(self, lines: Collection[PublishLine], outcome: Outcome, audience: int | None = None) -> None:
         """Notes what became of these lines."""
-        self._settled += [Settled(line.handle, outcome) for line in lines]
+        self._settled += [Settled(line.handle, outcome, audience) for line in lines]
 
     def send_again(self, lines: Collection[PublishLine]) -> None:
         """Sends lines again that the server could not carry out."""

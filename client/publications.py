@@ -13,6 +13,7 @@ from kcast.client import envelope as enveloping
 from kcast.client.envelope import Envelope
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import Outcome, Published
+from kcast.client.outbox import Settled
 from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.session import Session
 from kcast.pubsub import wire
@@ -39,6 +40,7 @@ class Publication:
     sends: int = 0
     last_send: dict[Session, int] = field(default_factory=dict)
     outcomes: dict[Session, Outcome] = field(default_factory=dict)
+    audience: int | None = None
 
 
 class Publications:
@@ -87,14 +89,17 @@ class Publications:
                 publication.repeats_left -= 1
                 self._send(handle, publication, now)
 
-    def settle(self, handle: int, session: Session, outcome: Outcome, now: float) -> None:
+    def settle(self, settled: Settled, session: Session, now: float) -> None:
         """Takes what became of a message at one server."""
+        handle, outcome = settled.handle, settled.outcome
         publication = self._publications.get(handle)
         if publication is None:
             return  # a Ctrl-C came in the middle of `begin`
         publication.awaited -= 1
         if publication.outcomes.get(session) is not Outcome.RECEIPT:
             publication.outcomes[session] = outcome
+        if settled.audience is not None:
+            publication.audience = max(settled.audience, publication.audience or 0)
         is_silent = outcome is Outcome.NO_ANSWER
         # A server that has just come back has few leases yet, so another one is to forward the message too.
         # Not where it was refused: whoever publishes too much would only send more.
@@ -134,7 +139,8 @@ class Publications:
     def _finish(self, handle: int, publication: Publication) -> None:
         del self._publications[handle]
         servers = {session.server.name: outcome for session, outcome in publication.outcomes.items()}
-        self._tell(Published(handle, publication.topic, publication.seq, servers))
+        audience = publication.audience
+        self._tell(Published(handle, publication.topic, publication.seq, servers, audience))
 
 
 def publish_line(wire_topic: bytes, payload: bytes, publisher: str, seq: int | None) -> bytes:

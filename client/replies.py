@@ -23,5 +23,5 @@ def refused_topics(refusal: wire.Refusal, topics: Iterable[bytes]) -> list[bytes
 
 
 def number(text: str | None) -> int | None:
-    """Returns an attribute's whole number of at most 4 digits; None for anything else."""
-    return int(text) if text is not None and text.isdigit() and len(text) <= 4 else None
+    """Returns an attribute's whole number of at most 7 digits; None for anything else."""
+    return int(text) if text is not None and text.isdigit() and len(text) <= 7 else None

@@ -336,7 +336,8 @@ class Session:
     def _handle_receipt(
         self, request: Request, receipt: wire.Receipt, refusal: wire.Refusal | None, now: float
     ) -> None:
-        self._outbox.settle(request.lines, Outcome.RECEIPT)
+        audience = number(receipt.attributes.get("audience"))
+        self._outbox.settle(request.lines, Outcome.RECEIPT, audience)
         if request.cookie is None or request.cookie.era != self._era:
             return  # what it promised is gone
         self._keep_cookie(receipt.cookie, request)

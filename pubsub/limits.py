@@ -18,6 +18,7 @@ COOKIE_EPOCH_S = 64.0  # §6.2: cookies of one epoch share a derived key
 
 TTL_S_DEFAULT = 60.0  # N of the 2004 note
 TTL_S_MAX = 9_999_999  # §5: a receipt has room for seven digits
+AUDIENCE_MAX = 9_999_999  # §5.7: a larger audience is told as this
 RENEWALS_PER_TTL = 3  # M of the 2004 note
 RENEWAL_INTERVAL_S_MAX = 25.0  # §7.3: firewalls forget UDP flows after 30 s
 

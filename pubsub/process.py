@@ -31,6 +31,7 @@ class ServeSettings:
     limits: Limits
     work_bits: int
     head: str
+    tells_audience: bool
     open_to: str
     receive_buffer_bytes: int
     metrics: Address | None
@@ -118,6 +119,7 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
         limits=settings.limits,
         work_bits=settings.work_bits,
         head=settings.head,
+        tells_audience=settings.tells_audience,
         own_addresses=own_addresses(addresses),
         open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
         tap=tap,

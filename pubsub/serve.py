@@ -139,6 +139,7 @@ class Given:
     open: bool
     open_to_anyone: bool
     head: str
+    hide_audience: bool
     metrics: Address | None
     log: str
     tap: str | None
@@ -167,6 +168,7 @@ class Given:
             ),
             work_bits=self.work_bits,
             head=self.head,
+            tells_audience=not self.hide_audience,
             open_to="anyone" if self.open_to_anyone else "local" if self.open else "",
             receive_buffer_bytes=self.receive_buffer,
             metrics=self.metrics,
@@ -338,6 +340,12 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     callback=_head,
     metavar="TEXT",
     help=f"A string of up to {HEAD_CHARS_MAX} characters that answers carry to clients.",
+)
+@_option(
+    _OPERATION,
+    "--hide-audience",
+    is_flag=True,
+    help="Do not tell publishers how many have subscribed. Then `kcast pub` cannot say that nobody has.",
 )
 def command(**given: Any) -> None:
     """Run a server until Ctrl-C or SIGTERM.

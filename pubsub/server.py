@@ -26,6 +26,7 @@ from kcast.pubsub.cookie import Cookies
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, LeaseChange, Tap, Transmit, datagrams
 from kcast.pubsub.limits import (
+    AUDIENCE_MAX,
     COOKIE_LEASE_LIFE_S,
     DATAGRAM_BYTES_MAX,
     DRAIN_MARGIN_S,
@@ -48,8 +49,9 @@ class Server:
     """One server's core; satisfies `Endpoint`.
 
     `secret` is 32 random bytes, new for each process. `table` is "ttl" or "fifo" (§7.5). `work_bits` is the
-    price of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). `own_addresses` are those
-    at which the server is reached; they cannot subscribe. `open_to` tells which sources may subscribe and
+    price of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). With `tells_audience`
+    receipts say how many have leased what was published (§5.7). `own_addresses` are those at which the server
+    is reached; they cannot subscribe. `open_to` tells which sources may subscribe and
     publish without a handshake (§4.4); None allows nobody. `tap` is told of bursts and lease changes. Raises
     ValueError for a setting out of range.
     """
@@ -63,6 +65,7 @@ class Server:
         limits: Limits | None = None,
         work_bits: int = 0,
         head: str = "",
+        tells_audience: bool = True,
         own_addresses: frozenset[Address] = frozenset(),
         open_to: Callable[[Address], bool] | None = None,
         tap: Tap | None = None,
@@ -84,6 +87,7 @@ class Server:
         self.drops: Counter[Drop] = Counter()
         self.refusals: Counter[str] = Counter()
         self._cookies = Cookies(secret)
+        self._tells_audience = tells_audience
         self._own_addresses = own_addresses
         self._open_to = open_to
         self._tap = tap
@@ -223,6 +227,8 @@ class Server:
         answer = b""
         if publishes or not subscribes or refused.bit_count() < len(subscribes):
             attributes = self._head | self._drain
+            if publishes and not subscribes and self._tells_audience:
+                attributes = {"audience": str(self._audience_of(publishes, now))} | attributes
             if (publishes or not subscribes) and not self._open_publish_lease(source, now):
                 attributes = {"bare": "0"} | attributes
             cookie = self._cookies.mint(source, now)
@@ -457,6 +463,10 @@ class Server:
             line_count += len(lines)
             copies += len(lines) * self.leases.audience_count(topic)
         return line_count, copies
+
+    def _audience_of(self, publishes: dict[bytes, list[bytes]], now: float) -> int:
+        """Returns the largest number of live leases on one of these topics, as far as a receipt can tell."""
+        return min(max(len(self.leases.subscribers(topic, now)) for topic in publishes), AUDIENCE_MAX)
 
     def _take(self, rates: PublishRates, source: Address, line_count: int, copies: int, now: float) -> bool:
         """Whether the source may publish this much now; if so, it is charged for it."""

@@ -81,10 +81,13 @@ def command(
     character and each % counts as three. A line that is too large is named and left out. If no server ever
     answers, the rest of the input is not read.
 
+    A receipt says that a server has forwarded the message, not that anybody subscribes. Where servers tell
+    that nobody does, a line says so.
+
     With --json the keys are line (null for MESSAGE), topic (or topic_base64, if it is not UTF-8), seq (null
-    with --raw), receipts (number of servers that gave one), and servers. The latter maps each server to
-    receipt, no-answer, refused, sent or queue-full. A receipt says that a server has forwarded the message,
-    not that anybody subscribes.
+    with --raw), receipts (number of servers that gave one), audience (the highest number of subscribers that
+    a server told, null if none did), and servers. The latter maps each server to receipt, no-answer, refused,
+    sent or queue-full.
 
     The exit code is 0 if every message got a receipt from at least one server, else 1; 130 after Ctrl-C.
 
@@ -195,6 +198,7 @@ class _Publisher:
     raw: bool
     output: Output | None
     receipts: Counter[int] = field(default_factory=Counter)  # receipts of a message -> messages
+    unsubscribed: int = 0  # messages with receipts, published while nobody was subscribed
     unheard: Counter[Outcome] = field(default_factory=Counter)  # outcomes of messages without a receipt
     taken: int = 0
     too_large: int = 0
@@ -239,6 +243,7 @@ class _Publisher:
             say("pub", str(error) if line.number is None else f"line {line.number}: {error}")
             return
         self.receipts[published.receipts] += 1
+        self.unsubscribed += published.audience == 0
         if not published.receipts:
             self.unheard.update(set(published.servers.values()))
         if self.output is not None:
@@ -270,9 +275,13 @@ class _Publisher:
         if heard:
             least, most = heard[0], heard[-1]
             each = f"{count_of(most, 'server')}" if least == most else f"{least} to {most} servers"
-            say(
-                "pub", f"published {count_of(sent - unheard - awaited, 'message')}: receipts from {each} each"
-            )
+            published = sent - unheard - awaited
+            nobody = ""
+            if self.unsubscribed:
+                nobody = f"; {self.unsubscribed} of them while nobody was subscribed"
+            if self.unsubscribed == published:
+                nobody = "; nobody is subscribed"
+            say("pub", f"published {count_of(published, 'message')}: receipts from {each} each{nobody}")
         if unheard:
             which = count_of(unheard, "message") if unheard == sent else f"{unheard} of {sent} messages"
             rest = "; the rest of the input was not read" if self.gave_up and sent > 1 else ""
@@ -313,5 +322,6 @@ def _fields(line: InputLine, published: Published) -> dict[str, object]:
         **text_fields("topic", published.topic),
         "seq": published.seq,
         "receipts": published.receipts,
+        "audience": published.audience,
         "servers": {server: str(outcome) for server, outcome in published.servers.items()},
     }

@@ -230,6 +230,36 @@ def test_outcomes_without_confirmation() -> None:
     assert event.seq == 2
 
 
+def test_audience_is_the_highest_that_a_server_told() -> None:
+    """§5.7: each server knows of its own leases only."""
+    lab_ = Lab(Policy(5, 5, 2))
+    publisher = lab_.client()
+    assert lab_.published(publisher, wait_s=1).audience == 0
+    for number in range(2, 5):
+        lab_.client(("198.51.100.9", number), number).subscribe(b"t", lab_.now)
+    lab_.run(1)
+    counts = {address: server.leases.audience_count(b"t") for address, server in lab_.servers.items()}
+    assert sum(counts.values()) == 6
+    assert len(set(counts.values())) > 1
+    assert lab_.published(publisher, wait_s=1).audience == max(counts.values())
+    fewest = min(counts, key=counts.__getitem__)
+    lab_.down = set(lab_.servers) - {fewest}
+    event = lab_.published(publisher)
+    assert (event.receipts, event.audience) == (1, counts[fewest])
+
+
+def test_audience_is_none_where_no_server_told_it() -> None:
+    lab_ = Lab(ALL, tells_audience=False)
+    assert lab_.published(lab_.client(), wait_s=1).audience is None
+    lab_ = Lab(ALL)
+    client = lab_.client()
+    lab_.published(client, wait_s=1)
+    event = lab_.published(client, wait_s=1, confirm=False)
+    assert (event.sent, event.audience) == (5, None)
+    lab_.down = set(lab_.servers)
+    assert lab_.published(client).audience is None
+
+
 def test_full_queue_is_an_outcome() -> None:
     lab_ = Lab(ALL)
     client = lab_.client()

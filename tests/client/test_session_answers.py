@@ -9,6 +9,7 @@ import pytest
 
 from kcast.client.events import Outcome
 from kcast.client.notices import Change
+from kcast.client.outbox import Settled
 from kcast.pubsub import wire
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX
 from tests.support.fake_server import V4, V6, FakeServer, Talk, topics_of
@@ -40,6 +41,28 @@ def vouched() -> Talk:
 @pytest.fixture
 def talk() -> Talk:
     return vouched()
+
+
+# --- The audience (§5.7) ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "audience"),
+    [
+        ({"audience": "0"}, 0),
+        ({"audience": "9999999"}, 9_999_999),
+        ({"bare": "0", "audience": "12"}, 12),
+        ({}, None),
+        *(({"audience": text}, None) for text in ("", "-1", "x", "1.5", "10000000", "+1")),
+    ],
+)
+def test_receipt_may_tell_the_audience(talk: Talk, told: dict[str, str], audience: int | None) -> None:
+    """What is no number of at most seven digits tells nothing."""
+    talk.server.attributes = told
+    for handle in (1, 2):
+        talk.session.publish(b"t %d\n" % handle, handle, True)
+    talk.exchange()
+    assert talk.session.take_settled() == [Settled(handle, Outcome.RECEIPT, audience) for handle in (1, 2)]
 
 
 # --- Draining (§7.6) ----------------------------------------------------------------------------------

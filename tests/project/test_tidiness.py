@@ -27,7 +27,9 @@ REGISTRIES = (
 )
 MARKER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 PIN = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)( *; *(?P<marker>.+))?")
-RELEASE = re.compile(r"## (?P<version>\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)|## Unreleased")
+RELEASE = re.compile(
+    r"## (?P<version>\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)|## \d+\.\d+\.\d+ \(not yet released\)"
+)
 
 
 # What is looked at.
@@ -181,7 +183,7 @@ def test_the_changelog_is_read_from_the_top() -> None:
     assert (
         latest_release("# Changes\n\n## 0.2.0 (2027-01-01)\n\n## 0.1.0 (2026-11-20)\n")["version"] == "0.2.0"
     )
-    assert latest_release("## Unreleased\n## 0.1.0 (2026-11-20)\n")["version"] is None
+    assert latest_release("## 0.2.0 (not yet released)\n## 0.1.0 (2026-11-20)\n")["version"] is None
     with pytest.raises(AssertionError, match="is headed"):
         latest_release("## v0.1\n")
 

@@ -30,6 +30,7 @@ SETTINGS = ServeSettings(
     limits=Limits(),
     work_bits=0,
     head="",
+    tells_audience=True,
     open_to="",
     receive_buffer_bytes=4096,
     metrics=None,

@@ -265,6 +265,7 @@ def test_defaults(settings: list[ServeSettings]) -> None:
             limits=Limits(),
             work_bits=0,
             head="",
+            tells_audience=True,
             open_to="",
             receive_buffer_bytes=BUFFER_BYTES_DEFAULT,
             metrics=None,
@@ -280,7 +281,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
         *("--leases-per-prefix", "13", "--topics", "14", "--publishers", "15", "--lines", "16"),
         *("--publish-rate", "17", "--copy-rate", "18", "--challenge-rate", "0", "--work-bits", "9"),
         *("--head", "v1", "--receive-buffer", "512k", "--metrics", "[::1]:9400", "--open"),
-        *("--tap", "/some/file", "--tap-size", "2M", "--log", "json"),
+        *("--tap", "/some/file", "--tap-size", "2M", "--log", "json", "--hide-audience"),
     )
     assert invoke("--port", "0", *options).exit_code == 0
     limits = Limits(
@@ -301,6 +302,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
             limits=limits,
             work_bits=9,
             head="v1",
+            tells_audience=False,
             open_to="local",
             receive_buffer_bytes=512 * 1024,
             metrics=("::1", 9400),

@@ -163,7 +163,7 @@ def test_publish_lease_table_that_is_full_is_counted() -> None:
     lease(server, THIRD, b"t")
     back = send(server, vouched(handshake(server), b"t m"))
     assert (THIRD, b"t m\n") in back
-    assert b" bare=0\n" in back[0][1]
+    assert b" bare=0 audience=1\n" in back[0][1]
     assert server.drops == {Drop.PUBLISHERS: 1}
     assert server.publish_leases.left_s(CLIENT, START) == 0
 

@@ -1,18 +1,12 @@
-"""pubsub/server.py: draining, the operator's head, and the longest answers. PROTOCOL §5.1, §5.2, §7.6."""
-
-from typing import Any
+"""pubsub/server.py: draining, and the operator's head. PROTOCOL §5.1, §7.6."""
 
 import pytest
 
-from kcast.pubsub import stamp as stamps
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Address
-from kcast.pubsub.limits import DRAIN_MARGIN_S, REPLY_BYTES_MAX, TTL_S_MAX, WORK_BITS_MAX, Limits
-from kcast.pubsub.server import Server
+from kcast.pubsub.limits import DRAIN_MARGIN_S, Limits
 from tests.support.server_core import (
     CLIENT,
-    NONCE_MAX,
     OTHER,
     START,
     THIRD,
@@ -40,7 +34,7 @@ def attributes(replies: list[wire.Reply | None]) -> list[dict[str, str]]:
 
 def test_every_answer_says_that_the_end_is_near() -> None:
     """§5.1: with `%+` and `%-` together, `%+` alone does."""
-    server = new_server(limits=Limits(publishes_per_s=10, lines_per_datagram=20))
+    server = new_server(limits=Limits(publishes_per_s=10, lines_per_datagram=20), tells_audience=False)
     lease(server, CLIENT, b"t")
     publish_lease(server)
     cookie = handshake(server)
@@ -57,7 +51,7 @@ def test_every_answer_says_that_the_end_is_near() -> None:
     }
     before = {name: attributes(answer(server, request)) for name, request in requests.items()}
     assert all("drain" not in each for found in before.values() for each in found)
-    server = new_server(limits=server.limits)
+    server = new_server(limits=server.limits, tells_audience=False)
     lease(server, CLIENT, b"t")
     publish_lease(server)
     server.start_drain(START)
@@ -172,7 +166,7 @@ def test_open_server_takes_no_new_lease_by_hand_and_keeps_the_old() -> None:
 
 def test_head_stands_on_challenges_and_receipts() -> None:
     """§5.1"""
-    server = new_server(head="sha256:0a-Z_/+~!", limits=Limits(leases=1))
+    server = new_server(head="sha256:0a-Z_/+~!", limits=Limits(leases=1), tells_audience=False)
     head = {"head": "sha256:0a-Z_/+~!"}
     cookie = handshake(server)
     publish_lease(server)
@@ -191,80 +185,3 @@ def test_head_stands_on_challenges_and_receipts() -> None:
 def test_head_that_no_answer_can_carry_is_the_callers_fault(head: str) -> None:
     with pytest.raises(ValueError, match=r"head is '.*': give at most 32 printable ASCII, no spaces"):
         new_server(head=head)
-
-
-# --- The longest answers ------------------------------------------------------------------------------
-
-# As long as all can be that the operator or the client decides.
-LONGEST: dict[str, Any] = {"ttl_s": TTL_S_MAX, "work_bits": WORK_BITS_MAX, "head": "~" * 32}
-MANY = [b"t%d" % number for number in range(62)]
-
-
-def longest_server(is_draining: bool, **limits: int) -> Server:
-    server = new_server(**LONGEST, limits=Limits(publishers=1, **limits))
-    publish_lease(server, OTHER)  # so that there is no room for another: bare=0
-    if is_draining:
-        server.start_drain(START)
-    return server
-
-
-def longest_answer(server: Server, *lines: bytes, source: Address = CLIENT) -> bytes:
-    ((_, data),) = send(server, vouched(handshake(server, source), *lines, nonce=NONCE_MAX), source)
-    assert all(wire.parse_reply(line) for line in wire.split_lines(data)[0])
-    return data
-
-
-@pytest.mark.parametrize("is_draining", [False, True])
-def test_longest_answer_fits(is_draining: bool) -> None:
-    """§5.2: the longest nonce, ttl, price, head, all attributes, and a map of 16 digits."""
-    data = longest_answer(longest_server(is_draining), *MANY, b"t m")
-    assert b"+ " + NONCE_MAX + b" 9999999 " in data
-    assert b" 24 bare=0 head=" + b"~" * 32 in data
-    assert (b" drain=1\n" in data) is is_draining
-    reason = b"drain" if is_draining else b"work"
-    assert b" %b 3fffffffffffffff" % reason in data
-    assert data.endswith(b"\n" if is_draining else b" bits=24\n")
-    assert len(data) <= REPLY_BYTES_MAX
-
-
-@pytest.mark.parametrize(
-    ("reason", "limits", "is_draining"),
-    [
-        ("topic", {}, False),
-        ("topic", {}, True),
-        ("full", {"leases": 1}, False),
-        ("address", {"leases_per_address": 1}, False),
-        ("prefix", {"leases_per_prefix": 1}, False),
-        ("topics", {"topics": 1}, False),
-    ],
-)
-def test_longest_answer_fits_with_every_reason(
-    reason: str, limits: dict[str, int], is_draining: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = longest_server(False, **limits)
-    monkeypatch.setattr(stamps, "is_valid", lambda *_: True)  # 24 bits for 62 leases: some minutes
-    cookie = handshake(server)
-    answer(server, vouched(cookie, b"mine", stamp=b"paid"))
-    if is_draining:
-        server.start_drain(START)
-    lines = [*([b"%41"] * 62 if reason == "topic" else MANY), b"t m"]
-    ((_, data),) = send(server, vouched(cookie, *lines, nonce=NONCE_MAX, stamp=b"paid"))
-    assert b" 24 bare=0 head=" in data
-    assert (b" drain=1\n" in data) is is_draining
-    assert data.endswith(b"\n%%- %b %b 3fffffffffffffff\n" % (NONCE_MAX, reason.encode()))
-    assert len(data) <= REPLY_BYTES_MAX
-
-
-def test_other_longest_answers_fit() -> None:
-    """`%=`, and `%-` for the whole datagram."""
-    server = longest_server(True, publishes_per_s=1, lines_per_datagram=60)
-    publish(server, b"t m", b"t m", source=OTHER)
-    answers = [
-        *(data for _, data in send(server, ask(NONCE_MAX))),
-        longest_answer(server, *MANY),
-        longest_answer(server, b"t m", source=OTHER),
-        *(data for _, data in send(server, b"%~ " + NONCE_MAX + b"\n" * 30, OTHER)),
-    ]
-    assert [data[:2] for data in answers] == [b"%=", b"%-", b"%-", b"%:"]
-    assert all(b"drain=1" in data for data in answers)
-    assert max(map(len, answers)) <= REPLY_BYTES_MAX

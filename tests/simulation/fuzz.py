@@ -149,7 +149,9 @@ class ClientFuzz:
         nonce, cookie = rng.choice((*self.asked, token(rng, 11))), token(rng, 32)
         reason = rng.choice(("full", "work", "rate", "size", "drain", "address", "x-"))
         number = rng.choice(("0", "2", "64", "99", "-1", "x", ""))
-        attributes = {rng.choice(("drain", "bits", "lines", "bare", "head")): rng.choice(("0", "1", number))}
+        attributes = {
+            rng.choice(("drain", "bits", "lines", "bare", "head", "audience")): rng.choice(("0", "1", number))
+        }
         reply = rng.choice(
             (
                 wire.Challenge(nonce, cookie, rng.choice((0, 0, 2, 30, 99)), {"head": "h"}),

@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
@@ -25,9 +26,16 @@ class ClusterOfProcesses:
     Use it with `with`: its end ends every process that it started, and no other.
     """
 
-    def __init__(self, folder: Path, servers: int, policy: Policy | None = None, ttl_s: int = 60) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        servers: int,
+        policy: Policy | None = None,
+        ttl_s: int = 60,
+        options: Sequence[str] = (),
+    ) -> None:
         self.file = folder / "lab.cluster"
-        self._ttl_s = ttl_s
+        self._options = "--ttl", str(ttl_s), *options
         self._size = servers
         self._policy = policy
         self._stack = ExitStack()
@@ -63,7 +71,7 @@ class ClusterOfProcesses:
 
     def _spawn(self, port: int) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            (*KCAST, "serve", "--port", str(port), "--ttl", str(self._ttl_s)),
+            (*KCAST, "serve", "--port", str(port), *self._options),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

@@ -85,7 +85,8 @@ def test_json_has_stable_keys(cluster: ClusterOfProcesses) -> None:
     assert code == 0
     assert output.isascii() and b"\x1b" not in output
     enveloped, binary, raw = map(json.loads, output.splitlines())
-    assert set(told) == {"line", "topic", "seq", "receipts", "servers"}
+    assert set(told) == {"line", "topic", "seq", "receipts", "audience", "servers"}
+    assert told["audience"] == 1
     assert (told["line"], told["topic"], told["seq"], told["receipts"]) == (None, "json", 1, 3)
     assert set(told["servers"].values()) == {"receipt"} and set(told["servers"]) <= set(cluster.names)
     assert set(enveloped) == {"topic", "payload", "publisher", "seq", "attributes", "server"}
@@ -130,8 +131,33 @@ def test_the_cluster_file_may_be_named_by_the_environment(cluster: ClusterOfProc
     result = CliRunner().invoke(main, ["pub", "t", "m"], env={"KCAST_CLUSTER": str(cluster.file)})
     assert (result.exit_code, result.stderr) == (
         0,
-        "kcast pub: published 1 message: receipts from 3 servers each\n",
+        "kcast pub: published 1 message: receipts from 3 servers each; nobody is subscribed\n",
     )
+
+
+def test_who_publishes_to_nobody_is_told_so(cluster: ClusterOfProcesses) -> None:
+    """The exit code is that of receipts all the same."""
+    with publisher(cluster, "nobody", "--json") as pub:
+        pub.feed(b"one\ntwo\n", close=False)
+        pub.await_lines(2)
+        with subscriber(cluster, "nobody", "--count", "1") as sub:
+            sub.await_error(b"leased on 5 of 5\n")
+            pub.feed(b"three\n")
+            code, output, errors = pub.end()
+            assert sub.end()[0] == 0
+    assert [json.loads(line)["audience"] for line in output.splitlines()] == [0, 0, 1]
+    assert (code, errors) == (
+        0,
+        b"kcast pub: published 3 messages: receipts from 3 servers each; 2 of them while nobody was "
+        b"subscribed\n",
+    )
+
+
+def test_servers_that_hide_the_audience_say_nothing_of_it(tmp_path: Path) -> None:
+    with ClusterOfProcesses(tmp_path, 3, Policy(3, 3, 3), options=["--hide-audience"]) as cluster:
+        with publisher(cluster, "t", "x") as pub:
+            assert pub.end() == (0, b"", b"kcast pub: published 1 message: receipts from 3 servers each\n")
+        assert json.loads(publish(cluster, "t", "--json", "x"))["audience"] is None
 
 
 def test_nothing_to_publish(cluster: ClusterOfProcesses) -> None:

@@ -1,0 +1,225 @@
+"""pubsub/server.py: the audience that receipts tell, and the longest answers. PROTOCOL §5.1, §5.2, §5.7."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from kcast.pubsub import stamp as stamps
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address
+from kcast.pubsub.limits import AUDIENCE_MAX, REPLY_BYTES_MAX, TTL_S_MAX, WORK_BITS_MAX, Limits
+from kcast.pubsub.server import Server
+from tests.support.grammar import PROTOCOL
+from tests.support.server_core import (
+    CLIENT,
+    NONCE_MAX,
+    OTHER,
+    START,
+    THIRD,
+    answer,
+    ask,
+    handshake,
+    lease,
+    new_server,
+    publish,
+    publish_lease,
+    send,
+    vouched,
+)
+
+
+@pytest.fixture
+def server() -> Server:
+    return new_server()
+
+
+# --- The audience (§5.7) ------------------------------------------------------------------------------
+
+
+def told(server: Server, *lines: bytes, now: float = START) -> str | None:
+    """The audience that the receipt of these lines tells."""
+    receipt = answer(server, vouched(handshake(server, now=now), *lines), now=now)[0]
+    assert isinstance(receipt, wire.Receipt)
+    return receipt.attributes.get("audience")
+
+
+@pytest.mark.parametrize("table", ["ttl", "fifo"])
+def test_receipt_tells_how_many_have_leased_the_topic(table: str) -> None:
+    server = new_server(table=table)
+    assert told(server, b"t m") == "0"
+    lease(server, OTHER, b"t")
+    assert told(server, b"t m") == "1"
+    lease(server, THIRD, b"t", b"u", now=START + 30)
+    assert told(server, b"t 1", b"t 2", now=START + 30) == "2"
+    lease(server, CLIENT, b"t", now=START + 40)
+    assert told(server, b"t m", now=START + 40) == "3", "one's own lease is one like others"
+
+
+@pytest.mark.parametrize("table", ["ttl", "fifo"])
+def test_audience_counts_no_lease_that_is_over(table: str) -> None:
+    """Although the table has not yet been asked to forget it."""
+    server = new_server(table=table)
+    lease(server, OTHER, b"t")
+    lease(server, THIRD, b"t", now=START + 30)
+    assert told(server, b"t m", now=START + 59.999) == "2"
+    assert told(server, b"t m", now=START + 60) == "1"
+    assert told(server, b"t m", now=START + 90) == "0"
+
+
+def test_audience_is_that_of_the_topic_with_the_most(server: Server) -> None:
+    """So 0 means that none of the topics has a lease; what is no topic has none."""
+    lease(server, OTHER, b"t", b"u")
+    lease(server, THIRD, b"u")
+    assert told(server, b"t m", b"u m", b"v m") == "2"
+    assert told(server, b"v m", b"t m") == "1"
+    assert told(server, b"v m", b"%41 m") == "0"
+
+
+def test_audience_stands_only_where_there_is_one_and_no_subscribe_line(server: Server) -> None:
+    """An answer with a map of refused lines has no room for it; and without publishes nobody asks for it."""
+    lease(server, OTHER, b"t")
+    assert told(server, b"t", b"t m") is None
+    assert told(server, b"%41", b"t m") is None
+    assert told(server) is None
+    for request in (ask(), vouched(handshake(server), b"%41"), b"%~ P".ljust(40, b"\n")):
+        for reply in answer(server, request):
+            assert reply is not None
+            assert "audience" not in reply.attributes
+
+
+def test_larger_audience_than_seven_digits_can_tell(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = range(AUDIENCE_MAX + 1)
+    monkeypatch.setattr(server.leases, "subscribers", lambda topic, now: crowd if topic == b"t" else ())
+    monkeypatch.setattr(server, "_forward", lambda *_: None)
+    assert told(server, b"t m") == str(AUDIENCE_MAX) == "9999999"
+
+
+def test_audience_may_be_hidden() -> None:
+    server = new_server(tells_audience=False)
+    lease(server, OTHER, b"t")
+    (receipt,) = answer(server, vouched(handshake(server), b"t m"))
+    assert isinstance(receipt, wire.Receipt)
+    assert receipt.attributes == {}
+
+
+# --- The longest answers (§5.2) -----------------------------------------------------------------------
+
+# As long as all can be that the operator or the client decides.
+LONGEST: dict[str, Any] = {"ttl_s": TTL_S_MAX, "work_bits": WORK_BITS_MAX, "head": "~" * 32}
+MANY = [b"t%d" % number for number in range(62)]
+
+
+def longest_server(is_draining: bool, **limits: int) -> Server:
+    server = new_server(**LONGEST, limits=Limits(publishers=1, **limits))
+    publish_lease(server, OTHER)  # so that there is no room for another: bare=0
+    if is_draining:
+        server.start_drain(START)
+    return server
+
+
+def longest_answer(server: Server, *lines: bytes, source: Address = CLIENT) -> bytes:
+    ((_, data),) = send(server, vouched(handshake(server, source), *lines, nonce=NONCE_MAX), source)
+    assert all(wire.parse_reply(line) for line in wire.split_lines(data)[0])
+    return data
+
+
+@pytest.mark.parametrize("is_draining", [False, True])
+def test_longest_answer_fits(is_draining: bool) -> None:
+    """§5.2: the longest nonce, ttl, price, head, all attributes, and a map of 16 digits."""
+    data = longest_answer(longest_server(is_draining), *MANY, b"t m")
+    assert b"+ " + NONCE_MAX + b" 9999999 " in data
+    assert b" 24 bare=0 head=" + b"~" * 32 in data
+    assert (b" drain=1\n" in data) is is_draining
+    reason = b"drain" if is_draining else b"work"
+    assert b" %b 3fffffffffffffff" % reason in data
+    assert data.endswith(b"\n" if is_draining else b" bits=24\n")
+    assert len(data) <= REPLY_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("reason", "limits", "is_draining"),
+    [
+        ("topic", {}, False),
+        ("topic", {}, True),
+        ("full", {"leases": 1}, False),
+        ("address", {"leases_per_address": 1}, False),
+        ("prefix", {"leases_per_prefix": 1}, False),
+        ("topics", {"topics": 1}, False),
+    ],
+)
+def test_longest_answer_fits_with_every_reason(
+    reason: str, limits: dict[str, int], is_draining: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = longest_server(False, **limits)
+    monkeypatch.setattr(stamps, "is_valid", lambda *_: True)  # 24 bits for 62 leases: some minutes
+    cookie = handshake(server)
+    answer(server, vouched(cookie, b"mine", stamp=b"paid"))
+    if is_draining:
+        server.start_drain(START)
+    lines = [*([b"%41"] * 62 if reason == "topic" else MANY), b"t m"]
+    ((_, data),) = send(server, vouched(cookie, *lines, nonce=NONCE_MAX, stamp=b"paid"))
+    assert b" 24 bare=0 head=" in data
+    assert (b" drain=1\n" in data) is is_draining
+    assert data.endswith(b"\n%%- %b %b 3fffffffffffffff\n" % (NONCE_MAX, reason.encode()))
+    assert len(data) <= REPLY_BYTES_MAX
+
+
+def test_other_longest_answers_fit() -> None:
+    """`%=`, and `%-` for the whole datagram."""
+    server = longest_server(True, publishes_per_s=1, lines_per_datagram=60)
+    publish(server, b"t m", b"t m", source=OTHER)
+    answers = [
+        *(data for _, data in send(server, ask(NONCE_MAX))),
+        longest_answer(server, *MANY),
+        longest_answer(server, b"t m", source=OTHER),
+        *(data for _, data in send(server, b"%~ " + NONCE_MAX + b"\n" * 30, OTHER)),
+    ]
+    assert [data[:2] for data in answers] == [b"%=", b"%-", b"%-", b"%:"]
+    assert all(b"drain=1" in data for data in answers)
+    assert max(map(len, answers)) <= REPLY_BYTES_MAX
+
+
+Combination = tuple[bool, ...]  # bare, audience, head, drain, and subscribe lines beside the publish
+COMBINATIONS: list[Combination] = list(product([False, True], repeat=5))
+
+
+def receipt_with(combination: Combination, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A receipt with these attributes, each as long as it can be, beside the longest nonce, ttl and price."""
+    bare, audience, head, drain, subscribes = combination
+    options = LONGEST | ({} if head else {"head": ""})
+    server = new_server(**options, tells_audience=audience, limits=Limits(publishers=1))
+    if bare:
+        publish_lease(server, OTHER)
+    if drain:
+        server.start_drain(START)
+    monkeypatch.setattr(server.leases, "subscribers", lambda *_: range(AUDIENCE_MAX))
+    monkeypatch.setattr(server, "_forward", lambda *_: None)
+    return longest_answer(server, *(MANY if subscribes else ()), b"t m")
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_every_combination_of_a_receipts_attributes_fits(
+    combination: Combination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """§5.1, §5.2"""
+    bare, audience, head, drain, subscribes = combination
+    data = receipt_with(combination, monkeypatch)
+    receipt, *refusal = [wire.parse_reply(line) for line in wire.split_lines(data)[0]]
+    assert isinstance(receipt, wire.Receipt)
+    assert receipt.attributes == {
+        **({"bare": "0"} if bare else {}),
+        **({"audience": "9999999"} if audience and not subscribes else {}),
+        **({"head": "~" * 32} if head else {}),
+        **({"drain": "1"} if drain else {}),
+    }
+    assert len(refusal) == subscribes
+    assert len(data) <= REPLY_BYTES_MAX
+
+
+def test_protocol_tells_how_long_the_longest_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """§5.7"""
+    lengths = {each: len(receipt_with(each, monkeypatch)) for each in COMBINATIONS}
+    alone, both = (max(n for each, n in lengths.items() if each[-1] is flag) for flag in (False, True))
+    text = " ".join(PROTOCOL.read_text(encoding="utf-8").split())
+    assert f"`%+` alone then has {alone} bytes, and `%+` with `%-` {both}." in text
