@@ -50,6 +50,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.wildcards import WildcardWarning, warn_of_pattern
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
@@ -57,7 +58,7 @@ __all__ = [
     "Backlog", "Client", "ClientClosed", "Cluster", "ClusterError", "Delivery", "Drop", "Event", "Events",
     "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged", "MessageTooLarge",
     "Outcome", "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost",
-    "ServerReturned", "Subscription", "TopicError",
+    "ServerReturned", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -190,7 +191,8 @@ class Client(ClientBase):
     def subscribe(self, topic: str | bytes, *, queue_max: int = QUEUE_MAX) -> "Subscription":
         """Subscribes to a topic from now on. Iterate over the result with `for`, or `get` from it.
 
-        - `topic`: str (its UTF-8 is sent) or bytes. It is one topic, and no pattern.
+        - `topic`: str (its UTF-8 is sent) or bytes. It is one topic, and no pattern; there is a
+          WildcardWarning if it looks like a pattern of MQTT, NATS or Redis.
         - `queue_max`: number of deliveries that wait until they are taken, 65,536 by default. Where more
           come, the oldest go, and are counted in `drops` as `slow-consumer`.
 
@@ -198,9 +200,11 @@ class Client(ClientBase):
         that make no sense.
         """
         self._engine.require_open()
+        name = as_bytes(topic, "topic")
+        warn_of_pattern(name, stacklevel=2)
 
         def subscribe() -> Subscription:
-            subscription = Subscription(self, as_bytes(topic, "topic"), queue_max)
+            subscription = Subscription(self, name, queue_max)
             self._wake()
             return subscription
 
