@@ -70,6 +70,9 @@ class ClientCore:
     that never goes back. While `is_minting`, call `work` between turns: where servers ask for work, leases
     come up only if somebody does.
 
+    `clock_offset_s` makes seconds since 1970 of `now`, for `Delivery.received_at_s`. The caller sets
+    it, and again where the wall clock has been changed. Nothing else depends on it.
+
     Topics are given decoded, and appear decoded in events. A server has one name, which is its first address,
     whichever of its addresses it is asked at.
 
@@ -105,6 +108,7 @@ class ClientCore:
             raise ValueError(f"publisher is {publisher!r}: give 1 to 43 of A-Z, a-z, 0-9, '-' and '_'")
         if not 1 <= renewals_per_ttl < inf:
             raise ValueError(f"renewals_per_ttl is {renewals_per_ttl}: give 1 or more, else leases lapse")
+        self.clock_offset_s = 0.0
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         self._rng = rng
@@ -346,12 +350,15 @@ class ClientCore:
         if not self._copies.is_new(line, session.server.name, raw, now):
             self.counts["duplicates"] += 1
             return
+        received_at_s = now + self.clock_offset_s
         if raw:
             payload = wire.decode_message(message)
             if payload is None or b" " not in line:
                 self.drops[Drop.MALFORMED_MESSAGE] += 1
                 return
-            self._events.append(Delivery(subscription.name, payload, session.server.name))
+            self._events.append(
+                Delivery(subscription.name, payload, session.server.name, received_at_s=received_at_s)
+            )
         else:
             envelope = enveloping.parse_envelope(message)
             if envelope is None:
@@ -362,7 +369,10 @@ class ClientCore:
                 return
             publisher, seq, payload, attributes = envelope
             self._events.append(
-                Delivery(subscription.name, payload, session.server.name, publisher, seq, attributes)
+                Delivery(
+                    *(subscription.name, payload, session.server.name, publisher, seq, attributes),
+                    received_at_s,
+                )
             )
             filled = self._gaps.heard(subscription.name, publisher, seq, now)
             if filled is not None:

@@ -25,7 +25,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from kcast.client import cluster as clusters
@@ -297,6 +297,7 @@ class Engine:
         port, core, endpoint = self._port, self.core, self._endpoint
         bursts = port.receive()
         now = monotonic()
+        core.clock_offset_s = time() - now
         for burst in bursts:
             endpoint.receive(burst, now)
         for server in port.unreachable():

@@ -13,7 +13,7 @@ class Delivery:
     `topic` and `payload` are as they were published. `server` is the name (`IP:port`) of the server that
     brought the copy. `publisher` and `seq` tell who published, and the message's number among this
     publisher's on this topic, from 1; both are None where it was raw. `attributes` are for later versions
-    (PROTOCOL §9.2).
+    (PROTOCOL §9.2). `received_at_s` is when the copy came, in seconds since 1970 as `time.time()` has it.
     """
 
     topic: bytes
@@ -22,6 +22,7 @@ class Delivery:
     publisher: str | None = None
     seq: int | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    received_at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

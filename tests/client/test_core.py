@@ -441,7 +441,18 @@ def test_unknown_attributes_in_lower_case_are_delivered_along() -> None:
     arriving(b"t %@p.7;t=1;aB=c x\n")(lab_, client)
     (event,) = client.events()
     own = client.view.servers(b"t")[0].name
-    assert event == Delivery(b"t", b"x", own, "p", 7, {"t": "1", "aB": "c"})
+    assert event == Delivery(b"t", b"x", own, "p", 7, {"t": "1", "aB": "c"}, lab_.now)
+
+
+@pytest.mark.parametrize("line", [b"t %@p.7 x\n", b"t x\n"])
+def test_deliveries_tell_the_wall_clocks_time_at_which_they_came(line: bytes) -> None:
+    lab_, client = subscribed()
+    client.clock_offset_s = 1e9
+    arriving(line)(lab_, client)
+    client.clock_offset_s = 2e9
+    (event,) = client.events()
+    assert isinstance(event, Delivery)
+    assert event.received_at_s == lab_.now + 1e9
 
 
 def test_unsubscribed_topic_is_neither_renewed_nor_delivered() -> None:

@@ -503,7 +503,7 @@ def test_a_server_is_one_whichever_address_it_is_asked_at() -> None:
     assert world.core.drops[Drop.UNKNOWN_SOURCE] == dropped + 1, "nothing is asked there at present"
     world.hear(v6(1), b"t off\n")
     world.turn()
-    assert world.take_events() == [Delivery(b"t", b"off", name)]
+    assert world.take_events() == [Delivery(b"t", b"off", name, received_at_s=world.now)]
     assert world.published().servers == {name: Outcome.RECEIPT}
     assert world.sent[-1][0] == v6(1)
 

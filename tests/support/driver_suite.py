@@ -128,6 +128,7 @@ async def many_are_published_without_waiting_for_each(driver: Driver, servers: S
     async with driver.client(servers.cluster) as publisher, driver.client(servers.cluster) as subscriber:
         subscription = subscriber.subscribe("many")
         await subscription.ready(WAIT_S)
+        began_at_s = time.time()
         waiting = [publisher.publish_nowait("many", str(number)) for number in range(500)]
         outcomes: list[Published] = [await one for one in waiting]
         assert {outcome.receipts for outcome in outcomes} == {3}
@@ -138,6 +139,7 @@ async def many_are_published_without_waiting_for_each(driver: Driver, servers: S
             if len(got) == 500:
                 break
         assert {delivery.payload for delivery in got} == {str(number).encode() for number in range(500)}
+        assert all(began_at_s - 1.0 < delivery.received_at_s < time.time() + 1.0 for delivery in got)
 
 
 @scenario
