@@ -127,7 +127,7 @@ class _TrafficObserver:
 
 
 def _number_of(message: bytes) -> int:
-    """Returns the number that the demo put before the text, in whichever form the payload travels; else -1."""
+    """Returns the number that the demo put before the text, however the payload travels; else -1."""
     envelope = parse_envelope(message)
     digits = b"" if envelope is None else envelope.payload.partition(b" ")[0]
     return int(digits) if digits.isdigit() and len(digits) < 18 else -1
