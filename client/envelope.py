@@ -87,7 +87,7 @@ def needs_understanding(envelope: Envelope) -> str | None:
 
 
 def binary_bytes(payload_bytes: int) -> int:
-    """Returns how many bytes of base64url, without `=`, stand for so many bytes."""
+    """Returns the number of bytes that a payload of this size takes in base64url without `=`."""
     return (4 * payload_bytes + 2) // 3
 
 
