@@ -237,7 +237,7 @@ class _Publisher:
                 raise MessageTooLarge(
                     f"message too large: {line.size_bytes} bytes; a datagram holds about 1000"
                 )
-            published = await client.publish(self.topic, line.data, repeat=self.repeat, raw=self.raw)
+            published = await client.publish_nowait(self.topic, line.data, repeat=self.repeat, raw=self.raw)
         except MessageTooLarge as error:
             self.too_large += 1
             say("pub", str(error) if line.number is None else f"line {line.number}: {error}")
