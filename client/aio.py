@@ -106,8 +106,8 @@ class Client(ClientBase):
 
         - `topic`: str (its UTF-8 is sent) or bytes, 1 to 255 of them. Spaces, % and bytes outside of
           printable ASCII count three times.
-        - `payload`: str (its UTF-8 is sent) or bytes. Topic and payload together have room for 1050 bytes, of
-          which % and control bytes count three times.
+        - `payload`: str (its UTF-8 is sent) or bytes. On a topic of 12 bytes any 800 bytes fit, and 1071
+          bytes of text, of which % and control bytes count three times.
         - `repeat`: number of times that the message is sent, 1 by default. Subscribers see it once.
         - `repeat_interval_s`: seconds from one time to the next, 0.2 by default.
         - `confirm`: whether each server is asked for a receipt; True by default. With False a busy

@@ -36,9 +36,10 @@ from kcast.client.events import (
     ServerReturned,
 )
 from kcast.client.gaps import GapTracker
+from kcast.client.lines import publish_line
 from kcast.client.notices import Change, Notice
 from kcast.client.numbering import Numbering
-from kcast.client.publications import REPEAT_INTERVAL_S, Publication, Publications, publish_line
+from kcast.client.publications import REPEAT_INTERVAL_S, Publication, Publications
 from kcast.client.session import FAMILIES, Session, family_of
 from kcast.client.view import View
 from kcast.hashring.policy import draw

@@ -2,9 +2,13 @@
 
 Servers never look into it. It tells receivers who published, and the message's number in that publisher's
 sequence, so that gaps show. A message without it is raw.
+
+The payload has two forms on the wire: %-encoded, as in raw messages, and base64url, marked `B=1`. The shorter
+line is sent. Whoever receives it sees the payload, and no mark.
 """
 
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
@@ -13,12 +17,16 @@ from kcast.pubsub import wire
 
 _HEAD = re.compile(rb"%@([0-9A-Za-z_-]{1,43})\.([1-9][0-9]{0,17})((?:;[A-Za-z][0-9A-Za-z-]*=[!-$&-:<-~]*)*) ")
 _PUBLISHER = re.compile(r"[0-9A-Za-z_-]{1,43}")
-_PUBLISHER_CHARS = 11
+_MARK = ";B=1"
+
+PUBLISHER_CHARS = 11
 
 
 class Envelope(NamedTuple):
-    """The publisher, the number of the message among theirs on this topic (from 1), payload and
-    attributes."""
+    """The publisher, the number of the message among theirs on this topic (from 1), payload and attributes.
+
+    The payload is as it was published, so `B=1` is not among the attributes.
+    """
 
     publisher: str
     seq: int
@@ -29,7 +37,7 @@ class Envelope(NamedTuple):
 def new_publisher(rng: Random) -> str:
     """Returns a publisher's name for the life of one process: 11 base64url characters, 66 random bits."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    return "".join(rng.choices(alphabet, k=_PUBLISHER_CHARS))
+    return "".join(rng.choices(alphabet, k=PUBLISHER_CHARS))
 
 
 def is_publisher(name: str) -> bool:
@@ -38,10 +46,13 @@ def is_publisher(name: str) -> bool:
 
 
 def format_envelope(envelope: Envelope) -> bytes:
-    """Returns the wire message for an envelope."""
+    """Returns the wire message for an envelope: of its two forms the shorter, and %-encoded if they are equal
+    (§9.2)."""
+    payload = envelope.payload
+    is_binary = wire.message_bytes(payload) > len(_MARK) + binary_bytes(len(payload))
     attributes = "".join(f";{name}={value}" for name, value in envelope.attributes.items())
-    head = f"%@{envelope.publisher}.{envelope.seq}{attributes} "
-    return head.encode("ascii") + wire.encode_message(envelope.payload)
+    head = f"%@{envelope.publisher}.{envelope.seq}{_MARK if is_binary else ''}{attributes} "
+    return head.encode("ascii") + (_encode_binary(payload) if is_binary else wire.encode_message(payload))
 
 
 def is_enveloped(message: bytes) -> bool:
@@ -54,14 +65,41 @@ def parse_envelope(message: bytes) -> Envelope | None:
     head = _HEAD.match(message)
     if head is None:
         return None
-    payload = wire.decode_message(message[head.end() :])
-    if payload is None:
-        return None
     fields = head[3].decode("ascii").split(";")[1:]
     attributes = dict(field.split("=", 1) for field in fields)
+    form = message[head.end() :]
+    if attributes.get("B") == "1":
+        del attributes["B"]
+        payload = _decode_binary(form)
+    else:
+        payload = wire.decode_message(form)
+    if payload is None:
+        return None
     return Envelope(head[1].decode("ascii"), int(head[2]), payload, attributes)
 
 
 def needs_understanding(envelope: Envelope) -> str | None:
-    """Returns the first attribute that begins in upper case, or None. This version knows no such (§9.2)."""
+    """Returns the first attribute that begins in upper case, or None. Of such, only `B=1` is known (§9.2)."""
     return next((name for name in envelope.attributes if name[0].isupper()), None)
+
+
+# --- base64url (§9.2) ---------------------------------------------------------------------------------
+
+
+def binary_bytes(payload_bytes: int) -> int:
+    """Returns the number of bytes that a payload of this size takes in base64url without `=`."""
+    return (4 * payload_bytes + 2) // 3
+
+
+def _encode_binary(payload: bytes) -> bytes:
+    return urlsafe_b64encode(payload).rstrip(b"=")
+
+
+def _decode_binary(form: bytes) -> bytes | None:
+    """Returns the payload; None if the form is not the one that a payload has."""
+    try:
+        payload = urlsafe_b64decode(form + b"=" * (-len(form) % 4))
+    except ValueError:
+        return None
+    # Python's decoder passes over what is not base64, and over unused bits.
+    return payload if _encode_binary(payload) == form else None

@@ -5,7 +5,7 @@ from kcast.pubsub.errors import KcastError
 
 
 class MessageTooLarge(KcastError, ValueError):
-    """A message that does not fit in a datagram; the text tells both sizes."""
+    """A message that does not fit in a datagram; the text tells its size, and how much fits."""
 
 
 class Backlog(KcastError, RuntimeError):

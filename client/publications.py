@@ -9,14 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from kcast.client import envelope as enveloping
-from kcast.client.envelope import Envelope
-from kcast.client.errors import MessageTooLarge
 from kcast.client.events import Outcome, Published
 from kcast.client.outbox import Settled
-from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.session import Session
-from kcast.pubsub import wire
 
 REPEAT_INTERVAL_S = 0.2
 
@@ -145,20 +140,3 @@ class Publications:
         self._tell(
             Published(handle, publication.topic, publication.seq, servers, publication.audience, reasons)
         )
-
-
-def publish_line(wire_topic: bytes, payload: bytes, publisher: str, seq: int | None) -> bytes:
-    """Returns a message's line, in an envelope unless `seq` is None. Raises MessageTooLarge."""
-    if seq is None:
-        message = wire.encode_message(payload)
-    else:
-        message = enveloping.format_envelope(Envelope(publisher, seq, payload))
-    line = wire.publish_line(wire_topic, message)
-    if len(line) > LINE_BYTES_MAX:
-        is_grown = len(wire.encode_message(payload)) > len(payload)
-        grown = " (% and control bytes take 3 bytes each)" if is_grown else ""
-        raise MessageTooLarge(
-            f"message too large: {len(payload)} bytes of payload on a topic of {len(wire_topic)} make "
-            f"a line of {len(line)} bytes{grown}, at most {LINE_BYTES_MAX}; send less, or split it"
-        )
-    return line

@@ -30,7 +30,7 @@ OVERDRAWN_S = 10.0  # §5.9: a client that published too much must vouch for so 
 WORK_BITS_MAX = 24  # §5.11: the most that a client pays for a datagram: some seconds
 HEAD_CHARS_MAX = 32  # §5.1: a receipt, a refusal and a head must fit in an answer
 
-PUBLISHER_CHARS_MAX = 43  # §9.1: base64url of a 256-bit hash
+PUBLISHER_CHARS_MAX = 43  # §9.1
 
 assert REPLY_BYTES_MAX <= REQUEST_BYTES_MIN <= DATAGRAM_BYTES_MAX
 assert COOKIE_LEASE_LIFE_S <= COOKIE_PUBLISH_LIFE_S

@@ -22,7 +22,8 @@ class TopicError(KcastError, ValueError):
 # --- %-encoding (§3) ---------------------------------------------------------------------------------
 
 _TOPIC_ESCAPES = re.compile(rb"[^!-$&-~]")
-_MESSAGE_ESCAPES = re.compile(rb"[\x00-\x1f%\x7f]")
+_MESSAGE_ESCAPED = bytes([*range(0x20), ord("%"), 0x7F])
+_MESSAGE_ESCAPES = re.compile(rb"[%b]" % _MESSAGE_ESCAPED)
 _TOPIC = re.compile(rb"(?:[!-$&-~]|%(?:[01][0-9A-F]|20|25|7F|[89A-F][0-9A-F]))+")
 _MESSAGE = re.compile(rb"(?:[ -$&-~\x80-\xff]|%(?:[01][0-9A-F]|25|7F))*")
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
@@ -61,6 +62,15 @@ def encode_message(payload: bytes) -> bytes:
     b'{"load": "80 %25"}'
     """
     return _MESSAGE_ESCAPES.sub(_escape, payload)
+
+
+def message_bytes(payload: bytes) -> int:
+    """Returns the length of a payload's one wire form: what is escaped takes three bytes (§3.2).
+
+    >>> message_bytes(b"80 %")
+    6
+    """
+    return 3 * len(payload) - 2 * len(payload.translate(None, _MESSAGE_ESCAPED))
 
 
 def decode_message(message: bytes) -> bytes | None:

@@ -23,6 +23,7 @@ from xxhash import xxh3_64_intdigest
 
 from kcast.client.aio import Client
 from kcast.client.engine import Wrap
+from kcast.client.envelope import parse_envelope
 from kcast.client.events import Drop
 from kcast.loadtest.capture.folder import ScenarioFolder, create_run
 from kcast.loadtest.capture.schema import NONE
@@ -38,7 +39,7 @@ from kcast.pubsub.endpoint import Address, Endpoint
 CAPTURED = (Phase.UP, Phase.DOWN, Phase.RECOVERED)
 
 _PROCESS = "demo"
-_LINE = re.compile(rb"^demo/(\d+)/(\d+)(?: %@\S+ (\d+) .*)?$", re.MULTILINE)
+_LINE = re.compile(rb"^demo/(\d+)/(\d+)(?: (%@.*))?$", re.MULTILINE)
 _TOPIC = re.compile(rb"demo/(\d+)/(\d+)")
 _TICK_S = 0.01
 _STATS_INTERVAL_S = 1.0
@@ -109,7 +110,7 @@ class _TrafficObserver:
             if line[3] is None:
                 recorder.asked.values.extend((self.k_prime, self.sub_id, int(line[2]) - 1, server, at_ns))
                 continue
-            number = int(line[3])
+            number = _number_of(line[3])
             recorder.sent.values.extend((number, server, at_ns))
             message = recorder.messages.get(number)
             if message is not None and not message.size_bytes:
@@ -122,7 +123,14 @@ class _TrafficObserver:
         copies, at_ns = self.recorder.copies.values, int(now * 1e9)
         for line in _LINE.finditer(data):
             if line[3] is not None:
-                copies.extend((int(line[3]), self.sub_id, server, at_ns))
+                copies.extend((_number_of(line[3]), self.sub_id, server, at_ns))
+
+
+def _number_of(message: bytes) -> int:
+    """Returns the number that the demo put before the text, however the payload travels; else -1."""
+    envelope = parse_envelope(message)
+    digits = b"" if envelope is None else envelope.payload.partition(b" ")[0]
+    return int(digits) if digits.isdigit() and len(digits) < 18 else -1
 
 
 class DemoRecorder:

@@ -274,16 +274,19 @@ def test_full_queue_is_an_outcome() -> None:
 # --- What callers get wrong ---------------------------------------------------------------------------
 
 
-def test_message_that_does_not_fit_tells_both_sizes(lab_: Lab) -> None:
+def test_message_that_does_not_fit_tells_what_does(lab_: Lab) -> None:
     client = lab_.client()
     head = len(b"t %@" + b"p" * 11 + b".1 \n")
     fits = LINE_BYTES_MAX - head
-    complaint = f"{fits + 1} bytes of payload on a topic of 1 make a line of {LINE_BYTES_MAX + 1} bytes, "
-    with pytest.raises(MessageTooLarge, match=f"{complaint}at most {LINE_BYTES_MAX}"):
+    binary = (fits - len(";B=1")) * 3 // 4
+    room = f"The topic leaves room for {fits} bytes of text, .* or for any {binary}; send less"
+    with pytest.raises(MessageTooLarge, match=f"^message too large: {fits + 1} bytes. {room}"):
         client.publish(b"t", b"x" * (fits + 1), lab_.now)
-    with pytest.raises(MessageTooLarge, match=r" bytes \(% and control bytes take 3 bytes each\), at most "):
-        client.publish(b"t", b"\n" * (fits // 3 + 1), lab_.now)
-    with pytest.raises(MessageTooLarge):
+    with pytest.raises(MessageTooLarge, match=f"^message too large: {binary + 1} bytes. {room}"):
+        client.publish(b"t", bytes(binary + 1), lab_.now)
+    with pytest.raises(
+        MessageTooLarge, match=f"^message too large: {LINE_BYTES_MAX - 2} bytes. The topic leaves "
+    ):
         client.publish(b"t", b"x" * (LINE_BYTES_MAX - 2), lab_.now, raw=True)
     raw = client.publish(b"t", b"x" * (LINE_BYTES_MAX - 3), lab_.now, raw=True)
     enveloped = client.publish(b"t", b"x" * fits, lab_.now)
@@ -324,7 +327,7 @@ def test_message_is_delivered_once_whatever_the_bytes() -> None:
     topic = b" \0%\xff"
     subscriber.subscribe(topic, lab_.now)
     lab_.turn()
-    payloads = [b"", b"hello", bytes(range(256)), b"%@p.1 x", b"%41", " ø\n".encode()]
+    payloads = [b"", b"hello", bytes(range(256)), b"%@p.1 x", b"%41", " ø\n".encode(), bytes(800)]
     for payload in payloads:
         publisher.publish(topic, payload, lab_.now, repeat=3)
     lab_.run(5)
@@ -332,10 +335,11 @@ def test_message_is_delivered_once_whatever_the_bytes() -> None:
     assert [(event.topic, event.payload) for event in deliveries] == [
         (topic, payload) for payload in payloads
     ]
-    assert [event.seq for event in deliveries] == [1, 2, 3, 4, 5, 6]
+    assert [event.seq for event in deliveries] == list(range(1, 8))
     assert {event.publisher for event in deliveries} == {publisher.publisher}
-    assert (subscriber.counts["duplicates"], subscriber.drops) == (5 * 3 * 6 - 6, {})
-    assert subscriber.counts["deliveries"] == 6
+    assert (subscriber.counts["duplicates"], subscriber.drops) == (5 * 3 * 7 - 7, {})
+    assert subscriber.counts["deliveries"] == 7
+    assert all(event.attributes == {} for event in deliveries), "B=1 is no affair of the application"
 
 
 def test_raw_messages_are_delivered_as_often_as_they_were_published() -> None:
@@ -396,8 +400,9 @@ PROVOCATIONS: dict[Drop, list[Provoke]] = {
     Drop.MALFORMED_CONTROL: [arriving(line) for line in (b"%\n", b"%+ x\n", b"%? N\n", b"%@p.1 x\n")],
     Drop.UNASKED_REPLY: [arriving(line) for line in (b"%: N 5\n", b"%- N full -\n", b"%: N 5 drain=1\n")],
     Drop.NOT_SUBSCRIBED: [arriving(b"u x\n"), arriving(b"u\n"), arriving_from_another_topics_server],
-    Drop.MALFORMED_MESSAGE: [arriving(line) for line in (b"t\n", b"t %41\n", b"t \1\n", b"t %@p.0 x\n")],
-    Drop.NOT_UNDERSTOOD: [arriving(b"t %@p.9;T=x x\n"), arriving(b"t %@p.9;t=1;Q=x x\n")],
+    Drop.MALFORMED_MESSAGE: [arriving(line) for line in (b"t\n", b"t %41\n", b"t \1\n", b"t %@p.0 x\n",
+                                                         b"t %@p.2;B=1 Cg==\n")],
+    Drop.NOT_UNDERSTOOD: [arriving(b"t %%@p.9;%b x\n" % extra) for extra in (b"T=x", b"t=1;Q=x", b"B=2")],
 }  # fmt: skip
 
 

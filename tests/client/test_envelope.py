@@ -1,6 +1,7 @@
 """client/envelope.py: the golden vectors both ways, truncations, and the grammar of PROTOCOL §9."""
 
 import json
+from base64 import urlsafe_b64encode
 from random import Random
 from typing import Any
 
@@ -22,7 +23,8 @@ from tests.support import wire_vectors
 from tests.support.grammar import PROTOCOL, Grammar
 
 DOCUMENT: dict[str, Any] = json.loads(wire_vectors.FILE.read_text(encoding="ascii"))
-ENVELOPE = Grammar(PROTOCOL.read_text(encoding="utf-8")).pattern("envelope")
+GRAMMAR = Grammar(PROTOCOL.read_text(encoding="utf-8"))
+ENVELOPE, BINARY = GRAMMAR.pattern("envelope"), GRAMMAR.pattern("binary")
 bounded = settings(derandomize=True, max_examples=300, deadline=None)
 
 
@@ -32,6 +34,14 @@ def vectors(section: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("vector", found, ids=lambda vector: str(vector["description"]))
 
 
+def is_in_the_grammar(message: bytes) -> bool:
+    """Whether the ABNF of §9.1 and §9.2 has it."""
+    head, _, form = message.partition(b" ")
+    marks = [field for field in head.split(b";")[1:] if field.startswith(b"B=")]
+    is_binary = marks[-1:] == [b"B=1"]
+    return bool(ENVELOPE.fullmatch(message) and (not is_binary or BINARY.fullmatch(form)))
+
+
 @vectors("envelopes")
 def test_envelope_both_ways(vector: dict[str, Any]) -> None:
     """§9.1, §9.2"""
@@ -39,10 +49,10 @@ def test_envelope_both_ways(vector: dict[str, Any]) -> None:
     payload = bytes.fromhex(vector["payload_hex"])
     envelope = Envelope(vector["publisher"], vector["seq"], payload, vector["attributes"])
     assert parse_envelope(message) == envelope
-    assert format_envelope(envelope) == message
+    assert format_envelope(envelope) == bytes.fromhex(vector.get("formatted_hex", vector["wire_hex"]))
     assert needs_understanding(envelope) == vector["must_understand"]
     assert is_enveloped(message)
-    assert ENVELOPE.fullmatch(message)
+    assert is_in_the_grammar(message)
 
 
 @vectors("envelopes")
@@ -50,7 +60,8 @@ def test_envelope_truncated_is_refused_or_another_envelope(vector: dict[str, Any
     message = bytes.fromhex(vector["wire_hex"])
     for end in range(len(message)):
         envelope = parse_envelope(message[:end])
-        assert envelope is None or format_envelope(envelope) == message[:end]
+        assert envelope is None or parse_envelope(format_envelope(envelope)) == envelope
+        assert (envelope is not None) is is_in_the_grammar(message[:end])
 
 
 @vectors("refused_envelopes")
@@ -58,7 +69,7 @@ def test_envelope_malformed_is_refused(vector: dict[str, Any]) -> None:
     message = bytes.fromhex(vector["wire_hex"])
     assert parse_envelope(message) is None
     assert wire.decode_message(message) is None, "and it is no raw message either (§3.3)"
-    assert not ENVELOPE.fullmatch(message)
+    assert not is_in_the_grammar(message)
 
 
 @vectors("messages")
@@ -70,7 +81,7 @@ def test_no_raw_message_is_an_envelope(vector: dict[str, Any]) -> None:
 
 
 BASE64URL = st.characters(codec="ascii", categories=["Lu", "Ll", "Nd"]) | st.sampled_from("-_")
-NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,4}", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,4}", fullmatch=True).filter(lambda name: name != "B")
 VALUES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="%;"), max_size=5)
 
 
@@ -85,24 +96,38 @@ def test_envelope_round_trip(publisher: str, seq: int, payload: bytes, attribute
     envelope = Envelope(publisher, seq, payload, attributes)
     message = format_envelope(envelope)
     assert parse_envelope(message) == envelope
-    assert ENVELOPE.fullmatch(message)
+    assert is_in_the_grammar(message)
     assert b"\n" not in message
 
 
 TOKENS = st.sampled_from(
-    [b"%@", b"p", b".", b"1", b"0", b"9" * 18, b";", b"=", b"t", b"T", b" ", b"%25", b"%", b"\xff", b"x" * 43]
+    [b"%@", b"p", b".", b"1", b"0", b"9" * 18, b";", b"=", b"t", b"T", b" ", b"%25", b"%", b"\xff", b"x" * 43,
+     b";B=1", b";B=2", b" Cg", b"CgoK", b"Ch", b"-_"]
 )  # fmt: skip
 
 
 @bounded
 @given(st.lists(st.one_of(TOKENS, st.binary(max_size=2)), max_size=12).map(b"".join))
 def test_what_is_accepted_is_what_the_grammar_matches(text: bytes) -> None:
-    """Any bytes: a value or None; and a value that no attribute hides twice has one wire form."""
-    for message in (text, b"%@p.1" + text, b"%@p.1;t=" + text):
+    """Any bytes: a value or None; and of the lines that give one value, the shortest is what is sent."""
+    for message in (text, b"%@p.1" + text, b"%@p.1;t=" + text, b"%@p.1;B=1 " + text):
         envelope = parse_envelope(message)
-        assert (envelope is not None) is (ENVELOPE.fullmatch(message) is not None)
-        if envelope is not None and message.count(b";") == len(envelope.attributes):
-            assert format_envelope(envelope) == message
+        assert (envelope is not None) is is_in_the_grammar(message)
+        if envelope is not None:
+            sent = format_envelope(envelope)
+            assert len(sent) <= len(message)
+            assert parse_envelope(sent) == envelope
+
+
+@bounded
+@given(st.binary(max_size=300) | st.lists(st.sampled_from(b"\0%\x7fa\xff"), max_size=30).map(bytes))
+def test_payload_travels_in_the_shorter_of_its_two_forms(payload: bytes) -> None:
+    """§9.2: with the mark counted, and %-encoded where they are equal."""
+    message = format_envelope(Envelope("p", 1, payload))
+    plain = b"%@p.1 " + wire.encode_message(payload)
+    binary = b"%@p.1;B=1 " + urlsafe_b64encode(payload).rstrip(b"=")
+    assert message == (binary if len(binary) < len(plain) else plain)
+    assert parse_envelope(plain) == parse_envelope(binary) == Envelope("p", 1, payload)
 
 
 def test_publishers_are_eleven_characters_and_differ() -> None:

@@ -21,6 +21,7 @@ ABOUT = [
     "Lines stand without the LF that ends them; datagrams are whole.",
     "Each of topics, messages, control_lines and envelopes goes both ways: parsing the wire form gives the",
     "fields, formatting the fields gives the wire form, or 'formatted_hex' where that is given.",
+    "envelopes: 'attributes' are without B=1, which says how the payload stands in the line.",
     "Each of the refused_... must be refused; 'reason' says why.",
     "datagrams: 'lines_hex' are the non-blank lines, 'unterminated' tells of bytes after the last LF, and",
     "'verdict' is what a server does first: taken, or dropped whole as oversize, empty or too-many-lines.",
@@ -316,6 +317,9 @@ DATAGRAMS: list[tuple[str, str, bytes, list[bytes], bool, str]] = [
 
 # --- Envelopes (§9) ----------------------------------------------------------------------------------
 
+_EVERY_BYTE = bytes(range(256))
+_BINARY_800 = bytes(800)
+
 # section, description, publisher, seq, attributes, payload, wire, the attribute that must be understood
 ENVELOPES: list[tuple[str, str, str, int, dict[str, str], bytes, bytes, str | None]] = [
     ("9.1", "plain", "0123456789a", 1, {}, b"hello", b"%@0123456789a.1 hello", None),
@@ -334,6 +338,37 @@ ENVELOPES: list[tuple[str, str, str, int, dict[str, str], bytes, bytes, str | No
     ("9.2", "only the first letter counts", "p", 1, {"aB": "1"}, b"x", b"%@p.1;aB=1 x", None),
     ("9.1", "the payload is encoded as any message", "p", 1, {}, b"50%\n\xff", b"%@p.1 50%25%0A\xff", None),
     ("9.1", "an envelope within", "p", 1, {}, b"%@q.1 x", b"%@p.1 %25@q.1 x", None),
+    ("9.2", "two line feeds are shorter %-encoded than in base64url with its mark", "p", 1, {}, b"\n\n",
+     b"%@p.1 %0A%0A", None),
+    ("9.2", "three are longer", "p", 1, {}, b"\n\n\n", b"%@p.1;B=1 CgoK", None),
+    ("9.2", "of two lines of one length, the %-encoded one", "p", 1, {}, b"a\n\n\n",
+     b"%@p.1 a%0A%0A%0A", None),
+    ("9.2", "no padding: two characters for one byte more", "p", 1, {}, bytes(4), b"%@p.1;B=1 AAAAAA", None),
+    ("9.2", "three for two", "p", 1, {}, bytes(5), b"%@p.1;B=1 AAAAAAA", None),
+    ("9.2", "bytes above ASCII need no base64url", "p", 1, {}, b"\xff" * 8, b"%@p.1 " + b"\xff" * 8, None),
+    ("9.2", "characters 62 and 63 are - and _", "p", 1, {}, b"\0\1\2\3\xfb\xff",
+     b"%@p.1;B=1 AAECA_v_", None),
+    ("9.2", "some of each: %-encoding is shorter", "p", 1, {}, _EVERY_BYTE,
+     b"%@p.1 " + b"".join(b"%%%02X" % b if b < 32 or b in (37, 127) else bytes([b]) for b in _EVERY_BYTE),
+     None),
+    ("9.5", "any 800 bytes fit on a topic of 12, whatever the number", "0123456789a", 10**18 - 1, {},
+     _BINARY_800, b"%@0123456789a.999999999999999999;B=1 " + b"A" * 1067, None),
+    ("9.2", "with another attribute", "p", 1, {"t": "5"}, b"\n\n\n", b"%@p.1;B=1;t=5 CgoK", None),
+    ("9.2", "with one that has to be understood", "p", 1, {"T": "x"}, b"\n\n\n", b"%@p.1;B=1;T=x CgoK", "T"),
+    ("9.2", "a value of B that is not known", "p", 1, {"B": "2"}, b"CgoK", b"%@p.1;B=2 CgoK", "B"),
+]  # fmt: skip
+
+# The same without the last: what is sent otherwise, and must be understood all the same.
+READ_ENVELOPES: list[tuple[str, str, str, int, dict[str, str], bytes, bytes, bytes]] = [
+    ("9.2", "B=1 may stand anywhere among the attributes", "p", 1, {"t": "5"}, b"\n\n\n",
+     b"%@p.1;t=5;B=1 CgoK", b"%@p.1;B=1;t=5 CgoK"),
+    ("9.2", "text in base64url, although it is longer", "p", 1, {}, b"hello", b"%@p.1;B=1 aGVsbG8",
+     b"%@p.1 hello"),
+    ("9.2", "nothing in base64url", "p", 1, {}, b"", b"%@p.1;B=1 ", b"%@p.1 "),
+    ("9.2", "%-encoding, although it is longer", "p", 1, {}, b"\n\n\n", b"%@p.1 %0A%0A%0A",
+     b"%@p.1;B=1 CgoK"),
+    ("9.2", "an attribute that stands twice: the last counts", "p", 1, {}, b"\n\n\n",
+     b"%@p.1;B=2;B=1 CgoK", b"%@p.1;B=1 CgoK"),
 ]  # fmt: skip
 
 REFUSED_ENVELOPES = [
@@ -360,6 +395,18 @@ REFUSED_ENVELOPES = [
     ("a payload with a raw control byte", b"%@p.1 \x01"),
     ("a payload that is cut in an escape", b"%@p.1 50%2"),
     ("another sign for the at sign", b"%%p.1 x"),
+    ("base64url with padding", b"%@p.1;B=1 Cg=="),
+    ("base64url with padding", b"%@p.1;B=1 CgoKCgo="),
+    ("padding where there is no room for it", b"%@p.1;B=1 CgoK="),
+    ("one character over", b"%@p.1;B=1 CgoKC"),
+    ("unused bits that are not zero: four", b"%@p.1;B=1 Ch"),
+    ("unused bits that are not zero: two", b"%@p.1;B=1 Cgp"),
+    ("base64 that is not base64url", b"%@p.1;B=1 Cgo+"),
+    ("base64 that is not base64url", b"%@p.1;B=1 Cgo/"),
+    ("a space in base64url", b"%@p.1;B=1 Cg oK"),
+    ("an escape in base64url", b"%@p.1;B=1 Cgo%0A"),
+    ("a byte above ASCII in base64url", b"%@p.1;B=1 CgoK\xff"),
+    ("%-encoding that is marked as base64url", b"%@p.1;B=1 50%25"),
 ]
 
 # --- Cookies (§6) ------------------------------------------------------------------------------------
@@ -453,6 +500,10 @@ def zero_bits(digest: bytes) -> int:
 def document() -> Vector:
     """All of it, as JSON has it."""
     requests = ("ask", "vouch", "ping")
+    envelopes: list[tuple[str, str, str, int, dict[str, str], bytes, bytes, str | None, bytes | None]] = [
+        *((*vector, None) for vector in ENVELOPES),
+        *((*vector[:7], None, vector[7]) for vector in READ_ENVELOPES),
+    ]
     return {
         "about": ABOUT,
         "protocol": 1,
@@ -509,8 +560,9 @@ def document() -> Vector:
                 "payload_hex": payload.hex(),
                 **_show("wire", wire),
                 "must_understand": must_understand,
+                **({"formatted_hex": again.hex()} if again is not None else {}),
             }
-            for section, d, publisher, seq, attributes, payload, wire, must_understand in ENVELOPES
+            for section, d, publisher, seq, attributes, payload, wire, must_understand, again in envelopes
         ],
         "refused_envelopes": [
             {"description": reason, "section": "9.1", "reason": reason, **_show("wire", wire)}

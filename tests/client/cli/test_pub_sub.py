@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from kcast.client.cli import main
 from kcast.client.cli.common import escaped
 from kcast.client.cluster import format_cluster, lab
-from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.lines import Room, room
 from kcast.client.view import View
 from kcast.hashring.policy import Policy
 from tests.support.checkout import ROOT
@@ -419,15 +419,19 @@ def test_escaped(text: str | bytes, expected: str) -> None:
 # --- Bad input ---------------------------------------------------------------------------------------
 
 
-def test_a_message_too_large_tells_both_sizes(cluster: ClusterOfProcesses) -> None:
-    with publisher(cluster, "t", "x" * 2000) as pub:
-        code, output, errors = pub.end()
-    assert (code, output) == (1, b"")
-    assert errors.count(b"\n") == 1
-    assert errors.startswith(
-        b"kcast pub: message too large: 2000 bytes of payload on a topic of 1 make a line of 20"
-    )
-    assert b" bytes, at most %d; " % LINE_BYTES_MAX in errors
+TOO_LARGE = (
+    "message too large: %d bytes. The topic leaves room for %d bytes of text, of which %% and control "
+    "bytes count three times, or for any %d; send less, or split it"
+)
+
+
+@pytest.mark.parametrize(("options", "fits"), [((), room(b"t", seq=1)), (("--raw",), room(b"t", seq=None))])
+def test_a_message_too_large_is_told_what_fits(
+    cluster: ClusterOfProcesses, options: tuple[str, ...], fits: Room
+) -> None:
+    with publisher(cluster, "t", "x" * 2000, *options) as pub:
+        expected = TOO_LARGE % (2000, *fits)
+        assert pub.end() == (1, b"", f"kcast pub: {expected}\n".encode())
 
 
 def test_lines_too_large_are_told_and_the_rest_goes_on(cluster: ClusterOfProcesses) -> None:
@@ -439,8 +443,8 @@ def test_lines_too_large_are_told_and_the_rest_goes_on(cluster: ClusterOfProcess
             code, _, errors = pub.end()
         assert sub.end()[:2] == (0, b"first\nlast\n")
     second, third, *summary = errors.decode().splitlines()
-    assert second.startswith("kcast pub: line 2: message too large: 1500 bytes of payload")
-    assert third == "kcast pub: line 3: message too large: 200000 bytes; a datagram holds about 1000"
+    assert second == "kcast pub: line 2: " + TOO_LARGE % (1500, *room(b"large", seq=2))
+    assert third == "kcast pub: line 3: " + TOO_LARGE % (200_000, *room(b"large"))
     assert summary == [
         "kcast pub: published 2 messages: receipts from 3 servers each",
         "kcast pub: 2 lines too large, not sent",

@@ -1,0 +1,54 @@
+"""Messages as lines to publish, and how much fits into one. Sans-IO. PROTOCOL §9.1, §9.5."""
+
+from typing import NamedTuple
+
+from kcast.client.envelope import PUBLISHER_CHARS, Envelope, format_envelope
+from kcast.client.errors import MessageTooLarge
+from kcast.client.requests import LINE_BYTES_MAX
+from kcast.pubsub import wire
+
+SEQ_MAX = 10**18 - 1  # §9.1
+
+
+class Room(NamedTuple):
+    """How many bytes of payload fit into a line: of text, and of anything.
+
+    In text, `%` and control bytes count three times.
+    """
+
+    text_bytes: int
+    any_bytes: int
+
+
+def room(wire_topic: bytes, publisher: str = "p" * PUBLISHER_CHARS, seq: int | None = SEQ_MAX) -> Room:
+    """Returns how much fits into a publisher's message of this number on a topic; raw, if it has none.
+
+    Without a number, it is what fits whatever the number is.
+    """
+    if seq is None:
+        text_bytes = LINE_BYTES_MAX - len(wire.publish_line(wire_topic, b""))
+        return Room(text_bytes, text_bytes // 3)
+    line = wire.publish_line(wire_topic, format_envelope(Envelope(publisher, seq, b"")))
+    text_bytes = LINE_BYTES_MAX - len(line)
+    return Room(text_bytes, (text_bytes - len(";B=1")) * 3 // 4)
+
+
+def publish_line(wire_topic: bytes, payload: bytes, publisher: str, seq: int | None) -> bytes:
+    """Returns a message's line, in an envelope unless `seq` is None. Raises MessageTooLarge."""
+    if seq is None:
+        message = wire.encode_message(payload)
+    else:
+        message = format_envelope(Envelope(publisher, seq, payload))
+    line = wire.publish_line(wire_topic, message)
+    if len(line) > LINE_BYTES_MAX:
+        raise MessageTooLarge(too_large(len(payload), room(wire_topic, publisher, seq)))
+    return line
+
+
+def too_large(payload_bytes: int, fits: Room) -> str:
+    """Returns what to say of a payload that does not fit."""
+    return (
+        f"message too large: {payload_bytes} bytes. The topic leaves room for {fits.text_bytes} bytes of "
+        f"text, of which % and control bytes count three times, or for any {fits.any_bytes}; send less, "
+        "or split it"
+    )
