@@ -6,6 +6,7 @@ Redis has `*` for any text. Who comes from there and subscribes to such a name w
 
 import re
 import warnings
+from collections.abc import Iterable
 
 # A whole level at the end; a whole level anywhere, beside others; or any text at the end.
 _PATTERN = re.compile(rb"(?:^|[/.])[#>]$|(?:^|[/.])\*(?:[/.]|$)|\*$|(?:^|/)\+/|/\+$")
@@ -35,8 +36,8 @@ def explanation(topic: str) -> str:
     )
 
 
-def warn_of_pattern(topic: bytes, stacklevel: int) -> None:
-    """Warns the caller, `stacklevel` calls up, of a topic that looks like a pattern."""
-    if looks_like_a_pattern(topic):
+def warn_of_patterns(topics: Iterable[bytes], stacklevel: int) -> None:
+    """Warns the caller, `stacklevel` calls up, of each topic that looks like a pattern."""
+    for topic in filter(looks_like_a_pattern, topics):
         text = explanation(repr(topic.decode(errors="backslashreplace")))
         warnings.warn(text, WildcardWarning, stacklevel=stacklevel + 1)

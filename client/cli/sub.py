@@ -28,7 +28,6 @@ from kcast.client.cli.common import (
     utc,
 )
 from kcast.client.cli.format import Format, FormatError
-from kcast.client.cli.order import Sequencer
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     Delivery,
@@ -43,6 +42,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.order import Sequencer
 from kcast.client.wildcards import WildcardWarning, explanation, looks_like_a_pattern
 
 HOLD_S = 0.1
@@ -334,7 +334,7 @@ class _Watcher:
         self.ever_leased = False
         self._client = client
         self._with_time = with_time
-        self._subscriptions = {each.topic: each for each in subscriptions}
+        self._subscriptions = {each.topics[0]: each for each in subscriptions}
         self._lost: set[str] = set()
         self._told: dict[bytes, tuple[int, int]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}

@@ -69,3 +69,15 @@ def test_the_warning_can_be_silenced_and_other_topics_give_none() -> None:
         client.subscribe("weather/oslo")
         warnings.simplefilter("ignore", WildcardWarning)
         client.subscribe("weather/#")
+
+
+@pytest.mark.world
+def test_each_of_several_topics_is_warned_of() -> None:
+    with (
+        blocking.Client(NOWHERE) as client,
+        pytest.warns(WildcardWarning) as caught,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("always")
+        client.subscribe(["a/#", "b", "c.>"])
+    assert [str(each.message).split()[0] for each in caught] == ["'a/#'", "'c.>'"]
