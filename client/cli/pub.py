@@ -240,7 +240,7 @@ class _Publisher:
                 topic = encode_topic(self.topic)
                 fits = room(topic, seq=None) if self.raw else room(topic)
                 raise MessageTooLarge(too_large(line.size_bytes, fits))
-            published = await client.publish(self.topic, line.data, repeat=self.repeat, raw=self.raw)
+            published = await client.publish_nowait(self.topic, line.data, repeat=self.repeat, raw=self.raw)
         except MessageTooLarge as error:
             self.too_large += 1
             say("pub", str(error) if line.number is None else f"line {line.number}: {error}")

@@ -23,7 +23,6 @@ from kcast.client.cli.common import (
     to_json,
     topic_argument,
 )
-from kcast.client.cli.order import Sequencer
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     Delivery,
@@ -38,6 +37,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.order import Sequencer
 
 HOLD_S = 0.1
 LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this time
@@ -245,7 +245,7 @@ class _Watcher:
     def __init__(self, client: Client, subscriptions: list[Subscription]) -> None:
         self.ever_leased = False
         self._client = client
-        self._subscriptions = {each.topic: each for each in subscriptions}
+        self._subscriptions = {each.topics[0]: each for each in subscriptions}
         self._lost: set[str] = set()
         self._told: dict[bytes, tuple[int, int]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
