@@ -18,7 +18,7 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse docs test test-fast test-pythons test-spark test-load test-containers lint format bench \
+.PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-containers lint format bench \
 	constraints dist clean
 
 help:  ## list the targets
@@ -99,6 +99,10 @@ constraints:  ## bring constraints.txt up to date (needs python3.11 and a networ
 docs:  ## the documentation as a static site, into build/site; links are checked
 	@$(SETUP) docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+man:  ## man pages of all commands, into build/man/man1
+	@$(SETUP)
+	@$(BIN)/kcast help --man build/man/man1
 
 dist:  ## build the wheel and the source distribution into dist/
 	@$(SETUP) dev load spark

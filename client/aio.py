@@ -10,16 +10,26 @@ the last turn said.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 from kcast.client.base import ClientBase, Figure
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import EVENTS_MAX, QUEUE_MAX, Engine, Inbox, PublishOptions, as_bytes
-from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
+from kcast.client.engine import (
+    EVENTS_MAX,
+    QUEUE_MAX,
+    Engine,
+    PublishOptions,
+    Topics,
+    as_topics,
+    confirmed,
+    plain_function,
+)
+from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
+    AllServersLost,
     Delivery,
     Drop,
     Event,
@@ -35,14 +45,17 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
 __all__ = [
-    "Backlog", "Client", "ClientClosed", "Cluster", "ClusterError", "Delivery", "Drop", "Event", "Events",
-    "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged", "MessageTooLarge",
-    "Outcome", "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost",
-    "ServerReturned", "Subscription", "TopicError",
+    "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterError", "Delivery", "Drop",
+    "Event", "Events", "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged",
+    "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining",
+    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError",
+    "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -104,19 +117,21 @@ class Client(ClientBase):
         - `raw`: whether to leave out the publisher's name and the message's number; False by default.
           Subscribers cannot notice that a raw message is missing.
 
-        Raises TopicError; MessageTooLarge; Backlog where 65,536 publishes await their outcome; ClientClosed
-        where the client is not open, or is closed before the outcome is known; ValueError and TypeError for
+        Raises NoReceipt, with the outcome in it, where no server gave a receipt and `confirm` is True;
+        TopicError; MessageTooLarge; Backlog where 65,536 publishes await their outcome; ClientClosed where
+        the client is not open, or is closed before the outcome is known; ValueError and TypeError for
         options that make no sense.
         """
-        return await self.publish_nowait(topic, payload, **options)
+        return confirmed(await self.publish_nowait(topic, payload, **options), options)
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
     ) -> "asyncio.Future[Published]":
         """Publishes a message, and returns at once with a future of its outcome, which may be ignored.
 
-        It takes the options of `publish`, and raises the same errors, except that ClientClosed is set in the
-        future where the client is closed before the outcome is known. Of thousands that follow each other
+        It takes the options of `publish`, and raises the same errors, with two exceptions: the future has the
+        outcome where `publish` would raise NoReceipt, and ClientClosed is set in the future where the client
+        is closed before the outcome is known. Of thousands that follow each other
         without any waiting, the last may not be sent to every server: their outcome there is `queue-full`.
         """
         self._engine.require_open()
@@ -125,19 +140,48 @@ class Client(ClientBase):
         self._schedule_turn()
         return outcome
 
-    def subscribe(self, topic: str | bytes, *, queue_max: int = QUEUE_MAX) -> "Subscription":
-        """Subscribes to a topic from now on. Iterate over the result with `async for`, or `get` from it.
+    def subscribe(
+        self,
+        topics: Topics,
+        *,
+        queue_max: int = QUEUE_MAX,
+        hold_s: float = 0.0,
+        on_delivery: Callable[[Delivery], object] | None = None,
+    ) -> "Subscription":
+        """Subscribes to a topic, or several, from now on. Iterate over the result with `async for`, or `get`
+        from it.
 
-        - `topic`: str (its UTF-8 is sent) or bytes. It is one topic, and no pattern.
+        - `topics`: str (its UTF-8 is sent) or bytes, or a list of them, whose deliveries come in one stream.
+          Each is one topic, and no pattern. A WildcardWarning tells of those that look like one of MQTT,
+          NATS or Redis.
         - `queue_max`: number of deliveries that wait until they are taken, 65,536 by default. Where more
           come, the oldest go, and are counted in `drops` as `slow-consumer`.
+        - `hold_s`: seconds for which a delivery waits at most for earlier ones of its publisher on its
+          topic, so that they come in the order in which they were published; 0 by default: none waits.
+        - `on_delivery`: a function that the event loop calls with each delivery; then nothing is queued, and
+          the iteration only ends. By default none. What it raises goes to the loop's exception handler.
 
         Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
         that make no sense.
         """
-        subscription = Subscription(self._engine, as_bytes(topic, "topic"), queue_max)
+        wanted = as_topics(topics)
+        warn_of_patterns(wanted, stacklevel=2)
+        waker = _Waker(self._loop_if_open())
+        inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
+        subscription = Subscription(self._engine, wanted, inbox, waker)
         self._schedule_turn()
         return subscription
+
+    def stream(self, *sources: "Subscription | Events") -> "Stream":
+        """Returns what comes to any of these subscriptions and events, in one stream, in order of arrival.
+
+        Without arguments: the deliveries of all subscriptions of this client, later ones too. What the stream
+        takes, its sources no longer have, until it is closed. It ends when all its sources have ended.
+
+        Raises ClientClosed where the client is not open; ValueError where a source is part of another stream.
+        """
+        waker = _Waker(self._loop_if_open())
+        return Stream(self._engine, [source._inbox for source in sources], waker)
 
     def events(self) -> "Events":
         """Returns what happens from now on: servers lost, returned or draining; leases gained, ended or
@@ -146,7 +190,12 @@ class Client(ClientBase):
         Iterate over the result with `async for`, or `get` from it. Raises ClientClosed where the client is
         not open.
         """
-        return Events(self._engine)
+        return Events(self._engine, _Waker(self._loop_if_open()))
+
+    def _loop_if_open(self) -> asyncio.AbstractEventLoop:
+        """Returns the event loop. Raises ClientClosed where the client is not open."""
+        self._engine.require_open()
+        return self._loop
 
     # --- Turns ---------------------------------------------------------------------------------------
 
@@ -177,34 +226,45 @@ class Client(ClientBase):
         self._timer = None if delay_s is None else self._loop.call_later(delay_s, self._turn)
 
 
-class _Inbox(Inbox[Item]):
-    def __init__(self, size_max: int) -> None:
-        super().__init__(size_max)
+class _Waker:
+    """Wakes the tasks that wait for an inbox."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.changed = asyncio.Event()
+        self._loop = loop
 
     def wake(self) -> None:
         self.changed.set()
 
+    def call(self, function: Callable[[Any], object], item: Any, /) -> None:
+        self._loop.call_soon(function, item)
 
-class _Stream(Generic[Item]):
-    """Items as an async iterator that waits for them."""
 
-    def __init__(self, engine: Engine, size_max: int) -> None:
+class _Items(Generic[Item]):
+    """The items of an inbox as an async iterator that waits for them."""
+
+    def __init__(self, engine: Engine, inbox: Inbox[Item], waker: _Waker) -> None:
         self._engine = engine
-        self._inbox: _Inbox[Item] = _Inbox(size_max)
+        self._inbox = inbox
+        self._waker = waker
 
     async def get(self, timeout_s: float | None = None) -> Item | None:
-        """Waits for the next item, and returns it; None where none comes in time, or will come at all.
+        """Waits for the next item, and returns it; None once no more will come.
 
         - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
 
-        Raises ClientClosed in a process that was forked from the client's.
+        Raises TimeoutError where none comes in this time; ClientClosed in a process that was forked from the
+        client's.
         """
         self._engine.refuse_forked()
         items = self._inbox.items
         if not items:
             await self._wait(lambda: bool(items), timeout_s)
-        return items.popleft() if items else None
+        if items:
+            return items.popleft()
+        if not self._inbox.is_ended:
+            raise TimeoutError(f"nothing came in {timeout_s} s")
+        return None
 
     def __aiter__(self) -> Self:
         return self
@@ -220,22 +280,29 @@ class _Stream(Generic[Item]):
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not condition() and not self._inbox.is_ended:
-                    self._inbox.changed.clear()
-                    await self._inbox.changed.wait()
+                    self._waker.changed.clear()
+                    await self._waker.changed.wait()
 
 
-class Subscription(_Stream[Delivery]):
-    """The deliveries of one topic, as an async iterator. It ends with `close`, and with the client."""
+class Subscription(_Items[Delivery]):
+    """The deliveries of some topics, as an async iterator. It ends with `close`, and with the client.
 
-    def __init__(self, engine: Engine, topic: bytes, queue_max: int) -> None:
-        super().__init__(engine, queue_max)
-        self.topic = topic
-        engine.subscribe(topic, self._inbox)
+    `topics` are the topics, as bytes.
+    """
+
+    _inbox: DeliveryInbox
+
+    def __init__(
+        self, engine: Engine, topics: tuple[bytes, ...], inbox: DeliveryInbox, waker: _Waker
+    ) -> None:
+        super().__init__(engine, inbox, waker)
+        self.topics = topics
+        engine.subscribe(topics, inbox)
 
     @property
     def leases(self) -> tuple[int, int]:
-        """The number of servers that hold a lease for this subscription now, and the number wanted; both are
-        0 once it is closed."""
+        """The number of leases that stand now, one for each topic at each of its servers, and the number
+        wanted; both are 0 once it is closed."""
         return self._inbox.leases
 
     async def ready(self, timeout_s: float | None = None) -> tuple[int, int]:
@@ -252,19 +319,34 @@ class Subscription(_Stream[Delivery]):
 
     def close(self) -> None:
         """Lets the leases run out, and ends the iteration once what has come is taken."""
-        self._engine.unsubscribe(self.topic, self._inbox)
+        self._engine.unsubscribe(self.topics, self._inbox)
 
 
-class Events(_Stream[Event]):
+class Events(_Items[Event]):
     """The events of a client, as an async iterator. The newest 4096 are kept until they are taken.
 
     It ends with `close`, and with the client. One that is no longer referred to needs no `close`.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine, EVENTS_MAX)
+    def __init__(self, engine: Engine, waker: _Waker) -> None:
+        super().__init__(engine, Inbox(waker, EVENTS_MAX), waker)
         engine.listen(self._inbox)
 
     def close(self) -> None:
         """Ends the iteration once what has come is taken."""
         self._engine.ignore(self._inbox)
+
+
+class Stream(_Items[Delivery | Event]):
+    """The items of several subscriptions and events, as an async iterator, in order of arrival.
+
+    It ends with `close`, after which its sources keep their own items again, and when all sources have ended.
+    """
+
+    def __init__(self, engine: Engine, sources: Sequence[Inbox[Any]], waker: _Waker) -> None:
+        super().__init__(engine, Inbox(waker, QUEUE_MAX), waker)
+        engine.merge(self._inbox, sources)
+
+    def close(self) -> None:
+        """Ends the iteration once what has come is taken."""
+        self._engine.unmerge(self._inbox)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from kcast.client.cluster import Cluster
 from kcast.client.engine import Engine, Wrap
@@ -86,8 +86,19 @@ class ClientBase(ABC):
     @property
     def counts(self) -> Counter[str]:
         """Numbers until now: `datagrams_received`; `copies_received` (lines with a message); `deliveries`
-        (first copies, handed to the application); `duplicates` (later copies of delivered messages)."""
+        (first copies, handed to the application); `duplicates` (later copies of delivered messages);
+        `published` (messages whose outcome is known)."""
         return self._read(lambda: Counter(self._engine.core.counts))
+
+    def counters(self) -> dict[str, Any]:
+        """Returns all figures of the moment, as JSON takes them, for logs and monitoring.
+
+        The numbers of `counts`, and `kernel_drops`; `queued`, `leases` and `leases_wanted` of all
+        subscriptions; by name, `outcomes` of publishes at each server (`Outcome`), `drops` (`Drop`) and
+        `send_errors`; and `servers`, the numbers of them that are `alive`, `suspected` and `lost`. Names that
+        are known beforehand are there with 0, too.
+        """
+        return self._read(self._engine.counters)
 
     @property
     def kernel_drops(self) -> int:

@@ -5,36 +5,34 @@
         for delivery in client.subscribe("weather/oslo"):
             print(delivery.payload)
 
-The methods are those of `kcast.client.aio`. A thread makes the engine's turns, so leases live on while the
-user's code computes. One lock guards the engine; the thread holds it during its turns, and nobody holds it
-while waiting. The thread waits for the network and for users at once, so users wake it through a socket pair.
-
-A signal's handler, or a finalizer, may run while its own thread holds a lock. If that is the engine's lock,
-the engine is in the middle of something: `publish_nowait` and `close` are left to the next turn, and other
-methods raise. If it is the lock of a future or an inbox, the handler may have to wait for the engine's lock:
-so a thread that has the engine's lock never waits for one of those.
-
-Where gevent's monkey patches were made before this is imported, the thread is a greenlet, and waiting lets
-others run. Nothing here knows gevent: only what it patches is used.
+The methods are those of `kcast.client.aio`. A thread makes the engine's turns (`EngineThread`), so leases
+live on while the user's code computes. Under gevent's monkey patches the thread is a greenlet.
 """
 
-import _thread
-import selectors
-import socket
+import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
-from typing import Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 from kcast.client.base import ClientBase, Figure
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import EVENTS_MAX, QUEUE_MAX, Inbox, PublishOptions, as_bytes
-from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
+from kcast.client.engine import (
+    EVENTS_MAX,
+    QUEUE_MAX,
+    PublishOptions,
+    Topics,
+    as_topics,
+    confirmed,
+    plain_function,
+)
+from kcast.client.engine_thread import EngineThread
+from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
+    AllServersLost,
     Delivery,
     Drop,
     Event,
@@ -50,26 +48,24 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
 __all__ = [
-    "Backlog", "Client", "ClientClosed", "Cluster", "ClusterError", "Delivery", "Drop", "Event", "Events",
-    "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged", "MessageTooLarge",
-    "Outcome", "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost",
-    "ServerReturned", "Subscription", "TopicError",
+    "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterError", "Delivery", "Drop",
+    "Event", "Events", "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged",
+    "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining",
+    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError",
+    "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Made = TypeVar("Made")
 Told = TypeVar("Told")
 
-CLOSE_TIMEOUT_S = 5.0
-
-_TIMER_SLACK_S = 0.001  # selectors round to milliseconds
-# The pause after a turn or a slice of minting while others wait for the lock. Locks are not fair: without it
-# the thread would have the lock again before another has woken up.
-_PAUSE_S = 0.00005
+logger = logging.getLogger(__name__)
 
 
 class Client(ClientBase):
@@ -86,54 +82,19 @@ class Client(ClientBase):
     _usage = "with Client(...) as client:"
 
     def _prepare(self) -> None:
-        # Reentrant, since a signal's handler may come when its thread has the lock but is not `_user` yet, or
-        # is so no more. The engine is not in the middle of anything then.
-        self._lock = threading.RLock()
-        self._user = 0  # the thread that is in the middle of using the engine
-        self._waiting: set[int] = set()  # the threads that want the lock, or have it
-        self._deferred: deque[Callable[[], None]] = deque()  # what the next turn begins with
-        self._wake_calls: deque[Callable[[], None]] = deque()  # wake waiters, once the lock is released
-        self._is_woken = False
-        self._wake_sender: socket.socket | None = None
-        self._is_closing = False
-        self._has_ended = threading.Event()
-        self._thread_id = 0
+        self._thread = EngineThread(self._engine)
 
     def open(self) -> Self:
         """Opens the socket and starts the thread. Raises OSError; ClientClosed where it was open before."""
-        self._use(self._open)
+        self._thread.open()
         return self
-
-    def _open(self) -> None:
-        self._engine.open()
-        resources = self._engine.resources
-        try:
-            self._wake_receiver, wake_sender = map(resources.enter_context, socket.socketpair())
-            self._wake_receiver.setblocking(False)
-            wake_sender.setblocking(False)
-            self._selector = resources.enter_context(selectors.DefaultSelector())
-            self._selector.register(self._engine.fileno(), selectors.EVENT_READ)
-            self._selector.register(self._wake_receiver, selectors.EVENT_READ)
-            self._wake_sender = wake_sender
-            # No threading.Thread: under gevent it goes on in a forked process, and cannot end well there.
-            _thread.start_new_thread(self._run, ())
-        except BaseException:
-            self._engine.close()
-            raise
 
     def close(self) -> None:
         """Sends what was published, and ends all waiting; does nothing where it is closed already.
 
         Returns when that is done, but earlier in a callback, or a handler that has interrupted a method.
         """
-        if not self._engine.is_open:
-            return
-        self._use_or_defer(self._end_soon)
-        if threading.get_ident() not in (self._thread_id, self._user):
-            self._has_ended.wait(CLOSE_TIMEOUT_S)
-
-    def _end_soon(self) -> None:
-        self._is_closing = True
+        self._thread.close()
 
     def __enter__(self) -> Self:
         return self.open()
@@ -161,20 +122,22 @@ class Client(ClientBase):
         - `raw`: whether to leave out the publisher's name and the message's number; False by default.
           Subscribers cannot notice that a raw message is missing.
 
-        Raises TopicError; MessageTooLarge; Backlog where 65,536 publishes await their outcome; ClientClosed
-        where the client is not open, or is closed before the outcome is known; ValueError and TypeError for
+        Raises NoReceipt, with the outcome in it, where no server gave a receipt and `confirm` is True;
+        TopicError; MessageTooLarge; Backlog where 65,536 publishes await their outcome; ClientClosed where
+        the client is not open, or is closed before the outcome is known; ValueError and TypeError for
         options that make no sense.
         """
-        self._refuse_waiting()
-        return self.publish_nowait(topic, payload, **options).result()
+        self._thread.refuse_waiting()
+        return confirmed(self.publish_nowait(topic, payload, **options).result(), options)
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
     ) -> "Future[Published]":
         """Publishes a message, and returns at once with a future of its outcome, which may be ignored.
 
-        It takes the options of `publish`, and raises the same errors, except that ClientClosed is set in the
-        future where the client is closed before the outcome is known. Of thousands that follow each other
+        It takes the options of `publish`, and raises the same errors, with two exceptions: the future has the
+        outcome where `publish` would raise NoReceipt, and ClientClosed is set in the future where the client
+        is closed before the outcome is known. Of thousands that follow each other
         without any waiting, the last may not be sent to every server: their outcome there is `queue-full`.
 
         The future cannot be cancelled. Its callbacks run in the client's thread, where they must not wait.
@@ -182,29 +145,54 @@ class Client(ClientBase):
         self._engine.require_open()
         outcome: Future[Published] = Future()
         outcome.set_running_or_notify_cancel()  # from now on it cannot be cancelled
-        waiter = _Waiter(outcome, self._wake_calls)
+        waiter = _Waiter(outcome, self._thread.wake_calls)
         publish = partial(self._engine.publish, waiter, topic, payload, options)
-        self._use_or_defer(publish, waiter.set_exception)
+        self._thread.use_or_defer(publish, waiter.set_exception)
         return outcome
 
-    def subscribe(self, topic: str | bytes, *, queue_max: int = QUEUE_MAX) -> "Subscription":
-        """Subscribes to a topic from now on. Iterate over the result with `for`, or `get` from it.
+    def subscribe(
+        self,
+        topics: Topics,
+        *,
+        queue_max: int = QUEUE_MAX,
+        hold_s: float = 0.0,
+        on_delivery: Callable[[Delivery], object] | None = None,
+    ) -> "Subscription":
+        """Subscribes to a topic, or several, from now on. Iterate over the result with `for`, or `get`
+        from it.
 
-        - `topic`: str (its UTF-8 is sent) or bytes. It is one topic, and no pattern.
+        - `topics`: str (its UTF-8 is sent) or bytes, or a list of them, whose deliveries come in one stream.
+          Each is one topic, and no pattern. A WildcardWarning tells of those that look like one of MQTT,
+          NATS or Redis.
         - `queue_max`: number of deliveries that wait until they are taken, 65,536 by default. Where more
           come, the oldest go, and are counted in `drops` as `slow-consumer`.
+        - `hold_s`: seconds for which a delivery waits at most for earlier ones of its publisher on its
+          topic, so that they come in the order in which they were published; 0 by default: none waits.
+        - `on_delivery`: a function that the client's thread calls with each delivery; then nothing is queued,
+          and the iteration only ends. By default none. It must not wait. What it raises is logged.
 
         Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
         that make no sense.
         """
         self._engine.require_open()
+        wanted = as_topics(topics)
+        warn_of_patterns(wanted, stacklevel=2)
+        waker = _Waker(self._thread.wake_calls)
+        inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
+        return self._acting(lambda: Subscription(self._thread, wanted, inbox, waker))
 
-        def subscribe() -> Subscription:
-            subscription = Subscription(self, as_bytes(topic, "topic"), queue_max)
-            self._wake()
-            return subscription
+    def stream(self, *sources: "Subscription | Events") -> "Stream":
+        """Returns what comes to any of these subscriptions and events, in one stream, in order of arrival.
 
-        return self._use(subscribe)
+        Without arguments: the deliveries of all subscriptions of this client, later ones too. What the stream
+        takes, its sources no longer have, until it is closed. It ends when all its sources have ended.
+
+        Raises ClientClosed where the client is not open; ValueError where a source is part of another stream.
+        """
+        self._engine.require_open()
+        waker = _Waker(self._thread.wake_calls)
+        inboxes = [source._inbox for source in sources]
+        return self._acting(lambda: Stream(self._thread, inboxes, waker))
 
     def events(self) -> "Events":
         """Returns what happens from now on: servers lost, returned or draining; leases gained, ended or
@@ -214,7 +202,17 @@ class Client(ClientBase):
         not open.
         """
         self._engine.require_open()
-        return self._use(lambda: Events(self))
+        return self._acting(lambda: Events(self._thread, _Waker(self._thread.wake_calls)))
+
+    def _acting(self, act: Callable[[], Made]) -> Made:
+        """Acts with the engine, and has a turn made."""
+
+        def act_and_wake() -> Made:
+            made = act()
+            self._thread.wake()
+            return made
+
+        return self._thread.use(act_and_wake)
 
     @property
     def local_port(self) -> int:
@@ -224,136 +222,7 @@ class Client(ClientBase):
 
     def _read(self, read: Callable[[], Figure]) -> Figure:
         self._engine.refuse_forked()
-        return self._use(read)
-
-    # --- The lock ------------------------------------------------------------------------------------
-
-    def _use(self, act: Callable[[], Result]) -> Result:
-        """Acts with the lock held, which the client's thread lets go for it.
-
-        Raises RuntimeError where this thread is in the middle of such an act.
-        """
-        self._refuse_reentry()
-        thread = threading.get_ident()
-        try:
-            self._waiting.add(thread)
-            return self._hold(act)
-        finally:  # also where a signal's handler ends the waiting by an exception
-            self._waiting.discard(thread)
-
-    def _use_or_defer(
-        self, act: Callable[[], None], on_late_error: Callable[[Exception], None] | None = None
-    ) -> None:
-        """Acts, and has a turn made. Where this thread is in the middle of an act, the next turn does it."""
-
-        def act_now() -> None:
-            act()
-            self._wake()
-
-        def act_late() -> None:
-            try:
-                act()
-            except Exception as error:
-                if on_late_error is None:
-                    raise
-                on_late_error(error)
-
-        if self._is_reentered():
-            self._deferred.append(act_late)
-            self._wake()
-        else:
-            self._use(act_now)
-
-    def _hold(self, act: Callable[[], Result]) -> Result:
-        thread = threading.get_ident()
-        with self._lock:
-            self._user = thread
-            try:
-                return act()
-            finally:
-                self._user = 0
-
-    def _is_reentered(self) -> bool:
-        """Whether this thread is in the middle of an act, so that the engine must not be touched."""
-        return self._user == threading.get_ident()
-
-    def _refuse_reentry(self) -> None:
-        if self._is_reentered():
-            raise RuntimeError(
-                "a signal's handler or a finalizer has interrupted this client: there use publish_nowait, "
-                "or leave it to another thread"
-            )
-
-    def _refuse_waiting(self) -> None:
-        """Raises RuntimeError where this thread would wait for itself."""
-        self._refuse_reentry()
-        if self._thread_id == threading.get_ident():
-            raise RuntimeError(
-                "a callback runs in the client's thread, which must not wait: use publish_nowait"
-            )
-
-    def _wake(self) -> None:
-        """Wakes the thread for a turn. The lock must be held."""
-        if not self._is_woken and self._wake_sender is not None and self._engine.is_open:
-            self._is_woken = True
-            self._wake_sender.send(b"\0")
-
-    # --- The thread ----------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        failure = None
-        self._thread_id = threading.get_ident()
-        try:
-            while self._engine.is_open:
-                is_last = self._is_closing  # read before the turn that is to send what was published before
-                delay_s = self._hold(self._turn)
-                self._wake_waiters()
-                if is_last:
-                    break
-                if self._engine.core.is_minting:
-                    self._hold(self._engine.mint)
-                    time.sleep(_PAUSE_S)
-                else:
-                    self._wait(delay_s)
-        except BaseException as error:  # for those who wait, now or later
-            failure = error
-        try:
-            self._hold(partial(self._end, failure))
-            self._wake_waiters()
-        finally:
-            self._thread_id = 0  # another thread may come to have it
-            self._has_ended.set()
-        if isinstance(failure, KeyboardInterrupt):
-            raise failure  # under gevent: it was meant for the main thread, which we are in
-
-    def _turn(self) -> float | None:
-        self._catch_up()
-        return self._engine.turn()
-
-    def _end(self, failure: BaseException | None) -> None:
-        self._engine.close(failure)
-        self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Does what was deferred until now."""
-        for _ in range(len(self._deferred)):
-            self._deferred.popleft()()
-
-    def _wake_waiters(self) -> None:
-        """Wakes those who wait. The lock must not be held: they may want it while they hold their own."""
-        while self._wake_calls:
-            self._wake_calls.popleft()()
-
-    def _wait(self, delay_s: float | None) -> None:
-        """Waits until something arrives, somebody asks for a turn, or one is due."""
-        if self._waiting:
-            time.sleep(_PAUSE_S)
-        timeout_s = None if delay_s is None else delay_s + _TIMER_SLACK_S
-        for key, _ in self._selector.select(timeout_s):
-            if key.fileobj is self._wake_receiver:
-                self._wake_receiver.recv(64)
-                # Only after `recv`: who finds it woken need not send, since a turn is about to follow.
-                self._is_woken = False
+        return self._thread.use(read)
 
 
 class _Waiter:
@@ -380,12 +249,13 @@ class _Waiter:
             settle(what)
 
 
-class _Inbox(Inbox[Item]):
-    """Items are put in while the client's lock is held, and taken with the inbox's own; waiters are woken
-    later."""
+class _Waker:
+    """Wakes the threads that wait for an inbox, once the engine's lock is released.
 
-    def __init__(self, size_max: int, wake_calls: deque[Callable[[], None]]) -> None:
-        super().__init__(size_max)
+    Items are put in while that lock is held, and taken with the lock of `changed`.
+    """
+
+    def __init__(self, wake_calls: deque[Callable[[], None]]) -> None:
         self.changed = threading.Condition()
         self._wake_calls = wake_calls
         self._is_notify_due = False
@@ -395,35 +265,48 @@ class _Inbox(Inbox[Item]):
             self._is_notify_due = True
             self._wake_calls.append(self._notify)
 
+    def call(self, function: Callable[[Any], object], item: Any, /) -> None:
+        self._wake_calls.append(partial(self._call, function, item))
+
     def _notify(self) -> None:
         self._is_notify_due = False  # first: what is put in from now on is notified again
         with self.changed:
             self.changed.notify_all()
 
+    def _call(self, function: Callable[[Any], object], item: Any) -> None:
+        try:
+            function(item)
+        except Exception:
+            logger.exception("on_delivery has failed: %r", function)
 
-class _Stream(Generic[Item]):
-    """Items as an iterator that waits for them."""
 
-    def __init__(self, client: Client, size_max: int) -> None:
-        self._client = client
-        self._engine = client._engine
-        self._inbox: _Inbox[Item] = _Inbox(size_max, client._wake_calls)
+class _Items(Generic[Item]):
+    """The items of an inbox as an iterator that waits for them."""
+
+    def __init__(self, thread: EngineThread, inbox: Inbox[Item], waker: _Waker) -> None:
+        self._thread = thread
+        self._engine = thread.engine
+        self._inbox = inbox
+        self._changed = waker.changed
 
     def get(self, timeout_s: float | None = None) -> Item | None:
-        """Waits for the next item, and returns it; None where none comes in time, or will come at all.
+        """Waits for the next item, and returns it; None once no more will come.
 
         - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
 
-        Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
+        Raises TimeoutError where none comes in this time; ClientClosed where the client has failed, and in a
+        process that was forked from the client's.
         """
         inbox = self._inbox
         self._engine.refuse_forked()
-        self._client._refuse_waiting()
-        with inbox.changed:
-            inbox.changed.wait_for(lambda: inbox.items or inbox.is_ended, timeout_s)
+        self._thread.refuse_waiting()
+        with self._changed:
+            is_over = self._changed.wait_for(lambda: inbox.items or inbox.is_ended, timeout_s)
             if inbox.items:
                 return inbox.items.popleft()
         self._engine.refuse_failed()
+        if not is_over:
+            raise TimeoutError(f"nothing came in {timeout_s} s")
         return None
 
     def __iter__(self) -> Self:
@@ -436,18 +319,25 @@ class _Stream(Generic[Item]):
         return item
 
 
-class Subscription(_Stream[Delivery]):
-    """The deliveries of one topic, as an iterator. It ends with `close`, and with the client."""
+class Subscription(_Items[Delivery]):
+    """The deliveries of some topics, as an iterator. It ends with `close`, and with the client.
 
-    def __init__(self, client: Client, topic: bytes, queue_max: int) -> None:
-        super().__init__(client, queue_max)
-        self.topic = topic
-        self._engine.subscribe(topic, self._inbox)
+    `topics` are the topics, as bytes.
+    """
+
+    _inbox: DeliveryInbox
+
+    def __init__(
+        self, thread: EngineThread, topics: tuple[bytes, ...], inbox: DeliveryInbox, waker: _Waker
+    ) -> None:
+        super().__init__(thread, inbox, waker)
+        self.topics = topics
+        self._engine.subscribe(topics, inbox)
 
     @property
     def leases(self) -> tuple[int, int]:
-        """The number of servers that hold a lease for this subscription now, and the number wanted; both are
-        0 once it is closed."""
+        """The number of leases that stand now, one for each topic at each of its servers, and the number
+        wanted; both are 0 once it is closed."""
         self._engine.refuse_forked()
         return self._inbox.leases
 
@@ -461,29 +351,45 @@ class Subscription(_Stream[Delivery]):
         """
         inbox = self._inbox
         self._engine.refuse_forked()
-        self._client._refuse_waiting()
-        with inbox.changed:
-            inbox.changed.wait_for(lambda: inbox.leases[0] == inbox.leases[1], timeout_s)
+        self._thread.refuse_waiting()
+        with self._changed:
+            self._changed.wait_for(lambda: inbox.leases[0] == inbox.leases[1], timeout_s)
         self._engine.refuse_failed()
         return inbox.leases
 
     def close(self) -> None:
         """Lets the leases run out, and ends the iteration once what has come is taken."""
         if not self._engine.is_forked:
-            self._client._use_or_defer(lambda: self._engine.unsubscribe(self.topic, self._inbox))
+            self._thread.use_or_defer(lambda: self._engine.unsubscribe(self.topics, self._inbox))
 
 
-class Events(_Stream[Event]):
+class Events(_Items[Event]):
     """The events of a client, as an iterator. The newest 4096 are kept until they are taken.
 
     It ends with `close`, and with the client. One that is no longer referred to needs no `close`.
     """
 
-    def __init__(self, client: Client) -> None:
-        super().__init__(client, EVENTS_MAX)
+    def __init__(self, thread: EngineThread, waker: _Waker) -> None:
+        super().__init__(thread, Inbox(waker, EVENTS_MAX), waker)
         self._engine.listen(self._inbox)
 
     def close(self) -> None:
         """Ends the iteration once what has come is taken."""
         if not self._engine.is_forked:
-            self._client._use_or_defer(lambda: self._engine.ignore(self._inbox))
+            self._thread.use_or_defer(lambda: self._engine.ignore(self._inbox))
+
+
+class Stream(_Items[Delivery | Event]):
+    """The items of several subscriptions and events, as an iterator, in order of arrival.
+
+    It ends with `close`, after which its sources keep their own items again, and when all sources have ended.
+    """
+
+    def __init__(self, thread: EngineThread, sources: Sequence[Inbox[Any]], waker: _Waker) -> None:
+        super().__init__(thread, Inbox(waker, QUEUE_MAX), waker)
+        self._engine.merge(self._inbox, sources)
+
+    def close(self) -> None:
+        """Ends the iteration once what has come is taken."""
+        if not self._engine.is_forked:
+            self._thread.use_or_defer(lambda: self._engine.unmerge(self._inbox))

@@ -21,12 +21,15 @@ from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.dedup import CopyFilter
 from kcast.client.errors import Backlog
 from kcast.client.events import (
+    AllServersLost,
     Delivery,
     Drop,
     Event,
     FamilyMissing,
     LeaseRefused,
     LeasesChanged,
+    Outcome,
+    Published,
     ServerDraining,
     ServerForgot,
     ServerLost,
@@ -45,6 +48,7 @@ from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
 
 UNSETTLED_MAX = 65_536
+COUNTS = ("datagrams_received", "copies_received", "deliveries", "duplicates", "published")
 
 
 @dataclass(slots=True)
@@ -60,7 +64,7 @@ class ClientCore:
 
     Its methods are of four kinds:
 
-    A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `counts`, `drops`.
+    A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `counts`, `outcomes`, `drops`.
     B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `renew_publisher`.
     C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`.
     D. What the caller is to do: send what `flush` returns, then tell the application of `events`, then wait
@@ -111,19 +115,21 @@ class ClientCore:
         self.clock_offset_s = 0.0
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
+        self.outcomes: Counter[Outcome] = Counter()  # of publishes, at each server
         self._rng = rng
         self._families = frozenset(families)
         self._renewals_per_ttl = renewals_per_ttl
         self._copies = copies or CopyFilter()
         self._gaps = gaps or GapTracker()
         self._sessions: dict[Address, Session] = {}  # by each address of their servers
+        self._are_all_lost = False  # and that was told
         self._touched: dict[Session, None] = {}
         self._minting: dict[Session, None] = {}
         self._wakeups: list[tuple[float, int, Session]] = []
         self._wakeup_at: dict[Session, float] = {}
         self._wakeup_count = 0
         self._subscriptions: dict[bytes, _Subscription] = {}
-        self._publications = Publications(rng, self._touch, self._add_event, avoid_dead=avoid_dead)
+        self._publications = Publications(rng, self._touch, self._tell_outcome, avoid_dead=avoid_dead)
         self._seqs = Numbering()
         self._events: list[Event] = []
 
@@ -301,8 +307,10 @@ class ClientCore:
         events, self._events = self._events, []
         return events
 
-    def _add_event(self, event: Event) -> None:
-        self._events.append(event)
+    def _tell_outcome(self, published: Published) -> None:
+        self.counts["published"] += 1
+        self.outcomes.update(published.servers.values())
+        self._events.append(published)
 
     def flush(self, now: float) -> list[Transmit]:
         """Returns what is to be sent now."""
@@ -389,6 +397,7 @@ class ClientCore:
         if session is None:
             session = Session(server, self._rng, self._families, self._renewals_per_ttl)
             self._sessions |= dict.fromkeys(server.addresses, session)
+            self._are_all_lost = False
             if not session.addresses:
                 self._events.append(FamilyMissing(server.name, family_of(server.addresses[0])))
         return session
@@ -429,8 +438,13 @@ class ClientCore:
                 self._events.append(LeaseRefused(name, server, notice.reason))
             case Change.LOST:
                 self._events.append(ServerLost(server, "price" if notice.reason == "price" else "silent"))
+                sessions = set(self._sessions.values())
+                if not self._are_all_lost and all(each.is_lost for each in sessions):
+                    self._are_all_lost = True
+                    self._events.append(AllServersLost(len(sessions)))
                 self._replace_all(now)
             case Change.RETURNED:
+                self._are_all_lost = False
                 self._events.append(ServerReturned(server))
                 self._replace_all(now)
             case Change.TRUSTED:

@@ -11,8 +11,8 @@ else has to run, and what arrives, waits no longer than that.
 A load test has to lose, delay and write down datagrams of real clients. So an endpoint of the caller's, a
 *path*, may stand between socket and core.
 
-All events but deliveries and outcomes are logged at DEBUG. Drivers may hold a lock meanwhile, so a handler of
-these logs must not use the client.
+All events but deliveries and outcomes are logged at DEBUG; that all servers are lost, at WARNING, too.
+Drivers may hold a lock meanwhile, so a handler of these logs must not use the client.
 """
 
 import logging
@@ -20,24 +20,25 @@ import os
 import random
 import socket
 import weakref
-from abc import ABC, abstractmethod
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from inspect import iscoroutinefunction
 from pathlib import Path
 from time import monotonic, time
-from typing import Any, Generic, Protocol, TypedDict, TypeVar
+from typing import Any, Protocol, TypedDict
 
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster
-from kcast.client.core import ClientCore
-from kcast.client.errors import ClientClosed
-from kcast.client.events import Delivery, Drop, Event, LeasesChanged, Published
+from kcast.client.core import COUNTS, ClientCore
+from kcast.client.errors import ClientClosed, NoReceipt
+from kcast.client.events import AllServersLost, Delivery, Drop, Event, LeasesChanged, Outcome, Published
+from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.pubsub.endpoint import Address, Endpoint
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
+from kcast.pubsub.wire import TopicError
 
-Item = TypeVar("Item")
 Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core
 
 QUEUE_MAX = 65_536  # deliveries that wait to be taken
@@ -61,6 +62,9 @@ class PublishOptions(TypedDict, total=False):
     raw: bool
 
 
+Topics = str | bytes | Iterable[str | bytes]  # one, or several
+
+
 class Waiter(Protocol):
     """Where the outcome of a publish goes: a future of asyncio or of concurrent.futures."""
 
@@ -75,44 +79,6 @@ class Waiter(Protocol):
 
     def exception(self) -> BaseException | None:
         """Returns the error that was set, which from then on counts as seen."""
-
-
-class Inbox(ABC, Generic[Item]):
-    """Keeps the newest `size_max` items until they are taken from `items`, and wakes those who wait for them.
-
-    A topic's inbox keeps its `leases`, too: the number that stand, and the number wanted.
-    """
-
-    def __init__(self, size_max: int) -> None:
-        if size_max < 1:
-            raise ValueError(f"queue_max is {size_max}: give 1 or more")
-        # The deque has its own bound: a thread that finds an item can take one, whatever another puts in.
-        self.items: deque[Item] = deque(maxlen=size_max)
-        self.leases = (0, 0)
-        self.is_ended = False
-        self._size_max = size_max
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Wakes all waiters so they re-check their condition."""
-
-    def put(self, item: Item) -> bool:
-        """Adds an item; returns False where the oldest had to go for it."""
-        fits = len(self.items) < self._size_max
-        self.items.append(item)
-        self.wake()
-        return fits
-
-    def put_leases(self, leased: int, wanted: int) -> None:
-        """Takes new numbers of leases."""
-        self.leases = (leased, wanted)
-        self.wake()
-
-    def end(self) -> None:
-        """Ends the waiting, since no more will come. What is there can still be taken."""
-        self.leases = (0, 0)
-        self.is_ended = True
-        self.wake()
 
 
 class Engine:
@@ -162,7 +128,9 @@ class Engine:
         self._endpoint = self.core if path is None else path(self.core)
         self._kernel_times = kernel_times
         self._kernel_drops = 0
-        self._inboxes: dict[bytes, list[Inbox[Delivery]]] = {}
+        self._inboxes: dict[bytes, list[DeliveryInbox]] = {}
+        self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
+        self._catch_all: Inbox[Any] | None = None  # takes what comes to each inbox that nobody else takes
         self._waiters: dict[int, Waiter] = {}
         # A listener that is no longer referred to is forgotten. (A WeakSet could change while another thread
         # walks it.)
@@ -197,9 +165,10 @@ class Engine:
                 waiter.set_exception(self.closed_error("was closed before the outcome was known"))
                 waiter.exception()  # asyncio complains of errors that nobody has looked at
         self._waiters.clear()
-        for inboxes in self._inboxes.values():
-            for inbox in inboxes:
-                inbox.end()
+        for inbox in self._subscribed():
+            inbox.end()
+        if self._catch_all is not None:
+            self._catch_all.end()
         for listener in self._listening():
             listener.end()
 
@@ -248,6 +217,22 @@ class Engine:
         """Number of datagrams that the kernel dropped because this process did not read them in time."""
         return self._port.overflow_count if self.is_open else self._kernel_drops
 
+    def counters(self) -> dict[str, Any]:
+        """Returns what `kcast.client.base.ClientBase.counters` tells."""
+        core, subscribed = self.core, self._subscribed()
+        states = Counter(core.server_states().values())
+        return {
+            **{name: core.counts[name] for name in COUNTS},
+            "kernel_drops": self.kernel_drops,
+            "queued": sum(len(inbox.items) for inbox in subscribed),
+            "leases": sum(inbox.leases[0] for inbox in subscribed),
+            "leases_wanted": sum(inbox.leases[1] for inbox in subscribed),
+            "outcomes": {outcome.value: core.outcomes[outcome] for outcome in Outcome},
+            "drops": {reason.value: core.drops[reason] for reason in Drop},
+            "send_errors": dict(self.send_errors),
+            "servers": {state: states[state] for state in ("alive", "suspected", "lost")},
+        }
+
     # --- Verbs ----------------------------------------------------------------------------------------
 
     def publish(
@@ -260,22 +245,61 @@ class Engine:
         )
         self._waiters[handle] = waiter
 
-    def subscribe(self, topic: bytes, inbox: Inbox[Delivery]) -> None:
-        """Subscribes with the next turn. Raises TopicError."""
+    def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
+        """Subscribes to all topics with the next turn, or to none. Raises TopicError."""
         self.require_open()
-        self.core.subscribe(topic, monotonic())
-        self._inboxes.setdefault(topic, []).append(inbox)
-        inbox.leases = self.core.lease_counts(topic)
+        try:
+            for topic in topics:
+                self.core.subscribe(topic, monotonic())
+                self._inboxes.setdefault(topic, []).append(inbox)
+                inbox.put_leases(topic, *self.core.lease_counts(topic))
+        except TopicError:
+            self.unsubscribe(topics, inbox)
+            raise
+        if inbox.sequencer is not None:
+            self._holding.append(inbox)
+        if self._catch_all is not None:
+            self._catch_all.take_over(inbox)
 
-    def unsubscribe(self, topic: bytes, inbox: Inbox[Delivery]) -> None:
-        """Ends an inbox, and with its last one the topic's leases."""
-        inboxes = self._inboxes.get(topic, [])
-        if inbox in inboxes:
-            inboxes.remove(inbox)
-            if not inboxes:
-                del self._inboxes[topic]
-                self.core.unsubscribe(topic)
+    def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
+        """Ends an inbox, and the leases of each topic whose last one it was."""
+        for topic in topics:
+            inboxes = self._inboxes.get(topic, [])
+            if inbox in inboxes:
+                inboxes.remove(inbox)
+                if not inboxes:
+                    del self._inboxes[topic]
+                    self.core.unsubscribe(topic)
+        if inbox in self._holding:
+            self._holding.remove(inbox)
         inbox.end()
+
+    def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
+        """Lets one inbox take the items of several; without any, those of all topics, later ones too.
+
+        Raises ValueError where another inbox takes those of a source already.
+        """
+        self.require_open()
+        if not sources and self._catch_all is not None:
+            raise ValueError("there is a stream of all subscriptions already: use that, or close it first")
+        if any(source.is_merged for source in sources):
+            raise ValueError("one of these is part of another stream: use that, or close it first")
+        if not sources:
+            self._catch_all = inbox
+        for source in sources or self._subscribed():
+            if not source.is_merged:
+                inbox.take_over(source)
+        if sources:
+            inbox.end_with(sources)
+
+    def unmerge(self, inbox: Inbox[Any]) -> None:
+        """Ends an inbox, and lets its sources keep what comes to them from now on."""
+        if inbox is self._catch_all:
+            self._catch_all = None
+        inbox.give_back()
+
+    def _subscribed(self) -> list[DeliveryInbox]:
+        return list({id(inbox): inbox for inboxes in self._inboxes.values() for inbox in inboxes}.values())
 
     def listen(self, inbox: Inbox[Event]) -> None:
         """Puts all events but deliveries and outcomes into an inbox, as long as somebody refers to it."""
@@ -305,8 +329,9 @@ class Engine:
         endpoint.handle_timeout(now)
         port.send(endpoint.flush(now))
         for event in core.events():
-            self._dispatch(event)
-        due_at = endpoint.next_timeout()
+            self._dispatch(event, now)
+        due = [endpoint.next_timeout(), *(self._release(inbox, now) for inbox in self._holding)]
+        due_at = min((at for at in due if at is not None), default=None)
         return None if due_at is None else max(0.0, due_at - now)
 
     def mint(self) -> None:
@@ -315,13 +340,16 @@ class Engine:
         while self.core.work(_MINT_TRIES, now := monotonic()) and now < until:
             pass
 
-    def _dispatch(self, event: Event) -> None:
+    def _dispatch(self, event: Event, now: float) -> None:
         """Gives an event to those who wait for it."""
         match event:
             case Delivery():
                 for inbox in self._inboxes.get(event.topic, ()):
-                    if not inbox.put(event):
-                        self.core.drops[Drop.SLOW_CONSUMER] += 1
+                    if inbox.sequencer is None:
+                        self._put(inbox, event)
+                    else:
+                        for delivery in inbox.sequencer.put(event, now):
+                            self._put(inbox, delivery)
                 return
             case Published():
                 waiter = self._waiters.pop(event.handle, None)
@@ -330,10 +358,23 @@ class Engine:
                 return
             case LeasesChanged():
                 for inbox in self._inboxes.get(event.topic, ()):
-                    inbox.put_leases(event.leased, event.wanted)
+                    inbox.put_leases(event.topic, event.leased, event.wanted)
+            case AllServersLost():
+                logger.warning("no server answers any more: all %d are lost", event.servers)
         logger.debug("%s", event)
         for listener in self._listening():
             listener.put(event)
+
+    def _put(self, inbox: DeliveryInbox, delivery: Delivery) -> None:
+        if not inbox.put(delivery):
+            self.core.drops[Drop.SLOW_CONSUMER] += 1
+
+    def _release(self, inbox: DeliveryInbox, now: float) -> float | None:
+        """Delivers what an inbox has held long enough; returns when more is due, None while nothing is."""
+        assert inbox.sequencer is not None
+        for delivery in inbox.sequencer.release(now):
+            self._put(inbox, delivery)
+        return inbox.sequencer.next_timeout()
 
 
 # --- Families -----------------------------------------------------------------------------------------
@@ -391,6 +432,42 @@ def as_bytes(given: object, what: str) -> bytes:
             return bytes(view)
     kind = type(given).__name__
     raise TypeError(f"the {what} is of type {kind}: give str (its UTF-8 is sent), bytes or a buffer of bytes")
+
+
+def confirmed(outcome: Published, options: PublishOptions) -> Published:
+    """Returns the outcome. Raises NoReceipt where receipts were asked for and none came."""
+    if options.get("confirm", True) and not outcome.receipts:
+        raise NoReceipt(outcome)
+    return outcome
+
+
+def plain_function(given: Callable[[Delivery], object] | None) -> Callable[[Delivery], object] | None:
+    """Returns what it is given. Raises TypeError where that can be called, but would do nothing."""
+    if given is not None and not callable(given):
+        raise TypeError(f"on_delivery is of type {type(given).__name__}: give a function")
+    if iscoroutinefunction(given):
+        raise TypeError("on_delivery is a coroutine function: give a plain one, or iterate with async for")
+    return given
+
+
+def as_topics(given: object) -> tuple[bytes, ...]:
+    """Returns one topic, or each of several once, as bytes. Raises TypeError, and ValueError for none."""
+    is_several = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    if is_several and not _is_buffer(given):
+        several: Any = given
+        topics = tuple(dict.fromkeys(as_bytes(topic, "topic") for topic in several))
+        if not topics:
+            raise ValueError("no topic is given: give one or more")
+        return topics
+    return (as_bytes(given, "topic"),)
+
+
+def _is_buffer(given: Any) -> bool:
+    try:
+        with memoryview(given):
+            return True
+    except TypeError:
+        return False
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

@@ -1,5 +1,6 @@
 """The errors that clients raise, besides `TopicError` and `ClusterError`."""
 
+from kcast.client.events import Outcome, Published
 from kcast.pubsub.errors import KcastError
 
 
@@ -13,3 +14,27 @@ class Backlog(KcastError, RuntimeError):
 
 class ClientClosed(KcastError, RuntimeError):
     """The client is not open: not yet, no longer, or not in this process. The text says which."""
+
+
+class NoReceipt(KcastError, RuntimeError):
+    """No server has given a receipt for a message. `outcome` tells what became of it at each server.
+
+    Where servers did not answer, they may have forwarded it all the same.
+    """
+
+    def __init__(self, outcome: Published) -> None:
+        self.outcome = outcome
+        told = ", ".join(
+            f"{server} {_SAID[what]}" + (f" ({outcome.reasons[server]})" if server in outcome.reasons else "")
+            for server, what in outcome.servers.items()
+        )
+        super().__init__(f"no server has given a receipt: {told}")
+
+
+_SAID = {
+    Outcome.RECEIPT: "gave one",
+    Outcome.SENT: "was not asked for one",
+    Outcome.NO_ANSWER: "did not answer",
+    Outcome.REFUSED: "refused",
+    Outcome.QUEUE_FULL: "has too many publishes waiting",
+}

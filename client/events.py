@@ -56,6 +56,16 @@ class ServerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class AllServersLost:
+    """Every server that this client has dealings with is lost. It is told once, until one returns.
+
+    `servers` is their number. The client goes on asking them.
+    """
+
+    servers: int
+
+
+@dataclass(frozen=True, slots=True)
 class ServerReturned:
     """A lost server answers again, or is affordable again."""
 
@@ -133,6 +143,8 @@ class Published:
     `audience` is the highest number of subscribers that a server named with its receipt; None where none did,
     as without `confirm`. With 0, nobody is subscribed at any of these servers. Where messages on several
     topics left in one datagram, it is that of the topic with the most (PROTOCOL §5.7).
+
+    `reasons` has the reason of each server that refused, by name (PROTOCOL §5.8).
     """
 
     handle: int
@@ -140,6 +152,7 @@ class Published:
     seq: int | None
     servers: Mapping[str, Outcome]
     audience: int | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def receipts(self) -> int:
@@ -157,6 +170,7 @@ Event = (
     | LeasesChanged
     | LeaseRefused
     | ServerLost
+    | AllServersLost
     | ServerReturned
     | ServerForgot
     | ServerDraining

@@ -23,11 +23,15 @@ _PONG_BYTES = len("%: 11-of-nonce 1000000 drain=1\n")  # a ping's datagram must 
 
 @dataclass(slots=True)
 class Settled:
-    """What became of a publish line at this server, and the audience that its receipt told, if it did."""
+    """What became of a publish line at this server.
+
+    `audience` is the one that its receipt told, if it did; `reason` that of its refusal, "" for all else.
+    """
 
     handle: int
     outcome: Outcome
     audience: int | None = None
+    reason: str = ""
 
 
 class Outbox:
@@ -57,9 +61,15 @@ class Outbox:
         settled, self._settled = self._settled, []
         return settled
 
-    def settle(self, lines: Collection[PublishLine], outcome: Outcome, audience: int | None = None) -> None:
+    def settle(
+        self,
+        lines: Collection[PublishLine],
+        outcome: Outcome,
+        audience: int | None = None,
+        reason: str = "",
+    ) -> None:
         """Notes what became of these lines."""
-        self._settled += [Settled(line.handle, outcome, audience) for line in lines]
+        self._settled += [Settled(line.handle, outcome, audience, reason) for line in lines]
 
     def send_again(self, lines: Collection[PublishLine]) -> None:
         """Sends lines again that the server could not carry out."""

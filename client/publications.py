@@ -35,6 +35,7 @@ class Publication:
     sends: int = 0
     last_send: dict[Session, int] = field(default_factory=dict)
     outcomes: dict[Session, Outcome] = field(default_factory=dict)
+    reasons: dict[Session, str] = field(default_factory=dict)
     audience: int | None = None
 
 
@@ -93,6 +94,7 @@ class Publications:
         publication.awaited -= 1
         if publication.outcomes.get(session) is not Outcome.RECEIPT:
             publication.outcomes[session] = outcome
+            publication.reasons[session] = settled.reason
         if settled.audience is not None:
             publication.audience = max(settled.audience, publication.audience or 0)
         is_silent = outcome is Outcome.NO_ANSWER
@@ -134,5 +136,7 @@ class Publications:
     def _finish(self, handle: int, publication: Publication) -> None:
         del self._publications[handle]
         servers = {session.server.name: outcome for session, outcome in publication.outcomes.items()}
-        audience = publication.audience
-        self._tell(Published(handle, publication.topic, publication.seq, servers, audience))
+        reasons = {session.server.name: reason for session, reason in publication.reasons.items() if reason}
+        self._tell(
+            Published(handle, publication.topic, publication.seq, servers, publication.audience, reasons)
+        )

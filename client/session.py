@@ -396,7 +396,7 @@ class Session:
         # The refusal tells nothing of the other topics, which must not wait for ever.
         others = [topic for topic in request.topics if topic not in refused]
         self._leases.ask_again(others, now + self.renewal_interval_s)
-        self._outbox.settle(request.lines, Outcome.REFUSED)
+        self._outbox.settle(request.lines, Outcome.REFUSED, reason=refusal.reason)
 
     def _shrink(self, request: Request, refusal: wire.Refusal) -> bool:
         """Puts fewer lines in a datagram from now on; returns whether that splits the one that was too long.

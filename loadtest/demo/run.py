@@ -191,7 +191,7 @@ class _Demo:
         for subscription in self._subscriptions:
             held, wanted = await subscription.ready(max(0.0, deadline - time.monotonic()))
             if held < wanted:
-                name = subscription.topic.decode()
+                name = subscription.topics[0].decode()
                 raise DemoFailed(
                     f"only {held} of {wanted} servers have leased {name} after {READY_TIMEOUT_S:g} s; "
                     "is this machine very busy?"
@@ -228,7 +228,7 @@ class _Demo:
     async def _warm_up_topic(self, publisher: Client, topic: bytes, k_prime: int) -> None:
         # Repeats go to servers that have not been sent the message yet.
         repeats = -(-K // k_prime)
-        published = await publisher.publish(topic, b"", repeat=repeats, repeat_interval_s=0.05)
+        published = await publisher.publish_nowait(topic, b"", repeat=repeats, repeat_interval_s=0.05)
         if published.receipts < K:
             silent = [name for name, outcome in published.servers.items() if outcome is not Outcome.RECEIPT]
             raise DemoFailed(f"no receipt from {', '.join(silent)}; is this machine very busy?")
@@ -318,7 +318,7 @@ class _Demo:
         self, publisher: Client, topic: bytes, number: int, payload: bytes, phase: Phase
     ) -> None:
         try:
-            published = await publisher.publish(topic, payload)
+            published = await publisher.publish_nowait(topic, payload)
         finally:
             self._room.release()
         self._tally.sent(number, published.servers)

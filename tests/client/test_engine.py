@@ -5,7 +5,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import pytest
 
 from kcast.client.cluster import ClusterError, format_cluster, lab
 from kcast.client.core import ClientCore
-from kcast.client.engine import MINT_SLICE_S, Engine, Inbox, usable_families
+from kcast.client.engine import MINT_SLICE_S, Engine, usable_families
 from kcast.client.errors import ClientClosed
-from kcast.client.events import Event, FamilyMissing, LeasesChanged, Published
+from kcast.client.events import Delivery, Event, FamilyMissing, LeasesChanged, Published
+from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -33,15 +34,21 @@ LOOPBACK: Address = ("127.0.0.1", 9)
 UNROUTABLE: Address = ("fe80::1", 9)  # says nothing without an interface
 
 
-class Box(Inbox[Any]):
+class Bell:
     """Counts how often it woke somebody up."""
 
-    def __init__(self, size_max: int = 10) -> None:
-        super().__init__(size_max)
+    def __init__(self) -> None:
         self.wakes = 0
 
     def wake(self) -> None:
         self.wakes += 1
+
+    def call(self, function: Callable[[Any], object], item: Any, /) -> None:
+        function(item)
+
+
+def box(hold_s: float = 0.0) -> DeliveryInbox:
+    return DeliveryInbox(Bell(), 10, hold_s)
 
 
 @contextmanager
@@ -95,9 +102,9 @@ def test_server_of_a_lacking_family_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(socket, "socket", lacking(socket.AF_INET6))
     engine = Engine(lab([("::1", 9)], ONE), usage="with it:")
     engine.open()
-    events, box = Box(), Box()
+    events: Inbox[Event] = Inbox(Bell(), 10)
     engine.listen(events)
-    engine.subscribe(b"t", box)
+    engine.subscribe([b"t"], box())
     engine.turn()
     engine.close()
     assert list(events.items) == [FamilyMissing("[::1]:9", 6)]
@@ -230,41 +237,57 @@ def test_port_and_errors_can_be_asked_for_at_any_time() -> None:
 
 
 def test_inbox_keeps_the_newest() -> None:
-    box = Box(2)
-    assert [box.put(item) for item in "abc"] == [True, True, False]
-    box.end()
-    assert (list(box.items), box.is_ended, box.wakes) == (["b", "c"], True, 4)
+    bell = Bell()
+    inbox: Inbox[str] = Inbox(bell, 2)
+    assert [inbox.put(item) for item in "abc"] == [True, True, False]
+    inbox.end()
+    inbox.end()
+    assert (list(inbox.items), inbox.is_ended, bell.wakes) == (["b", "c"], True, 4)
 
 
 def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
     with opened() as engine:
-        heard, ignored, dropped = Box(), Box(), Box()
-        for box in (heard, ignored, dropped):
-            engine.listen(box)
+        heard, ignored, dropped = (Inbox[Event](Bell(), 10) for _ in range(3))
+        for inbox in (heard, ignored, dropped):
+            engine.listen(inbox)
         engine.ignore(ignored)
-        del dropped, box
+        del dropped, inbox
         event: Event = LeasesChanged(b"t", 0, 1)
-        engine._dispatch(event)
+        engine._dispatch(event, 0.0)
         assert (list(heard.items), list(ignored.items)) == ([event], [])
         assert engine._listening() == [heard]
 
 
 def test_outcome_that_nobody_waits_for_is_passed_over() -> None:
     with opened() as engine:
-        engine._dispatch(Published(77, b"t", 1, {}))
+        engine._dispatch(Published(77, b"t", 1, {}), 0.0)
         engine.turn()
 
 
 def test_inbox_knows_its_leases() -> None:
     with opened() as engine:
-        box, other = Box(), Box()
-        engine.subscribe(b"t", box)
-        engine.subscribe(b"u", other)
-        assert box.leases == (0, 1)
-        engine._dispatch(LeasesChanged(b"t", 1, 1))
-        assert (box.leases, other.leases) == ((1, 1), (0, 1))
-        engine.unsubscribe(b"t", box)
-        assert box.leases == (0, 0)
+        inbox, other = box(), box()
+        engine.subscribe([b"t", b"v"], inbox)
+        engine.subscribe([b"u"], other)
+        assert inbox.leases == (0, 2)
+        engine._dispatch(LeasesChanged(b"t", 1, 1), 0.0)
+        assert (inbox.leases, other.leases) == ((1, 2), (0, 1))
+        engine.unsubscribe([b"t", b"v"], inbox)
+        assert inbox.leases == (0, 0)
+
+
+def test_what_is_held_is_let_go_in_time_and_at_the_end() -> None:
+    with opened() as engine:
+        inbox = box(hold_s=0.5)
+        engine.subscribe([b"t"], inbox)
+        for seq, now in ((2, 0.0), (4, 0.3)):
+            engine._dispatch(Delivery(b"t", b"", "s", "p", seq), now)
+        assert (engine._release(inbox, 0.4), len(inbox.items)) == (0.5, 0)
+        assert engine._release(inbox, 0.5) == 0.8
+        assert [delivery.seq for delivery in inbox.items] == [2]
+        engine.unsubscribe([b"t"], inbox)
+        assert [delivery.seq for delivery in inbox.items] == [2, 4]
+        assert engine._holding == []
 
 
 # --- Turns --------------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def test_path_that_swallows_everything_leaves_the_core_to_its_deadlines() -> Non
             return []
 
     with mute_cluster() as mute, Client(mute, path=Hole) as client:
-        assert client.publish("t", "x").receipts == 0
+        assert client.publish_nowait("t", "x").result().receipts == 0
         assert client.counts["datagrams_received"] == 0
         assert client.send_errors == {}
 

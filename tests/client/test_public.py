@@ -15,7 +15,7 @@ import pytest
 from kcast.client import aio, blocking
 from kcast.client.cluster import CLUSTER_VARIABLE, Cluster, ClusterError, format_cluster, lab
 from kcast.client.engine import as_bytes
-from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
+from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import Event
 from kcast.hashring.policy import Policy
 from kcast.pubsub.errors import KcastError
@@ -46,7 +46,7 @@ def documented(module: ModuleType) -> Iterator[tuple[str, Any]]:
 def test_both_drivers_export_the_same_names() -> None:
     assert sorted(aio.__all__) == sorted(blocking.__all__)
     assert len(aio.__all__) == len(set(aio.__all__))
-    shared = set(aio.__all__) - {"Client", "Subscription", "Events"}
+    shared = set(aio.__all__) - {"Client", "Events", "Stream", "Subscription"}
     assert all(getattr(aio, name) is getattr(blocking, name) for name in shared)
 
 
@@ -54,7 +54,7 @@ def test_all_that_a_user_meets_is_exported() -> None:
     """Each event, and each error that kcast raises on purpose."""
     names = set(aio.__all__)
     assert {each.__name__ for each in Event.__args__} < names
-    errors = (KcastError, ClientClosed, MessageTooLarge, Backlog, TopicError, ClusterError)
+    errors = (KcastError, ClientClosed, MessageTooLarge, NoReceipt, Backlog, TopicError, ClusterError)
     assert {each.__name__ for each in errors} < names
     assert all(issubclass(each, KcastError) for each in errors)
 
@@ -80,10 +80,13 @@ def test_each_option_is_told_with_its_default(module: ModuleType) -> None:
     init = inspect.getdoc(module.Client.__init__) or ""
     options = list(inspect.signature(module.Client.__init__).parameters)[1:]
     assert [name for name in options if f"\n- `{name}`: " not in init] == []
+    subscribe = inspect.getdoc(module.Client.subscribe) or ""
+    options = list(inspect.signature(module.Client.subscribe).parameters)[1:]
+    assert [name for name in options if f"\n- `{name}`: " not in subscribe] == []
     publish = inspect.getdoc(module.Client.publish) or ""
     for name in ("topic", "payload", *module.PublishOptions.__annotations__):
         assert f"\n- `{name}`: " in publish
-    for text in (init, publish, inspect.getdoc(module.Client.subscribe) or ""):
+    for text in (init, publish, subscribe):
         assert "by default" in text.lower() and "Raises" in text
 
 

@@ -86,8 +86,8 @@ class _Blocking:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._it, name)
-        if name in ("subscribe", "events"):
-            return lambda *args, **options: _Blocking(attribute(*args, **options))
+        if name in ("subscribe", "events", "stream"):
+            return lambda *args, **options: _Blocking(attribute(*map(_blocking_one, args), **options))
         if name in ("publish", "get", "ready"):
             return partial(_call, attribute)
         if name == "publish_nowait":
@@ -110,6 +110,10 @@ class _Blocking:
         for item in self._it:
             return item
         raise StopAsyncIteration
+
+
+def _blocking_one(given: Any) -> Any:
+    return given._it if isinstance(given, _Blocking) else given
 
 
 class _Result:

@@ -1,12 +1,12 @@
-"""client/cli/order.py: deliveries in the order in which each publisher sent them."""
+"""client/order.py: deliveries in the order in which each publisher sent them."""
 
 from random import Random
 
 import pytest
 
-from kcast.client.cli import order
-from kcast.client.cli.order import Sequencer
+from kcast.client import order
 from kcast.client.events import Delivery
+from kcast.client.order import Sequencer
 
 
 def delivery(seq: int | None, publisher: str | None = "alice", topic: bytes = b"t") -> Delivery:
