@@ -18,8 +18,8 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse docs test test-fast test-pythons test-spark test-load test-compat test-containers lint format bench \
-	constraints dist clean
+.PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-compat test-containers lint \
+	format bench constraints dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -104,6 +104,10 @@ constraints:  ## bring constraints.txt up to date (needs python3.11 and a networ
 docs:  ## the documentation as a static site, into build/site; links are checked
 	@$(SETUP) docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+man:  ## man pages of all commands, into build/man/man1
+	@$(SETUP)
+	@$(BIN)/kcast help --man build/man/man1
 
 dist:  ## build the wheel and the source distribution into dist/
 	@$(SETUP) dev load spark

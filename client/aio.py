@@ -46,6 +46,7 @@ from kcast.client.events import (
     ServerReturned,
 )
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
@@ -54,6 +55,7 @@ __all__ = [
     "Event", "Events", "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged",
     "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining",
     "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError",
+    "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -150,7 +152,8 @@ class Client(ClientBase):
         from it.
 
         - `topics`: str (its UTF-8 is sent) or bytes, or a list of them, whose deliveries come in one stream.
-          Each is one topic, and no pattern.
+          Each is one topic, and no pattern. A WildcardWarning tells of those that look like one of MQTT,
+          NATS or Redis.
         - `queue_max`: number of deliveries that wait until they are taken, 65,536 by default. Where more
           come, the oldest go, and are counted in `drops` as `slow-consumer`.
         - `hold_s`: seconds for which a delivery waits at most for earlier ones of its publisher on its
@@ -161,9 +164,11 @@ class Client(ClientBase):
         Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
         that make no sense.
         """
+        wanted = as_topics(topics)
+        warn_of_patterns(wanted, stacklevel=2)
         waker = _Waker(self._loop_if_open())
         inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
-        subscription = Subscription(self._engine, as_topics(topics), inbox, waker)
+        subscription = Subscription(self._engine, wanted, inbox, waker)
         self._schedule_turn()
         return subscription
 

@@ -49,6 +49,7 @@ from kcast.client.events import (
     ServerReturned,
 )
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
@@ -57,6 +58,7 @@ __all__ = [
     "Event", "Events", "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged",
     "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining",
     "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError",
+    "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -160,7 +162,8 @@ class Client(ClientBase):
         from it.
 
         - `topics`: str (its UTF-8 is sent) or bytes, or a list of them, whose deliveries come in one stream.
-          Each is one topic, and no pattern.
+          Each is one topic, and no pattern. A WildcardWarning tells of those that look like one of MQTT,
+          NATS or Redis.
         - `queue_max`: number of deliveries that wait until they are taken, 65,536 by default. Where more
           come, the oldest go, and are counted in `drops` as `slow-consumer`.
         - `hold_s`: seconds for which a delivery waits at most for earlier ones of its publisher on its
@@ -172,9 +175,10 @@ class Client(ClientBase):
         that make no sense.
         """
         self._engine.require_open()
+        wanted = as_topics(topics)
+        warn_of_patterns(wanted, stacklevel=2)
         waker = _Waker(self._thread.wake_calls)
         inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
-        wanted = as_topics(topics)
         return self._acting(lambda: Subscription(self._thread, wanted, inbox, waker))
 
     def stream(self, *sources: "Subscription | Events") -> "Stream":

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import gmtime, strftime
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -154,6 +155,16 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) ->
     ]
 
 
+def utc(at_s: float) -> str:
+    """Returns a time in seconds since 1970 as people and programs read it, in UTC, to the millisecond.
+
+    >>> utc(1_800_000_000.25)
+    '2027-01-15T08:00:00.250Z'
+    """
+    seconds, milliseconds = divmod(int(at_s * 1000), 1000)
+    return f"{strftime('%Y-%m-%dT%H:%M:%S', gmtime(seconds))}.{milliseconds:03}Z"
+
+
 def count_of(count: int, noun: str) -> str:
     """Returns `1 message`, `2 messages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
@@ -174,10 +185,10 @@ def nobody_answers(cluster: Cluster, names: Sequence[str]) -> str:
 # --- Errors ------------------------------------------------------------------------------------------
 
 
-def say(command: str, text: str) -> None:
-    """Prints a line on standard error, even if nobody reads it."""
+def say(command: str, text: str, at: str = "") -> None:
+    """Prints a line on standard error, even if nobody reads it; after the time, if that is given."""
     with suppress(OSError, ValueError):
-        print(f"kcast {command}: {escaped(text)}", file=sys.stderr, flush=True)
+        print(f"{at}{at and ' '}kcast {command}: {escaped(text)}", file=sys.stderr, flush=True)
 
 
 def fail(command: str, text: str, exit_code: int = EXIT_FAILURE) -> NoReturn:

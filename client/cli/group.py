@@ -1,14 +1,20 @@
 """The group of all commands. A command is imported only when it is called.
 
-Ctrl-C before a command can handle it ends the program silently.
+Ctrl-C before a command can handle it ends the program silently. Wrong usage is told in one line.
 """
 
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 _COMMANDS = {
@@ -25,7 +31,11 @@ _COMMANDS = {
     ),
     "load": ("kcast.loadtest.load.command", "run load tests, with faults, and capture them"),
     "analyse": ("kcast.spark.command", "analyse captures of load tests, and compare them with theory"),
+    "help": ("kcast.client.cli.help", "the help of a command"),
+    "completion": ("kcast.client.cli.completion", "make your shell complete commands and options"),
 }
+
+_Result = TypeVar("_Result")
 
 
 class _LazyGroup(click.Group):
@@ -33,17 +43,30 @@ class _LazyGroup(click.Group):
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Reads the command line up to the subcommand."""
-        try:
-            return super().make_context(*args, **options)
-        except KeyboardInterrupt:
-            sys.exit(EXIT_INTERRUPTED)
+        return _told(lambda: super(_LazyGroup, self).make_context(*args, **options))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Loads and runs the subcommand; handles a Ctrl-C that the subcommand has not handled."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            sys.exit(EXIT_INTERRUPTED)
+        """Loads and runs the subcommand; handles what the subcommand has not handled."""
+        return _told(lambda: super(_LazyGroup, self).invoke(ctx))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the subcommand; says which one may have been meant where there is none of this name."""
+        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from kcast.client.cli.usage import did_you_mean
+
+            ctx.fail(f"no such command {args[0]}{did_you_mean(args[0], _COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Returns the subcommands and options that begin like this, without loading any subcommand."""
+        from click.shell_completion import CompletionItem
+
+        names = [
+            CompletionItem(n, help=text) for n, (_, text) in _COMMANDS.items() if n.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -58,6 +81,22 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+def _told(run: Callable[[], _Result]) -> _Result:
+    """Runs it; tells wrong usage in one line, and ends silently after Ctrl-C."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except click.UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # no command: click shows the help
+            raise
+        from kcast.client.cli import usage
+
+        with suppress(OSError):
+            click.echo(f"{usage.command_of(error)}: {usage.one_line(error)}", err=True)
+        sys.exit(EXIT_USAGE)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,12 +1,13 @@
 """`kcast pub`: publishes a message, or one per line of standard input."""
 
 import asyncio
-import os
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from time import time
 
 import click
 
@@ -27,7 +28,9 @@ from kcast.client.cli.common import (
     text_fields,
     to_json,
     topic_argument,
+    utc,
 )
+from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned
@@ -39,14 +42,18 @@ OUTSTANDING_MAX = 256  # publishes that await receipts
 RATE_DEFAULT = 1000.0  # a second
 LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at most this at once
 
-LINE_KEPT_BYTES = 65_536
-_READ_BYTES = 65_536
-
 
 @click.command("pub")
-@click.argument("topic")
-@click.argument("words", nargs=-1, metavar="[MESSAGE]")
+@click.argument("words", nargs=-1, metavar="TOPIC [MESSAGE]")
 @cluster_option
+@click.option("-t", "--topic", "topics", metavar="TOPIC", multiple=True, help="The topic, as an option.")
+@click.option("-m", "--message", metavar="TEXT", help="The message, as an option.")
+@click.option("-n", "--null-message", is_flag=True, help="Publish an empty message.")
+@click.option("-f", "--file", metavar="FILE", help="Publish what stands in a file, as one message.")
+@click.option("-s", "--stdin-file", is_flag=True, help="Publish all of standard input as one message.")
+@click.option(
+    "-l", "--stdin-line", is_flag=True, help="Publish each line of standard input, as without a message."
+)
 @click.option(
     "--repeat",
     type=click.IntRange(1, 100),
@@ -68,9 +75,14 @@ _READ_BYTES = 65_536
     "--json", "as_json", is_flag=True, help="Print what became of each message, as a JSON object a line."
 )
 def command(
-    topic: str,
     words: tuple[str, ...],
     cluster_file: str | None,
+    topics: tuple[str, ...],
+    message: str | None,
+    null_message: bool,
+    file: str | None,
+    stdin_file: bool,
+    stdin_line: bool,
     repeat: int,
     rate: float,
     raw: bool,
@@ -78,19 +90,19 @@ def command(
 ) -> None:
     """Publish MESSAGE, or each line of standard input as a message of its own.
 
-    Write `--` before a message that begins with a minus sign. Lines may hold any bytes; an empty line is an
-    empty message. A message must fit in one datagram: on a topic of 12 bytes any 800 bytes do, and 1071
-    bytes of text, of which each control character and each % counts as three. With --raw any 368 bytes fit. A
-    line that is too large is named and left out. If no server ever answers, the rest of the input is not
-    read.
+    Write `--` before a message that begins with a minus sign: kcast pub TOPIC -- -5. Lines may hold any
+    bytes; an empty line is an empty message. A message must fit in one datagram: on a topic of 12 bytes any
+    800 bytes do, and 1071 bytes of text, of which each control character and each % counts as three. With
+    --raw any 368 bytes fit. A line that is too large is named and left out. If no server ever answers, the
+    rest of the input is not read.
 
     A receipt says that a server has forwarded the message, not that anybody subscribes. Where servers tell
     that nobody does, a line says so.
 
-    With --json the keys are line (null for MESSAGE), topic (or topic_base64, if it is not UTF-8), seq (null
-    with --raw), receipts (number of servers that gave one), audience (the highest number of subscribers that
-    a server told, null if none did), and servers. The latter maps each server to receipt, no-answer, refused,
-    sent or queue-full.
+    With --json the keys are time (in UTC, when the outcome was known), line (null for MESSAGE), topic (or
+    topic_base64, if it is not UTF-8), seq (null with --raw), receipts (number of servers that gave one),
+    audience (the highest number of subscribers that a server told, null if none did), and servers. The latter
+    maps each server to receipt, no-answer, refused, sent or queue-full.
 
     The exit code is 0 if every message got a receipt from at least one server, else 1; 130 after Ctrl-C.
 
@@ -99,20 +111,42 @@ def command(
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
       kcast pub --cluster lab.cluster text/license < LICENSE
     """
-    if len(words) > 1:
-        extra = " ".join(words[1:])
-        raise click.UsageError(f"Got unexpected words ({extra}): quote a message of several words.")
-    with errors_as_lines("pub", closed_pipe_exit=EXIT_FAILURE):
+    topic, rest = _topic_of(topics, words)
+    if len(rest) > 1:
+        extra = " ".join(rest[1:])
+        raise click.UsageError(f"got unexpected words ({extra}): quote a message of several words")
+    sources = (*(["MESSAGE"] if rest else ()), *(["-m"] if message is not None else ()))
+    sources += tuple(
+        name
+        for name, given in (
+            ("-n", null_message),
+            ("-f", file is not None),
+            ("-s", stdin_file),
+            ("-l", stdin_line),
+        )
+        if given
+    )
+    if len(sources) > 1:
+        raise click.UsageError(f"{' and '.join(sources)} exclude each other: give one of them")
+    text = rest[0] if rest else "" if null_message else message
+    with errors_as_lines("pub", closed_pipe_exit=EXIT_FAILURE), ExitStack() as stack:
         name = topic_argument(topic)
         cluster = load_cluster_to_use("pub", cluster_file)
-        if words:
-            lines = _just(argument_bytes(words[0]))
+        if text is not None:
+            lines = just(argument_bytes(text))
+        elif file is not None:
+            lines = read_whole(stack.enter_context(Path(file).open("rb")).fileno())
         elif sys.stdin is None:
             fail("pub", "standard input is closed: give MESSAGE, or something to read")
         else:
             if sys.stdin.isatty():
-                say("pub", "each line is a message; Ctrl-D ends")
-            lines = read_lines(sys.stdin.fileno())
+                say(
+                    "pub",
+                    "all of it is one message; Ctrl-D ends"
+                    if stdin_file
+                    else "each line is a message; Ctrl-D ends",
+                )
+            lines = (read_whole if stdin_file else read_lines)(sys.stdin.fileno())
         stream = _Publisher(cluster, name, repeat, rate, raw, Output() if as_json else None)
         try:
             asyncio.run(stream.run(lines))
@@ -126,61 +160,15 @@ def command(
         sys.exit(stream.summarise())
 
 
-# --- Lines -------------------------------------------------------------------------------------------
-
-
-class InputLine(NamedTuple):
-    """A line of input without its LF. If it is longer than 64 KiB, `data` is empty."""
-
-    number: int | None
-    data: bytes
-    size_bytes: int
-
-
-async def _just(message: bytes) -> AsyncIterator[InputLine]:
-    yield InputLine(None, message, len(message))
-
-
-async def read_lines(fd: int) -> AsyncIterator[InputLine]:
-    """Yields a descriptor's lines as they come, the last also without LF; never stops the event loop."""
-    number, size_bytes = 1, 0
-    kept = bytearray()
-    while chunk := await _read(fd):
-        *ended, rest = chunk.split(b"\n")
-        for part in ended:
-            size_bytes += len(part)
-            kept += part
-            yield InputLine(number, bytes(kept) if size_bytes <= LINE_KEPT_BYTES else b"", size_bytes)
-            number, size_bytes = number + 1, 0
-            kept.clear()
-        size_bytes += len(rest)
-        if size_bytes <= LINE_KEPT_BYTES:
-            kept += rest
-        else:
-            kept.clear()
-    if size_bytes:
-        yield InputLine(number, bytes(kept) if size_bytes <= LINE_KEPT_BYTES else b"", size_bytes)
-
-
-async def _read(fd: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    try:
-        loop.add_reader(fd, readable.set)
-    except PermissionError:  # a file: it cannot be watched, and is always readable
-        return _read_now(fd)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(fd)
-    return _read_now(fd)
-
-
-def _read_now(fd: int) -> bytes:
-    try:
-        return os.read(fd, _READ_BYTES)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, "standard input") from None
+def _topic_of(topics: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Returns the topic, and the words that are left for the message. Raises click.UsageError."""
+    if len(topics) > 1:
+        raise click.UsageError(f"-t is given {len(topics)} times: a message goes to one topic")
+    if topics:
+        return topics[0], words
+    if not words:
+        raise click.UsageError("no topic: give TOPIC, or -t TOPIC")
+    return words[0], words[1:]
 
 
 # --- Publishing --------------------------------------------------------------------------------------
@@ -321,6 +309,7 @@ class _Pace:
 
 def _fields(line: InputLine, published: Published) -> dict[str, object]:
     return {
+        "time": utc(time()),
         "line": line.number,
         **text_fields("topic", published.topic),
         "seq": published.seq,

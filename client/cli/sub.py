@@ -2,8 +2,11 @@
 
 import asyncio
 import sys
+import warnings
 from collections import deque
 from collections.abc import AsyncIterator
+from time import time
+from typing import NamedTuple
 
 import click
 
@@ -22,7 +25,9 @@ from kcast.client.cli.common import (
     text_fields,
     to_json,
     topic_argument,
+    utc,
 )
+from kcast.client.cli.format import Format, FormatError
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     Delivery,
@@ -38,6 +43,7 @@ from kcast.client.events import (
     ServerReturned,
 )
 from kcast.client.order import Sequencer
+from kcast.client.wildcards import WildcardWarning, explanation, looks_like_a_pattern
 
 HOLD_S = 0.1
 LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this time
@@ -45,10 +51,12 @@ READY_MAX = 1024  # deliveries taken from the client and not printed yet
 
 
 @click.command("sub")
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("words", metavar="TOPIC...", nargs=-1)
 @cluster_option
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N messages.")
+@click.option("-t", "--topic", "topics", metavar="TOPIC", multiple=True, help="A topic, as an option.")
+@click.option("-C", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages.")
 @click.option(
+    "-W",
     "--timeout",
     "timeout_s",
     type=Number(min=0, min_open=True),
@@ -56,8 +64,22 @@ READY_MAX = 1024  # deliveries taken from the client and not printed yet
     help="End after this time.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each message as a JSON object, one a line.")
-@click.option("--raw", is_flag=True, help="Print payloads as they are: a LF in one stays a LF.")
-@click.option("-v", "--verbose", is_flag=True, help="Print topic and TAB before each payload.")
+@click.option("-r", "--raw", is_flag=True, help="Print payloads as they are: a LF in one stays a LF.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Print topic and TAB before each payload, for a single topic too."
+)
+@click.option(
+    "--time", "--timestamp", "with_time", is_flag=True, help="Print when each came, and TAB, before all else."
+)
+@click.option(
+    "-F",
+    "--format",
+    "form",
+    metavar="FORMAT",
+    help="Print each message so: %I when it came, %t topic, %p payload, and more.",
+)
+@click.option("-N", "--no-eol", is_flag=True, help="Print no end of line after each message.")
+@click.option("--literal", is_flag=True, help="Do not warn of topics that look like a pattern.")
 @click.option(
     "--hold",
     "hold_s",
@@ -68,6 +90,7 @@ READY_MAX = 1024  # deliveries taken from the client and not printed yet
     help="How long a message waits for earlier ones of its publisher; 0: print at once.",
 )
 def command(
+    words: tuple[str, ...],
     topics: tuple[str, ...],
     cluster_file: str | None,
     count: int | None,
@@ -75,39 +98,83 @@ def command(
     as_json: bool,
     raw: bool,
     verbose: bool,
+    with_time: bool,
+    form: str | None,
+    no_eol: bool,
+    literal: bool,
     hold_s: float,
 ) -> None:
     """Print the messages of topics until Ctrl-C, --count or --timeout.
 
-    Each message is one line: a LF within a payload is printed as \\n (not with --raw). Pipes and files get
-    all other bytes as they are; on a terminal, control characters appear as \\x1b and the like. A topic is
-    one name: there are no wildcards. Standard error says how many of the topic's servers hold a lease
-    ("leased on 5 of 5"), and what happens to them.
+    Each message is one line: a LF within a payload is printed as \\n (not with --raw or --format). Of several
+    topics, the topic and a TAB stand before each payload. Pipes and files get all other bytes as they are; on
+    a terminal, control characters appear as \\x1b and the like. A topic is one name: there are no wildcards.
+    Standard error says how many of the topic's servers hold a lease ("leased on 5 of 5"), and what happens to
+    them; with --time it says when.
 
-    With --json the keys are topic, payload, publisher and seq (both null if the message has no envelope),
-    attributes, and server. If the bytes are not UTF-8, topic_base64 and payload_base64 stand instead.
+    --time is in UTC. A format has mosquitto_sub's letters: %I (when it came, in ISO 8601), %U (the same in
+    seconds since 1970), %t (topic), %p (payload), %l (its length), %x and %X (in hexadecimal), %m (number
+    among its publisher's), %j (JSON), and two of kcast's own: %i (publisher), %s (server). @H:@M:@S and the
+    like are parts of the time as strftime has them, \\n, \\t, \\0 and \\e are characters.
+
+    With --json the keys are time (in UTC, when it came), topic, payload, publisher and seq (both null if the
+    message has no envelope), attributes, and server. If the bytes are not UTF-8, topic_base64 and
+    payload_base64 stand instead.
 
     The exit code is 0 after --count messages, or without --count at the end of --timeout. It is 1 if
     --timeout came before --count, or if no server ever answered, and 130 after Ctrl-C.
 
     \b
-    Example: a subscriber, and a publisher in another terminal
-      kcast sub --cluster lab.cluster weather/oslo weather/bergen -v
+    Examples: a subscriber, and a publisher in another terminal; one message, for a script
+      kcast sub --cluster lab.cluster weather/oslo weather/bergen --time
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
+      kcast sub --cluster lab.cluster -t weather/oslo -C 1 -W 60 -F '@H:@M %p'
     """
-    if as_json and (raw or verbose):
-        raise click.UsageError("--json includes what --raw and --verbose show: leave those out.")
+    if not words and not topics:
+        raise click.UsageError("no topic: give TOPIC, or -t TOPIC")
+    if as_json and (raw or verbose or with_time or no_eol or form is not None):
+        raise click.UsageError(
+            "--json includes what --raw, --verbose, --time, --format and --no-eol change: leave those out"
+        )
+    if form is not None and (raw or verbose or with_time):
+        raise click.UsageError(
+            "--format says all that is printed: leave --raw, --verbose and --time out (%p, %t, %I)"
+        )
+    shown = _format(form)
     with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
-        names = [topic_argument(topic) for topic in dict.fromkeys(topics)]
+        names = [topic_argument(topic) for topic in dict.fromkeys((*words, *topics))]
         cluster = load_cluster_to_use("sub", cluster_file)
-        printer = _Printer(Output(), count, hold_s, as_json=as_json, raw=raw, verbose=verbose)
-        sys.exit(asyncio.run(_run(cluster, names, printer, timeout_s)))
+        if not literal:
+            for name in filter(looks_like_a_pattern, names):
+                say("sub", f"{explanation(escaped(name))}; --literal if it is meant")
+        style = _Style(
+            as_json=as_json,
+            raw=raw,
+            with_topic=verbose or (len(names) > 1 and not raw),
+            with_time=with_time,
+            form=shown,
+            end=b"" if no_eol else b"\n",
+        )
+        printer = _Printer(Output(), count, hold_s, style)
+        sys.exit(asyncio.run(_run(cluster, names, printer, timeout_s, with_time)))
 
 
-async def _run(cluster: Cluster, topics: list[bytes], printer: "_Printer", timeout_s: float | None) -> int:
+def _format(form: str | None) -> Format | None:
+    try:
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        return None if form is None else Format(form, _for_terminal if is_terminal else bytes)
+    except FormatError as error:
+        raise click.UsageError(f"--format: {error}") from None
+
+
+async def _run(
+    cluster: Cluster, topics: list[bytes], printer: "_Printer", timeout_s: float | None, with_time: bool
+) -> int:
     async with Client(cluster) as client:
-        subscriptions = [client.subscribe(topic) for topic in topics]
-        watcher = _Watcher(client, subscriptions)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WildcardWarning)  # told above
+            subscriptions = [client.subscribe(topic) for topic in topics]
+        watcher = _Watcher(client, subscriptions, with_time)
         tasks = [asyncio.create_task(watcher.watch(client.events()))]
         tasks += [asyncio.create_task(printer.take(subscription)) for subscription in subscriptions]
         tasks.append(asyncio.create_task(printer.hold()))
@@ -139,18 +206,45 @@ async def _first_of(tasks: "list[asyncio.Task[None]]", timeout_s: float | None) 
     return bool(done)
 
 
+class _Style(NamedTuple):
+    """How deliveries are printed."""
+
+    as_json: bool
+    raw: bool
+    with_topic: bool
+    with_time: bool
+    form: Format | None
+    end: bytes
+
+    def line(self, delivery: Delivery, for_terminal: bool) -> bytes:
+        """Returns what is printed for a delivery, with its end of line."""
+        if self.as_json:
+            return to_json(_fields(delivery)).encode() + b"\n"
+        if self.form is not None:
+            return self.form.apply(delivery) + self.end
+        head = f"{utc(delivery.received_at_s)}\t" if self.with_time else ""
+        head += f"{escaped(delivery.topic)}\t" if self.with_topic else ""
+        payload = delivery.payload
+        if for_terminal:
+            lines = payload.split(b"\n") if self.raw else [payload]
+            payload = b"\n".join(map(_for_terminal, lines))
+        elif not self.raw:
+            payload = payload.replace(b"\n", b"\\n")
+        return head.encode() + payload + self.end
+
+
+def _for_terminal(data: bytes) -> bytes:
+    return escaped(data).encode()
+
+
 class _Printer:
     """Takes deliveries from subscriptions, puts them in order, prints and counts them."""
 
-    def __init__(
-        self, output: Output, wanted: int | None, hold_s: float, *, as_json: bool, raw: bool, verbose: bool
-    ) -> None:
+    def __init__(self, output: Output, wanted: int | None, hold_s: float, style: _Style) -> None:
         self.wanted = wanted
         self.printed = 0
         self._output = output
-        self._as_json = as_json
-        self._raw = raw
-        self._verbose = verbose
+        self._style = style
         self._sequencer = Sequencer(hold_s)
         self._closed = False
         self._ready: deque[Delivery] = deque()
@@ -218,18 +312,12 @@ class _Printer:
             self._changed.set()
 
     def _line(self, delivery: Delivery) -> bytes:
-        if self._as_json:
-            return to_json(_fields(delivery)).encode() + b"\n"
-        head = f"{escaped(delivery.topic)}\t".encode() if self._verbose else b""
-        if self._output.is_terminal:
-            lines = delivery.payload.split(b"\n") if self._raw else [delivery.payload]
-            return head + "\n".join(map(escaped, lines)).encode() + b"\n"
-        payload = delivery.payload if self._raw else delivery.payload.replace(b"\n", b"\\n")
-        return head + payload + b"\n"
+        return self._style.line(delivery, self._output.is_terminal)
 
 
 def _fields(delivery: Delivery) -> dict[str, object]:
     return {
+        "time": utc(delivery.received_at_s),
         **text_fields("topic", delivery.topic),
         **text_fields("payload", delivery.payload),
         "publisher": delivery.publisher,
@@ -242,9 +330,10 @@ def _fields(delivery: Delivery) -> dict[str, object]:
 class _Watcher:
     """Says on standard error what happens besides deliveries."""
 
-    def __init__(self, client: Client, subscriptions: list[Subscription]) -> None:
+    def __init__(self, client: Client, subscriptions: list[Subscription], with_time: bool) -> None:
         self.ever_leased = False
         self._client = client
+        self._with_time = with_time
         self._subscriptions = {each.topics[0]: each for each in subscriptions}
         self._lost: set[str] = set()
         self._told: dict[bytes, tuple[int, int]] = {}
@@ -267,7 +356,7 @@ class _Watcher:
         drops["receive-buffer"] = self._client.kernel_drops
         parts = [f"{reason}={count}" for reason, count in sorted(drops.items()) if count]
         if parts:
-            say("sub", f"dropped: {' '.join(parts)}")
+            self._say(f"dropped: {' '.join(parts)}")
 
     def report_missing_leases(self) -> None:
         """Says at the end of --timeout which topics lack leases, if it was not said before."""
@@ -283,33 +372,33 @@ class _Watcher:
                 self._leases_changed(topic, leased, wanted)
             case ServerLost(server, why):
                 too_dear = "it asks more work for a lease than any client does"
-                say("sub", f"lost {server}: {too_dear if why == 'price' else 'it does not answer'}")
+                self._say(f"lost {server}: {too_dear if why == 'price' else 'it does not answer'}")
                 self._add_lost(server)
             case FamilyMissing(server, family):
-                say("sub", f"cannot reach {server}: no IPv{family} here")
+                self._say(f"cannot reach {server}: no IPv{family} here")
                 self._add_lost(server)
             case ServerReturned(server):
                 self._lost.discard(server)
-                say("sub", f"{server} answers again")
+                self._say(f"{server} answers again")
             case ServerDraining(server):
-                say("sub", f"{server} is about to stop")
+                self._say(f"{server} is about to stop")
             case ServerForgot(server):
-                say("sub", f"{server} has restarted, or our address has changed: leasing again")
+                self._say(f"{server} has restarted, or our address has changed: leasing again")
             case LeaseRefused(topic, server, reason):
-                say("sub", f"{server} refuses a lease{self._of(topic)}: {reason}; still trying")
+                self._say(f"{server} refuses a lease{self._of(topic)}: {reason}; still trying")
             case Gap(topic, publisher, first_seq, last_seq):
                 which = (
                     f"message {first_seq}" if first_seq == last_seq else f"messages {first_seq} to {last_seq}"
                 )
-                say("sub", f"missing {which} of {publisher}{self._of(topic)}")
+                self._say(f"missing {which} of {publisher}{self._of(topic)}")
             case GapFilled(topic, publisher, seq):
-                say("sub", f"message {seq} of {publisher}{self._of(topic)} came after all")
+                self._say(f"message {seq} of {publisher}{self._of(topic)} came after all")
 
     def _add_lost(self, server: str) -> None:
         self._lost.add(server)
         # Counted by events, not by states: if several are lost at once, only the last one says this.
         if self._lost == self._client.server_states.keys():
-            say("sub", f"{self.nobody_answers()}; still trying")
+            self._say(f"{self.nobody_answers()}; still trying")
 
     def _leases_changed(self, topic: bytes, leased: int, wanted: int) -> None:
         timer = self._timers.pop(topic, None)
@@ -325,7 +414,10 @@ class _Watcher:
         leases = self._subscriptions[topic].leases
         if self._told.get(topic) != leases:
             self._told[topic] = leases
-            say("sub", f"leased on {leases[0]} of {leases[1]}{self._of(topic)}")
+            self._say(f"leased on {leases[0]} of {leases[1]}{self._of(topic)}")
+
+    def _say(self, text: str) -> None:
+        say("sub", text, at=utc(time()) if self._with_time else "")
 
     def _of(self, topic: bytes) -> str:
         """Returns which topic it is about, if there are several."""

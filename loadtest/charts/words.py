@@ -33,8 +33,8 @@ def percent_digits(share: float, decimals: int = 2) -> str:
 
 
 def brief_percent(share: float | None) -> str:
-    """A share that was set, such as `10 %` or `2.5 %`."""
-    return NOTHING if share is None else f"{share * 100:.6g}{_SPACE}%"
+    """A share that was set, such as `10 %` or `2.5 %`, to four digits."""
+    return NOTHING if share is None else f"{share * 100:.4g}{_SPACE}%"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -119,10 +119,12 @@ def size(value_bytes: float) -> str:
 
 
 def probability(value: float | None) -> str:
-    """A probability with two digits: `0.42`, or `< 0.001`."""
+    """A probability with two digits: `0.42`, or `< 0.001`, or `> 0.99`."""
     if value is None:
         return NOTHING
-    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+    if value < 0.001:
+        return "< 0.001"
+    return "> 0.99" if value > 0.99 else f"{value:.2g}"
 
 
 def signed(value: float | None) -> str:
@@ -148,6 +150,6 @@ def span(values: Sequence[float], form: Callable[[float], str]) -> str:
 
 
 def p_equals(p_value: float) -> str:
-    """A p-value after the letter p: `= 0.25`, or `< 0.001`."""
+    """A p-value after the letter p: `= 0.25`, or `< 0.001`, or `> 0.99`."""
     told = probability(p_value)
-    return told if told.startswith("<") else f"= {told}"
+    return told if told.startswith(("<", ">")) else f"= {told}"

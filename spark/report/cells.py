@@ -14,7 +14,7 @@ _CONDITIONS = (
 )
 _OUTAGES = {
     "independent": "",
-    "exact": "always this many",
+    "exact": "",
     "zones": "by zones",
     "rolling": "one after the other",
 }
@@ -128,6 +128,13 @@ def _condition(row: Row) -> Row:
     return condition | {"by": "", "down": 0.0} if row["outages"] == "none" else condition
 
 
+def _down(condition: Row) -> str:
+    if condition["outages"] == "exact":
+        servers = int(condition["servers"])
+        return f"always {round(condition['down'] * servers)} of {count(servers, 'server')} down"
+    return f"{brief_percent(condition['down'])} down"
+
+
 def _told(condition: Row, differ: Set[str]) -> str:
     """Words for the unusual conditions of a group, or for its usual ones if it has no others."""
     words, usual = [], []
@@ -142,7 +149,7 @@ def _told(condition: Row, differ: Set[str]) -> str:
         else:
             how = [_OUTAGES.get(condition["outages"], condition["outages"]), _BY.get(condition["by"], "")]
             told = ", ".join(filter(None, how))
-            words.append(f"{brief_percent(condition['down'])} down" + (f" ({told})" if told else ""))
+            words.append(_down(condition) + (f" ({told})" if told else ""))
     loss_in, loss_out = condition["loss_in"], condition["loss_out"]
     if differ & {"loss_in", "loss_out"}:
         if loss_in == loss_out == 0:

@@ -9,7 +9,15 @@ from kcast.loadtest.charts.words import NOTHING, count, interval, listed, p_equa
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, THEORIES
 from kcast.spark.report.cells import NamedCells
-from kcast.spark.report.delivery_curves import CellRow, drawn_alone, drawn_curves, is_curve, length, panels
+from kcast.spark.report.delivery_curves import (
+    CellRow,
+    Curve,
+    drawn_alone,
+    drawn_curves,
+    is_curve,
+    length,
+    panels,
+)
 from kcast.spark.report.markup import NOT_VALID, Badge, Head, Section, name_cell, paragraph, table, under
 from kcast.spark.report.numbers import folded
 
@@ -87,11 +95,16 @@ def _rises(valid: Sequence[CellRow]) -> list[str]:
     for heading, line in longest:
         first, last = line.found[0], line.found[-1]
         which = line.name + (f" ({heading})" if heading else "")
-        told.append(
-            f"With {which}, {'it' if told else 'delivery'} goes from {percent(_share(first))} at "
-            f"{line.letter} = {line.x(first[0]):,} to {percent(_share(last))} at {line.x(last[0]):,}."
-        )
+        told.append(f"With {which}, {'it' if told else 'delivery'} {_way(line, first, last)}.")
     return told
+
+
+def _way(line: Curve, first: CellRow, last: CellRow) -> str:
+    low, high = percent(_share(first)), percent(_share(last))
+    least, most = f"{line.letter} = {line.x(first[0]):,}", f"{line.x(last[0]):,}"
+    if low == high:
+        return f"is {low} at {least} and at {most}"
+    return f"goes from {low} at {least} to {high} at {most}"
 
 
 def _judgement(came: DeliverySummary) -> str:

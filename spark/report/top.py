@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from kcast.loadtest.charts.escaping import Html, joined, markup
-from kcast.loadtest.charts.words import count, listed, percent, probability
+from kcast.loadtest.charts.words import count, listed, p_equals, percent
 from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS
@@ -95,7 +95,7 @@ def facts(findings: Findings, cells: NamedCells) -> list[tuple[str, str]]:
         if came.joint is not None and came.joint["p_value"] is not None:
             told.append(
                 (
-                    f"p {_equals(came.joint['p_value'])}",
+                    f"p {p_equals(came.joint['p_value'])}",
                     f"joint test of {count(came.joint['scenarios'], 'scenario')} against theory",
                 )
             )
@@ -126,11 +126,6 @@ def _enough(valid: Sequence[tuple[NamedCell, Row]]) -> tuple[str, str] | None:
         return None
     k_prime, name = min(sure)
     return f"K′ = {k_prime}", f"is enough for {percent(_GOAL, 1)} ({name})"
-
-
-def _equals(p_value: float) -> str:
-    told = probability(p_value)
-    return told if told.startswith("<") else f"= {told}"
 
 
 def notices(findings: Findings, cells: NamedCells) -> Html:

@@ -23,6 +23,7 @@ from tests.simulation.ledger import (
     is_answer,
     lines_of,
     prefix_of,
+    topic_of,
 )
 
 if TYPE_CHECKING:
@@ -144,6 +145,35 @@ class RefusalsTrue(Checker):
             case b"topics":
                 return counts["topics"].total() >= limits.topics
         return False
+
+
+class AudienceTrue(Checker):
+    """A receipt tells the audience where only publishes are answered, and it is as large as leases stand."""
+
+    name = "audience-true"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        for request in turn.requests:
+            if request.is_granted and request.answer is not None:
+                receipt = wire.parse_reply(lines_of(request.answer)[0])
+                assert isinstance(receipt, wire.Receipt)
+                told = receipt.attributes.get("audience")
+                topics = {topic_of(line) for line in request.publishes()}
+                is_due = bool(topics) and not request.subscribes()
+                if (told is not None) is not is_due or not self._holds(turn, topics, told):
+                    self.fail(f"{turn.host.name} says {request.answer!r} to {request.packet.data!r}")
+
+    def _holds(self, turn: ServerTurn, topics: set[bytes], told: str | None) -> bool:
+        """Leases of this very turn may have come before or after the request."""
+        if told is None:
+            return True
+        boot, now = turn.boot, turn.now
+        least = max(len(boot.audience(topic, now)) for topic in topics)
+        most = max(
+            sum(boot.possible.has((address, topic), now) for address in boot.leases_by_topic.get(topic, ()))
+            for topic in topics
+        )
+        return least <= int(told) <= most
 
 
 class RatesHold(Checker):

@@ -57,6 +57,7 @@ def made_line(rng: Random, topics: list[bytes]) -> bytes:
             topic + b" %41%zz",
             topic + b" %@" + publisher + b"." + number + b" forged",
             topic + b" %@" + publisher + b"." + number + b";t=5;X=1 forged",
+            topic + b" %@" + publisher + b"." + number + b";B=1 " + token(rng, rng.randint(0, 9)),
             topic + b" %@ forged",
             b"%g1 not%20canonical",
             b"%20 space",

@@ -13,7 +13,15 @@ from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, REPLY_BYTES_MAX
-from tests.simulation.admission import Draining, LeasesKept, LimitsHold, RatesHold, RefusalsTrue, WorkPaid
+from tests.simulation.admission import (
+    AudienceTrue,
+    Draining,
+    LeasesKept,
+    LimitsHold,
+    RatesHold,
+    RefusalsTrue,
+    WorkPaid,
+)
 from tests.simulation.checker import Checker
 from tests.simulation.ledger import (
     LEASE_COOKIE_S,
@@ -213,7 +221,7 @@ class NothingInvented(Checker):
         ledger = self.world.ledger
         for event in turn.events:
             if isinstance(event, Delivery):
-                line = line_of(event)
+                line = line_of(event, turn.copies)
                 if line not in ledger.messages and line not in ledger.forged:
                     self.fail(f"{turn.host.name} delivers {line!r}, which nobody published")
                 if event.topic not in turn.host.subscribed:
@@ -489,6 +497,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     CompleteDelivery,
     RestartLosesNothing,
     ReceiptsTrue,
+    AudienceTrue,
     LeasedAgain,
     DropsAccounted,
     TapTrue,

@@ -6,12 +6,13 @@ applications publish. It shares no code with the cores but the codec, which has 
 
 import heapq
 from collections import Counter, defaultdict, deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from kcast.client.envelope import Envelope, format_envelope
+from kcast.client.envelope import Envelope, format_envelope, parse_envelope
 from kcast.client.events import Delivery, Event
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
@@ -60,15 +61,20 @@ def prefix_of(host: str) -> str:
     return host.rpartition(".")[0]
 
 
-def line_of(delivery: Delivery) -> bytes:
-    """The line that this delivery came from, without LF."""
+def line_of(delivery: Delivery, copies: Collection[bytes] = ()) -> bytes:
+    """The line that this delivery came from, without LF: one of those that came, else as a client writes it.
+
+    Others may write the same envelope in another way.
+    """
+    topic = wire.encode_topic(delivery.topic)
     if delivery.publisher is None or delivery.seq is None:
-        message = wire.encode_message(delivery.payload)
-    else:
-        message = format_envelope(
-            Envelope(delivery.publisher, delivery.seq, delivery.payload, delivery.attributes)
-        )
-    return wire.publish_line(wire.encode_topic(delivery.topic), message)[:-1]
+        return topic + b" " + wire.encode_message(delivery.payload)
+    envelope = Envelope(delivery.publisher, delivery.seq, delivery.payload, delivery.attributes)
+    line = topic + b" " + format_envelope(envelope)
+    if not copies or line in copies:
+        return line
+    of_topic = (other for other in copies if topic_of(other) == topic)
+    return next((each for each in of_topic if parse_envelope(each[len(topic) + 1 :]) == envelope), line)
 
 
 @dataclass(slots=True)
@@ -287,7 +293,7 @@ class Copies:
 def _head(line: bytes) -> bytes:
     """Topic, publisher and number of an enveloped line."""
     topic, _, message = line.partition(b" ")
-    return topic + b" " + message.partition(b" ")[0]
+    return topic + b" " + message.partition(b" ")[0].partition(b";")[0]
 
 
 @dataclass(slots=True)
@@ -358,7 +364,7 @@ class Ledger:
                 turn.copies[line] = entry
         for event in turn.events:
             if isinstance(event, Delivery):
-                line = line_of(event)
+                line = line_of(event, turn.copies)
                 turn.delivered.add(line)
                 self.delivered[name][line] += 1
                 if line in turn.copies:

@@ -307,6 +307,20 @@ class Mute(Server):
         return [transmit for transmit in transmits if transmit.data.startswith(b"%")]
 
 
+class Flatterer(Server):
+    """Tells of one subscriber more than there is."""
+
+    def _audience_of(self, publishes: dict[bytes, list[bytes]], now: float) -> int:
+        return super()._audience_of(publishes, now) + 1
+
+
+class Discourager(Server):
+    """Tells of one subscriber less than there is."""
+
+    def _audience_of(self, publishes: dict[bytes, list[bytes]], now: float) -> int:
+        return max(0, super()._audience_of(publishes, now) - 1)
+
+
 class Secretive(Server):
     """Does not tell its tap of leases."""
 

@@ -67,10 +67,13 @@ def _stingy(world: World) -> None:
 
 
 def _leaky(world: World) -> None:
-    """The network loses datagrams and does not count them."""
-    carry = world.network._carry
+    """The network loses datagrams and does not count them, while others are lost too: so nothing else shows
+    it."""
+    carry, fault_s = world.network._carry, world.options.fault_s
     world.network._carry = (  # type: ignore[method-assign]
-        lambda packets, delay_s: None if world.rng.random() < 0.01 else carry(packets, delay_s)
+        lambda packets, delay_s: (
+            None if world.clock.time < fault_s and world.rng.random() < 0.01 else carry(packets, delay_s)
+        )
     )
 
 
@@ -126,6 +129,8 @@ SABOTAGES = {
     "publishers that do not avoid servers": Sabotage(
         "restart-loses-nothing", ROLLING, client=saboteurs.Reckless
     ),
+    "a larger audience than there is": Sabotage("audience-true", server=saboteurs.Flatterer),
+    "a smaller audience than there is": Sabotage("audience-true", server=saboteurs.Discourager),
     "a tap that is told nothing": Sabotage("tap-true", server=saboteurs.Secretive),
     "a tap that is told of no publishes": Sabotage("tap-true", server=saboteurs.Tactful),
     "answers to strangers not counted": Sabotage("drops-accounted", server=saboteurs.Discreet),

@@ -135,6 +135,12 @@ class Command:
         while self.output.count(b"\n") < count:
             assert self._pump(deadline), f"not {count} lines: {self.output!r}; errors: {self.errors!r}"
 
+    def await_output(self, text: bytes) -> None:
+        """Returns when standard output has had this text."""
+        deadline = time.monotonic() + WAIT_S
+        while text not in self.output:
+            assert self._pump(deadline), f"no {text!r} in {self.output!r}; errors: {self.errors!r}"
+
     def end(self) -> tuple[int, bytes, bytes]:
         """Waits for its end: exit code, and all of standard output and error."""
         deadline = time.monotonic() + WAIT_S

@@ -1,5 +1,7 @@
 """client/cli/group.py: the group of commands, and Ctrl-C while something is still being loaded."""
 
+import os
+import shutil
 import subprocess
 import sys
 
@@ -64,3 +66,62 @@ def test_every_command_can_be_loaded(name: str) -> None:
     command = group.main.get_command(click.Context(group.main), name)
     assert command is not None
     assert command.name == name
+
+
+# --- Help and completion -----------------------------------------------------------------------------
+
+
+def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        (sys.executable, "-m", "kcast.client.cli", *arguments),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_help_of_a_command_is_what_the_command_says_itself() -> None:
+    for words in ((), ("sub",), ("load", "compare"), ("help",)):
+        asked, own = run("help", *words), run(*words, "--help")
+        assert (asked.returncode, own.returncode) == (0, 0)
+        assert asked.stdout == own.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_that_names_kcast(shell: str) -> None:
+    result = CliRunner().invoke(group.main, ["completion", shell])
+    assert result.exit_code == 0
+    assert "_KCAST_COMPLETE" in result.stdout and f"{shell}_complete" in result.stdout
+    installed = shutil.which(shell)
+    if installed:
+        subprocess.run((installed, "-n"), input=result.stdout, text=True, timeout=WAIT_S, check=True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("kcast p", ["pub", "ping", "plan"]),
+        ("kcast he", ["health", "help"]),
+        ("kcast sub --t", ["--topic", "--timeout", "--time", "--timestamp"]),
+        ("kcast completion ", ["bash", "zsh", "fish"]),
+    ],
+)
+def test_what_shells_are_offered(typed: str, offered: list[str]) -> None:
+    count = str(len(typed.split(" ")) - 1)
+    told = run(_KCAST_COMPLETE="bash_complete", COMP_WORDS=typed, COMP_CWORD=count)
+    assert [line.removeprefix("plain,") for line in told.stdout.split()] == offered
+
+
+def test_offering_commands_loads_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "import_module", None)
+    found = group.main.shell_complete(click.Context(group.main), "")
+    assert [item.value for item in found] == list(group._COMMANDS)
+    assert all(item.help for item in found)
+
+
+def test_without_a_command_it_shows_the_help() -> None:
+    told = run()
+    assert told.returncode == 2
+    assert "Commands:" in told.stderr and "Error" not in told.stderr

@@ -276,24 +276,6 @@ def test_a_rate_is_a_remark() -> None:
 # --- The command line --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("localhost:7400",),
-        ("127.0.0.1",),
-        ("127.0.0.1:0",),
-        ("--timeout", "0"),
-        ("--timeout", "nan"),
-        ("--timeout", "inf"),
-        ("127.0.0.1:7400", "more"),
-    ],
-)
-def test_usage_errors(arguments: tuple[str, ...]) -> None:
-    run = subprocess.run((*KCAST, "health", *arguments), capture_output=True, text=True, check=False)
-    assert run.returncode == 2
-    assert "Error: " in run.stderr
-
-
 def test_help_has_an_example() -> None:
     run = subprocess.run((*KCAST, "health", "--help"), capture_output=True, text=True, check=True)
     assert "kcast health 192.0.2.7:7400 --timeout 1" in run.stdout

@@ -298,7 +298,7 @@ def test_plan_marks_one_row_as_yours(options: tuple[str, ...], marked: list[str]
 
 
 def test_plan_tells_what_work_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "_measured_tries_per_s", lambda: 2.0**20)
+    monkeypatch.setattr(plan_module, "measured_tries_per_s", lambda: 2.0**20)
     first, *others = plan("--work-bits", "18", "--subscribe", "4")
     for each in (first, *others):
         assert each["work"] == {
@@ -352,14 +352,14 @@ def test_plan_puts_durations_in_a_unit_that_says_something(duration_s: float, to
     [
         (("--work-bits", "25"), "not in the range 0<=x<=24"),
         (("--publish", "1", "--subscribe", "1"), "may have no host in common"),
-        (("--k", "3", "--publish", "4"), "publish=4 is more than k=3"),
-        (("--scheme", "S", "--k", "3"), "scheme S takes no k"),
+        (("--k", "3", "--publish", "4"), "--publish 4 is more than --k 3: raise --k, or lower --publish"),
+        (("--scheme", "S", "--k", "3"), "scheme S takes no --k"),
         (("--down", "0.1", "--down-exactly", "3"), "give one of them"),
         (("--hosts", "3", "--down-exactly", "4"), "--down-exactly is 4, but there are 3 hosts"),
         (("--down", "nan"), "nan is not a finite number"),
         (("--loss", "1"), "not in the range"),
         (("--scheme", "X"), "is not one of"),
-        (("--fleet", "9"), "No such option"),
+        (("--fleet", "9"), "no such option --fleet"),
     ],
 )
 def test_plan_usage_errors(arguments: tuple[str, ...], complaint: str) -> None:

@@ -54,9 +54,11 @@ def test_percent_never_says_all_or_nothing_of_what_is_less_or_more() -> None:
         (words.seconds, 120.0, "2 min"),
         (words.probability, 0.42, "0.42"),
         (words.probability, 1e-9, "< 0.001"),
+        (words.probability, 0.9996, "> 0.99"),
         (words.signed, -1.234, "−1.23"),
         (words.signed, 0.5, "+0.50"),
         (words.brief_percent, 0.025, "2.5 %"),
+        (words.brief_percent, 1 / 3, "33.33 %"),
     ],
 )
 def test_figures(form: Callable[[float], str], value: float, told: str) -> None:

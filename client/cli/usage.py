@@ -1,0 +1,76 @@
+"""Wrong usage, told in one line with what to do instead, and the names that somebody may have meant."""
+
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+import click
+
+# What a message or topic looks like that has been taken for an option: -5, -3.5.
+_NO_OPTION = re.compile(r"-[^A-Za-z-]")
+
+_ADDRESS = "servers stand in the cluster file: --cluster FILE"
+_OPEN_TO_ALL = "there are no users and passwords here"
+_NO_SESSION = "servers keep nothing for clients"
+_NO_QOS = "there is no QoS: the policy says to how many servers a message goes, --repeat how often"
+
+# Options of mosquitto_pub, mosquitto_sub and nats that have no equal here. docs/coming-from.md has them all.
+_ELSEWHERE = {
+    **dict.fromkeys(("-p", "--host", "--port", "-L", "--url", "-s", "--server"), _ADDRESS),
+    **dict.fromkeys(("-u", "--username", "--user", "-P", "--pw", "--password", "--creds"), _OPEN_TO_ALL),
+    **dict.fromkeys(("-c", "--disable-clean-session", "-i", "--id", "-k", "--keepalive"), _NO_SESSION),
+    **dict.fromkeys(("-q", "--qos"), _NO_QOS),
+    **dict.fromkeys(("-r", "--retain", "-R", "--retained-only"), "nothing is retained for later subscribers"),
+    **dict.fromkeys(("-T", "--filter-out"), "there are no wildcards, so there is nothing to leave out"),
+    "--queue": "there are no groups of subscribers: each gets each message",
+    "--sleep": "use --rate, in messages a second",
+    "--reply": "there are no replies: publish on a topic that the other side names",
+}
+
+
+def one_line(error: click.UsageError) -> str:
+    """Returns what is wrong, and what to do, in one line without the command's name."""
+    if isinstance(error, click.NoSuchOption):
+        text = _no_such_option(error)
+    else:
+        text = " ".join(error.format_message().split())
+        text = text[:1].lower() + text[1:] if text[1:2].islower() else text
+    return f"{text.removesuffix('.')} (see {command_of(error)} --help)"
+
+
+def command_of(error: click.UsageError) -> str:
+    """Returns the command that was used wrongly, as it is typed: `kcast pub`."""
+    path = error.ctx.command_path.split() if error.ctx else [""]
+    return " ".join(("kcast", *path[1:]))
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Returns the end of a complaint that there is no `name`: the names that resemble it, if any do.
+
+    >>> did_you_mean("bub", ["serve", "sub", "pub"]), did_you_mean("x", ["sub"])
+    ('; did you mean sub or pub?', '')
+    """
+    names = list(names)
+    close = [each for each in names if name.startswith(each) or (len(name) > 1 and each.startswith(name))]
+    if not close:
+        likeness = {each: SequenceMatcher(None, name, each).ratio() for each in names}
+        least = max(0.6, max(likeness.values(), default=0.0) - 0.05)
+        close = [each for each, ratio in likeness.items() if ratio >= least]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    name = error.option_name
+    text = f"no such option {name}"
+    command = error.ctx.command if error.ctx else None
+    takes_words = command is not None and any(isinstance(each, click.Argument) for each in command.params)
+    if takes_words and _NO_OPTION.match(name):
+        return f"{text}; write -- before what begins with a minus sign: {_with_dashes(error)}"
+    if command is not None and command.name in ("pub", "sub") and name in _ELSEWHERE:
+        return f"{text}: {_ELSEWHERE[name]}"
+    return text + did_you_mean(name, error.possibilities or ())
+
+
+def _with_dashes(error: click.NoSuchOption) -> str:
+    words = {"pub": "TOPIC -- MESSAGE"}.get(error.ctx.command.name or "" if error.ctx else "", "-- TOPIC")
+    return f"{command_of(error)} {words}"

@@ -1,0 +1,198 @@
+"""A hundred wrong inputs of `kcast`, each of which ends with one clear line and without any output.
+
+Nothing is asked of any server here: each is wrong by itself. A new option brings its own lines.
+"""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kcast.client.cli import main
+
+USAGE, FAILURE = 2, 1
+
+# What is typed after `kcast`, and what the line must say. LAB is a cluster file; NO is no file.
+WRONG_USAGE = [
+    # commands
+    ("bub", "no such command bub; did you mean sub or pub?"),
+    ("publish t m", "no such command publish; did you mean pub?"),
+    ("subscribe t", "no such command subscribe; did you mean sub?"),
+    ("analyze run", "did you mean analyse?"),
+    ("pings", "did you mean ping?"),
+    ("server", "did you mean serve?"),
+    ("wher t", "did you mean where?"),
+    ("halth", "did you mean health?"),
+    ("completions bash", "did you mean completion?"),
+    ("xyzzy", "kcast: no such command xyzzy (see kcast --help)"),
+    ("--foo", "kcast: no such option --foo"),
+    ("--vresion", "did you mean --version?"),
+    ("-v", "kcast: no such option -v"),
+    ("help bub", "no such command bub; did you mean sub or pub?"),
+    ("help sub extra", "kcast sub has no commands of its own, so no extra"),
+    ("help load compre", "compare"),
+    ("help --all", "no such option --all"),
+    ("help --man x sub", "--man writes the pages of all commands: name none"),
+    ("completion", "missing argument"),
+    ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ("completion bash zsh", "unexpected extra argument"),
+    # pub
+    ("pub", "no topic: give TOPIC, or -t TOPIC"),
+    ("pub -m text", "no topic: give TOPIC, or -t TOPIC"),
+    ("pub t rain, 4 degrees", "unexpected words (4 degrees): quote a message of several words"),
+    ("pub -t t rain, 4", "unexpected words (4): quote a message of several words"),
+    ("pub -t t -t u m", "-t is given 2 times: a message goes to one topic"),
+    ("pub t m -m n", "MESSAGE and -m exclude each other"),
+    ("pub t m -n", "MESSAGE and -n exclude each other"),
+    ("pub t m -l", "MESSAGE and -l exclude each other"),
+    ("pub t -n -s", "-n and -s exclude each other"),
+    ("pub t -f x -s", "-f and -s exclude each other"),
+    ("pub t -m a -f x -l", "-m and -f and -l exclude each other"),
+    ("pub t -m", "option '-m' requires an argument"),
+    ("pub t -f", "option '-f' requires an argument"),
+    ("pub -t", "option '-t' requires an argument"),
+    (
+        "pub t -5",
+        "no such option -5; write -- before what begins with a minus sign: kcast pub TOPIC -- MESSAGE",
+    ),
+    ("pub t -3.5", "write -- before what begins with a minus sign"),
+    ("pub t -.5", "write -- before what begins with a minus sign"),
+    ("pub t m --repeat 0", "'--repeat': 0 is not in the range"),
+    ("pub t m --repeat 101", "'--repeat': 101 is not in the range"),
+    ("pub t m --repeat often", "'often' is not a valid integer"),
+    ("pub t --rate -1", "-1.0 is not in the range"),
+    ("pub t --rate inf", "inf is not a finite number"),
+    ("pub t --rate nan", "nan is not a finite number"),
+    ("pub t --rate fast", "'fast' is not a valid float"),
+    ("pub t m --cluter LAB", "no such option --cluter; did you mean --cluster?"),
+    ("pub t m --repaet 2", "did you mean --repeat?"),
+    ("pub t m --cluster", "option '--cluster' requires an argument"),
+    ("pub t m -q 1", "no such option -q: there is no QoS"),
+    ("pub t m --retain", "no such option --retain: nothing is retained"),
+    ("pub t m -r", "no such option -r: nothing is retained"),
+    ("pub t m -p 1883", "no such option -p: servers stand in the cluster file"),
+    ("pub t m --host broker", "no such option --host: servers stand in the cluster file"),
+    ("pub t m -u me", "no such option -u: there are no users and passwords"),
+    ("pub t m -i me", "no such option -i: servers keep nothing for clients"),
+    ("pub t m --sleep 1s", "no such option --sleep: use --rate"),
+    ("pub t m --reply r", "no such option --reply: there are no replies"),
+    # sub
+    ("sub", "no topic: give TOPIC, or -t TOPIC"),
+    ("sub -t", "option '-t' requires an argument"),
+    ("sub t --count 0", "'-C' / '--count': 0 is not in the range"),
+    ("sub t -C none", "'none' is not a valid integer"),
+    ("sub t -C", "option '-C' requires an argument"),
+    ("sub t --timeout 0", "0.0 is not in the range"),
+    ("sub t -W nan", "nan is not a finite number"),
+    ("sub t -W 5s", "'5s' is not a valid float"),
+    ("sub t --hold 11", "11.0 is not in the range"),
+    ("sub t --hold -1", "-1.0 is not in the range"),
+    ("sub t --json --raw", "leave those out"),
+    ("sub t --json --time", "leave those out"),
+    ("sub t --json -v", "leave those out"),
+    ("sub t --json -N", "leave those out"),
+    ("sub t --json -F %p", "leave those out"),
+    ("sub t -F %p -v", "--format says all that is printed"),
+    ("sub t -F %p --time", "--format says all that is printed"),
+    ("sub t -F %p --raw", "--format says all that is printed"),
+    ("sub t -F", "option '-F' requires an argument"),
+    ("sub t -F %", "--format: '%' ends too early: write %% for a percent sign"),
+    ("sub t -F %z", "--format: %z is none of %t %p"),
+    ("sub t -F %q", "--format: %q: there is no QoS, and nothing is retained"),
+    ("sub t -F %R", "--format: %R: a property of MQTT 5"),
+    ("sub t -F @Q", "--format: @Q is no part of a time"),
+    (r"sub t -F '\q'", r"--format: \q is none of"),
+    ("sub t -F %1000t", "--format: %1000t: at most 999 characters"),
+    ("sub t --formt %p", "did you mean --format?"),
+    ("sub t --queue q", "no such option --queue: there are no groups of subscribers"),
+    ("sub t -T u", "no such option -T: there are no wildcards"),
+    ("sub t -k 60", "no such option -k: servers keep nothing for clients"),
+    ("sub t -R", "no such option -R: nothing is retained"),
+    ("sub -5", "write -- before what begins with a minus sign: kcast sub -- TOPIC"),
+    # where, ping, health
+    ("where", "missing argument 'TOPIC'"),
+    ("where t u", "unexpected extra argument (u)"),
+    ("where t -k 0", "0 is not in the range"),
+    ("where -5", "write -- before what begins with a minus sign: kcast where -- TOPIC"),
+    ("ping server", "unexpected extra argument (server)"),
+    ("ping --count 0", "0 is not in the range"),
+    ("ping --interval 0", "0.0 is not in the range"),
+    ("ping --timeout 0", "0.0 is not in the range"),
+    ("health localhost:7400", "localhost"),
+    ("health 127.0.0.1", "127.0.0.1"),
+    ("health 127.0.0.1:0", "127.0.0.1:0"),
+    ("health --timeout nan", "give a number of seconds above 0"),
+    ("health 127.0.0.1:7400 more", "unexpected extra argument (more)"),
+    # plan
+    ("plan --k 3 --publish 4", "--publish 4 is more than --k 3: raise --k, or lower --publish"),
+    ("plan --publish 1 --subscribe 1", "--publish 1 and --subscribe 1 of --k 5 may have no host in common"),
+    ("plan --scheme S --k 3", "scheme S takes no --k: leave it out"),
+    ("plan --scheme X", "'X' is not one of"),
+    ("plan --down 0.1 --down-exactly 3", "give one of them"),
+    ("plan --hosts 3 --down-exactly 4", "--down-exactly is 4, but there are 3 hosts"),
+    ("plan --loss 1", "1.0 is not in the range"),
+    ("plan --work-bits 25", "25 is not in the range"),
+    # serve
+    ("serve --port 70000", "70000"),
+    ("serve --ttl 0", "0 is not in the range"),
+    ("serve --host localhost", "'localhost' is not an IP address"),
+    ("serve --workers 2 --count 2", "give --workers or --count, not both"),
+    ("serve --prot 7400", "did you mean --port?"),
+    ("serve extra", "unexpected extra argument (extra)"),
+    # demo
+    ("demo --servers 5 --kill 5", "of 5 servers at most 4 can be killed"),
+]
+
+FAILURES = [
+    ("pub '' m", "a topic must not be empty"),
+    ("pub -t '' m", "a topic must not be empty"),
+    ("sub ''", "a topic must not be empty"),
+    ("sub a -t ''", "a topic must not be empty"),
+    ("where ''", "a topic must not be empty"),
+    (f"pub {'x' * 256} m", "topic too long: 256 bytes encoded, at most 255"),
+    (f"sub {'x' * 256}", "topic too long: 256 bytes encoded, at most 255"),
+    ("pub t m --cluster NO", "NO: No such file or directory"),
+    ("sub t --cluster NO", "NO: No such file or directory"),
+    ("where t --cluster NO", "NO: No such file or directory"),
+    ("ping --cluster NO", "NO: No such file or directory"),
+    ("plan --cluster NO", "NO: No such file or directory"),
+    ("pub t -f NO --cluster LAB", "NO: No such file or directory"),
+    ("help --man LAB/man1", "LAB/man1: Not a directory"),
+    ("demo NO", "NO: No such file or directory"),
+    ("pub t -f / --cluster LAB", "/: Is a directory"),
+]
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Callable[[str], list[str]]:
+    """Makes a list of arguments of what is typed, with the names of a cluster file and of none."""
+    lab = tmp_path / "LAB"
+    lab.write_text("kcast-cluster 1\nlab\npolicy k=1 publish=1 subscribe=1\nserver 127.0.0.1:9\n")
+
+    def arguments(line: str) -> list[str]:
+        return [
+            str(tmp_path / word) if word.startswith(("LAB", "NO")) else word for word in shlex.split(line)
+        ]
+
+    return arguments
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "exit_code"),
+    [(*row, USAGE) for row in WRONG_USAGE] + [(*row, FAILURE) for row in FAILURES],
+)
+def test_each_ends_with_one_clear_line(
+    line: str, words: str, exit_code: int, typed: Callable[[str], list[str]]
+) -> None:
+    arguments = typed(line)
+    result = CliRunner().invoke(main, arguments, env={"KCAST_CLUSTER": None})
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert result.stderr.startswith("kcast")
+    assert words in result.stderr.replace(f"{typed('NO')[0].removesuffix('NO')}", "")
+
+
+def test_there_are_a_hundred_of_them() -> None:
+    assert len(set(WRONG_USAGE) | set(FAILURES)) >= 100
