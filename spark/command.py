@@ -68,6 +68,7 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
     help="Memory of Spark's driver, which does all the work if the master is local.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
+@click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too.")
 def command(
     runs: tuple[str, ...],
     out: Path | None,
@@ -79,6 +80,7 @@ def command(
     master: str,
     memory: str,
     as_json: bool,
+    is_strict: bool,
 ) -> None:
     """Analyse captures of load tests: what share arrives as K grows, beside theory, and why the rest did not.
 
@@ -96,9 +98,9 @@ def command(
       kcast analyse --render analysis-out/report.json
 
     \b
-    Exit codes: 0 all is well, 1 nothing can be analysed, 2 wrong usage, 3 latencies
-    of a scenario are not valid, 4 delivery of a scenario is not valid, or scenarios
-    were left out, 5 what was measured is not what theory says, 130 Ctrl-C.
+    Exit codes: 0 it was done, 1 nothing can be analysed, 2 wrong usage, 3 what was
+    measured is not what theory says, or the delivery of a scenario is not valid, or
+    scenarios were left out, 4 with --strict: a latency is not valid, 130 Ctrl-C.
     """
     with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
         if sys.stdout is None:
@@ -119,7 +121,8 @@ def command(
         sys.exit(
             run(
                 AnalysisRequest(
-                    runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json
+                    *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
+                    is_strict=is_strict,
                 )
             )
         )

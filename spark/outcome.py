@@ -4,12 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kcast.client.cli.layout import table
 from kcast.loadtest.charts.words import count, number, percent_digits, probability
+from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import DISAGREES, THEORIES
-
-EXIT_LATENCY_NOT_VALID = 3
-EXIT_DELIVERY_NOT_VALID = 4
-EXIT_DISAGREES = 5
 
 _SCENARIO_HEADS = (
     *("scenario", "pairs", "delivered", "interval", "beforehand", "for servers", "given events"),
@@ -20,18 +17,20 @@ _NOTE_HEADS = ("the note says", "measured", "")
 _NOTHING = "-"
 
 
-def exit_code(findings: Findings) -> int:
-    """0, or that of the gravest of: scenarios left out or whose delivery is not valid, a measurement that
-    disagrees with theory, latencies that are not valid.
+def exit_code(findings: Findings, *, is_strict: bool) -> int:
+    """0, unless scenarios were left out, the delivery of one is not valid, or a theory is refused.
 
     Theory is that given what happened, for each scenario and for all together, and that of the simulation.
+    If strict, latencies must be valid, too.
     """
     scenarios = findings.table("scenarios")
     if findings.problems or not all(row["delivery_valid"] for row in scenarios):
-        return EXIT_DELIVERY_NOT_VALID
+        return EXIT_REFUSED
     if any(row["verdict"] == DISAGREES for row in _judged(findings)):
-        return EXIT_DISAGREES
-    return 0 if all(row["latency_valid"] for row in scenarios) else EXIT_LATENCY_NOT_VALID
+        return EXIT_REFUSED
+    if is_strict and not all(row["latency_valid"] for row in scenarios):
+        return EXIT_LATENCY_NOT_VALID
+    return 0
 
 
 def _judged(findings: Findings) -> Iterator[Row]:
@@ -146,10 +145,7 @@ def _note(rows: Sequence[Row]) -> list[str]:
 
 def _not_valid(findings: Findings) -> list[str]:
     called = names(findings)
-    reasons = [
-        f"NOT VALID: {row['what']} of {called[row['cell']]}: {row['reason']}"
-        for row in findings.table("health")
-    ]
+    reasons = [caveat(row["what"], called[row["cell"]], row["reason"]) for row in findings.table("health")]
     contradicted = [
         f"DISAGREES: {called[row['cell']]}: {row['note']}"
         for row in findings.table("reliability")

@@ -15,6 +15,7 @@ class AnalysisRequest(NamedTuple):
 
     `master` and `memory` None: as Spark's own configuration says. `only` are names of scenarios, in which *
     matches anything; empty: all scenarios.
+    `is_strict` makes latencies that are not valid a failure.
     """
 
     runs: tuple[str, ...]
@@ -26,3 +27,4 @@ class AnalysisRequest(NamedTuple):
     simulates: bool = False
     seed: int = SEED_DEFAULT
     as_json: bool = False
+    is_strict: bool = False

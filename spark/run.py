@@ -40,7 +40,7 @@ def run(request: AnalysisRequest) -> int:
         return EXIT_FAILURE
     write(findings, request.out)
     _print(findings, request)
-    return outcome.exit_code(findings)
+    return outcome.exit_code(findings, is_strict=request.is_strict)
 
 
 def _findings(request: AnalysisRequest) -> Findings:
@@ -76,7 +76,7 @@ def _print(findings: Findings, request: AnalysisRequest) -> None:
     if request.as_json:
         for each in outcome.objects(findings):
             print(to_json(each))
-        code = outcome.exit_code(findings)
+        code = outcome.exit_code(findings, is_strict=request.is_strict)
         print(to_json({"type": "report", "page": str(page), "exit_code": code}), flush=True)
         return
     lines = map(escaped, outcome.lines(findings))

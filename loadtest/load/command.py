@@ -111,6 +111,7 @@ def _own_options(function: _Function) -> _Function:
         ),
         click.option("--spectrum", is_flag=True, help="Print more percentiles, of all scenarios."),
         click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, one object a line."),
+        click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too."),
         click.option("--image", metavar="NAME", help="Image for --backend containers.  [default: kcast]"),
         click.option(
             "--master-port",
@@ -149,9 +150,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
       kcast load compare load-out/before load-out/after
 
     \b
-    Exit codes: 0 all figures are valid, 1 it could not be run, 2 wrong usage,
-    3 the latency of a scenario is not valid, 4 its delivery is not valid,
-    130 Ctrl-C.
+    Exit codes: 0 it was done, 1 it could not be run, 2 wrong usage, 3 the delivery
+    of a scenario is not valid, 4 with --strict: a latency is not valid, 130 Ctrl-C.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -173,6 +173,7 @@ def _load(
     image: str | None,
     master_port: int,
     spectrum: bool,
+    is_strict: bool,
     as_json: bool,
     **fields: Any,
 ) -> int:
@@ -214,6 +215,7 @@ def _load(
         is_resumed=resume is not None,
         master_port=master_port,
         wants_spectra=spectrum,
+        is_strict=is_strict,
         as_json=as_json,
     )
 

@@ -8,9 +8,7 @@ from kcast.client.cli.layout import table
 from kcast.loadtest.charts.words import percent_digits, significant
 from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
-
-EXIT_LATENCY_NOT_VALID = 3
-EXIT_DELIVERY_NOT_VALID = 4
+from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 
 _HEADS = (
     *("scenario", "pairs", "delivered", "interval", "for servers", "given", "copies"),
@@ -20,19 +18,23 @@ _SPECTRUM_HEADS = ("ms", "percentile", "count", "1/(1-p)")
 _OUTSIDE = "*"
 
 
-def exit_code(results: Collection[Summary]) -> int:
-    """Returns 0 if all figures are valid, otherwise which are not. Delivery goes before latency."""
+def exit_code(results: Collection[Summary], *, is_strict: bool) -> int:
+    """Returns 0 if all figures of delivery are valid; if strict, those of latency must be, too."""
     if not all(summary.delivery_verdict.valid for summary in results):
-        return EXIT_DELIVERY_NOT_VALID
-    return 0 if all(summary.latency_verdict.valid for summary in results) else EXIT_LATENCY_NOT_VALID
+        return EXIT_REFUSED
+    if is_strict and not all(summary.latency_verdict.valid for summary in results):
+        return EXIT_LATENCY_NOT_VALID
+    return 0
 
 
-def print_results(results: Mapping[str, Summary], out: Path, *, wants_spectra: bool, as_json: bool) -> None:
+def print_results(
+    results: Mapping[str, Summary], out: Path, *, wants_spectra: bool, is_strict: bool, as_json: bool
+) -> None:
     """Prints summaries, given by scenario name; `out` is the folder of the capture."""
     if as_json:
         for name, summary in results.items():
             print(to_json({"type": "scenario", "name": name, **summary.as_json()}))
-        code = exit_code(results.values())
+        code = exit_code(results.values(), is_strict=is_strict)
         print(to_json({"type": "run", "folder": str(out), "scenarios": list(results), "exit_code": code}))
         return
     print()
@@ -57,7 +59,7 @@ def headline(summary: Summary) -> str:
     if not summary.delivery_verdict.valid:
         words.append("NOT VALID")
     elif not summary.latency_verdict.valid:
-        words.append("latency NOT VALID")
+        words.append("latency cannot be trusted")
     return ", ".join(words)
 
 
@@ -135,7 +137,7 @@ def _shares(summary: Summary) -> str:
 def not_valid(results: Mapping[str, Summary]) -> list[str]:
     """Returns each reason why figures of a scenario are not valid."""
     return [
-        f"NOT VALID: {what} of {name}: {reason}"
+        caveat(what, name, reason)
         for name, summary in results.items()
         for what, verdict in (("delivery", summary.delivery_verdict), ("latency", summary.latency_verdict))
         for reason in verdict.reasons

@@ -40,6 +40,7 @@ def run(
     is_resumed: bool,
     master_port: int,
     wants_spectra: bool,
+    is_strict: bool,
     as_json: bool,
 ) -> int:
     """Runs scenarios, captures them in `out`, and prints results. Returns the exit code.
@@ -72,8 +73,8 @@ def run(
         _complain(f"{where}{error.strerror or error}{_rest(out, len(results), wanted)}")
         code = EXIT_FAILURE
     if results:
-        print_results(results, out, wants_spectra=wants_spectra, as_json=as_json)
-    return code or exit_code(results.values())
+        print_results(results, out, wants_spectra=wants_spectra, is_strict=is_strict, as_json=as_json)
+    return code or exit_code(results.values(), is_strict=is_strict)
 
 
 def compare(a: Path, b: Path, *, as_json: bool) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 from kcast.hashring.intervals import wilson
 from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
-from kcast.loadtest.scenario import Scenario
+from kcast.loadtest.results.verdicts import caveat
+from kcast.loadtest.scenario import Scenario, option_name
 
 PERCENTILES = ("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
 _SIGNIFICANT = "!"
@@ -165,7 +166,9 @@ def _notes(difference: Difference) -> Iterable[str]:
     for which, summary in (("first", difference.first), ("second", difference.second)):
         for what, verdict in (("delivery", summary.delivery_verdict), ("latency", summary.latency_verdict)):
             for reason in verdict.reasons:
-                yield f"{difference.name}: {which} run's {what} is NOT VALID: {reason}"
+                yield caveat(what, f"{difference.name} in the {which} run", reason)
     if difference.changed:
-        changes = (f"{name} {before} -> {after}" for name, (before, after) in difference.changed.items())
+        changes = (
+            f"{option_name(name)} {before} -> {after}" for name, (before, after) in difference.changed.items()
+        )
         yield f"{difference.name}: not the same test: {', '.join(changes)}"

@@ -19,6 +19,10 @@ DELIVERIES_MIN = 1000
 PUBLISH_DELAY_MAX = 0.1  # of the latency, at the 99th percentile of both
 CLOCK_ERROR_MAX = 0.1  # of the median latency
 
+# Exit codes of `kcast load` and `kcast analyse`.
+EXIT_REFUSED = 3  # a delivery figure is not valid, or a theory is refused
+EXIT_LATENCY_NOT_VALID = 4  # only with --strict: it says more about this machine than about what was tested
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -96,21 +100,22 @@ def judge_delivery(
     if not pairs:
         reasons.append(
             "nothing was to be delivered: no subscriber listened to a topic while it was published on; use "
-            "more topics_per_subscriber, a higher rate or a longer duration"
+            "a higher --topics-per-subscriber, a higher --rate or a longer --duration"
         )
     if health.published < health.scheduled:
         missing = health.scheduled - health.published
         reasons.append(
             f"{_count(missing, 'message')} of {health.scheduled:,} that were scheduled {_were(missing)} not "
-            "published: lower the rate, or use more workers"
+            "published: give a lower --rate, or more --workers"
         )
     if health.rows_lost:
         reasons.append(
-            f"the recorder lost {_count(health.rows_lost, 'row')}: free disk space, or lower the rate"
+            f"the recorder lost {_count(health.rows_lost, 'row')}: free disk space, or give a lower --rate"
         )
     if health.tap_lines_lost:
         reasons.append(
-            f"servers' taps lost {_count(health.tap_lines_lost, 'line')}: free disk space, or lower the rate"
+            f"servers' taps lost {_count(health.tap_lines_lost, 'line')}: free disk space, or give a lower "
+            "--rate"
         )
     if health.servers_lost:
         names = ", ".join(f"server-{number + 1}" for number in health.servers_lost)
@@ -141,7 +146,7 @@ def judge_delivery(
         if lag_s > limit_s:
             reasons.append(
                 f"users' processes stood still for up to {lag_s:.3g} s, which is more than {what} "
-                f"({limit_s:.3g} s): lower the rate, or use more workers"
+                f"({limit_s:.3g} s): give a lower --rate, or more --workers"
             )
     return Verdict(tuple(reasons))
 
@@ -156,9 +161,19 @@ def _shortcomings(health: Health, misses: Mapping[Cause, int], pairs: int, half_
     listed = _list(own | ({"slow-consumer": health.slow_consumer} if health.slow_consumer else {}))
     return [
         f"{_count(count, 'pair')} of {pairs:,} {_were(count)} missed because this machine was too slow "
-        f"({listed}); up to {allowed:,.0f} would not matter: lower the rate, use more workers, or "
+        f"({listed}); up to {allowed:,.0f} would not matter: give a lower --rate or more --workers, or "
         "raise net.core.rmem_max"
     ]
+
+
+def caveat(what: str, whose: str, reason: str) -> str:
+    """Returns a line that says why "delivery" or "latency" of a scenario is not valid.
+
+    Only delivery is worth an alarm: on an ordinary machine latencies often cannot be measured.
+    """
+    if what == "delivery":
+        return f"NOT VALID: {what} of {whose}: {reason}"
+    return f"{what} of {whose} cannot be trusted: {reason}"
 
 
 def judge_latency(health: Health, latency: Percentiles, publish_delay: Percentiles) -> Verdict:
@@ -167,12 +182,12 @@ def judge_latency(health: Health, latency: Percentiles, publish_delay: Percentil
     if latency.count < DELIVERIES_MIN:
         reasons.append(
             f"{_count(latency.count, 'delivery', 'deliveries')} {_were(latency.count)} measured, fewer than "
-            f"{DELIVERIES_MIN:,}: use a higher rate or a longer duration"
+            f"{DELIVERIES_MIN:,}: give a higher --rate or a longer --duration"
         )
     if latency.count and publish_delay.p99_ms >= PUBLISH_DELAY_MAX * latency.p99_ms:
         reasons.append(
             f"messages left {publish_delay.p99_ms:g} ms late at the 99th percentile, which is not less than "
-            f"{PUBLISH_DELAY_MAX:.0%} of the latency's ({latency.p99_ms:g} ms): lower the rate, use a "
+            f"{PUBLISH_DELAY_MAX:.0%} of the latency's ({latency.p99_ms:g} ms): give a lower --rate, use a "
             "machine with more cores free, or give legs the --delay of a real network"
         )
     if latency.count and health.clock_error_ms > CLOCK_ERROR_MAX * latency.p50_ms:

@@ -58,8 +58,8 @@ def test_options(asked: list[AnalysisRequest]) -> None:
     )
     call("run", "--follow", *options)
     assert asked == [AnalysisRequest(("run",), Path("x"), "local[2]", "500m", (), True, True, 7, True)]
-    call("--simulate")
-    assert asked[1] == AnalysisRequest((), OUT_DEFAULT, simulates=True)
+    call("--simulate", "--strict")
+    assert asked[1] == AnalysisRequest((), OUT_DEFAULT, simulates=True, is_strict=True)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 from typing import Any
 from unittest import mock
@@ -88,6 +89,8 @@ Scenario = Callable[[Driver, Servers], Coro]
 
 SCENARIOS: dict[str, Scenario] = {}
 
+_ALONE = count()
+
 
 def scenario(function: Scenario) -> Scenario:
     """Registers it by its name."""
@@ -122,6 +125,22 @@ async def message_is_delivered_once_and_its_outcome_is_told_for_each_server(
         assert {one.topic for one in got if one} == {"Tromsø".encode()}
         assert not subscriber.drops, "duplicates are no drops"
         assert (subscriber.kernel_drops, publisher.kernel_drops) == (0, 0)
+
+
+@scenario
+async def outcome_tells_the_audience_and_any_800_bytes_arrive(driver: Driver, servers: Servers) -> None:
+    topic = f"alone/{next(_ALONE):06}"  # leases of the driver before may stand yet
+    async with driver.client(servers.cluster) as publisher, driver.client(servers.cluster) as subscriber:
+        assert (await publisher.publish(topic, "to nobody")).audience == 0
+        subscription = subscriber.subscribe(topic)
+        await subscription.ready(WAIT_S)
+        for payload in (bytes(800), bytes(range(256)) * 3, b"50 %\xff"):
+            assert (await publisher.publish(topic, payload)).audience == 1
+            delivery = await subscription.get(WAIT_S)
+            assert delivery is not None
+            assert (delivery.payload, delivery.attributes) == (payload, {})
+        with raising(MessageTooLarge, "any 813; send less, or split it"):
+            await publisher.publish(topic, bytes(814))
 
 
 @scenario

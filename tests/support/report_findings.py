@@ -188,12 +188,12 @@ def _down(scenario: Scenario) -> float:
 
 def _add_health(tables: dict[str, list[Row]], number: int, *, is_valid: bool, is_latency_valid: bool) -> None:
     if not is_valid:
-        reason = "12 rows were lost by the recorder: free disk space, or lower the rate"
+        reason = "12 rows were lost by the recorder: free disk space, or give a lower --rate"
         tables["health"].append(row("health", number, "delivery", reason))
     if not is_latency_valid:
         reason = (
             f"messages left {4 + number} ms late at the 99th percentile, which is not less than 10% of the "
-            "latency's (12.7 ms): lower the rate, use a machine with more cores free, or give legs the "
+            "latency's (12.7 ms): give a lower --rate, use a machine with more cores free, or give legs the "
             "--delay of a real network"
         )
         tables["health"].append(row("health", number, "latency", reason))

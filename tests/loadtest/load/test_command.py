@@ -45,6 +45,12 @@ def test_the_first_command_needs_no_options_and_takes_less_than_a_minute(asked: 
     assert estimate(run["scenarios"][0]).time_s < 45
 
 
+def test_latencies_decide_only_if_that_is_asked_for(asked: list[dict[str, Any]]) -> None:
+    call()
+    call("--strict")
+    assert [run["is_strict"] for run in asked] == [False, True]
+
+
 def test_options_are_those_of_a_scenario_with_several_values(asked: list[dict[str, Any]]) -> None:
     arguments = (
         "--k-prime",

@@ -20,7 +20,7 @@ from kcast.loadtest.capture.folder import RunFolder, create_run, open_run
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.servers import EngineMissing, ServerStat, lab_cluster
 from kcast.loadtest.load import locusts, run, session
-from kcast.loadtest.load.report import EXIT_DELIVERY_NOT_VALID
+from kcast.loadtest.results.verdicts import EXIT_REFUSED
 from kcast.loadtest.scenario import Scenario
 
 WAIT_S = 30.0
@@ -92,7 +92,7 @@ def call(servers: list[FakeServers], tmp_path: Path, monkeypatch: pytest.MonkeyP
     def call(program: str = ENDS, scenarios: tuple[Scenario, ...] = SCENARIOS, **options: Any) -> int:
         monkeypatch.setattr(locusts, "LOCUST", (sys.executable, "-c", STAND_IN + program))
         plain: dict[str, Any] = {"out": tmp_path / "run", "is_resumed": False, "master_port": 0}
-        plain |= {"wants_spectra": False, "as_json": False}
+        plain |= {"wants_spectra": False, "is_strict": False, "as_json": False}
         return session.run(scenarios, {}, **plain | options)
 
     return call
@@ -116,7 +116,7 @@ def test_every_scenario_is_run_and_what_came_of_it_kept(
     folder: Callable[[], RunFolder],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert call() == EXIT_DELIVERY_NOT_VALID  # nothing was published
+    assert call() == EXIT_REFUSED  # nothing was published
     found = folder()
     assert found.status == "complete"
     assert statuses(found) == dict.fromkeys("abc", "complete")
@@ -189,7 +189,7 @@ def test_a_failed_run_is_resumed_where_it_failed(
     call(FAILS_AT_B.format("sys.exit(1)"))
     run_id = folder().run_id
     capsys.readouterr()
-    assert call(scenarios=SCENARIOS[1:], is_resumed=True) == EXIT_DELIVERY_NOT_VALID
+    assert call(scenarios=SCENARIOS[1:], is_resumed=True) == EXIT_REFUSED
     found = folder()
     assert (found.run_id, found.status) == (run_id, "complete")
     assert statuses(found) == dict.fromkeys("abc", "complete")
@@ -205,7 +205,7 @@ def test_a_complete_run_is_resumed_by_showing_it(
 ) -> None:
     call()
     capsys.readouterr()
-    assert call(scenarios=(), is_resumed=True) == EXIT_DELIVERY_NOT_VALID
+    assert call(scenarios=(), is_resumed=True) == EXIT_REFUSED
     assert len(servers) == 3
     assert "\nc  " in capsys.readouterr().out
 
@@ -297,7 +297,7 @@ waits = "print(os.getpid(), flush=True)\\n" + WAITS
 program = STAND_IN + "if scenario['name'] == 'a':\\n    " + ENDS.strip().replace("\\n", "\\n    ") + "\\n"
 program += "else:\\n    " + waits.strip().replace("\\n", "\\n    ") + "\\n"
 locusts.LOCUST = (sys.executable, "-c", program)
-options = {"is_resumed": False, "master_port": 0, "wants_spectra": False, "as_json": False}
+options = dict.fromkeys(("is_resumed", "wants_spectra", "is_strict", "as_json"), False) | {"master_port": 0}
 sys.exit(session.run(SCENARIOS, {}, out=Path(sys.argv[1]), **options))
 """
 

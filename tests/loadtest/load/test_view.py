@@ -188,13 +188,14 @@ def test_each_reason_is_told_and_decides_the_exit_code() -> None:
     assert report.not_valid({each.name: each for each in (NO_DELIVERY, NO_LATENCY)}) == [
         "NOT VALID: delivery of 3-3-3: 5 pairs were lost",
         "NOT VALID: delivery of 3-3-3: a row was lost",
-        "NOT VALID: latency of s: messages left late",
+        "latency of s cannot be trusted: messages left late",
     ]
-    assert report.exit_code([summary()]) == 0
-    assert report.exit_code([summary(), NO_LATENCY]) == 3
-    assert report.exit_code([NO_LATENCY, NO_DELIVERY, summary()]) == 4
+    for is_strict, code in ((False, 0), (True, 4)):
+        assert report.exit_code([summary()], is_strict=is_strict) == 0
+        assert report.exit_code([summary(), NO_LATENCY], is_strict=is_strict) == code
+        assert report.exit_code([NO_LATENCY, NO_DELIVERY, summary()], is_strict=is_strict) == 3
     assert "NOT VALID" in report.headline(NO_DELIVERY)
-    assert report.headline(NO_LATENCY).endswith("latency NOT VALID")
+    assert report.headline(NO_LATENCY).endswith("latency cannot be trusted")
     assert "NOT" not in report.headline(summary())
 
 
@@ -225,19 +226,20 @@ def test_a_spectrum_does_not_say_the_same_twice() -> None:
 
 def test_all_is_printed_with_the_spectrum_of_the_last_or_of_all(capsys: pytest.CaptureFixture[str]) -> None:
     results = {each.name: each for each in (summary(), NO_DELIVERY)}
-    report.print_results(results, Path("here"), wants_spectra=False, as_json=False)
+    report.print_results(results, Path("here"), wants_spectra=False, is_strict=False, as_json=False)
     text = capsys.readouterr().out
     assert "latencies of 3-3-3" in text and "latencies of 5-3-5" not in text
     assert "1,000 missed" in text and "NOT VALID: delivery of 3-3-3" in text
     assert text.endswith("\ncapture: here\n")
-    report.print_results(results, Path("here"), wants_spectra=True, as_json=False)
+    report.print_results(results, Path("here"), wants_spectra=True, is_strict=False, as_json=False)
     assert capsys.readouterr().out.count("latencies of ") == 2
 
 
-def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("is_strict", "code"), [(False, 0), (True, 4)])
+def test_json_is_one_object_a_line(is_strict: bool, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     results = {each.name: each for each in (summary(), NO_LATENCY)}
-    report.print_results(results, Path("here"), wants_spectra=False, as_json=True)
+    report.print_results(results, Path("here"), wants_spectra=False, is_strict=is_strict, as_json=True)
     first, second, run = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["type"], first["name"], first["pairs"]) == ("scenario", "5-3-5", 20_000)
     assert second["latency_verdict"] == {"valid": False, "reasons": ["messages left late"]}
-    assert run == {"type": "run", "folder": "here", "scenarios": ["5-3-5", "s"], "exit_code": 3}
+    assert run == {"type": "run", "folder": "here", "scenarios": ["5-3-5", "s"], "exit_code": code}

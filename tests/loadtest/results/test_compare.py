@@ -82,7 +82,7 @@ def test_runs_are_compared_scenario_by_scenario(tmp_path: Path) -> None:
     assert "!" in text[2]
     assert text[3:] == [
         "! more than chance explains in 19 of 20 cases",
-        "b: not the same test: k_prime 1 -> 2",
+        "b: not the same test: --k-prime 1 -> 2",
         "only in the first run: gone",
         "only in the second run: new",
     ]
@@ -98,7 +98,7 @@ def test_figures_that_are_not_valid_are_said_to_be_so(tmp_path: Path) -> None:
     found = compare([sound], [broken])
     assert not found.differences[0].are_valid
     assert found.differences[0].as_json()["valid"] is False
-    assert "a: second run's delivery is NOT VALID: the capture is partial" in found.text()
+    assert "NOT VALID: delivery of a in the second run: the capture is partial" in found.text()
 
 
 def test_runs_without_a_scenario_in_common(tmp_path: Path) -> None:
