@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import warnings
-from collections import deque
 from collections.abc import AsyncIterator
 from time import time
 from typing import NamedTuple
@@ -42,12 +41,10 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.order import Sequencer
 from kcast.client.wildcards import WildcardWarning, explanation, looks_like_a_pattern
 
 HOLD_S = 0.1
 LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this time
-READY_MAX = 1024  # deliveries taken from the client and not printed yet
 
 
 @click.command("sub")
@@ -155,8 +152,8 @@ def command(
             form=shown,
             end=b"" if no_eol else b"\n",
         )
-        printer = _Printer(Output(), count, hold_s, style)
-        sys.exit(asyncio.run(_run(cluster, names, printer, timeout_s, with_time)))
+        printer = _Printer(Output(), count, style)
+        sys.exit(asyncio.run(_run(cluster, names, hold_s, printer, timeout_s, with_time)))
 
 
 def _format(form: str | None) -> Format | None:
@@ -168,23 +165,29 @@ def _format(form: str | None) -> Format | None:
 
 
 async def _run(
-    cluster: Cluster, topics: list[bytes], printer: "_Printer", timeout_s: float | None, with_time: bool
+    cluster: Cluster,
+    topics: list[bytes],
+    hold_s: float,
+    printer: "_Printer",
+    timeout_s: float | None,
+    with_time: bool,
 ) -> int:
     async with Client(cluster) as client:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WildcardWarning)  # told above
-            subscriptions = [client.subscribe(topic) for topic in topics]
-        watcher = _Watcher(client, subscriptions, with_time)
-        tasks = [asyncio.create_task(watcher.watch(client.events()))]
-        tasks += [asyncio.create_task(printer.take(subscription)) for subscription in subscriptions]
-        tasks.append(asyncio.create_task(printer.hold()))
-        printing = asyncio.create_task(printer.print())
+            subscription = client.subscribe(topics, hold_s=hold_s)
+        watcher = _Watcher(client, topics, with_time)
+        tasks = [
+            asyncio.create_task(task)
+            for task in (printer.print(subscription), printer.outlive(), watcher.watch(client.events()))
+        ]
         try:
-            timed_out = not await _first_of([printing, *tasks], timeout_s)
+            timed_out = not await _first_of(tasks, timeout_s)
         finally:
-            for task in (printing, *tasks):
+            for task in tasks:
                 task.cancel()
-            printer.finish()
+            subscription.close()  # lets go of what is held
+            await printer.finish(subscription)
             watcher.report_drops()
         if timed_out:
             watcher.report_missing_leases()
@@ -199,11 +202,14 @@ async def _run(
 
 
 async def _first_of(tasks: "list[asyncio.Task[None]]", timeout_s: float | None) -> bool:
-    """Waits until a task ends (True) or the time is over (False); raises what the task raised."""
+    """Waits until a task ends (True) or the time is over (False). Raises what the task raised; of several,
+    the first in the list decides."""
     done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
-        task.result()
-    return bool(done)
+    for task in tasks:
+        if task in done:
+            task.result()
+            return True
+    return False
 
 
 class _Style(NamedTuple):
@@ -238,78 +244,46 @@ def _for_terminal(data: bytes) -> bytes:
 
 
 class _Printer:
-    """Takes deliveries from subscriptions, puts them in order, prints and counts them."""
+    """Prints deliveries, and counts them. While that is slow, they stay in the client's queue."""
 
-    def __init__(self, output: Output, wanted: int | None, hold_s: float, style: _Style) -> None:
+    def __init__(self, output: Output, wanted: int | None, style: _Style) -> None:
         self.wanted = wanted
         self.printed = 0
         self._output = output
         self._style = style
-        self._sequencer = Sequencer(hold_s)
-        self._closed = False
-        self._ready: deque[Delivery] = deque()
-        self._changed = asyncio.Event()
-        self._space = asyncio.Event()
-        self._holding = asyncio.Event()
+        self._begun: Delivery | None = None  # but perhaps not printed
 
-    async def take(self, subscription: Subscription) -> None:
-        """Takes one topic's deliveries; while printing is slow, they stay in the client's queue."""
-        loop = asyncio.get_running_loop()
-        async for delivery in subscription:
-            self._add(self._sequencer.put(delivery, loop.time()))
-            if self._sequencer.next_timeout() is not None:
-                self._holding.set()
-            while len(self._ready) > READY_MAX:
-                self._space.clear()
-                await self._space.wait()
-
-    async def hold(self) -> None:
-        """Releases in time what is held back to keep the order."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due_at = self._sequencer.next_timeout()
-            if due_at is None:
-                self._holding.clear()
-                await self._holding.wait()
-            elif due_at > loop.time():
-                await asyncio.sleep(due_at - loop.time())
-            else:
-                self._add(self._sequencer.release(loop.time()))
-
-    async def print(self) -> None:
+    async def print(self, subscription: Subscription) -> None:
         """Prints until enough is printed. Raises BrokenPipeError if nobody reads any more."""
-        forget = self._output.on_closed(self._reader_has_gone)
+        async for delivery in subscription:
+            self._begun = delivery
+            await self._output.write(self._line(delivery))
+            self._begun = None
+            self.printed += 1
+            if self._has_enough():
+                return
+
+    async def outlive(self) -> None:
+        """Waits until nobody reads any more; then raises BrokenPipeError."""
+        gone = asyncio.Event()
+        forget = self._output.on_closed(gone.set)
         try:
-            while self.wanted is None or self.printed < self.wanted:
-                if self._closed:
-                    raise BrokenPipeError
-                if self._ready:
-                    await self._output.write(self._line(self._ready[0]))
-                    self._ready.popleft()
-                    self.printed += 1
-                    self._space.set()
-                else:
-                    self._changed.clear()
-                    await self._changed.wait()
+            await gone.wait()
+            raise BrokenPipeError
         finally:
             forget()
 
-    def finish(self) -> None:
-        """Prints what has come, as far as that goes without waiting."""
-        self._add(self._sequencer.release_all())
-        while self._ready and (self.wanted is None or self.printed < self.wanted):
-            if not self._output.write_at_once(self._line(self._ready.popleft())):
+    async def finish(self, subscription: Subscription) -> None:
+        """Prints what has come to a closed subscription, as far as that goes without waiting."""
+        delivery = self._begun or await subscription.get()
+        while delivery is not None and not self._has_enough():
+            if not self._output.write_at_once(self._line(delivery)):
                 break
             self.printed += 1
+            delivery = await subscription.get()
 
-    def _reader_has_gone(self) -> None:
-        self._closed = True
-        self._changed.set()
-
-    def _add(self, deliveries: list[Delivery]) -> None:
-        if deliveries:
-            self._ready.extend(deliveries)
-            self._changed.set()
+    def _has_enough(self) -> bool:
+        return self.wanted is not None and self.printed >= self.wanted
 
     def _line(self, delivery: Delivery) -> bytes:
         return self._style.line(delivery, self._output.is_terminal)
@@ -330,11 +304,11 @@ def _fields(delivery: Delivery) -> dict[str, object]:
 class _Watcher:
     """Says on standard error what happens besides deliveries."""
 
-    def __init__(self, client: Client, subscriptions: list[Subscription], with_time: bool) -> None:
+    def __init__(self, client: Client, topics: list[bytes], with_time: bool) -> None:
         self.ever_leased = False
         self._client = client
         self._with_time = with_time
-        self._subscriptions = {each.topics[0]: each for each in subscriptions}
+        self._leases = {topic: client.core.lease_counts(topic) for topic in topics}
         self._lost: set[str] = set()
         self._told: dict[bytes, tuple[int, int]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
@@ -360,8 +334,7 @@ class _Watcher:
 
     def report_missing_leases(self) -> None:
         """Says at the end of --timeout which topics lack leases, if it was not said before."""
-        for topic, subscription in self._subscriptions.items():
-            leased, wanted = subscription.leases
+        for topic, (leased, wanted) in self._leases.items():
             if leased < wanted:
                 self._tell_leases(topic)
 
@@ -369,6 +342,7 @@ class _Watcher:
         match event:
             case LeasesChanged(topic, leased, wanted):
                 self.ever_leased = self.ever_leased or leased > 0
+                self._leases[topic] = leased, wanted
                 self._leases_changed(topic, leased, wanted)
             case ServerLost(server, why):
                 too_dear = "it asks more work for a lease than any client does"
@@ -411,7 +385,7 @@ class _Watcher:
             self._timers[topic] = loop.call_later(LEASES_SETTLING_S, self._tell_leases, topic)
 
     def _tell_leases(self, topic: bytes) -> None:
-        leases = self._subscriptions[topic].leases
+        leases = self._leases[topic]
         if self._told.get(topic) != leases:
             self._told[topic] = leases
             self._say(f"leased on {leases[0]} of {leases[1]}{self._of(topic)}")
@@ -421,4 +395,4 @@ class _Watcher:
 
     def _of(self, topic: bytes) -> str:
         """Returns which topic it is about, if there are several."""
-        return f" for {escaped(topic)}" if len(self._subscriptions) > 1 else ""
+        return f" for {escaped(topic)}" if len(self._leases) > 1 else ""
