@@ -4,7 +4,7 @@
 #   EXTRAS  are further extras of pyproject.toml to have:  make test EXTRAS=trust
 
 # What `make test` leaves out, and the target that runs it.
-SLOW := spark or load or containers
+SLOW := spark or load or containers or compat
 PARALLEL := -n 2 --dist loadfile
 
 # A PYTHONPATH, or another active environment, must not decide what is imported here.
@@ -18,8 +18,8 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-containers lint format bench \
-	constraints dist clean
+.PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-compat test-containers lint \
+	format bench constraints dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -39,7 +39,8 @@ analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
 test: lint  ## all checks and tests but the slow ones, which it names at its end
 	$(BIN)/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS)
 	@echo 'left out, for their time or because they need a Docker engine: make test-spark (the analysis on Spark,' \
-		'6 min), make test-load (locust, 3 min), make test-containers (compose.yaml, load tests on containers, 4 min)'
+		'6 min), make test-load (locust, 3 min), make test-containers (compose.yaml, load tests on containers, 4 min),' \
+		'make test-compat (beside version 0.1.0, 1 min)'
 
 test-fast:  ## the sans-IO cores, codec, ring and simulation, in half a minute: 20 of 200 seeds, no socket
 	@$(SETUP) dev load spark
@@ -60,6 +61,10 @@ test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a clus
 test-load:  ## load tests with real locust, from servers to results
 	@$(SETUP) dev load spark
 	$(BIN)/pytest -n 2 --dist worksteal -m load $(ARGS)
+
+test-compat:  ## this version and 0.1.0 in one cluster, both ways round; needs the history
+	@$(SETUP) dev load spark
+	$(BIN)/pytest $(PARALLEL) -m compat $(ARGS)
 
 test-containers:  ## on a Docker engine: the cluster of compose.yaml, and load tests on containers
 	@{ docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \

@@ -1,8 +1,8 @@
 """What a server tells its operator: lines on standard error, for people or (`--log json`) for programs.
 
-What clients can cause is only counted. A line tells how much the counters have grown, at most every few
-seconds, so nobody can fill a disk by sending datagrams. No line has a cookie, message, topic or client's
-address in it.
+Each line begins with the time, in UTC. What clients can cause is only counted. A line tells how much the
+counters have grown, at most every few seconds, so nobody can fill a disk by sending datagrams. No line has a
+cookie, message, topic or client's address in it.
 
 The log must not stop the server: a line that standard error does not take at once is lost.
 """
@@ -55,7 +55,7 @@ class Log:
             named = {"server": self._label} if self._label else {}
             line = to_json({"time": _now(), "level": level, "event": event, "text": text, **named, **fields})
         else:
-            line = f"kcast serve{' ' + self._label if self._label else ''}: {_printable(text)}"
+            line = f"{_now()} kcast serve{' ' + self._label if self._label else ''}: {_printable(text)}"
         _write_to_stderr(line + "\n")
 
 

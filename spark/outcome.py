@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kcast.client.cli.common import table
+from kcast.client.cli.layout import table
 from kcast.loadtest.charts.words import count, number, percent_digits, probability
 from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 from kcast.spark.findings.findings import Findings, Row

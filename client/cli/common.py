@@ -8,7 +8,7 @@ import re
 import select
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import gmtime, strftime
@@ -140,19 +140,6 @@ def text_fields(name: str, data: bytes) -> dict[str, object]:
         import base64
 
         return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
-    """Returns aligned lines: the first `left` columns to the left, the others to the right."""
-    cells = [tuple(heads), *(tuple(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if index < left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
 
 
 def utc(at_s: float) -> str:

@@ -17,9 +17,9 @@ from kcast.client.cli.common import (
     escaped,
     load_cluster_to_use,
     say,
-    table,
     to_json,
 )
+from kcast.client.cli.layout import table
 from kcast.client.cluster import Cluster
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
@@ -266,7 +266,7 @@ def _as_table(cluster: Cluster, targets: list[Target]) -> list[str]:
     up = sum(target.is_up for target in targets)
     name = f" in {escaped(cluster.name)}" if cluster.name else ""
     heads = ("server", "state", "min ms", "median ms", "max ms", "lost")
-    return [*table(heads, rows, left=2), "", f"{up} of {len(targets)} up{name}"]
+    return [*table(heads, rows, left=2, breaks_heads=True), "", f"{up} of {len(targets)} up{name}"]
 
 
 def _spread(values: list[float]) -> list[float]:

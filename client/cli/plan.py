@@ -15,15 +15,16 @@ from kcast.client.cli.common import (
     count_of,
     errors_as_lines,
     load_cluster,
-    table,
     to_json,
 )
 from kcast.client.cli.forecast import Setting, Work, all_of_k, few_publish, measured_tries_per_s, predict
+from kcast.client.cli.layout import folded, paragraph, table
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import TTL_S_DEFAULT, WORK_BITS_MAX, Limits
 
 HOSTS_DEFAULT = 100
 DOWN_DEFAULT = 0.1
+_LABEL_CHARS = len("best TTL   ")
 
 
 @click.command("plan")
@@ -202,6 +203,13 @@ def _work_fields(work: Work, servers: int) -> dict[str, float]:
 
 
 def _as_text(policy: Policy, setting: Setting, work: Work | None) -> Iterator[str]:
+    for line in _facts(policy, setting, work):
+        yield from folded(line, _LABEL_CHARS)
+    yield ""
+    yield from _choices(policy, setting)
+
+
+def _facts(policy: Policy, setting: Setting, work: Work | None) -> Iterator[str]:
     own = predict(policy, setting)
     k, publish, subscribe = policy.sizes(setting.hosts)
     if setting.down_exactly is None:
@@ -246,12 +254,13 @@ def _as_text(policy: Policy, setting: Setting, work: Work | None) -> Iterator[st
             f"           to fill a table of {Limits().leases:,} leases takes {_duration(work.table_s)}; on "
             f"average, at {work.tries_per_s / 1e6:.2g} million tries/s"
         )
-    yield ""
-    yield from _choices(policy, setting)
 
 
 def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
-    heads = ("", "policy", "delivery", "lost", "audience", "copies", "packets", "packets/s", "halve/stop")
+    heads = (
+        *("", "policy", "delivery", "lost 1 in", "audience", "copies", "packets", "packets /s"),
+        "to halve / stop",
+    )
     rows: list[list[str]] = []
     is_shown = False
     for each in dict.fromkeys((*few_publish(policy, setting.hosts), *all_of_k(setting.hosts))):
@@ -263,7 +272,7 @@ def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
                 "*" if is_own else "",
                 str(each),
                 _share(expected.delivery),
-                _one_in(expected.miss).removesuffix(" lost"),
+                _one_in(expected.miss).removeprefix("1 in ").removesuffix(" lost"),
                 _share(expected.whole_audience),
                 f"{expected.copies:.2f}",
                 f"{expected.packets_per_message:.1f}",
@@ -271,8 +280,8 @@ def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
                 f"{expected.blocked_to_halve}/{expected.blocked_to_stop}",
             ]
         )
-    yield from table(heads, rows, left=2)
-    yield (
+    yield from table(heads, rows, left=2, breaks_heads=True)
+    yield from paragraph(
         "A policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and subscribers "
         "lease at `subscribe` of them" + (". *: yours" if is_shown else "")
     )

@@ -10,11 +10,11 @@ from kcast.client.cli.common import (
     errors_as_lines,
     escaped,
     load_cluster,
-    table,
     text_fields,
     to_json,
     topic_argument,
 )
+from kcast.client.cli.layout import folded, paragraph, table
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.view import View
 from kcast.hashring.hashing import ARCS, OFFSET_BITS, hashed_bytes, topic_hash
@@ -93,16 +93,19 @@ def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[
         return
     yield from _head(cluster, topic)
     arc = position >> OFFSET_BITS
-    yield f"position  {position:016x}, {position / _RING:.7f} of the ring, arc {arc} of 0 to {ARCS - 1}"
-    yield f"used      {_used(publish, subscribe, used_count)}"
+    where = f"{position:016x}, {position / _RING:.7f} of the ring, arc {arc} of 0 to {ARCS - 1}"
+    yield from _fact("position", where)
+    yield from _fact("used", _used(publish, subscribe, used_count))
     yield ""
-    yield from table(("rank", "server", "host key", "used", "arc", "point", "distance"), rows, left=3)
+    yield from table(
+        ("rank", "server", "host key", "used", "arc", "point", "distance"), rows, left=3, breaks_heads=True
+    )
     yield from _shared_hosts(view, servers)
     yield ""
-    yield (
-        "Each host has one point in each arc, from its key and the cluster's salt. A topic's hosts are those"
+    yield from paragraph(
+        "Each host has one point in each arc, from its key and the cluster's salt. A topic's hosts are those "
+        "whose points come right before its position; the distance is a share of the ring."
     )
-    yield "whose points come right before its position; the distance is a share of the ring."
 
 
 def _without_ring(cluster: Cluster, topic: bytes, as_json: bool) -> Iterator[str]:
@@ -124,14 +127,15 @@ def _without_ring(cluster: Cluster, topic: bytes, as_json: bool) -> Iterator[str
         return
     yield from _head(cluster, topic)
     if cluster.policy.placement == "modulo":
-        yield f"position  {position:016x}, modulo {host_count} hosts: number {position % host_count}"
-        yield "used      the host with that number; host keys are numbered in order, from 0"
+        where = f"{position:016x}, modulo {host_count} hosts: number {position % host_count}"
+        yield from _fact("position", where)
+        yield from _fact("used", "the host with that number; host keys are numbered in order, from 0")
     else:
-        yield "position  without effect: every topic is on all hosts"
-        yield f"used      {_used(publish, subscribe, host_count)}"
+        yield from _fact("position", "without effect: every topic is on all hosts")
+        yield from _fact("used", _used(publish, subscribe, host_count))
     yield ""
     rows = [(f"{rank}", escaped(s.name), escaped(s.key)) for rank, s in enumerate(servers, 1)]
-    yield from table(("rank", "server", "host key"), rows, left=3)
+    yield from table(("rank", "server", "host key"), rows, left=3, breaks_heads=True)
     yield from _shared_hosts(view, servers)
 
 
@@ -140,6 +144,10 @@ def _head(cluster: Cluster, topic: bytes) -> Iterator[str]:
     yield f"topic     {escaped(topic)}"
     yield f"hashed    {escaped(hashed)}" + ("" if hashed == topic else " (only what is inside {...})")
     yield f"policy    {cluster.policy}"
+
+
+def _fact(name: str, text: str) -> list[str]:
+    return folded(f"{name:<10}{text}", 10)
 
 
 def _used(publish: int, subscribe: int, total: int) -> str:
@@ -158,7 +166,9 @@ def _shared_hosts(view: View, servers: tuple[ServerEntry, ...]) -> Iterator[str]
         count = sum(other.key == server.key for other in view.cluster.servers)
         if count > 1:
             host = escaped(server.key)
-            yield f"Host {host} has {count} servers; this topic uses {server.name}, chosen by the ports."
+            yield from paragraph(
+                f"Host {host} has {count} servers; this topic uses {server.name}, chosen by the ports."
+            )
 
 
 def _common_fields(cluster: Cluster, topic: bytes, position: int) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from kcast.loadtest.clusters.hosted_servers import HostedServers
 
-_LABELLED = re.compile(r"kcast serve (server-\d+): ")
+_LABELLED = re.compile(r"(?:\S+ )?kcast serve (server-\d+): ")
 
 
 class LabCluster(HostedServers):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import floor
 from typing import TYPE_CHECKING, TextIO
 
-from kcast.client.cli import common
+from kcast.client.cli import layout
 from kcast.hashring.policy import Policy
 from kcast.loadtest.charts.curves import Axes, MeasuredPoint, Series, TheoryLine, picture
 from kcast.loadtest.charts.scales import Linear, whole_numbers
@@ -123,27 +123,21 @@ def live_figures(phase: Phase, tally: Tally) -> str:
 
 # --- DemoResult --------------------------------------------------------------------------------------------
 
-_HEADS = ("", "", "", "", "", "", "", "given what", "")
-_HEADS_BELOW = (
-    "policy",
-    "phase",
-    "pairs",
-    "delivered",
-    "duplicates",
-    "measured",
-    "interval",
-    "happened",
-    "range",
+_HEADS = (
+    *("policy", "phase", "pairs", "measured", "interval", "given what happened", "range"),
+    "",
 )
+_VERDICTS = {"not judged": "-"}
 
 
 def table(phase_results: Sequence[PhaseResult]) -> str:
-    """Returns the figures of all phases and policies as a table."""
-    lines = common.table(_HEADS, [_HEADS_BELOW, *map(_row, phase_results)], left=2)
-    told = lines[:2]
-    for before, each, line in zip([phase_results[0], *phase_results], phase_results, lines[2:], strict=False):
-        told += [""] * (before.k_prime != each.k_prime) + [f"{line}  {each.verdict}"]
-    return "\n".join(told) + "\n"
+    """Returns the figures of all phases and policies as a table, with an empty line between policies."""
+    lines = layout.table(_HEADS, map(_row, phase_results), left=2, breaks_heads=True)
+    firsts = [f"{policy_name(k_prime)} " for k_prime in sorted({each.k_prime for each in phase_results})][1:]
+    for first in firsts:
+        index = next((number for number, line in enumerate(lines) if line.startswith(first)), 0)
+        lines[index:index] = [""] * bool(index)
+    return "\n".join(lines) + "\n"
 
 
 def _row(result: PhaseResult) -> tuple[str, ...]:
@@ -156,10 +150,11 @@ def _row(result: PhaseResult) -> tuple[str, ...]:
     return (
         policy_name(result.k_prime),
         phase_name(result.phase, result.down),
-        *(f"{count:,}" for count in (result.pairs, result.delivered, result.duplicates)),
+        f"{result.pairs:,}",
         f"{percent_digits(result.share(result.delivered))} %",
         _span(*result.interval),
         *theory,
+        _VERDICTS.get(result.verdict, result.verdict),
     )
 
 
@@ -173,26 +168,24 @@ def explanation(plan: DemoPlan, result: DemoResult) -> str:
     k_primes = ", ".join(map(str, K_PRIMES))
     topics_with = Counter(result.dead_of_topic.values())
     spread = ", ".join(f"{dead} for {topics_with[dead]}" for dead in sorted(topics_with))
-    lines = [
-        "A policy is k/publish/subscribe. A pair is a message and a subscriber that should get it.",
-        "Given what happened: the share that theory expects, knowing which servers died. Range: where",
-        "99.99 % of runs fall if theory is right; it decides about ok. Interval: how exactly the share was",
-        "measured. Both count that a message may be lost for all its subscribers at once.",
-        "",
-        f"Theory that does not know which {plan.kill} of {plan.servers} servers die expects {unknowing}",
-        f"for K' = {k_primes}. Given what happened it differs, since each topic has {K} servers of its own.",
-        f"Servers that died, and topics for which that many did: {spread}.",
-        "",
-    ]
     if result.leases_after_s is None:
-        lines.append(f"After the restart not all leases stood again within the ttl, {plan.ttl_s} s.")
+        leases = f"not all leases stood again within the ttl, {plan.ttl_s} s."
     else:
-        lines.append(
-            f"After the restart all {result.subscriptions * K:,} leases stood again in "
-            f"{result.leases_after_s:.1f} s (ttl {plan.ttl_s} s)."
+        leases = (
+            f"all {result.subscriptions * K:,} leases stood again in {result.leases_after_s:.1f} s "
+            f"(ttl {plan.ttl_s} s)."
         )
-    lines.append(_last_loss(result))
-    return "\n".join(lines) + "\n"
+    paragraphs = (
+        "A policy is k/publish/subscribe. A pair is a message and a subscriber that should get it. Given "
+        "what happened: the share that theory expects, knowing which servers died. Range: where 99.99 % of "
+        "runs fall if theory is right; it decides about ok. Interval: how exactly the share was measured. "
+        "Both count that a message may be lost for all its subscribers at once.",
+        f"Theory that does not know which {plan.kill} of {plan.servers} servers die expects {unknowing} for "
+        f"K' = {k_primes}. Given what happened it differs, since each topic has {K} servers of its own. "
+        f"Servers that died, and topics for which that many did: {spread}.",
+        f"After the restart {leases} {_last_loss(result)}",
+    )
+    return "\n\n".join("\n".join(layout.paragraph(text)) for text in paragraphs) + "\n"
 
 
 def _last_loss(result: DemoResult) -> str:

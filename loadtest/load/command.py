@@ -18,9 +18,9 @@ from kcast.client.cli.common import (
     errors_as_lines,
     fail,
     say,
-    table,
     to_json,
 )
+from kcast.client.cli.layout import table
 from kcast.loadtest.charts import words
 from kcast.loadtest.faults.plan import outages
 from kcast.loadtest.load import grid

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from kcast.client.cli.common import table, to_json
+from kcast.client.cli.common import to_json
+from kcast.client.cli.layout import table
 from kcast.loadtest.charts.words import percent_digits, significant
 from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary

@@ -41,7 +41,13 @@ ARROWS = {
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.
     "spark": (
-        *("kcast.spark", "kcast.hashring", "kcast.client.cli.common", "kcast.pubsub.errors"),
+        *(
+            "kcast.spark",
+            "kcast.hashring",
+            "kcast.client.cli.common",
+            "kcast.client.cli.layout",
+            "kcast.pubsub.errors",
+        ),
         *(
             "kcast.loadtest.charts",
             "kcast.loadtest.scenario",

@@ -20,6 +20,7 @@ from kcast.pubsub.process import ServeSettings
 from kcast.pubsub.server import Server
 from kcast.pubsub.tap import read
 from kcast.pubsub.udp import UdpPort, open_socket
+from tests.support.logs import untimed
 from tests.support.serve_process import WAIT_S, Peer, Serve, next_complaint, served_address, stop
 
 pytestmark = pytest.mark.world
@@ -54,7 +55,7 @@ def test_a_drain_lasts_until_the_last_lease_has_ended(serve: Serve) -> None:
         (receipt,) = subscriber.vouch(b"weather")
         assert isinstance(receipt, wire.Receipt)
         process.send_signal(signal.SIGTERM)
-        assert next_complaint(process) == (
+        assert untimed(next_complaint(process)) == (
             "kcast serve: draining for 6 s at most, 1 lease left; a second signal ends it at once\n"
         )
         # It tells everyone, takes nothing new, and forwards.
@@ -68,7 +69,9 @@ def test_a_drain_lasts_until_the_last_lease_has_ended(serve: Serve) -> None:
         assert subscriber.hear() == b"weather rain\n"
         rest, complaints = process.communicate(timeout=WAIT_S)
     assert (rest, process.returncode) == ("", 0)
-    assert complaints == ("kcast serve: messages: 1, copies sent: 1; drops: drain=1; refusals: drain=1\n")
+    assert untimed(complaints) == (
+        "kcast serve: messages: 1, copies sent: 1; drops: drain=1; refusals: drain=1\n"
+    )
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
@@ -126,10 +129,9 @@ def test_a_taken_metrics_port_is_one_line(serve: Serve) -> None:
     first = serve("--metrics", "0", "--log", "json")
     port = fields(next_complaint(first))["url"].split(":")[2].removesuffix("/metrics")
     second = serve("--metrics", port)
-    assert second.communicate(timeout=WAIT_S) == (
-        "",
-        f"kcast serve: 127.0.0.1:{port} is in use; give --metrics another port\n",
-    )
+    output, errors = second.communicate(timeout=WAIT_S)
+    assert output == ""
+    assert untimed(errors) == f"kcast serve: 127.0.0.1:{port} is in use; give --metrics another port\n"
     assert second.returncode == 1
 
 
@@ -158,7 +160,8 @@ def test_a_tap_that_cannot_be_written_is_one_line(
     (tmp_path / "text").write_text("precious")
     path = tmp_path / file
     process = serve("--tap", str(path))
-    assert process.communicate(timeout=WAIT_S) == ("", f"kcast serve: {complaint.format(path=path)}\n")
+    output, errors = process.communicate(timeout=WAIT_S)
+    assert (output, untimed(errors)) == ("", f"kcast serve: {complaint.format(path=path)}\n")
     assert process.returncode == 1
     assert (tmp_path / "text").read_text() == "precious"
 
@@ -260,7 +263,7 @@ def test_drops_are_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
     monkeypatch.setattr(process, "run", run)
     run_with(SETTINGS, label="127.0.0.1:7401")
-    assert capsys.readouterr().err == (
+    assert untimed(capsys.readouterr().err) == (
         "kcast serve 127.0.0.1:7401: dropped unvouched-subscribe=1\n"
         "kcast serve 127.0.0.1:7401: messages: 0, copies sent: 0; drops: unvouched-subscribe=2\n"
     )
@@ -272,4 +275,6 @@ def test_an_orphan_says_so_and_fails(
     monkeypatch.setattr(process, "run", lambda *_, **__: Ending.ORPHANED)
     code, _ = run_with(SETTINGS)
     assert code == 1
-    assert capsys.readouterr().err.startswith("kcast serve: the process that started this server is gone\n")
+    assert untimed(capsys.readouterr().err).startswith(
+        "kcast serve: the process that started this server is gone\n"
+    )

@@ -21,6 +21,7 @@ from kcast.pubsub.limits import Limits
 from kcast.pubsub.process import ServeSettings
 from kcast.pubsub.serve import command
 from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT
+from tests.support.logs import untimed
 from tests.support.serve_process import (
     NEEDS_IPV6,
     PROGRAM,
@@ -67,7 +68,7 @@ def test_an_open_server_forwards_the_bare_note(serve: Serve, host: str) -> None:
         assert subscriber.hear() == b"\nweather rain\n"
         publisher.say(b"weather sun\n")
         assert subscriber.hear() == b"\nweather sun\n"
-    warning, summary = stop(process, signal.SIGINT).splitlines()
+    warning, summary = untimed(stop(process, signal.SIGINT)).splitlines()
     assert warning == (
         "kcast serve: open to loopback and private addresses: anyone there can subscribe others"
     )
@@ -80,7 +81,7 @@ def test_without_open_the_bare_note_does_nothing(serve: Serve) -> None:
         peer.say(b"weather\n")
         peer.say(b"weather rain\n")
         peer.ping()
-    assert stop(process) == (
+    assert untimed(stop(process)) == (
         "kcast serve: messages: 0, copies sent: 0; drops: unvouched-publish=1 unvouched-subscribe=1\n"
     )
 
@@ -88,7 +89,7 @@ def test_without_open_the_bare_note_does_nothing(serve: Serve) -> None:
 def test_the_ready_line_tells_ttl_and_port(serve: Serve) -> None:
     process = serve("--ttl", "7")
     assert re.fullmatch(r"kcast: serving on 127\.0\.0\.1:\d+ \(ttl 7 s\)\n", next_line(process))
-    assert stop(process) == "kcast serve: messages: 0, copies sent: 0; drops: none\n"
+    assert untimed(stop(process)) == "kcast serve: messages: 0, copies sent: 0; drops: none\n"
 
 
 def test_a_lease_ends_after_its_ttl(serve: Serve) -> None:
@@ -121,9 +122,10 @@ def test_signals_end_it_cleanly(serve: Serve, number: int) -> None:
 def test_a_taken_port_is_one_line(serve: Serve) -> None:
     host, port = served_address(serve())
     second = serve("--port", str(port))
-    assert second.communicate(timeout=WAIT_S) == (
-        "",
-        f"kcast serve: {host}:{port} is in use; stop the other server or give --port\n",
+    output, errors = second.communicate(timeout=WAIT_S)
+    assert output == ""
+    assert untimed(errors) == (
+        f"kcast serve: {host}:{port} is in use; stop the other server or give --port\n"
     )
     assert second.returncode == 1
 
@@ -148,14 +150,17 @@ def test_a_server_that_cannot_say_it_is_ready_says_why_and_ends(redirection: str
             timeout=WAIT_S,
             check=False,
         )
-    assert (run.returncode, run.stderr) == (1, f"kcast serve: {complaint}\n")
+    assert (run.returncode, untimed(run.stderr)) == (1, f"kcast serve: {complaint}\n")
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
 def test_an_address_of_another_machine_is_one_line(host: str) -> None:
     result = invoke("--host", host, "--port", "7400")
     where = f"[{host}]:7400" if ":" in host else f"{host}:7400"
-    assert result.stderr == f"kcast serve: {where} is not an address of this machine; give another --host\n"
+    assert (
+        untimed(result.stderr)
+        == f"kcast serve: {where} is not an address of this machine; give another --host\n"
+    )
     assert result.exit_code == 1
 
 
@@ -355,7 +360,7 @@ def test_a_receive_buffer_that_is_cut_comes_with_a_warning(
     monkeypatch.setattr(udp, "_SO_RCVBUFFORCE", 0xFFFF)  # as for users without CAP_NET_ADMIN
     limit = int(Path("/proc/sys/net/core/rmem_max").read_text())
     told = invoke("--port", "0", "--receive-buffer", "1G").stderr
-    assert told == (
+    assert untimed(told) == (
         f"kcast serve: the receive buffer has {limit} bytes, less than the 1073741824 wanted, so datagrams "
         "are lost sooner while the server is busy; raise the limit with: "
         "sysctl -w net.core.rmem_max=1073741824\n"

@@ -18,6 +18,7 @@ from kcast.client.cluster import Cluster, ClusterError, parse
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.workers import cluster_file
+from tests.support.logs import untimed
 from tests.support.serve_process import (
     NEEDS_IPV6,
     PROGRAM,
@@ -151,7 +152,7 @@ def test_the_file_that_is_printed_works_and_is_all_of_the_output(serve: Serve, o
     assert len(cookies) == 3
     complaints = stop(process)  # and it looks that there is no more output
     assert complaints.count(": messages: 0, copies sent: 0; drops: none\n") == 3
-    assert sorted(re.findall(r"^kcast serve (\S+): messages", complaints, re.MULTILINE)) == sorted(
+    assert sorted(re.findall(r"^kcast serve (\S+): messages", untimed(complaints), re.MULTILINE)) == sorted(
         server.name for server in cluster.servers
     )
 
@@ -347,7 +348,9 @@ def test_a_worker_that_cannot_start_ends_them_all(serve: Serve) -> None:
         rest, complaints = process.communicate(timeout=WAIT_S)
     assert (rest, process.returncode) == ("", 1)
     assert f"127.0.0.1:{port} is in use; give --metrics another port\n" in complaints
-    assert re.search(r"^kcast serve: \S+ did not start: it ended with exit code 1$", complaints, re.MULTILINE)
+    assert re.search(
+        r"^kcast serve: \S+ did not start: it ended with exit code 1$", untimed(complaints), re.MULTILINE
+    )
     assert "Traceback" not in complaints
 
 
@@ -358,7 +361,10 @@ def test_a_taken_port_is_one_line(serve: Serve) -> None:
         process = serve("--workers", "2", "--port", str(port - 1))
         rest, complaints = process.communicate(timeout=WAIT_S)
     assert (rest, process.returncode) == ("", 1)
-    assert complaints == f"kcast serve: 127.0.0.1:{port} is in use; stop the other server or give --port\n"
+    assert (
+        untimed(complaints)
+        == f"kcast serve: 127.0.0.1:{port} is in use; stop the other server or give --port\n"
+    )
 
 
 def test_where_the_file_cannot_be_printed_all_is_ended() -> None:
