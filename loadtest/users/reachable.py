@@ -19,16 +19,16 @@ def any_answers(cluster: Cluster, within_s: float) -> bool:
     with ExitStack() as stack:
         asked: list[tuple[socket.socket, Sequence[Address]]] = []
         for family in (socket.AF_INET, socket.AF_INET6):
-            addresses = [
+            own = [
                 address
                 for server in cluster.servers
                 for address in server.addresses
                 if (":" in address[0]) == (family == socket.AF_INET6)
             ]
-            if not addresses:
+            if not own:
                 continue
             with suppress(OSError):  # this machine lacks the family
-                asked.append((stack.enter_context(socket.socket(family, socket.SOCK_DGRAM)), addresses))
+                asked.append((stack.enter_context(socket.socket(family, socket.SOCK_DGRAM)), own))
                 asked[-1][0].setblocking(False)
         # By rounds, not by the clock: what came while this process was busy is read all the same.
         for _ in range(max(1, round(within_s / _ROUND_S))):
