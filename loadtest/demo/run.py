@@ -60,7 +60,7 @@ def make_topics(plan: DemoPlan, servers: ProcessCluster, rng: Random) -> list[To
 
 
 def expected_s(plan: DemoPlan, texts: int) -> float:
-    """Returns about how many seconds a demo with so many texts takes."""
+    """Returns about how many seconds a demo with this number of texts takes."""
     published = texts * (2 + _passes_while_down(texts)) * len(K_PRIMES) / plan.rate
     return published + plan.ttl_s + _OTHER_S
 
