@@ -155,6 +155,13 @@ def test_a_server_is_confined(project: ComposeProject) -> None:
         config = project.inspect(service)["HostConfig"]
         assert config["ReadonlyRootfs"] is True and config["Privileged"] is False
         assert config["Memory"] > 0 and config["PidsLimit"] > 0
+        assert config["NanoCpus"] == 10**9
+        assert config["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "3"}}
+
+
+def test_servers_have_nothing_to_warn_of(project: ComposeProject) -> None:
+    for service in SERVERS:
+        assert [entry for entry in project.log(service) if entry["level"] == "warning"] == []
 
 
 def test_metrics_are_there_for_containers(project: ComposeProject) -> None:
