@@ -205,6 +205,22 @@ def test_nothing_is_lost_while_servers_are_killed(project: ComposeProject, host_
         meeting.end(TEXT)
 
 
+def test_what_is_killed_by_hand_stays_dead_until_it_is_started(
+    project: ComposeProject, host_file: str
+) -> None:
+    """As docs/containers.md has it."""
+    project.compose("kill", "server-2")
+    wait_for("server-2 to end", lambda: not project.inspect("server-2")["State"]["Running"])
+    with Command("ping", "--cluster", host_file, "--count", "10") as ping:  # for two seconds and more
+        code, output, errors = ping.end()
+    assert (code, b"4 of 5 up" in output) == (1, True), errors
+    assert not project.inspect("server-2")["State"]["Running"]
+    project.compose("start", "server-2")
+    project.await_healthy()
+    with Command("ping", "--cluster", host_file, "--count", "1") as ping:
+        assert ping.end()[0] == 0
+
+
 def test_a_stopped_server_drains(project: ComposeProject, host_file: str, tmp_path: Path) -> None:
     """SIGTERM, as `docker stop` sends it, in the midst of a stream: no message is lost, exit code 0."""
     # To those who know no other server it still forwards.
