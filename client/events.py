@@ -205,3 +205,7 @@ class Drop(StrEnum):
     MALFORMED_MESSAGE = "malformed-message"
     NOT_UNDERSTOOD = "not-understood"
     SLOW_CONSUMER = "slow-consumer"
+
+
+HARMLESS = frozenset((Drop.UNASKED_REPLY, Drop.NOT_SUBSCRIBED))
+"""Reasons by which nothing is lost: networks double datagrams, and servers go on sending for a ttl."""

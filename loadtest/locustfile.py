@@ -4,8 +4,9 @@
     locust -f loadtest/locustfile.py --cluster lab.txt --headless -u 24 -r 24 -t 30s --csv out --html out.html
     locust -f loadtest/locustfile.py --cluster lab.txt --headless -u 6 -t 30s --processes 2 Mixed
 
-`locust --help` does not show the options that this file adds. `kcast load --help` explains most of them, and
-locust's web UI has them, too. Your own locustfile may import from here, and derive users.
+`locust --help` does not show the options that this file adds. `kcast load --help` explains most of them.
+Those that one changes from test to test are in locust's web UI, too. Your own locustfile may import from
+here, and derive users.
 """
 
 from kcast.loadtest.users.locust_hooks import register

@@ -13,6 +13,7 @@ from kcast.pubsub.endpoint import Address, Tap, format_address
 from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
 from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed
+from kcast.pubsub.machine import is_one_of_several
 from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort
 
@@ -45,11 +46,11 @@ def warn(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> None:
         log.warning("open", "open to any address: anyone can make this server flood others")
     elif settings.open_to:
         log.warning("open", "open to loopback and private addresses: anyone there can subscribe others")
-    if any(is_wildcard(port.address) for port in ports):
+    if any(is_wildcard(port.address) and is_one_of_several(port.address) for port in ports):
         log.warning(
             "wildcard",
-            "serving on all addresses: answers leave from the one that the system picks; on a machine "
-            "with several, give --host the one that clients are told",
+            "serving on several addresses: answers leave from the one that the system picks, and clients "
+            "drop those from another than they asked: give --host the one that clients are told",
         )
     wanted, granted = settings.receive_buffer_bytes, min(port.receive_buffer_bytes for port in ports)
     if granted < wanted:

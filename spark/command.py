@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail
 from kcast.spark.request import (
@@ -69,7 +70,9 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
 @click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     runs: tuple[str, ...],
     out: Path | None,
     only: tuple[str, ...],
@@ -106,8 +109,9 @@ def command(
         if sys.stdout is None:
             raise OSError("standard output is closed")
         if render is not None:
-            if runs or follows or simulates or only:
-                fail(NAME, "--render only makes the page again: leave out all but --out", EXIT_USAGE)
+            if others := [name for name in _given(ctx) if name not in ("--render", "--out")]:
+                what = f"--render only makes the page again: leave out {', '.join(others)}"
+                fail(NAME, what, EXIT_USAGE)
             sys.exit(_render(render, out or render.parent))
         if not runs and not simulates:
             fail(NAME, "nothing to analyse: name a RUN, or give --simulate", EXIT_USAGE)
@@ -126,6 +130,16 @@ def command(
                 )
             )
         )
+
+
+def _given(ctx: click.Context) -> list[str]:
+    """The options and arguments that stand on the command line, as one types them."""
+    return [
+        parameter.opts[0] if isinstance(parameter, click.Option) else "RUN"
+        for parameter in ctx.command.params
+        if ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        and ctx.params.get(parameter.name or "") != ()
+    ]
 
 
 def require_extra() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from time import time
 from typing import NamedTuple
 
@@ -29,7 +29,9 @@ from kcast.client.cli.common import (
 from kcast.client.cli.format import Format, FormatError
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
+    HARMLESS,
     Delivery,
+    Drop,
     Event,
     FamilyMissing,
     Gap,
@@ -301,6 +303,13 @@ def _fields(delivery: Delivery) -> dict[str, object]:
     }
 
 
+def listed_drops(drops: Mapping[Drop, int], kernel_drops: int) -> str:
+    """Returns `reason=count` for each reason by which something was lost; "" if there is none."""
+    counts = {str(reason): count for reason, count in drops.items() if reason not in HARMLESS}
+    counts["receive-buffer"] = kernel_drops
+    return " ".join(f"{reason}={count}" for reason, count in sorted(counts.items()) if count)
+
+
 class _Watcher:
     """Says on standard error what happens besides deliveries."""
 
@@ -323,14 +332,12 @@ class _Watcher:
         return nobody_answers(self._client.cluster, list(self._client.server_states))
 
     def report_drops(self) -> None:
-        """Says what arrived and was discarded. Duplicates, expected if publish > 1, are not."""
+        """Says what was lost by being discarded."""
         for timer in self._timers.values():
             timer.cancel()
-        drops = {str(reason): count for reason, count in self._client.drops.items()}
-        drops["receive-buffer"] = self._client.kernel_drops
-        parts = [f"{reason}={count}" for reason, count in sorted(drops.items()) if count]
-        if parts:
-            self._say(f"dropped: {' '.join(parts)}")
+        drops = listed_drops(self._client.drops, self._client.kernel_drops)
+        if drops:
+            self._say(f"dropped: {drops}")
 
     def report_missing_leases(self) -> None:
         """Says at the end of --timeout which topics lack leases, if it was not said before."""

@@ -48,6 +48,7 @@ _LOG_LINES = 12
 _TAPS = "/taps"
 _MEMORY = "512m"
 _PROCESSES = 64
+_NANO_CPUS = 10**9
 
 
 class ContainerCluster(Servers):
@@ -270,6 +271,7 @@ class ContainerCluster(Servers):
             security_opt=["no-new-privileges:true"],
             mem_limit=_MEMORY,
             pids_limit=_PROCESSES,
+            nano_cpus=_NANO_CPUS,
             healthcheck={"test": ["NONE"]},
             user=user,
             mounts=mounts,

@@ -18,9 +18,10 @@ import click
 from kcast import pubsub
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
 from kcast.loadtest.charts.text_chart import text_chart
+from kcast.loadtest.charts.words import duration
 from kcast.loadtest.demo import report
 from kcast.loadtest.demo.plan import DemoPlan, DemoResult, K
-from kcast.loadtest.demo.run import run
+from kcast.loadtest.demo.run import expected_s, run
 from kcast.loadtest.demo.tally import CONFIDENCE, INVALID, PIECE_BYTES_MAX, PhaseResult, failures, pieces
 from kcast.loadtest.demo.view import (
     ProgressBars,
@@ -121,7 +122,7 @@ def command(
 
     The exit code is 0 only if the numbers delivered agree with theory, given which servers were killed, all
     payloads are intact, and every datagram was read in time. The demo takes about half a minute; the report
-    of it (kcast analyse) takes as long again.
+    of it (kcast analyse) takes about a minute more.
 
     \b
     Examples:
@@ -150,6 +151,13 @@ def _demo(plan: DemoPlan, files: tuple[Path, ...], out: Path, wants_report: bool
     capture: Path | None = None
     stream = sys.stderr if as_json else sys.stdout
     if wants_report and missing is None:
+        whole = duration(expected_s(plan, len(texts)))
+        print(
+            f"This takes about {whole}, and then about a minute for the report on Spark, which --no-report "
+            "leaves out.",
+            file=stream,
+            flush=True,
+        )
         capture = out / time.strftime("capture-%Y%m%d-%H%M%S")
         result = _run_recorded(plan, texts, stream, capture)
     else:

@@ -38,6 +38,7 @@ QUIET_POLLS = 10  # with nothing new in so many polls, what is missing will not 
 LATE_S = 0.2  # what takes longer between two messages is a stop of this process
 PROGRESS_INTERVAL_S = 0.1
 PACE_SLACK_S = 0.02  # an event loop's timers are only exact to some milliseconds
+_OTHER_S = 6.0  # starting, leases, and what is on its way at the end of each phase
 
 
 class DemoFailed(KcastError, RuntimeError):
@@ -56,6 +57,16 @@ def make_topics(plan: DemoPlan, servers: ProcessCluster, rng: Random) -> list[To
             hosts = frozenset(server.name for server in view.servers(name))
             topics.append(Topic(name, k_prime, hosts, audience))
     return topics
+
+
+def expected_s(plan: DemoPlan, texts: int) -> float:
+    """Returns about how many seconds a demo with this number of texts takes."""
+    published = texts * (2 + _passes_while_down(texts)) * len(K_PRIMES) / plan.rate
+    return published + plan.ttl_s + _OTHER_S
+
+
+def _passes_while_down(texts: int) -> int:
+    return -(-DOWN_MESSAGES_MIN // texts)
 
 
 async def run(
@@ -128,7 +139,7 @@ class _Demo:
                 topic.name.decode(): len(topic.servers & self._dead) for topic in self._topics
             }
             self._watcher.say(f"killed {', '.join(result.killed)} with SIGKILL; publishers do not avoid them")
-            await self._judged_phase(Phase.DOWN, -(-DOWN_MESSAGES_MIN // len(self._texts)))
+            await self._judged_phase(Phase.DOWN, _passes_while_down(len(self._texts)))
 
             # Until then a subscriber may count leases as standing that a killed server has forgotten.
             await asyncio.sleep(forgotten_at - time.monotonic())

@@ -298,18 +298,25 @@ def warnings(estimates: list[Estimate], workers: int) -> list[str]:
 @command.command("compare")
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
+@click.option(
+    "--fail-on-loss", "fails_on_loss", is_flag=True, help="Fail if significantly less arrived in B."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def compare_command(a: Path, b: Path, as_json: bool) -> None:
+def compare_command(a: Path, b: Path, fails_on_loss: bool, as_json: bool) -> None:
     """Compare two runs, A and B.
 
     Prints for each scenario the differences of the shares delivered, with intervals, and of the latencies.
 
     \b
     Example:
-      kcast load compare load-out/before load-out/after
+      kcast load compare load-out/before load-out/after --fail-on-loss
+
+    \b
+    Exit codes: 0 it was done, 1 it cannot be compared, 2 wrong usage, 3 with
+    --fail-on-loss: in a scenario the interval of the difference is below 0.
     """
     with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
         _require_extra()
         from kcast.loadtest.load import session
 
-        sys.exit(session.compare(a, b, as_json=as_json))
+        sys.exit(session.compare(a, b, fails_on_loss=fails_on_loss, as_json=as_json))

@@ -26,6 +26,7 @@ from kcast.loadtest.load.run import LoadFailed, RunSettings, run_all
 from kcast.loadtest.load.view import LiveWatcher, PlainWatcher
 from kcast.loadtest.results.compare import compare as compare_runs
 from kcast.loadtest.results.summary import ResultsError, Summary
+from kcast.loadtest.results.verdicts import EXIT_REFUSED
 from kcast.loadtest.scenario import Scenario
 
 # Errors whose messages are for people.
@@ -77,15 +78,26 @@ def run(
     return code or exit_code(results.values(), is_strict=is_strict)
 
 
-def compare(a: Path, b: Path, *, as_json: bool) -> int:
-    """Prints how two runs differ, scenario by scenario. Returns the exit code."""
+def compare(a: Path, b: Path, *, fails_on_loss: bool, as_json: bool) -> int:
+    """Prints how two runs differ, scenario by scenario. Returns the exit code.
+
+    With `fails_on_loss` it is EXIT_REFUSED if in any scenario significantly less arrived in `b`.
+    """
     try:
         comparison = compare_runs(_results(a), _results(b))
     except FAILURES as error:
         _complain(str(error))
         return EXIT_FAILURE
     print(json.dumps(comparison.as_json()) if as_json else comparison.text().rstrip(), flush=True)
-    return 0
+    if not fails_on_loss:
+        return 0
+    if not comparison.differences:
+        _complain("--fail-on-loss: nothing could be compared")
+        return EXIT_FAILURE
+    lost = [difference.name for difference in comparison.differences if difference.is_loss]
+    if lost:
+        _complain(f"significantly less arrived in {', '.join(lost)}")
+    return EXIT_REFUSED if lost else 0
 
 
 def _results(path: Path) -> Iterable[Summary]:

@@ -41,6 +41,11 @@ class Difference:
         return not self.low <= 0 <= self.high
 
     @property
+    def is_loss(self) -> bool:
+        """Whether significantly less arrived in the second run."""
+        return self.is_significant and self.share < 0
+
+    @property
     def are_valid(self) -> bool:
         """Whether the verdict on delivery is good for both runs."""
         return self.first.delivery_verdict.valid and self.second.delivery_verdict.valid

@@ -39,8 +39,8 @@ class Coordinator:
     """Coordinates one test.
 
     `send` sends a message to one worker, or to all if its last argument is None. `present` returns the
-    workers that are there, `local_figures` the figures of the worker in this process. `end_locust` ends all
-    of locust with an exit code.
+    workers that are there, `local_figures` the figures of the worker in this process. `end_locust` is called
+    with the reason why the test has failed, or "" when a fixed test has ended well.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Coordinator:
         send: Callable[[str, dict[str, Any], str | None], None],
         present: Callable[[], set[str]],
         local_figures: Callable[[], dict[str, Any] | None],
-        end_locust: Callable[[int], None],
+        end_locust: Callable[[str], None],
         progress_pipe: ProgressPipe | None,
     ) -> None:
         self.assignment = assignment
@@ -99,6 +99,11 @@ class Coordinator:
                 self.roster.leave(data["client_id"], data["t_ns"])
             case messages.DONE:
                 self._worker_is_done(data, node)
+            case messages.SILENCE:
+                where = "" if node == HERE else f" {data['process']}"
+                self.fail(
+                    f"no server of the cluster answers{where}: see what `kcast ping --cluster FILE` says"
+                )
             case messages.PING:
                 coordinator_ns = monotonic_ns()
                 self._send(messages.PONG, node, sent_ns=data["sent_ns"], coordinator_ns=coordinator_ns)
@@ -183,7 +188,7 @@ class Coordinator:
                     self.end()
                     if not self.error:
                         self._enter("done")
-                        self._end_locust(0)
+                        self._end_locust("")
                 elif in_phase_s > self._scenario.deadline_s + END_TIMEOUT_S:
                     self.fail(f"after {END_TIMEOUT_S:g} s, not all processes have written their captures")
 
@@ -234,7 +239,7 @@ class Coordinator:
         self.error = error
         logger.error("%s", error)
         self._enter("failed")
-        self._end_locust(1)
+        self._end_locust(error)
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase

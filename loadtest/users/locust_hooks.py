@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
+from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 import flask
@@ -111,7 +112,7 @@ def _watch_progress_pipe(progress_pipe: ProgressPipe) -> None:
         os._exit(EXIT_FAILURE)  # a master that waits for its workers ignores `quit`
     signal.alarm(_END_TIMEOUT_S)
     for hooks in _hooks_by_environment.values():
-        hooks.end_locust(EXIT_FAILURE)
+        hooks.end_locust("its starter is gone")
 
 
 def _init(environment: Environment, runner: Runner, web_ui: Any = None, **_: Any) -> None:
@@ -119,6 +120,7 @@ def _init(environment: Environment, runner: Runner, web_ui: Any = None, **_: Any
     gevent.get_hub().loop.update_now()  # or locust's --run-time begins when the loop last ran: before imports
     _hooks_by_environment[environment] = hooks = _Hooks(environment, runner)
     if web_ui is not None:
+        environment.host = environment.host or hooks.host  # or the page warns that there is none
         web_ui.app.before_request(hooks.check_form)
 
 
@@ -182,16 +184,24 @@ class _Hooks:
         except (ScenarioError, ClusterError) as error:
             sys.exit(f"kcast: {error}")
 
+    @property
+    def host(self) -> str:
+        """What stands for the cluster file on locust's page and in its reports, which ask for a URL."""
+        return f"kcast://{quote(Path(self._options.cluster).name)}"
+
     def check_form(self) -> Any:
         """Answers a request to the web UI that would start a test with wrong options; None for all others."""
         if flask.request.method != "POST" or not flask.request.path.endswith("/swarm"):
             return None
+        form = flask.request.form
         given = vars(self._options).copy()
         try:
-            for option in options.OPTIONS:
-                text = flask.request.form.get(option.field)
-                if option.in_locust and option.type is not bool and text is not None:
-                    given[option.field] = option.type(text)
+            if form.get("host", self._environment.host) != self._environment.host:
+                raise ScenarioError(
+                    f"the cluster is that of {self._options.cluster}: for another one, start locust with "
+                    "another --cluster"
+                )
+            given |= options.read_form(form)
             read_scenario(Namespace(**given), read_cluster(self._options))
         except (ValueError, OSError) as error:
             return flask.jsonify(
@@ -402,7 +412,13 @@ class _Hooks:
         """Called by locust before it ends the process."""
         self._await_endings()
 
-    def end_locust(self, exit_code: int) -> None:
-        """Ends locust: this process, and all workers if it is the master."""
-        self._environment.process_exit_code = exit_code
-        gevent.spawn(self._runner.quit)
+    def end_locust(self, error: str) -> None:
+        """Ends locust, and all workers if this is the master: well, or because of an error.
+
+        The web UI goes on: there, only the test ends, and the error is on the page.
+        """
+        if self._is_fixed:
+            self._environment.process_exit_code = EXIT_FAILURE if error else 0
+        else:  # this makes locust end with its own exit code of failures
+            self._runner.log_exception(HERE, error, error)
+        gevent.spawn(self._runner.quit if self._options.headless else self._runner.stop)

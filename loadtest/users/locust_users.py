@@ -7,8 +7,10 @@ is published, and one for each that is delivered or missed; times are in millise
     PUB      how much later than intended it was published
     DELIVER  from the intended time to the first copy
     MISS     a failure: it has not come within the deadline
-    SUB      from subscribing until all leases of the subscriber stand; a failure if they do not in time.
-             There are no faults until then
+    SUB      from subscribing until all leases of the subscriber stand; a failure if they do not in time,
+             or if none does when the test ends. There are no faults until then
+
+A publisher of which no server takes note is a failure, too, of PUB.
 """
 
 import logging
@@ -34,6 +36,7 @@ from kcast.loadtest.users.user_client import UserClient
 from kcast.loadtest.users.worker import Worker
 
 READY_TIMEOUT_S = 10.0
+PATIENCE_S = 2.0  # a user that begins later than this before the end may be without leases
 NAME = "message"
 LEASES = "leases"
 
@@ -48,7 +51,11 @@ logger = logging.getLogger(__name__)
 
 
 class NotLeased(Exception):
-    """Some leases of a user do not stand in time. The test goes on without them."""
+    """Leases of a user do not stand in time. The test goes on without them."""
+
+
+class NobodyAnswers(Exception):
+    """No server takes note of a publisher. It publishes all the same."""
 
 
 class PubSubUser(User):
@@ -77,7 +84,7 @@ class PubSubUser(User):
             if user.topics:
                 self._subscribe(worker, user)
             if user.ids.pub_id != NONE:
-                warm_up(worker, user.client)
+                self._warm_up(worker, user.client)
             worker.ready(user)
         except Exception:
             self.on_stop()  # locust does not call it after an error
@@ -122,14 +129,19 @@ class PubSubUser(User):
         began_ns = monotonic_ns()
         subscriptions = [user.client.subscribe(topic_name(topic)) for topic in user.topics]
         self._receivers = [gevent.spawn(self._receive, worker, user, each) for each in subscriptions]
-        problem: NotLeased | None = None
         until_ns = began_ns + round(READY_TIMEOUT_S * 1e9)
-        for subscription in subscriptions:
-            left_s = max(0.0, (until_ns - monotonic_ns()) / 1e9)
-            # A fixed test waits without limit here; the coordinator applies the timeout.
-            leased, wanted = subscription.ready(None if worker.assignment.is_fixed else left_s)
-            if leased < wanted:
-                problem = NotLeased(f"leases do not stand within {READY_TIMEOUT_S:g} s")
+        problem: NotLeased | None = None
+        try:
+            for subscription in subscriptions:
+                left_s = max(0.0, (until_ns - monotonic_ns()) / 1e9)
+                # A fixed test waits without limit here; the coordinator applies the timeout.
+                leased, wanted = subscription.ready(None if worker.assignment.is_fixed else left_s)
+                if leased < wanted:
+                    problem = NotLeased(f"leases do not stand within {READY_TIMEOUT_S:g} s")
+        except gevent.GreenletExit:  # the test ends
+            if _is_patient(began_ns) and not any(each.leases[0] for each in subscriptions):
+                self._fire("SUB", LEASES, None, 0, NotLeased("no lease stands when the test ends"))
+            raise
         self._fire("SUB", LEASES, (monotonic_ns() - began_ns) / 1e6, 0, problem)
 
     def _receive(self, worker: Worker, user: UserClient, subscription: Subscription) -> None:
@@ -157,6 +169,15 @@ class PubSubUser(User):
                 worker.late += 1
 
     # --- Publishing ----------------------------------------------------------------------------------
+
+    def _warm_up(self, worker: Worker, client: Client) -> None:
+        began_ns = monotonic_ns()
+        answering: set[str] = set()
+        try:
+            warm_up(worker, client, answering)
+        finally:
+            if not answering and _is_patient(began_ns):
+                self._fire("PUB", NAME, None, 0, NobodyAnswers("no server answers this publisher"))
 
     def _publish_all(self, worker: Worker, user: UserClient, due: Messages) -> bool:
         """Publishes messages at their times. False if the test was stopped meanwhile."""
@@ -192,7 +213,7 @@ class PubSubUser(User):
         return True
 
     def _fire(
-        self, kind: str, name: str, time_ms: float, size_bytes: int, problem: Exception | None = None
+        self, kind: str, name: str, time_ms: float | None, size_bytes: int, problem: Exception | None = None
     ) -> None:
         self.environment.events.request.fire(
             request_type=kind,
@@ -225,9 +246,14 @@ class Mixed(PubSubUser):
     weight = 1
 
 
-def warm_up(worker: Worker, client: Client) -> None:
+def _is_patient(began_ns: int) -> bool:
+    return monotonic_ns() - began_ns >= PATIENCE_S * 1e9
+
+
+def warm_up(worker: Worker, client: Client, answering: set[str]) -> None:
     """Publishes until every server of the topics has sent a receipt, so that the test's messages travel bare.
 
+    Adds the names of those that have to `answering`.
     These messages are on the schedule's topics, with an id that no schedule has.
     """
     body = payload(_WARM_UP_ID, worker.scenario.payload_bytes)
@@ -255,7 +281,8 @@ def warm_up(worker: Worker, client: Client) -> None:
             )
         for future in futures:
             outcomes: dict[str, Any] = dict(future.result().servers)
-            silent -= {name for name, outcome in outcomes.items() if outcome is Outcome.RECEIPT}
+            answering |= {name for name, outcome in outcomes.items() if outcome is Outcome.RECEIPT}
+        silent -= answering
         if silent:
             gevent.sleep(_WARM_UP_RETRY_S)
     if silent:

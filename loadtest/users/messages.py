@@ -15,6 +15,7 @@ READY = "kcast-ready"  # client_id: a user is ready
 LEFT = "kcast-left"  # client_id, t_ns: a user has left, and has published all that was due before t_ns
 DONE = "kcast-done"  # process, failure: a fixed test has ended here; why its capture is not written, or ""
 PING = "kcast-ping"  # sent_ns
+SILENCE = "kcast-silence"  # process: no server answers there
 
 # From the coordinator to workers.
 IDS = "kcast-ids"  # token, ids: the answer to CLAIM
@@ -22,7 +23,7 @@ BEGIN = "kcast-begin"  # t0_ns: a fixed test begins
 WINDOWS = "kcast-windows"  # windows: those that were opened or closed, each as three numbers
 PONG = "kcast-pong"  # sent_ns, coordinator_ns
 
-TO_COORDINATOR = (CLAIM, READY, LEFT, DONE, PING)
+TO_COORDINATOR = (CLAIM, READY, LEFT, DONE, PING, SILENCE)
 TO_WORKERS = (IDS, BEGIN, WINDOWS, PONG)
 
 

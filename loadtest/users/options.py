@@ -6,13 +6,22 @@ Locust has no option for what it decides itself (number of users, duration), or 
 """
 
 import argparse
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
 
 import click
 
-from kcast.loadtest.scenario import UNITS, Arrivals, Backend, By, Outages, Scenario, option_name
+from kcast.loadtest.scenario import (
+    UNITS,
+    Arrivals,
+    Backend,
+    By,
+    Outages,
+    Scenario,
+    ScenarioError,
+    option_name,
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Group = Literal["test", "servers", "policy", "clients", "load", "faults"]
@@ -29,6 +38,11 @@ _NOT_IN_LOCUST = {
     *("backend", "servers", "scheme", "k", "k_prime", "side"),
     *("publishers", "subscribers", "mixed", "duration_s", "by"),
 }
+_ON_LOCUSTS_PAGE = {
+    *("topics", "topics_per_subscriber", "rate", "payload_bytes", "deadline_s"),
+    *("outages", "outage", "loss_in", "loss_out", "delay_ms"),
+}
+"""What one changes from test to test. All others are options of locust's command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,7 @@ class Option:
     choices: tuple[str, ...]
     metavar: str | None
     in_locust: bool
+    on_page: bool
 
     @property
     def flag(self) -> str:
@@ -73,7 +88,11 @@ def _option(field: str, group: Group, help: str) -> Option:  # noqa: A002 - the 
     if not choices and not isinstance(default, bool):
         unit = next((unit for unit in UNITS if field.endswith(unit)), "")
         metavar = UNITS.get(unit) or {int: "N", float: "X", str: "TEXT"}[type(default)]
-    return Option(field, type(default), default, group, help, choices, metavar, field not in _NOT_IN_LOCUST)
+    return Option(
+        *(field, type(default), default, group, help, choices, metavar),
+        in_locust=field not in _NOT_IN_LOCUST,
+        on_page=field in _ON_LOCUSTS_PAGE,
+    )
 
 
 _DEFAULTS = {each.name: each.default for each in fields(Scenario) if each.default is not MISSING}
@@ -122,7 +141,11 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that locust has, stored under their fields' names. They appear in the web UI, too."""
+    """Adds the options that locust has, stored under their fields' names.
+
+    Some are on the page of its web UI, too. That has no groups: so a group's fields stand together there, and
+    each begins with its name.
+    """
     made: dict[str, Any] = {}
     for option in OPTIONS:
         if not option.in_locust:
@@ -138,10 +161,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             if option.choices:
                 given |= {"choices": option.choices, "metavar": "{" + ",".join(option.choices) + "}"}
             given["help"] += f" Default {option.default_text}."
+        if option.on_page:
+            given["help"] = f"{option.group}: {given['help']}"
         action = group.add_argument(option.flag, **given)
         # Locust's own `add_argument` sets these; that of an argument group does not.
         for name in ("include_in_web_ui", "is_secret", "is_required", "is_multiple"):
-            setattr(action, name, name == "include_in_web_ui")
+            setattr(action, name, name == "include_in_web_ui" and option.on_page)
+
+
+def read_form(form: Mapping[str, str]) -> dict[str, int | float | str]:
+    """Returns the fields of a scenario that a form of the web UI sets. Raises ScenarioError."""
+    given: dict[str, int | float | str] = {}
+    for option in OPTIONS:
+        text = form.get(option.field)
+        if not option.in_locust or option.type is bool or text is None:
+            continue
+        try:
+            given[option.field] = option.type(text)
+        except ValueError:
+            what = "a whole number" if option.type is int else "a number"
+            raise ScenarioError(f"{option.flag} is {text!r}: give {what}") from None
+    return given
 
 
 def click_options(several: Collection[str] = ()) -> Callable[[Function], Function]:

@@ -25,6 +25,7 @@ from kcast.loadtest.users.assignment import Assignment
 from kcast.loadtest.users.clocks import Offset, Ping
 from kcast.loadtest.users.expectations import SLOT_NS, Expectations, Received
 from kcast.loadtest.users.process_stats import ProcessStats
+from kcast.loadtest.users.reachable import any_answers
 from kcast.loadtest.users.roster import OPEN, Kind, UserIds
 from kcast.loadtest.users.schedule import Schedule
 from kcast.loadtest.users.timer import Timer
@@ -32,6 +33,7 @@ from kcast.loadtest.users.user_client import UserClient
 from kcast.pubsub.errors import KcastError
 
 COORDINATOR_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 3.0  # for the first answer of any server
 GRACE_NS = 100_000_000  # after a deadline, for messages that have arrived and were not taken yet
 LATE_NS = 5_000_000_000  # after the deadline, how long a delivery is still counted as late
 SETTLE_S = 0.5  # after the last deadline, before clients are closed, so that copies on their way are recorded
@@ -96,7 +98,9 @@ class Worker:
             self._writer = CaptureWriter(Path(assignment.capture), process)
             self._recorder = Recorder(self._writer)
         self.stats = ProcessStats(process, self._users.values, self._writer, lambda: self._offset.offset_ns)
-        self._greenlets = [gevent.spawn(self._learn_clock), gevent.spawn(self.stats.run)]
+        self._greenlets = [
+            gevent.spawn(each) for each in (self._learn_clock, self.stats.run, self._ask_servers)
+        ]
 
     # --- Time ----------------------------------------------------------------------------------------
 
@@ -135,6 +139,13 @@ class Worker:
         now_ns = monotonic_ns() + self._offset.offset_ns
         offset_ns, error_ns = self._offset
         self._write("clock", process=self.process, t_ns=now_ns, offset_ns=offset_ns, error_ns=error_ns)
+
+    # --- Servers -------------------------------------------------------------------------------------
+
+    def _ask_servers(self) -> None:
+        """Reports a cluster of which no server answers, so that the test does not go on in vain."""
+        if not any_answers(self.cluster, ANSWER_TIMEOUT_S):
+            self._send(messages.SILENCE, process=self.process)
 
     # --- Users come and go ---------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kcast.loadtest.capture.manifest import CaptureError as CaptureError
 from kcast.loadtest.capture.schema import TABLES
-from kcast.spark.capture.checks import ScenarioChecks, open_run, selected
+from kcast.spark.capture.checks import ScenarioChecks, open_runs
 from kcast.spark.capture.reading import CellFolder, read_table
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
@@ -76,14 +76,7 @@ def open_captures(
     CaptureError if a run as a whole cannot be used, or no scenario is left to analyse.
     """
     files = Files(spark)
-    runs = [open_run(files, path) for path in paths]
-    for number, run in enumerate(runs):
-        for earlier in runs[:number]:
-            if earlier.run_id == run.run_id:
-                raise CaptureError(
-                    f"{shown(run.path)}: this is run {run.run_id}, as {shown(earlier.path)} is: give it once"
-                )
-    names = selected([scenario for run in runs for scenario in run.planned], only)
+    runs, names = open_runs(files, paths, only)
     check = ScenarioChecks(files, following)
     number = 0
     for run in runs:

@@ -20,6 +20,7 @@ from kcast.spark.capture.footers import Footer, footers, is_part
 from kcast.spark.capture.reading import CellFolder
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
+from kcast.spark.session.local_files import LocalFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,21 @@ class Run:
         }
 
 
-def open_run(files: Files, given: str) -> Run:
+def open_runs(
+    files: Files | LocalFiles, paths: Sequence[str], only: Sequence[str]
+) -> tuple[list[Run], frozenset[str]]:
+    """The runs at these paths, and the names of the scenarios that `only` chooses. Raises CaptureError."""
+    runs = [open_run(files, path) for path in paths]
+    for number, run in enumerate(runs):
+        for earlier in runs[:number]:
+            if earlier.run_id == run.run_id:
+                raise CaptureError(
+                    f"{shown(run.path)}: this is run {run.run_id}, as {shown(earlier.path)} is: give it once"
+                )
+    return runs, selected([scenario for run in runs for scenario in run.planned], only)
+
+
+def open_run(files: Files | LocalFiles, given: str) -> Run:
     """The run at a path. Raises CaptureError."""
     try:
         path = files.qualify(given)

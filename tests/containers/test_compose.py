@@ -155,6 +155,13 @@ def test_a_server_is_confined(project: ComposeProject) -> None:
         config = project.inspect(service)["HostConfig"]
         assert config["ReadonlyRootfs"] is True and config["Privileged"] is False
         assert config["Memory"] > 0 and config["PidsLimit"] > 0
+        assert config["NanoCpus"] == 10**9
+        assert config["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "3"}}
+
+
+def test_servers_have_nothing_to_warn_of(project: ComposeProject) -> None:
+    for service in SERVERS:
+        assert [entry for entry in project.log(service) if entry["level"] == "warning"] == []
 
 
 def test_metrics_are_there_for_containers(project: ComposeProject) -> None:
@@ -196,6 +203,22 @@ def test_nothing_is_lost_while_servers_are_killed(project: ComposeProject, host_
         meeting.await_error(FULL, after=b"leased on 3 of 5\n")
         meeting.publisher.feed(b"".join(TEXT[400:]))
         meeting.end(TEXT)
+
+
+def test_what_is_killed_by_hand_stays_dead_until_it_is_started(
+    project: ComposeProject, host_file: str
+) -> None:
+    """As docs/containers.md has it."""
+    project.compose("kill", "server-2")
+    wait_for("server-2 to end", lambda: not project.inspect("server-2")["State"]["Running"])
+    with Command("ping", "--cluster", host_file, "--count", "10") as ping:  # for two seconds and more
+        code, output, errors = ping.end()
+    assert (code, b"4 of 5 up" in output) == (1, True), errors
+    assert not project.inspect("server-2")["State"]["Running"]
+    project.compose("start", "server-2")
+    project.await_healthy()
+    with Command("ping", "--cluster", host_file, "--count", "1") as ping:
+        assert ping.end()[0] == 0
 
 
 def test_a_stopped_server_drains(project: ComposeProject, host_file: str, tmp_path: Path) -> None:

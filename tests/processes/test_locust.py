@@ -11,6 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -267,6 +268,7 @@ class WebUi:
     """Locust's web UI, by the requests that its page makes."""
 
     def __init__(self, port: int) -> None:
+        self.port = port
         self._url = f"http://127.0.0.1:{port}"
 
     def ask(self, path: str, form: dict[str, Any] | None = None) -> Any:
@@ -309,17 +311,28 @@ def test_the_web_ui_starts_stops_and_starts_again(tmp_path: Path, cluster: Clust
             while web.ask("/worker-count")["worker_count"] < workers:
                 assert time.monotonic() < deadline
         page = web.ask("/")
-        for field in ("loss_in", "topics_per_subscriber", "arrivals"):
+        for field in ("loss_in", "topics_per_subscriber", "outages"):
             assert f'"{field}": {{"choices"' in page
-        assert '"progress_fd"' not in page
-        assert '"capture"' not in page
+        for field in ("progress_fd", "capture", "arrivals", "renewals"):
+            assert f'"{field}"' not in page
+        assert re.search(r'"missing_host_warning": ?false', page)
+        assert re.search(r'"host": ?"kcast://locust.cluster"', page)
 
         wrong = web.ask("/swarm", {"user_count": 6, "spawn_rate": 6, "loss_in": 7})
         assert (wrong["success"], wrong["message"]) == (
             False,
             "kcast: --loss-in is 7: give a share from 0 to 1",
         )
-        form = {"user_count": 6, "spawn_rate": 6, "rate": 50, "topics": 4, "topics_per_subscriber": 4}
+        elsewhere = web.ask("/swarm", {"user_count": 6, "spawn_rate": 6, "host": "kcast://other.cluster"})
+        assert not elsewhere["success"] and "start locust with another --cluster" in elsewhere["message"]
+        form = {
+            "user_count": 6,
+            "spawn_rate": 6,
+            "host": "kcast://locust.cluster",
+            "rate": 50,
+            "topics": 4,
+            "topics_per_subscriber": 4,
+        }
         assert web.ask("/swarm", form)["success"]
         entry = web.await_count("PUB", 100)
         assert entry["num_failures"] == 0
@@ -570,15 +583,87 @@ def test_a_test_that_is_interrupted_is_partial(tmp_path: Path, cluster: Cluster)
 
 def test_users_that_do_not_get_ready_fail_the_test(tmp_path: Path, cluster: Cluster) -> None:
     changes = "from kcast.loadtest.users import coordinator\ncoordinator.READY_TIMEOUT_S = 2.0\n"
-    with ClusterOfProcesses(tmp_path, 1) as gone:
-        dead = gone.cluster
-    scenario, dead = fitting(SCENARIO.with_(scheme="CH", k=1), dead)
-    with Locust(tmp_path, dead, changes=changes) as locust:
+    # Each topic has both servers, of which one is dead.
+    with ClusterOfProcesses(tmp_path, 2) as half, ExitStack() as stack:
+        half.kill(half.names[0])
+        scenario, dead = fitting(SCENARIO.with_(scheme="CH", k=2), half.cluster)
+        locust = stack.enter_context(Locust(tmp_path, dead, changes=changes))
         locust.start_fixed(scenario)
         told = locust.follow()
         assert told["phase"] == "failed"
         assert told["error"].startswith("0 of 13 users are ready after 2 s: do all servers run")
         assert locust.end() == 1, locust.log
+
+
+# --- Clusters that do not answer ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dead(tmp_path: Path) -> Cluster:
+    """A cluster whose servers are gone."""
+    with ClusterOfProcesses(tmp_path, 3, Policy(3, 2, 3)) as gone:
+        return gone.cluster
+
+
+SILENT = "no server of the cluster answers"
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_dead_cluster_fails_at_once(tmp_path: Path, dead: Cluster, processes: int) -> None:
+    with Locust(tmp_path, dead) as locust:
+        options = ("--capture", "capture", "--exit-code-on-error", "7", *processes_options(processes))
+        locust.start("--headless", "-u", "6", "-r", "6", "-t", "10m", *LOAD, *options)
+        assert locust.end() == 7, locust.log
+    assert SILENT in locust.log
+    capture = captured(tmp_path / "capture")
+    assert capture.status == "partial" and capture.info["reason"].startswith(SILENT)
+
+
+def test_a_dead_cluster_fails_a_scenario_at_once(tmp_path: Path, dead: Cluster) -> None:
+    scenario, dead = fitting(SCENARIO, dead)
+    with Locust(tmp_path, dead) as locust:
+        locust.start_fixed(scenario)
+        told = locust.follow()
+        assert locust.end() == 1, locust.log
+    assert told["phase"] == "failed" and told["error"].startswith(SILENT)
+
+
+def test_a_dead_cluster_is_told_on_the_web_ui_which_goes_on(tmp_path: Path, dead: Cluster) -> None:
+    web = WebUi(free_port())
+    with Locust(tmp_path, dead) as locust:
+        locust.start("--web-host", "127.0.0.1", "--web-port", str(web.port))
+        web.await_up()
+        assert web.ask("/swarm", {"user_count": 3, "spawn_rate": 3})["success"]
+        deadline = time.monotonic() + WAIT_S
+        while (
+            not (exceptions := web.ask("/exceptions")["exceptions"])
+            or web.ask("/stats/requests")["state"] != "stopped"
+        ):
+            assert time.monotonic() < deadline, locust.log
+            time.sleep(0.2)
+        assert any(each["msg"].startswith(SILENT) for each in exceptions)
+        locust.processes[0].send_signal(signal.SIGINT)
+        assert locust.end() == 1, locust.log
+
+
+@pytest.mark.parametrize(
+    ("kind", "failure"),
+    [
+        ("Subscriber", "SUB leases: NotLeased('no lease stands when the test ends')"),
+        ("Publisher", "PUB message: NobodyAnswers('no server answers this publisher')"),
+    ],
+)
+def test_a_user_without_a_lease_is_a_failure_however_short_the_run(
+    tmp_path: Path, dead: Cluster, kind: str, failure: str
+) -> None:
+    # So that it comes to users at all.
+    changes = "from kcast.loadtest.users import worker\nworker.any_answers = lambda *_: True\n"
+    with Locust(tmp_path, dead, changes=changes) as locust:
+        locust.start("--headless", "-u", "2", "-r", "2", "-t", "6s", *LOAD, kind)
+        assert locust.end() == 1, locust.log
+    # Its CSV files lack what comes at the very end.
+    report = locust.log[locust.log.index("Error report") :]
+    assert re.findall(r"^(\d+) +(.*\S)", report, re.MULTILINE) == [("2", failure)]
 
 
 # --- Wrong input ----------------------------------------------------------------------------------------

@@ -344,13 +344,16 @@ def test_who_needs_no_handshake(
 
 
 @pytest.mark.parametrize("hosts", [("0.0.0.0",), pytest.param(("::",), marks=NEEDS_IPV6)])
-def test_a_wildcard_address_comes_with_a_warning(
-    settings: list[ServeSettings], hosts: tuple[str, ...]
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_wildcard_address_comes_with_a_warning_where_there_are_several(
+    settings: list[ServeSettings], hosts: tuple[str, ...], is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers leave from the address that the system picks, and clients drop what is from another."""
+    monkeypatch.setattr("kcast.pubsub.process.is_one_of_several", lambda address: is_told)
     result = invoke("--port", "0", *(word for host in hosts for word in ("--host", host)))
     assert result.exit_code == 0
-    assert "on a machine with several, give --host the one that clients are told" in result.stderr
+    assert ("serving on several addresses" in result.stderr) is is_told
+    assert ("give --host the one that clients are told" in result.stderr) is is_told
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's limit on buffers")

@@ -70,8 +70,15 @@ def test_options(asked: list[AnalysisRequest]) -> None:
         (("--follow", "--simulate"), "--follow takes one RUN"),
         (("a", "b", "--follow"), "--follow takes one RUN"),
         (("--simulate", "--only", "x"), "--only chooses scenarios of a RUN"),
-        (("--render", "x", "a"), "--render only makes the page again: leave out all but --out"),
-        (("--render", "x", "--simulate"), "--render only makes the page again"),
+        (("--render", "x", "a"), "--render only makes the page again: leave out RUN"),
+        (
+            ("--render", "x", "--out", "y", "--simulate"),
+            "--render only makes the page again: leave out --simul",
+        ),
+        (
+            ("--render", "x", "--json", "--seed", "1"),
+            "--render only makes the page again: leave out --seed, --json",
+        ),
     ],
 )
 def test_a_wrong_use_is_one_line(

@@ -19,7 +19,9 @@ from click.testing import CliRunner
 
 from kcast.client.cli import main
 from kcast.client.cli.common import escaped
+from kcast.client.cli.sub import listed_drops
 from kcast.client.cluster import format_cluster, lab
+from kcast.client.events import Drop
 from kcast.client.lines import Room, room
 from kcast.client.view import View
 from kcast.hashring.policy import Policy
@@ -680,3 +682,10 @@ def test_help_has_an_example(verb: str) -> None:
     result = CliRunner().invoke(main, [verb, "--help"])
     assert result.exit_code == 0
     assert "Example" in result.stdout and f"  kcast {verb}" in result.stdout
+
+
+def test_only_what_is_lost_by_being_dropped_is_told() -> None:
+    normal = {Drop.UNASKED_REPLY: 3, Drop.NOT_SUBSCRIBED: 5, Drop.SLOW_CONSUMER: 0}
+    assert listed_drops(normal, 0) == ""
+    lost = normal | {Drop.SLOW_CONSUMER: 2, Drop.UNKNOWN_SOURCE: 1}
+    assert listed_drops(lost, 4) == "receive-buffer=4 slow-consumer=2 unknown-source=1"

@@ -160,7 +160,7 @@ def test_servers_that_do_not_come_back_are_noticed(
         "restart",
         lambda self, *indexes: restart(self, *indexes) if len(indexes) == 6 else None,
     )
-    monkeypatch.setattr(Client, "publish", without_avoidance(Client.publish))
+    monkeypatch.setattr(Client, "publish_nowait", without_avoidance(Client.publish_nowait))
     result = demo(*SMALL, "--out", tmp_path, text_file)
     assert result.exit_code == 1, result.output
     assert "NOT: K'=1, recovered: " in result.stdout
@@ -172,9 +172,9 @@ def test_servers_that_do_not_come_back_are_noticed(
 
 
 def without_avoidance(publish: Any) -> Any:
-    async def spoilt(self: Any, *arguments: Any, **options: Any) -> Any:
+    def spoilt(self: Any, *arguments: Any, **options: Any) -> Any:
         self.core.avoid_dead = False
-        return await publish(self, *arguments, **options)
+        return publish(self, *arguments, **options)
 
     return spoilt
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,9 @@ SMALL = (
     *("--subscribers", "4", "--publishers", "2", "--rate", "1000"),
 )
 LINES = [b"line %d \xc3\xa9 %% demo/1/1" % number for number in range(60)]
+BEFOREHAND = (
+    "This takes about 22 s, and then about a minute for the report on Spark, which --no-report leaves out.\n"
+)
 EXTRA = "pip install 'kcast[spark]' brings it"
 
 _run = subprocess.run  # tests put others in its place
@@ -51,6 +55,10 @@ def test_the_capture_tells_what_the_demo_tells(
     assert result.exit_code == 0, result.output
     ((capture, out),) = asked
     assert out == tmp_path / "out" / "report"
+    assert re.match(
+        r"This takes about \d+ s, and then about a minute for the report on Spark, which --no-rep",
+        result.stdout,
+    )
     assert result.stdout.endswith(f"capture: {capture}\nreport:  {out / 'report.html'}\n")
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith("_")] == []
 
@@ -84,6 +92,7 @@ def test_without_the_extra_it_says_how_to_get_it(
     result = demo("--out", tmp_path, text_file)
     assert result.exit_code == 0
     assert result.stdout.endswith(f"report:  none, {module} is missing: {EXTRA}\n")
+    assert "This takes" not in result.stdout
     assert EXTRA not in demo("--no-report", "--out", tmp_path, text_file).stdout
 
 
@@ -109,7 +118,8 @@ def test_a_report_that_fails_is_told_and_changes_no_verdict(
     analyse_as(monkeypatch, "import sys; sys.exit('at work\\nkcast analyse: no Java 17')")
     result = demo(*options, "--out", tmp_path, text_file)
     assert result.exit_code == 0
-    assert result.stderr == "kcast demo: no report: kcast analyse: no Java 17\n"
+    told = "kcast demo: no report: kcast analyse: no Java 17\n"
+    assert result.stderr == (BEFOREHAND + told if options else told)
     assert "report.html" not in result.stdout
 
     analyse_as(monkeypatch, "import os; os.kill(os.getpid(), 9)")
@@ -129,7 +139,7 @@ sys.exit(3)
 """
     analyse_as(monkeypatch, program)
     result = demo("--json", "--out", tmp_path, text_file)
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert (result.exit_code, result.stderr) == (0, BEFOREHAND)
     last = json.loads(result.stdout.splitlines()[-1])
     assert last["type"] == "report"
     assert last["files"][1:] == [str(tmp_path / "report" / "report.html")]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -20,8 +21,10 @@ from kcast.loadtest.capture.folder import RunFolder, create_run, open_run
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.servers import EngineMissing, ServerStat, lab_cluster
 from kcast.loadtest.load import locusts, run, session
+from kcast.loadtest.results.summary import summarise
 from kcast.loadtest.results.verdicts import EXIT_REFUSED
 from kcast.loadtest.scenario import Scenario
+from tests.support.handmade_capture import simulate
 
 WAIT_S = 30.0
 
@@ -339,9 +342,9 @@ def test_two_runs_are_compared(call: Call, tmp_path: Path, capsys: pytest.Captur
     for name in ("one", "two"):
         call(out=tmp_path / name)
     capsys.readouterr()
-    assert session.compare(tmp_path / "one", tmp_path / "two", as_json=False) == 0
+    assert session.compare(tmp_path / "one", tmp_path / "two", fails_on_loss=False, as_json=False) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:4]] == ["scenario", *"abc"]
-    assert session.compare(tmp_path / "one", tmp_path / "two", as_json=True) == 0
+    assert session.compare(tmp_path / "one", tmp_path / "two", fails_on_loss=False, as_json=True) == 0
     assert len(json.loads(capsys.readouterr().out)["scenarios"]) == 3
 
 
@@ -353,10 +356,35 @@ def test_what_locust_has_captured_by_itself_has_no_results(
     captured.begin("load").finish("complete")
     captured.finish("complete")
     capsys.readouterr()
-    assert session.compare(tmp_path / "run", tmp_path / "locust", as_json=False) == 1
+    assert session.compare(tmp_path / "run", tmp_path / "locust", fails_on_loss=False, as_json=False) == 1
     said = capsys.readouterr().err
     assert "scenario=load: has no results: locust captured it, not kcast load" in said
     assert said.count("\n") == 1
+
+
+def test_a_loss_is_a_failure_if_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many, few = (
+        summarise(
+            simulate(tmp_path, Scenario(name="a", duration_s=4.0, rate=100.0, loss_out=loss, k_prime=1))
+        )
+        for loss in (0.1, 0.4)
+    )
+    other = replace(many, scenario=many.scenario.with_(name="b"))
+    runs = {"many": [many], "few": [few], "other": [other]}
+    monkeypatch.setattr(session, "_results", lambda path: runs[path.name])
+
+    def code(first: str, second: str, *, fails_on_loss: bool = True) -> int:
+        return session.compare(Path(first), Path(second), fails_on_loss=fails_on_loss, as_json=True)
+
+    assert code("many", "few", fails_on_loss=False) == 0
+    assert code("few", "many") == code("many", "many") == 0
+    assert capsys.readouterr().err == ""
+    assert code("many", "few") == EXIT_REFUSED
+    assert capsys.readouterr().err == "kcast load: significantly less arrived in a\n"
+    assert code("many", "other") == 1
+    assert capsys.readouterr().err == "kcast load: --fail-on-loss: nothing could be compared\n"
 
 
 def test_a_run_without_results_cannot_be_compared(
@@ -365,7 +393,7 @@ def test_a_run_without_results_cannot_be_compared(
     call()
     call("sys.exit(1)\n", out=tmp_path / "failed")
     capsys.readouterr()
-    assert session.compare(tmp_path / "run", tmp_path / "failed", as_json=False) == 1
+    assert session.compare(tmp_path / "run", tmp_path / "failed", fails_on_loss=False, as_json=False) == 1
     assert capsys.readouterr().err == (
         f"kcast load: {tmp_path / 'failed'}: no scenario is complete, so there is nothing to compare\n"
     )

@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kcast.loadtest.scenario import Scenario
-from kcast.loadtest.users.options import OPTIONS, add_arguments, click_options
+from kcast.loadtest.scenario import Scenario, ScenarioError
+from kcast.loadtest.users.options import OPTIONS, add_arguments, click_options, read_form
 
 # Of locust's own parser, as far as a prefix of one could be taken for one of ours, or ours for it.
 LOCUSTS_DESTINATIONS = {
@@ -82,11 +82,33 @@ def test_what_locust_or_the_cluster_file_decides_is_no_option_of_locust() -> Non
     assert not there & {"servers", "backend", "k", "scheme", "publishers", "subscribers", "duration_s", "by"}
 
 
-def test_locust_shows_all_in_its_web_ui() -> None:
+def test_locusts_page_has_few_fields_group_by_group() -> None:
     # What locust looks at; argparse's groups know nothing of it.
-    parser = locust_parser()
-    shown = {action.dest for action in parser._actions if getattr(action, "include_in_web_ui", False)}
-    assert shown == {option.field for option in OPTIONS if option.in_locust}
+    shown = [each for each in locust_parser()._actions if getattr(each, "include_in_web_ui", False)]
+    assert {action.dest for action in shown} == {option.field for option in OPTIONS if option.on_page}
+    assert {"rate", "topics", "outage", "loss_in"} <= {action.dest for action in shown}
+    assert len(shown) <= 12
+    groups = [(action.help or "").partition(": ")[0] for action in shown]
+    assert groups == sorted(groups, reverse=True) and set(groups) == {"load", "faults"}
+
+
+def test_a_form_sets_the_fields_that_it_has() -> None:
+    form = {"rate": "5", "topics": "7", "outages": "exact", "user_count": "3", "servers": "9", "confirm": "x"}
+    assert read_form(form) == {"rate": 5.0, "topics": 7, "outages": "exact"}
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"loss_in": "much"}, "--loss-in is 'much': give a number"),
+        ({"topics": "1.5"}, "--topics is '1.5': give a whole number"),
+        ({"deadline_s": ""}, "--deadline is '': give a number"),
+    ],
+)
+def test_a_wrong_field_of_a_form_is_told_by_its_option(form: dict[str, str], message: str) -> None:
+    with pytest.raises(ScenarioError) as told:
+        read_form(form)
+    assert str(told.value) == message
 
 
 def test_click_leaves_out_what_is_not_given() -> None:

@@ -1,0 +1,58 @@
+"""Files of this machine, read without Spark: so a path that is wrong is told before Spark is started."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+_LOCAL = "file:"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+# Where one of these is set, Hadoop may take a path without a scheme for one on another file system.
+_OF_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT")
+
+
+def is_on_this_machine(path: str, environment: Mapping[str, str]) -> bool:
+    """Whether Spark will certainly look for the path on this machine."""
+    if _SCHEME.match(path):
+        return path.startswith(_LOCAL)
+    return not any(environment.get(name) for name in _OF_HADOOP)
+
+
+class LocalFiles:
+    """Reads and lists files as `kcast.spark.session.files.Files` does."""
+
+    def qualify(self, path: str) -> str:
+        """The absolute path with its scheme."""
+        return f"{_LOCAL}{os.path.normpath(Path(_plain(path)).absolute())}"
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder at this path."""
+        return Path(_plain(path)).exists()
+
+    def read(self, path: str) -> bytes:
+        """The content of a small file. Raises FileNotFoundError if there is none, and other OSErrors."""
+        try:
+            return Path(_plain(path)).read_bytes()
+        except NotADirectoryError:
+            raise FileNotFoundError(f"{_plain(path)}: there is no such file") from None
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files and folders in a folder, sorted; none if there is no such folder."""
+        try:
+            return sorted(each.name for each in Path(_plain(folder)).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Raises OSError if this folder is not there and cannot be made, or nothing can be written in it."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(f"{there}: not a folder, so {folder} cannot be written: give another --out")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(f"{there}: cannot be written to: give another --out")
+
+
+def _plain(path: str) -> str:
+    plain = path.removeprefix(_LOCAL)
+    return f"/{plain.lstrip('/')}" if plain != path else path
