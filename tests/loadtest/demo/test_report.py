@@ -8,17 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from kcast.loadtest.capture.folder import open_run
 from kcast.loadtest.demo import report
-from kcast.loadtest.demo.command import command
 from kcast.loadtest.results.summary import Summary, summarise
+from tests.support.demo_runs import demo, demo_in_time
 
-SMALL = (
-    *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4", "--seed", "3"),
-    *("--subscribers", "4", "--publishers", "2", "--rate", "1000"),
-)
 LINES = [b"line %d \xc3\xa9 %% demo/1/1" % number for number in range(60)]
 EXTRA = "pip install 'kcast[spark]' brings it"
 
@@ -32,10 +27,6 @@ def text_file(tmp_path: Path) -> Path:
     return path
 
 
-def demo(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command, [str(argument) for argument in arguments])
-
-
 def test_the_capture_tells_what_the_demo_tells(
     text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,9 +38,9 @@ def test_the_capture_tells_what_the_demo_tells(
         return out / "report.html"
 
     monkeypatch.setattr(report, "make", make)
-    result = demo(*SMALL, "--out", tmp_path / "out", text_file)
+    result = demo_in_time("--seed", "3", "--out", tmp_path / "out", text_file)
     assert result.exit_code == 0, result.output
-    ((capture, out),) = asked
+    capture, out = asked[-1]
     assert out == tmp_path / "out" / "report"
     assert result.stdout.endswith(f"capture: {capture}\nreport:  {out / 'report.html'}\n")
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith("_")] == []
