@@ -17,6 +17,7 @@ import click
 
 from kcast import pubsub
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
+from kcast.loadtest.charts.terminal import can_redraw
 from kcast.loadtest.charts.text_chart import text_chart
 from kcast.loadtest.charts.words import duration
 from kcast.loadtest.demo import report
@@ -237,7 +238,7 @@ def _run(
     plan: DemoPlan, texts: list[bytes], stream: TextIO, recorder: "DemoRecorder | None" = None
 ) -> DemoResult:
     try:
-        if stream.isatty():
+        if can_redraw(stream):
             with ProgressBars(plan, stream) as watcher:
                 return _run_loop(run(plan, texts, watcher, recorder))
         return _run_loop(run(plan, texts, ProgressLines(plan, stream), recorder))

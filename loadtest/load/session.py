@@ -18,6 +18,7 @@ from kcast.loadtest.capture.folder import (
     resume_run,
 )
 from kcast.loadtest.charts import words
+from kcast.loadtest.charts.terminal import can_redraw
 from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
 from kcast.loadtest.load.estimate import estimate, total
 from kcast.loadtest.load.locusts import LocustFailed
@@ -57,7 +58,7 @@ def run(
         results |= _finished(folder)
         wanted += len(results)
         stream = sys.stderr if as_json else sys.stdout
-        with LiveWatcher(stream) if stream.isatty() else PlainWatcher(stream) as watcher:
+        with LiveWatcher(stream) if can_redraw(stream) else PlainWatcher(stream) as watcher:
             watcher.say(f"capture: {out}")
             if scenarios:
                 run_all(folder, scenarios, RunSettings(**settings, master_port=master_port), watcher, results)

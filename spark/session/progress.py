@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol, Self, TextIO
 
 from pyspark.sql import SparkSession
 
+from kcast.loadtest.charts.terminal import can_redraw
+
 POLL_S = 0.3
 PLAIN_EVERY_S = 30.0  # between lines on a step that takes long
 
@@ -39,7 +41,7 @@ class StepProgress:
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._display: Display = TerminalDisplay(stream) if stream.isatty() else PlainDisplay(stream)
+        self._display: Display = TerminalDisplay(stream) if can_redraw(stream) else PlainDisplay(stream)
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import gaierror
 from subprocess import Popen, TimeoutExpired
 from tempfile import mkdtemp
 from typing import Any
@@ -304,6 +305,9 @@ def _failures(log: Path | None, exit_code: Callable[[], int | None]) -> Iterator
     """Raises SparkFailed for Spark's errors; if Java has ended, with what its log tells."""
     try:
         yield
+    except gaierror as error:
+        reason = "Spark cannot look up localhost: add '127.0.0.1 localhost' to /etc/hosts"
+        raise SparkFailed(reason) from error
     except (PySparkException, Py4JError, ConnectionError) as error:
         # An error that Java itself has raised shows that it lives.
         is_from_java = isinstance(error, Py4JJavaError) or (

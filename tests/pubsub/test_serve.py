@@ -205,7 +205,7 @@ def test_an_address_of_another_machine_is_one_line(host: str) -> None:
     ],
 )
 def test_usage_errors(options: tuple[str, ...]) -> None:
-    result = invoke(*options)
+    result = invoke("--port", "0", *options)  # the default port may be in use
     assert result.exit_code == 2
     assert "Error: " in result.stderr
     assert "Traceback" not in result.stderr

@@ -17,16 +17,14 @@ from kcast.loadtest.results.summary import Summary, summarise
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import TABLES
 from tests.support.big_capture import big_scenario, write_run
+from tests.support.demo_runs import NO_VERDICT, RUNS_MAX
+from tests.support.demo_runs import SMALL as SMALL_DEMO
 from tests.support.spark_cluster import QUICK, SparkCluster, spark_cluster
 
 pytestmark = pytest.mark.spark
 
 TIMEOUT_S = 300
 SMALL: dict[str, Any] = {"servers": 12, "rate": 25.0, "epoch_s": 0.5, "topics": 8, "topics_per_subscriber": 4}
-DEMO = (
-    *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4", "--seed", "3"),
-    *("--subscribers", "4", "--publishers", "2", "--rate", "1000"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +167,11 @@ def test_a_demo_ends_with_a_report_of_what_it_says(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_bytes(b"\n".join(b"line %d" % number for number in range(60)))
     out = tmp_path / "out"
-    done = kcast("demo", *DEMO, "--out", out, text, temp=tmp_path / "temp")
+    for number in range(RUNS_MAX):
+        temp = tmp_path / f"temp-{number}"
+        done = kcast("demo", *SMALL_DEMO, "--seed", "3", "--out", out, text, temp=temp)
+        if NO_VERDICT not in done.stdout:
+            break
     assert done.stdout.splitlines()[-1] == f"report:  {out / 'report' / 'report.html'}", done.stderr
     told = Findings.from_json((out / "report" / "report.json").read_bytes())
     cells = {cell["scenario"]: cell["cell"] for cell in told.table("scenarios")}

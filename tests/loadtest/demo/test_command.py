@@ -14,7 +14,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
 
 from kcast.client.aio import Client
 from kcast.loadtest.clusters.processes import ProcessCluster
@@ -24,15 +23,12 @@ from kcast.loadtest.demo.run import DemoFailed
 from kcast.loadtest.demo.tally import Phase, PhaseResult, Tally
 from kcast.loadtest.demo.view import table
 from kcast.pubsub.wire import encode_message
+from tests.support.demo_runs import NO_VERDICT, RUNS_MAX, SMALL, demo, demo_in_time
 
 LINES = [b"line %d \xc3\xa9 %%" % number for number in range(40)] + [b"x" * 1000, b"\0\x01\xff", b"", b"  "]
 TEXTS = 40 + 4 + 1
-RUNS_MAX = 3  # until this machine has time for a whole one
-SMALL = (
-    *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4"),
-    *("--subscribers", "4", "--publishers", "2", "--rate", "1000"),
-    "--no-report",  # of which tests/loadtest/demo/test_report.py is
-)
+KCAST_DEMO = (sys.executable, "-m", "kcast.client.cli", "demo", "--no-report", *SMALL)
+NO_REPORT = "--no-report"  # of which tests/loadtest/demo/test_report.py is
 
 
 @pytest.fixture
@@ -47,10 +43,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kcast.loadtest.demo.run.DOWN_MESSAGES_MIN", 300)
 
 
-def demo(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command, ["--no-report", *(str(argument) for argument in arguments)])
-
-
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
     """A run as a user would start it; all others are within this process, to be hurried and spoilt."""
@@ -59,25 +51,14 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Comp
     text_file.write_bytes(b"\n".join(LINES))
     for _ in range(RUNS_MAX):
         run = subprocess.run(
-            (
-                sys.executable,
-                "-m",
-                "kcast.client.cli",
-                "demo",
-                *SMALL,
-                "--seed",
-                "3",
-                "--out",
-                out,
-                text_file,
-            ),
+            (*KCAST_DEMO, "--seed", "3", "--out", out, text_file),
             capture_output=True,
             encoding="utf-8",
             env={**os.environ, "PYTHONUTF8": "1"},
             timeout=60,
             check=False,
         )
-        if "no verdict" not in run.stdout:
+        if NO_VERDICT not in run.stdout:
             break
     return run, out
 
@@ -116,10 +97,7 @@ def test_a_run_agrees_with_the_model(whole_run: tuple[subprocess.CompletedProces
 def test_the_same_seed_kills_the_same_and_uses_the_same_topics(
     whole_run: tuple[subprocess.CompletedProcess[str], Path], text_file: Path, tmp_path: Path, quick: None
 ) -> None:
-    for _ in range(RUNS_MAX):
-        result = demo(*SMALL, "--seed", "3", "--json", "--out", tmp_path, text_file)
-        if "invalid run" not in result.stdout:
-            break
+    result = demo_in_time(NO_REPORT, "--seed", "3", "--json", "--out", tmp_path, text_file)
     assert result.exit_code == 0, result.output
     one = json.loads((whole_run[1] / "results.json").read_text())
     two = json.loads((tmp_path / "results.json").read_text())
@@ -140,7 +118,7 @@ def test_a_wrong_model_is_noticed(
         "kcast.loadtest.demo.tally.delivery_given_down",
         lambda k, m, n, down: 1 - (down / k) ** (m + 1) if down else 1.0,
     )
-    result = demo(*SMALL, "--json", "--out", tmp_path, text_file)
+    result = demo_in_time(NO_REPORT, "--json", "--out", tmp_path, text_file)
     assert result.exit_code == 1
     *phase_results, last = [json.loads(line) for line in result.stdout.splitlines()]
     assert last["type"] == "result" and not last["agrees"]
@@ -161,7 +139,7 @@ def test_servers_that_do_not_come_back_are_noticed(
         lambda self, *indexes: restart(self, *indexes) if len(indexes) == 6 else None,
     )
     monkeypatch.setattr(Client, "publish_nowait", without_avoidance(Client.publish_nowait))
-    result = demo(*SMALL, "--out", tmp_path, text_file)
+    result = demo_in_time(NO_REPORT, "--out", tmp_path, text_file)
     assert result.exit_code == 1, result.output
     assert "NOT: K'=1, recovered: " in result.stdout
     assert "measurement and model do NOT agree" in result.stdout
@@ -189,7 +167,7 @@ def test_a_changed_payload_is_noticed(
         return number, payload + b"!" if number == 7 else payload
 
     monkeypatch.setattr(Tally, "publish", spoilt)
-    result = demo(*SMALL, "--out", tmp_path, text_file)
+    result = demo_in_time(NO_REPORT, "--out", tmp_path, text_file)
     assert result.exit_code == 1, result.output
     assert " corrupted: not what stands in the file" in result.stdout
 
@@ -203,7 +181,7 @@ def test_what_cannot_be_written_is_shown(
     text_file: Path, tmp_path: Path, finished: None, name: str, options: tuple[str, ...]
 ) -> None:
     (tmp_path / name).symlink_to("/dev/full")
-    result = demo(*options, "--out", tmp_path, text_file)
+    result = demo(NO_REPORT, *options, "--out", tmp_path, text_file)
     assert result.exit_code == 1
     assert result.stderr == (
         f"kcast demo: {tmp_path / name}: No space left on device (the result stands above)\n"
@@ -292,7 +270,7 @@ def test_what_ends_a_run_is_one_line(
     failed: Exception, stderr: str, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kcast.loadtest.demo.command.run", fails_with(failed))
-    result = demo("--out", tmp_path, text_file)
+    result = demo(NO_REPORT, "--out", tmp_path, text_file)
     assert (result.exit_code, result.stderr.splitlines(keepends=True)[-1]) == (1, stderr)
 
 
@@ -301,7 +279,7 @@ def test_a_bug_is_not_hidden_by_the_failure_that_came_with_it(
 ) -> None:
     group = ExceptionGroup("", [DemoFailed("it ended"), ExceptionGroup("", [ZeroDivisionError()])])
     monkeypatch.setattr("kcast.loadtest.demo.command.run", fails_with(group))
-    assert demo("--out", tmp_path, text_file).exception is group
+    assert demo(NO_REPORT, "--out", tmp_path, text_file).exception is group
 
 
 def fails_with(error: Exception) -> Callable[..., Coroutine[Any, Any, DemoResult]]:
@@ -309,9 +287,6 @@ def fails_with(error: Exception) -> Callable[..., Coroutine[Any, Any, DemoResult
         raise error
 
     return run
-
-
-KCAST_DEMO = (sys.executable, "-m", "kcast.client.cli", "demo", *SMALL)
 
 
 def started(out: Path, text_file: Path) -> subprocess.Popen[bytes]:
@@ -392,7 +367,7 @@ def test_servers_that_do_not_start_are_one_clear_failure(
     text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ProcessCluster, "program", "kcast.loadtest.no_such_host")
-    result = demo("--out", tmp_path, text_file)
+    result = demo(NO_REPORT, "--out", tmp_path, text_file)
     assert result.exit_code == 1
     assert result.stderr.startswith("kcast demo: the process that runs the servers ended with exit code 1\n")
     assert result.stderr.endswith("No module named kcast.loadtest.no_such_host\n")

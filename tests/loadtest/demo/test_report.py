@@ -9,17 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from kcast.loadtest.capture.folder import open_run
 from kcast.loadtest.demo import report
-from kcast.loadtest.demo.command import command
 from kcast.loadtest.results.summary import Summary, summarise
+from tests.support.demo_runs import demo, demo_in_time
 
-SMALL = (
-    *("--servers", "6", "--kill", "2", "--ttl", "2", "--topics", "4", "--seed", "3"),
-    *("--subscribers", "4", "--publishers", "2", "--rate", "1000"),
-)
 LINES = [b"line %d \xc3\xa9 %% demo/1/1" % number for number in range(60)]
 BEFOREHAND = (
     "This takes about 22 s, and then about a minute for the report on Spark, which --no-report leaves out.\n"
@@ -36,10 +31,6 @@ def text_file(tmp_path: Path) -> Path:
     return path
 
 
-def demo(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command, [str(argument) for argument in arguments])
-
-
 def test_the_capture_tells_what_the_demo_tells(
     text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,9 +42,9 @@ def test_the_capture_tells_what_the_demo_tells(
         return out / "report.html"
 
     monkeypatch.setattr(report, "make", make)
-    result = demo(*SMALL, "--out", tmp_path / "out", text_file)
+    result = demo_in_time("--seed", "3", "--out", tmp_path / "out", text_file)
     assert result.exit_code == 0, result.output
-    ((capture, out),) = asked
+    capture, out = asked[-1]
     assert out == tmp_path / "out" / "report"
     assert re.match(
         r"This takes about \d+ s, and then about a minute for the report on Spark, which --no-rep",

@@ -55,7 +55,8 @@ def test_a_pipe_gets_a_line_now_and_then_while_a_step_lasts(monkeypatch: pytest.
         wait_until(lambda: "s  latency: 1,003 of 2,010 tasks\n" in stream.getvalue())
 
 
-def test_a_terminal_gets_one_line_that_goes_at_the_end() -> None:
+def test_a_terminal_gets_one_line_that_goes_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     with StepProgress(stream) as tell:
         tell("latency [b]")
@@ -66,6 +67,14 @@ def test_a_terminal_gets_one_line_that_goes_at_the_end() -> None:
         wait_until(lambda: "balance" in stream.getvalue())
     assert "latency [b]" in stream.getvalue()
     assert stream.getvalue().endswith("\x1b[2K"), "the line was taken away"
+
+
+def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    with StepProgress(stream) as tell:
+        tell("balance")
+    assert stream.getvalue() == "   0.0 s  balance\n"
 
 
 def test_nothing_is_told_of_a_session_after_its_end() -> None:

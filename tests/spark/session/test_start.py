@@ -39,6 +39,12 @@ except (SparkFailed, JavaMissing) as error:
 print("java home:", os.environ.get("JAVA_HOME"), flush=True)
 """
 SUM = "print(spark.range(1000).selectExpr('sum(id)').first()[0], flush=True)"
+UNKNOWN_LOCALHOST = """
+import socket, socketserver
+def bind(server):
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+socketserver.TCPServer.server_bind = bind
+"""
 LONG = "spark.range(10**15).selectExpr('sum(id % 7)').collect()"
 
 
@@ -172,5 +178,15 @@ def test_what_keeps_it_from_starting_is_told_in_a_line(
     failed, _ = done.stdout.splitlines()
     assert failed.startswith("failed: ")
     assert re.search(reason, failed), failed
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list((tmp_path / "temp").iterdir()) == []
+
+
+def test_a_machine_that_does_not_know_localhost_is_told_what_to_do(tmp_path: Path) -> None:
+    command = program(tmp_path / "temp", SUM)
+    command[-1] = f"{UNKNOWN_LOCALHOST}\n{command[-1]}"
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    failed, _ = done.stdout.splitlines()
+    assert failed == "failed: Spark cannot look up localhost: add '127.0.0.1 localhost' to /etc/hosts"
     assert (done.returncode, done.stderr) == (0, "")
     assert list((tmp_path / "temp").iterdir()) == []
