@@ -8,10 +8,11 @@ from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import DISAGREES, THEORIES
 
-_SCENARIO_HEADS = (
-    *("scenario", "pairs", "delivered", "interval", "beforehand", "for servers", "given events"),
-    *("p50 ms", "p99 ms", "theory", "valid"),
+_DELIVERY_HEADS = (
+    *("scenario", "pairs", "delivered", "interval"),
+    *("beforehand", "for servers", "given events", "theory"),
 )
+_LATENCY_HEADS = ("latency", "p50 ms", "p99 ms", "valid")
 _SIMULATION_HEADS = ("scene", "outcomes", "delivered", "interval", "theory", "")
 _NOTE_HEADS = ("the note says", "measured", "")
 _NOTHING = "-"
@@ -43,7 +44,8 @@ def lines(findings: Findings) -> list[str]:
     """Tables for people: scenarios beside theory, joint tests, the simulation, the note, and what is not
     valid."""
     parts = [
-        _scenarios(findings),
+        _deliveries(findings),
+        _latencies(findings),
         _joint(findings.table("joint")),
         _simulation(findings.table("simulation")),
         _note(findings.table("note")),
@@ -76,33 +78,39 @@ def names(findings: Findings) -> Mapping[int, str]:
     }
 
 
-def _scenarios(findings: Findings) -> list[str]:
+def _deliveries(findings: Findings) -> list[str]:
     called = names(findings)
-    reliability = {row["cell"]: row for row in findings.table("reliability")}
-    latency = {row["cell"]: row for row in findings.table("latency") if row["since"] == "intended"}
+    shares = {row["cell"]: row for row in findings.table("reliability")}
     rows = []
     for scenario in findings.table("scenarios"):
-        cell = scenario["cell"]
-        share, times = reliability[cell], latency.get(cell, {})
+        share = shares[scenario["cell"]]
         rows.append(
             (
-                called[cell],
+                called[scenario["cell"]],
                 f"{share['pairs']:,}",
                 _percent(share["share"]),
                 _interval(share["low"], share["high"]),
                 *(_percent(share[theory]) for theory in ("beforehand", "for_servers", "given_events")),
-                *(_number(times.get(name)) for name in ("p50_ms", "p99_ms")),
-                share["verdict"] if scenario["delivery_valid"] else _NOTHING,
-                _valid(scenario),
+                share["verdict"] if scenario["delivery_valid"] else "NOT VALID",
             )
         )
-    return table(_SCENARIO_HEADS, rows) if rows else []
+    return table(_DELIVERY_HEADS, rows) if rows else []
 
 
-def _valid(scenario: Row) -> str:
-    if not scenario["delivery_valid"]:
-        return "NO"
-    return "yes" if scenario["latency_valid"] else "but latency"
+def _latencies(findings: Findings) -> list[str]:
+    called = names(findings)
+    is_valid = {row["cell"]: row["latency_valid"] for row in findings.table("scenarios")}
+    rows = [
+        (
+            called[row["cell"]],
+            _number(row["p50_ms"]),
+            _number(row["p99_ms"]),
+            "yes" if is_valid[row["cell"]] else "no",
+        )
+        for row in findings.table("latency")
+        if row["since"] == "intended"
+    ]
+    return table(_LATENCY_HEADS, rows) if rows else []
 
 
 def _joint(rows: Sequence[Row]) -> list[str]:

@@ -10,10 +10,8 @@ from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
 from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 
-_HEADS = (
-    *("scenario", "pairs", "delivered", "interval", "for servers", "given", "copies"),
-    *("p50 ms", "p99 ms", "p99.9 ms", "valid"),
-)
+_DELIVERY_HEADS = ("scenario", "pairs", "delivered", "interval", "for servers", "given", "copies", "valid")
+_LATENCY_HEADS = ("latency", "p50 ms", "p99 ms", "p99.9 ms", "valid")
 _SPECTRUM_HEADS = ("ms", "percentile", "count", "1/(1-p)")
 _OUTSIDE = "*"
 
@@ -37,11 +35,9 @@ def print_results(
         code = exit_code(results.values(), is_strict=is_strict)
         print(to_json({"type": "run", "folder": str(out), "scenarios": list(results), "exit_code": code}))
         return
-    print()
-    print("\n".join(results_table(results)))
-    lines = [*causes(results), *not_valid(results)]
-    if lines:
-        print("\n" + "\n".join(lines))
+    for part in (delivery_table(results), latency_table(results), [*causes(results), *not_valid(results)]):
+        if part:
+            print("\n" + "\n".join(part))
     for name, summary in results.items() if wants_spectra else list(results.items())[-1:]:
         if summary.latency.count:
             print(f"\nlatencies of {name}, from the time for which each message was scheduled:")
@@ -63,9 +59,9 @@ def headline(summary: Summary) -> str:
     return ", ".join(words)
 
 
-def results_table(results: Mapping[str, Summary]) -> list[str]:
-    """Returns a table with a line for each scenario, and the notes below it."""
-    lines = table(_HEADS, [_row(name, summary) for name, summary in results.items()])
+def delivery_table(results: Mapping[str, Summary]) -> list[str]:
+    """Returns what was delivered in each scenario beside theory, a line each, and the notes below it."""
+    lines = table(_DELIVERY_HEADS, [_delivery_row(name, summary) for name, summary in results.items()])
     notes = {
         f"for servers: {summary.prediction_note}": None
         for summary in results.values()
@@ -85,15 +81,27 @@ def results_table(results: Mapping[str, Summary]) -> list[str]:
     return [*lines, *notes]
 
 
-def _row(name: str, summary: Summary) -> tuple[str, ...]:
-    times = summary.latency
+def latency_table(results: Mapping[str, Summary]) -> list[str]:
+    """Returns the latencies of each scenario in which anything arrived, a line each."""
+    rows = [
+        (
+            name,
+            *map(significant, (summary.latency.p50_ms, summary.latency.p99_ms, summary.latency.p999_ms)),
+            "yes" if summary.latency_verdict.valid else "no",
+        )
+        for name, summary in results.items()
+        if summary.latency.count
+    ]
+    return table(_LATENCY_HEADS, rows) if rows else []
+
+
+def _delivery_row(name: str, summary: Summary) -> tuple[str, ...]:
     theory = [
         "-" if share is None else f"{percent_digits(share)} %"
         for share in (summary.predicted, _expected(summary))
     ]
     if summary.agrees is False:
         theory[0 if _expected(summary) is None else 1] += _OUTSIDE
-    latencies = (times.p50_ms, times.p99_ms, times.p999_ms)
     return (
         name,
         f"{summary.pairs:,}",
@@ -101,20 +109,13 @@ def _row(name: str, summary: Summary) -> tuple[str, ...]:
         f"{percent_digits(summary.low)}-{percent_digits(summary.high)}",
         *theory,
         f"{summary.copies_per_pair:.2f}",
-        *(significant(value) if times.count else "-" for value in latencies),
-        _verdict(summary),
+        "yes" if summary.delivery_verdict.valid else "NO",
     )
 
 
 def _expected(summary: Summary) -> float | None:
     """Returns theory given what happened; None without outages, when it says nothing new."""
     return None if summary.scenario.outages == "none" else summary.expected
-
-
-def _verdict(summary: Summary) -> str:
-    if not summary.delivery_verdict.valid:
-        return "NO"
-    return "yes" if summary.latency_verdict.valid else "but latency"
 
 
 def causes(results: Mapping[str, Summary]) -> list[str]:

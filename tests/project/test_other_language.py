@@ -1,5 +1,6 @@
 """docs/other-language.md: its programs in Perl speak with real servers, and with our client."""
 
+import os
 import re
 import select
 import shutil
@@ -29,11 +30,11 @@ def serve() -> Iterator[Serve]:
         yield start
 
 
-def program(folder: Path, name: str) -> tuple[str, Path]:
+def program(folder: Path, name: str) -> tuple[str, str]:
     assert PERL is not None
     path = folder / name
     path.write_text(PROGRAMS[name])
-    return PERL, path
+    return PERL, str(path)
 
 
 def text(address: tuple[str, int]) -> str:
@@ -61,10 +62,10 @@ class Subscriber:
         stream = self._process.stderr if of_errors else self._process.stdout
         assert stream is not None
         assert select.select([stream], [], [], WAIT_S)[0], f"nothing came for {WAIT_S:g} s"
-        # Unbuffered, so that nothing is left where `select` would not see it.
+        # Byte by byte, so that nothing is left in a buffer of Python's, where `select` would not see it.
         found = b""
         while not found.endswith(b"\n"):
-            byte = stream.raw.read(1)  # type: ignore[attr-defined]
+            byte = os.read(stream.fileno(), 1)
             assert byte, "the subscriber has ended"
             found += byte
         return found.decode(errors="replace").removesuffix("\n")

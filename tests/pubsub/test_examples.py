@@ -7,7 +7,7 @@ from tests.support.docstring_examples import failing_examples, with_examples
 EXAMPLES = {
     "kcast.pubsub.endpoint": ("format_address",),
     "kcast.pubsub.stamp": ("price_bits",),
-    "kcast.pubsub.wire": ("encode_message", "encode_topic"),
+    "kcast.pubsub.wire": ("encode_message", "encode_topic", "message_bytes"),
 }
 
 

@@ -85,15 +85,19 @@ def test_each_scenario_is_a_line_with_theory_beside() -> None:
     lines = outcome.lines(found)
     assert lines[0].split() == [
         *("scenario", "pairs", "delivered", "interval", "beforehand", "for", "servers", "given", "events"),
-        *("p50", "ms", "p99", "ms", "theory", "valid"),
+        "theory",
     ]
     for line, cell, share in zip(
         lines[1:], found.table("scenarios"), found.table("reliability"), strict=False
     ):
         assert line.split()[:2] == [cell["scenario"], f"{share['pairs']:,}"]
         assert line.split()[2] == f"{share['share'] * 100:.2f}" or share["share"] > 0.999
-        assert line.endswith("yes")
+        assert line.endswith("agrees")
     assert lines[1 + len(GRID)] == ""
+    head, *latencies = lines[2 + len(GRID) : 3 + 2 * len(GRID)]
+    assert head.split() == ["latency", "p50", "ms", "p99", "ms", "valid"]
+    assert [line.split()[0] for line in latencies] == [cell["scenario"] for cell in found.table("scenarios")]
+    assert all(line.endswith("yes") for line in latencies)
     joint = [line for line in lines if line.startswith("theory given what happened: agrees in ")]
     assert len(joint) == 1
 
@@ -114,8 +118,9 @@ def test_scenarios_of_several_runs_have_the_runs_name() -> None:
 def test_what_cannot_be_trusted_has_no_verdict_and_its_reasons() -> None:
     found = replace(findings(GRID, invalid=[1], latency_invalid=[2]), problems=["x: left out: why"])
     lines = outcome.lines(found)
-    assert lines[2].split()[-2:] == ["-", "NO"]
-    assert lines[3].endswith("but latency")
+    assert lines[2].endswith("  NOT VALID")
+    head = next(number for number, line in enumerate(lines) if line.startswith("latency "))
+    assert [line.split()[-1] for line in lines[head + 1 : head + 4]] == ["yes", "no", "no"]
     for row in found.table("health"):
         name = GRID[row["cell"]].name
         assert caveat(row["what"], name, row["reason"]) in lines

@@ -148,13 +148,23 @@ def test_on_a_terminal_there_is_a_bar_for_each_scenario() -> None:
 
 def test_the_table_has_a_line_for_each_scenario() -> None:
     results = {each.name: each for each in (summary(), NO_DELIVERY, NO_LATENCY)}
-    head, first, second, third = report.results_table(results)
+    head, first, second, third = report.delivery_table(results)
     assert head.split()[:6] == ["scenario", "pairs", "delivered", "interval", "for", "servers"]
     assert first.split() == [
-        *("5-3-5", "20,000", "95.00", "%", "94.50-95.50", "95.10", "%", "-", "2.85"),
-        *("9.50", "18.8", "19.0", "yes"),
+        *("5-3-5", "20,000", "95.00", "%", "94.50-95.50", "95.10", "%", "-", "2.85", "yes"),
     ]
-    assert second.endswith("  NO") and third.endswith("  but latency")
+    assert second.endswith("  NO") and third.endswith("  yes")
+
+
+def test_latencies_have_a_table_of_their_own() -> None:
+    silent = summary("silent", latency=TimeDistribution())
+    head, first, second, third = report.latency_table(
+        {each.name: each for each in (summary(), NO_DELIVERY, NO_LATENCY)} | {"silent": silent}
+    )
+    assert head.split() == ["latency", "p50", "ms", "p99", "ms", "p99.9", "ms", "valid"]
+    assert first.split() == ["5-3-5", "9.50", "18.8", "19.0", "yes"]
+    assert second.endswith("  yes") and third.endswith("  no")
+    assert report.latency_table({"silent": silent}) == []
 
 
 def test_the_table_says_what_is_beyond_the_interval_or_has_no_prediction() -> None:
@@ -165,11 +175,11 @@ def test_the_table_says_what_is_beyond_the_interval_or_has_no_prediction() -> No
         "b": summary(predicted=None, prediction_note="there is none"),
         "c": summary(pairs=0, delivered=0, share=0.0, copies=0, causes={}, latency=TimeDistribution()),
     }
-    _, first, fourth, fifth, second, third, *notes = report.results_table(results)
+    _, first, fourth, fifth, second, third, *notes = report.delivery_table(results)
     assert "97.00 %*         -" in first
     assert "97.00 %   95.10 %  " in fourth and "97.00 %  95.50 %*  " in fifth
     assert "          -         -  " in second
-    assert third.split()[-4:] == ["-", "-", "-", "yes"]
+    assert third.split()[1] == "0" and third.endswith("  yes")
     assert notes == [
         "for servers: there is none",
         "for servers, given: theory for this many servers, and theory that knows which were down when",

@@ -1,0 +1,67 @@
+"""What pages tell readers to type is typed, and does what they say."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+from tests.support.pages import SLOW_TARGETS, Block, lines_apart, shell_blocks
+from tests.support.terminals import WAIT_S, can_isolate, open_terminals
+
+NOT_RUN_MAX = 15
+SLOW_WAIT_S = 600.0
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "pubsub/PROTOCOL.md")
+PAGES = {
+    page: shell_blocks((ROOT / page).read_text())
+    for page in (*DOCUMENTS, *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")))
+}
+ACTIVATE = ". .venv/bin/activate"
+
+
+def typed(page: str, target: str | None) -> list[Block]:
+    """What a target of make types of a page; None is `make test`."""
+    return [block for block in PAGES[page] if block.notes.reason is None and block.notes.target == target]
+
+
+def cases() -> list[object]:
+    """Each page with each target that runs something of it."""
+    return [
+        pytest.param(
+            page,
+            target,
+            id=f"{page}-{target or 'test'}",
+            marks=getattr(pytest.mark, target.removeprefix("test-")) if target else pytest.mark.world,
+        )
+        for page in PAGES
+        for target in (None, *SLOW_TARGETS)
+        if typed(page, target)
+    ]
+
+
+@pytest.mark.parametrize(("page", "target"), cases())
+def test_the_blocks_of_a_page_do_what_it_says(page: str, target: str | None, tmp_path: Path) -> None:
+    blocks = typed(page, target)
+    # Containers and Spark need the network of this machine.
+    isolated = target in (None, "test-load") and can_isolate()
+    if not isolated and any("192.0.2.7" in block.text for block in blocks):
+        pytest.skip("this machine lets nobody have a network of his own, with the addresses of the page")
+    activated = target is not None or not any(ACTIVATE in block.text for block in blocks)
+    terminals = max(block.notes.terminal for block in blocks)
+    wait_s = SLOW_WAIT_S if target else WAIT_S
+    has_lab = any(block.notes.has_lab for block in blocks)
+    with open_terminals(
+        tmp_path, terminals, isolated=isolated, activated=activated, has_lab=has_lab, wait_s=wait_s
+    ) as shells:
+        for block in blocks:
+            for part in lines_apart(block):
+                shells.type(part)
+
+
+def test_few_blocks_are_not_run_and_each_has_a_reason() -> None:
+    reasons = [
+        f"{page}:{block.line}: {block.notes.reason}"
+        for page, blocks in PAGES.items()
+        for block in blocks
+        if block.notes.reason is not None
+    ]
+    assert len(reasons) <= NOT_RUN_MAX, "\n".join(reasons)
