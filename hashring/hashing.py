@@ -72,6 +72,13 @@ def point(base: int, arc: int) -> int:
     return arc << OFFSET_BITS | mix64(base + (arc + 1) * GOLDEN) >> ARC_BITS
 
 
+def point_before(base: int, position: int) -> int:
+    """Returns the nearest point at or before `position`, walking down, of the host with this `base`."""
+    arc = position >> OFFSET_BITS
+    here = point(base, arc)
+    return here if here <= position else point(base, (arc - 1) % ARCS)
+
+
 def rendezvous(topic: bytes | str, ports: Sequence[int]) -> int:
     """Returns the port of the server that serves `topic`, among those of one host (PROTOCOL §8.4).
 

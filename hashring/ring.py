@@ -10,43 +10,39 @@ Of equal points the one with the larger base comes first, of equal bases the one
 order in which the hosts are given makes no difference.
 """
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from math import isqrt
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
 from kcast.hashring.hashing import (
-    ARC_BITS,
-    ARCS,
-    GOLDEN,
     OFFSET_BITS,
-    OFFSET_MAX,
     TOPIC_SEED,
     U64_MAX,
     hashed_bytes,
     host_base,
-    point,
+    point_before,
     topic_hash,
 )
-from kcast.hashring.mixing import LAST_STEP_BITS, Words, finish_mix_in_place, mix_in_place, premix_in_place
 
-# The arrays of one look-up are made for this many hosts, so they stay in the processor's cache. Arrays for
-# 100,000 hosts came from the kernel as fresh pages each time, which took five times longer.
-CHUNK_HOSTS = 1 << 14
-# Up to this many hosts a table (topics, hosts) beats one pass per topic, which would be all call overhead.
-TABLE_HOSTS_MAX = 1024
-TABLE_CELLS = 1 << 15
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from kcast.hashring.arrays import BaseArray
+    from kcast.hashring.mixing import Words
+
+# Up to this many hosts a look-up takes 7 to 50 us without numpy, about as long as with it. To import numpy
+# would take longer than all else that a client does at its start.
+PLAIN_HOSTS_MAX = 32
 
 CACHE_ENTRIES_MAX = 4096
 CACHE_KEYS_MAX = 1 << 17
-
-Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +83,16 @@ class HashRing:
     (b'192.0.2.1', b'192.0.2.4')
     """
 
-    __slots__ = ("_bases", "_cache", "_keys", "_older", "_salt", "_sorted_keys")
+    __slots__ = ("_bases", "_cache", "_keys", "_older", "_salt", "_shared", "_sorted_keys")
 
     def __init__(self, keys: Iterable[bytes | str], salt: bytes = b"") -> None:
         names = [key.encode() if isinstance(key, str) else key for key in keys]
         digests = map(xxh3_64_intdigest, names) if not salt else map(partial(host_base, salt=salt), names)
-        bases = np.fromiter(digests, np.uint64, len(names))
-        order = np.argsort(bases, kind="stable")
-        bases = bases[order]
-        if (bases[1:] == bases[:-1]).any():
-            order = np.array(sorted(order.tolist(), key=lambda i: (host_base(names[i], salt), names[i])))
-            _refuse_duplicates([names[i] for i in order])
-        self._bases = bases
-        # A memoryview gives out its indices one by one; a list of them would outweigh the ring.
-        self._keys = tuple(map(names.__getitem__, order.data))
+        bases = array("Q", digests)
+        order = _order(bases, names)
+        self._bases = array("Q", map(bases.__getitem__, order))
+        self._keys = tuple(map(names.__getitem__, order))
+        self._shared: BaseArray | None = None
         self._salt = salt
         self._sorted_keys: tuple[bytes, ...] | None = None
         self._cache: dict[tuple[bytes, int], tuple[bytes, ...]] = {}
@@ -145,7 +137,7 @@ class HashRing:
         cached = self._cache.get((hashed, k))
         return cached if cached is not None else self._look_up(hashed, k)
 
-    def nodes_many(self, topics: Iterable[bytes | str], k: int) -> npt.NDArray[np.int32]:
+    def nodes_many(self, topics: Iterable[bytes | str], k: int) -> "npt.NDArray[np.int32]":
         """Returns the `nodes` of many decoded topics: indices into `keys`, shape (topics, min(k, hosts)).
 
         Raises ValueError if `k` is below 1.
@@ -157,23 +149,13 @@ class HashRing:
         >>> [ring.keys[index] for index in found[0]]
         [b'192.0.2.1', b'192.0.2.4']
         """
+        import numpy as np
+
         return self.nodes_of_hashes(np.fromiter(map(topic_hash, topics), np.uint64), k)
 
-    def nodes_of_hashes(self, topic_hashes: Words, k: int) -> npt.NDArray[np.int32]:
+    def nodes_of_hashes(self, topic_hashes: "Words", k: int) -> "npt.NDArray[np.int32]":
         """Does `nodes_many` for positions on the ring (`topic_hash`). `topic_hashes` has shape (topics,)."""
-        k = self._clamped(k)
-        topic_hashes = np.asarray(topic_hashes, np.uint64)
-        found = np.empty((len(topic_hashes), k), np.int32)
-        if k == 0:
-            return found
-        rows = TABLE_CELLS // len(self)
-        if len(self) > TABLE_HOSTS_MAX:
-            for row, position in enumerate(topic_hashes.tolist()):
-                found[row] = self._nearest(position, k)
-        else:
-            for start in range(0, len(topic_hashes), rows):
-                found[start : start + rows] = self._nearest_table(topic_hashes[start : start + rows], k)
-        return found
+        return self._array().nodes_of_hashes(topic_hashes, self._clamped(k))
 
     def explain(self, topic: bytes | str, k: int) -> Explanation:
         """Tells what was hashed, and the `k` nearest hosts of a topic with their points and distances.
@@ -188,20 +170,17 @@ class HashRing:
         hashed = hashed_bytes(topic)
         position = topic_hash(topic)
         hosts = []
-        for rank, index in enumerate(self._nearest(position, self._clamped(k)).tolist()):
-            arc = position >> OFFSET_BITS
-            here = point(int(self._bases[index]), arc)
-            if here > position:
-                arc = (arc - 1) % ARCS
-                here = point(int(self._bases[index]), arc)
-            hosts.append(RankedHost(rank, self._keys[index], arc, here, (position - here) & U64_MAX))
+        for rank, index in enumerate(self._nearest(position, self._clamped(k))):
+            here = point_before(self._bases[index], position)
+            distance = position - here & U64_MAX
+            hosts.append(RankedHost(rank, self._keys[index], here >> OFFSET_BITS, here, distance))
         return Explanation(hashed, position, tuple(hosts))
 
     def _look_up(self, hashed: bytes, k: int) -> tuple[bytes, ...]:
         found = self._older.get((hashed, k))
         if found is None:
             indices = self._nearest(xxh3_64_intdigest(hashed, seed=TOPIC_SEED), self._clamped(k))
-            found = self._keys_at(indices.tolist())
+            found = self._keys_at(indices)
         # Two generations: an entry not asked for during a whole generation is forgotten. Each step is one
         # operation on a dict or an attribute, so a race between threads can only lose an entry.
         if len(self._cache) >= min(CACHE_ENTRIES_MAX, CACHE_KEYS_MAX // (len(found) + 1)):
@@ -213,88 +192,24 @@ class HashRing:
         # itemgetter is a third faster than a comprehension, but gives a single item bare.
         return itemgetter(*indices)(self._keys) if len(indices) > 1 else tuple(self._keys[i] for i in indices)
 
-    def _nearest(self, position: int, k: int) -> Indices:
+    def _nearest(self, position: int, k: int) -> list[int]:
         """Returns indices of the `k` (0 .. hosts) nearest hosts before `position`, nearest first."""
-        arc, offset = position >> OFFSET_BITS, position & OFFSET_MAX
-        nearest = self._last_points(arc, offset, k, None)
-        if len(nearest) == k:
-            return nearest
-        rest = self._last_points((arc - 1) % ARCS, OFFSET_MAX, k - len(nearest), nearest)
-        return np.concatenate((nearest, rest))
-
-    def _last_points(self, arc: int, offset_max: int, count: int, seen: Indices | None) -> Indices:
-        """Returns hosts of the last `count` points of `arc` up to `offset_max`, last first, without `seen`.
-
-        They are fewer than `count` only if the arc has no more.
-        """
-        if count == 0:
-            return np.empty(0, np.intp)
-        candidates = len(self)
-        if seen is not None:
-            candidates -= len(seen)
-            unseen = np.ones(len(self), np.bool_)
-            unseen[seen] = False
-        # Only points within `width` of `offset_max` are sorted: on average `count` and six standard
-        # deviations more. If that is ever too few, the width grows, so the answer is exact.
-        width = ((count + 6 * isqrt(count) + 18) << OFFSET_BITS) // candidates
-        while True:
-            offset_min = max(0, offset_max - width)
-            hosts, offsets = self._points_between(arc, offset_min, offset_max)
-            if seen is not None:
-                keep = unseen[hosts]
-                hosts, offsets = hosts[keep], offsets[keep]
-            if len(hosts) >= count or offset_min == 0:
-                return hosts[_ascending(offsets)[::-1][:count]]
-            width *= 4
-
-    def _points_between(self, arc: int, offset_min: int, offset_max: int) -> tuple[Indices, Words]:
-        """Returns hosts (ascending) with a point of `arc` between two offsets, inclusive, and the offsets."""
-        step = np.uint64((arc + 1) * GOLDEN & U64_MAX)
-        first_word, last_word = offset_min << ARC_BITS, offset_max << ARC_BITS | ARCS - 1
-        # The last step of mixing leaves the high bits alone, so words that these rule out do not need it.
-        low_bits = (1 << LAST_STEP_BITS) - 1
-        start = np.uint64(first_word & ~low_bits)
-        width = np.uint64((last_word | low_bits) - (first_word & ~low_bits))
-        words, scratch = np.empty((2, min(len(self), CHUNK_HOSTS)), np.uint64)
-        hosts, near = [], []
-        for first in range(0, len(self), CHUNK_HOSTS):
-            bases = self._bases[first : first + CHUNK_HOSTS]
-            words, scratch = words[: len(bases)], scratch[: len(bases)]
-            np.add(bases, step, out=words)
-            premix_in_place(words, scratch)
-            np.subtract(words, start, out=scratch)
-            hits = np.flatnonzero(scratch <= width)
-            near.append(words[hits])
-            hosts.append(hits + first)
-        mixed = np.concatenate(near)
-        finish_mix_in_place(mixed, np.empty_like(mixed))
-        within = (mixed >= np.uint64(first_word)) & (mixed <= np.uint64(last_word))
-        return np.concatenate(hosts)[within], mixed[within] >> np.uint64(ARC_BITS)
-
-    def _nearest_table(self, positions: Words, k: int) -> Indices:
-        """Does `_nearest` for many positions, by a table of distances, shape (positions, hosts)."""
-        bases = self._bases[::-1]  # larger base first: of equal points the first is then the right one
-        arcs, offsets = positions >> np.uint64(OFFSET_BITS), positions & np.uint64(OFFSET_MAX)
-        points = _offsets_table(bases, arcs)
-        after = points > offsets[:, None]
-        distances = offsets[:, None] - points  # wraps to a huge number if the point comes after
-        short = np.flatnonzero(np.count_nonzero(after, axis=1) > len(self) - k)
-        if len(short):
-            points = _offsets_table(bases, (arcs[short] - np.uint64(1)) % np.uint64(ARCS))
-            farther = offsets[short, None] + (np.uint64(1 << OFFSET_BITS) - points)
-            distances[short] = np.where(after[short], farther, distances[short])
-        if k < len(self):
-            columns = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
-            chosen = np.take_along_axis(distances, columns, axis=1)
-            order = np.argsort(chosen, axis=1, kind="stable")
-            columns = np.take_along_axis(columns, order, axis=1)
-            # If several hosts share the k-th distance, the partition may have taken any of them.
-            within = np.count_nonzero(distances <= chosen.max(axis=1)[:, None], axis=1)
-            found = len(self) - 1 - columns
-            for row in np.flatnonzero(within > k):
-                found[row] = self._nearest(int(positions[row]), k)
+        if len(self) > PLAIN_HOSTS_MAX:
+            found: list[int] = self._array().nearest(position, k).tolist()
             return found
-        return len(self) - 1 - np.argsort(distances, axis=1, kind="stable")
+        # Of equal points the one with the larger base is first, and bases ascend.
+        nearest = sorted(
+            (position - point_before(base, position) & U64_MAX, -index)
+            for index, base in enumerate(self._bases)
+        )
+        return [-index for _, index in nearest[:k]]
+
+    def _array(self) -> "BaseArray":
+        if self._shared is None:
+            from kcast.hashring.arrays import BaseArray
+
+            self._shared = BaseArray(self._bases)
+        return self._shared
 
     def _clamped(self, k: int) -> int:
         if k < 1:
@@ -302,21 +217,17 @@ class HashRing:
         return min(k, len(self))
 
 
-def _ascending(offsets: Words) -> Indices:
-    """Returns the stable order of `offsets`: reversed, it has the larger base first among equals."""
-    order = np.argsort(offsets)  # not stable, but four times faster
-    ascending = offsets[order]
-    if (ascending[1:] == ascending[:-1]).any():
-        return np.argsort(offsets, kind="stable")
-    return order
+def _order(bases: "array[int]", names: Sequence[bytes]) -> Sequence[int]:
+    """Returns the order by bases, and by keys among equal ones. Raises ValueError if a key occurs twice."""
+    if len(names) > PLAIN_HOSTS_MAX:
+        from kcast.hashring.arrays import order_of_bases
 
-
-def _offsets_table(bases: Words, arcs: Words) -> Words:
-    """Returns the offsets of every host's point in each of `arcs`, shape (arcs, hosts)."""
-    words = bases + ((arcs + np.uint64(1)) * np.uint64(GOLDEN))[:, None]
-    mix_in_place(words, np.empty_like(words))
-    words >>= np.uint64(ARC_BITS)
-    return words
+        order = order_of_bases(bases)
+        if order is not None:
+            return order
+    ordered = sorted(range(len(names)), key=lambda index: (bases[index], names[index]))
+    _refuse_duplicates([names[index] for index in ordered])
+    return ordered
 
 
 def _refuse_duplicates(ordered: list[bytes]) -> None:

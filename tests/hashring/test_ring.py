@@ -4,6 +4,8 @@ import json
 import pickle
 import random
 import re
+import subprocess
+import sys
 import threading
 from itertools import pairwise
 from typing import Any
@@ -14,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcast.hashring import compare
+from kcast.hashring.arrays import CHUNK_HOSTS
 from kcast.hashring.hashing import GOLDEN, hashed_bytes, host_base, mix64, point, rendezvous, topic_hash
-from kcast.hashring.ring import CACHE_ENTRIES_MAX, CACHE_KEYS_MAX, CHUNK_HOSTS, HashRing
+from kcast.hashring.ring import CACHE_ENTRIES_MAX, CACHE_KEYS_MAX, PLAIN_HOSTS_MAX, HashRing
 from tests.support import ring_oracle
 from tests.support.checkout import ROOT
 from tests.support.ring_oracle import BuiltRing, bytes_with_hash, key_with_point, topic_at
@@ -88,16 +91,18 @@ class TestAgainstTheBuiltRing:
             for topic, row in zip(topics, found.tolist(), strict=True):
                 assert [ring.keys[i] for i in row] == built.nodes(topic, k)
 
-    def test_positions_on_and_beside_points(self) -> None:
+    @pytest.mark.parametrize("size", [30, PLAIN_HOSTS_MAX, PLAIN_HOSTS_MAX + 1])
+    def test_positions_on_and_beside_points(self, size: int) -> None:
         rng = random.Random(5)
-        keys = hosts(30)
+        keys = hosts(size)
         ring, built = HashRing(keys, b"s"), BuiltRing(keys, b"s")
         for position in edges(built, rng):
-            for k in (1, 4, 30):
+            for k in (1, 4, size):
                 assert list(ring.nodes(topic_at(position), k)) == built.nodes_at(position, k)
 
-    def test_equal_points_and_equal_bases(self) -> None:
-        keys = hosts(9)
+    @pytest.mark.parametrize("count", [9, PLAIN_HOSTS_MAX])
+    def test_equal_points_and_equal_bases(self, count: int) -> None:
+        keys = hosts(count)
         shared = point(host_base(keys[4]), 700)
         keys += [key_with_point(shared, low_bits) for low_bits in (0, 7, 512, 1023)]
         keys += [bytes_with_hash(host_base(b"192.0.2.1:7400")), b"192.0.2.1:7400"]
@@ -160,6 +165,20 @@ def edges(built: BuiltRing, rng: random.Random) -> list[int]:
     points = [0, built.positions[0], built.positions[-1], *rng.sample(built.positions, 20)]
     points += [arc << 54 for arc in (1, 2, 512, 1023)]
     return [(p + d) % 2**64 for p in points for d in (-1, 0, 1)]
+
+
+def test_a_client_of_a_small_cluster_does_without_numpy() -> None:
+    """To import it takes longer than all else that `kcast pub` does."""
+    program = """
+import sys
+from kcast.client import aio
+from kcast.hashring.ring import PLAIN_HOSTS_MAX, HashRing
+for count in (PLAIN_HOSTS_MAX, PLAIN_HOSTS_MAX + 1):
+    HashRing([f"10.0.0.{number}" for number in range(count)]).nodes("weather", 3)
+    print("numpy" in sys.modules)
+"""
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    assert done.stdout == "False\nTrue\n"
 
 
 class TestVectors:
