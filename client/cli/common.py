@@ -152,6 +152,11 @@ def utc(at_s: float) -> str:
     return f"{strftime('%Y-%m-%dT%H:%M:%S', gmtime(seconds))}.{milliseconds:03}Z"
 
 
+def how_to_install(extra: str) -> str:
+    """Returns what to type for an extra. kcast is on no package index, so it comes from a checkout."""
+    return f"pip install '.[{extra}]' in a checkout of kcast"
+
+
 def count_of(count: int, noun: str) -> str:
     """Returns `1 message`, `2 messages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
