@@ -50,9 +50,8 @@ class ClientBase(ABC):
         - `kernel_times`: whether `path` sees when the kernel received each datagram (Linux); False by
           default.
 
-        Raises ClusterError where the cluster file cannot be used, or nothing names one; ValueError
-        where `publisher` or `renewals_per_ttl` is out of range; TypeError where an argument
-        is of a wrong type.
+        Raises ClusterError where the cluster file cannot be used, or nothing names one; ValueError where
+        `publisher` or `renewals_per_ttl` is out of range; TypeError where an argument is of a wrong type.
         """
         self._engine = Engine(
             cluster,
