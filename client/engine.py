@@ -27,13 +27,13 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, Protocol
 
-from kcast.client import cluster as clusters
 from kcast.client.arguments import PublishOptions, as_bytes
 from kcast.client.cluster import Cluster
 from kcast.client.core import COUNTS, ClientCore
 from kcast.client.errors import ClientClosed
 from kcast.client.events import AllServersLost, Delivery, Drop, Event, LeasesChanged, Outcome, Published
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.source import given
 from kcast.pubsub.endpoint import Address, Endpoint
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -94,7 +94,7 @@ class Engine:
         renewals_per_ttl: float = RENEWALS_PER_TTL,
         kernel_times: bool = False,
     ) -> None:
-        self.cluster = clusters.given(cluster)
+        self.cluster = given(cluster)
         self.families = usable_families(server.addresses for server in self.cluster.servers)
         self.core = ClientCore(
             self.cluster,

@@ -22,6 +22,7 @@ from kcast.client.notices import Change
 from kcast.client.session import Session
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.udp import UdpPort, open_socket
 
 COPY_TIMEOUT_S = 0.5  # a copy or its publish may get lost; after this the publish is repeated
@@ -91,8 +92,8 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
     began = monotonic()
     try:
         sock = open_socket("::" if ":" in address[0] else "0.0.0.0", 0, report_unreachable=True)
-    except OSError as error:
-        report.why = f"cannot ask: {error.strerror or error}"
+    except (OSError, KcastError) as error:
+        report.why = f"cannot ask: {getattr(error, 'strerror', None) or error}"
     else:
         with UdpPort(sock) as port:
             _Check(address, port, report).run(began + timeout_s, timeout_s)

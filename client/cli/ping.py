@@ -90,7 +90,7 @@ class Target:
     help="How long to wait for the last answers.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each server, one a line.")
-def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: float, as_json: bool) -> None:
+def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: float, as_json: bool) -> None:
     """Ping every server of the cluster, at each of its addresses.
 
     With --json the keys are server, address, up, sent, received, loss (0 to 1), rtt_min_ms, rtt_median_ms,
@@ -104,7 +104,7 @@ def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: 
       kcast ping --cluster lab.cluster
     """
     with errors_as_lines("ping"):
-        cluster = load_cluster_to_use("ping", cluster_file)
+        cluster = load_cluster_to_use("ping", cluster_name)
         targets = [Target(server.name, address) for server in cluster.servers for address in server.addresses]
         asyncio.run(_Pinger(targets, count, interval_s, timeout_s).run())
         for line in _as_json(targets) if as_json else _as_table(cluster, targets):

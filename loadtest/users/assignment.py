@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster
+from kcast.client.source import CLUSTER_VARIABLE, Source, find
 from kcast.hashring.policy import Policy
 from kcast.loadtest.scenario import Scenario, ScenarioError
 from kcast.loadtest.users.options import OPTIONS
@@ -48,11 +48,17 @@ class Assignment:
         return cls(**values | {"scenario": Scenario.from_json(values["scenario"])})
 
 
+def cluster_source(options: Namespace) -> Source:
+    """Returns the cluster file that the options mean. Raises ScenarioError and ClusterError."""
+    source = find(options.cluster)
+    if source is None:
+        raise ScenarioError(f"no cluster: give --cluster FILE, or set {CLUSTER_VARIABLE}")
+    return source
+
+
 def read_cluster(options: Namespace) -> Cluster:
-    """Reads the cluster file that the options name. Raises ScenarioError and ClusterError."""
-    if not options.cluster:
-        raise ScenarioError("no cluster file: give --cluster FILE, or set KCAST_CLUSTER")
-    return clusters.load(options.cluster)
+    """Reads the cluster file that the options mean. Raises ScenarioError and ClusterError."""
+    return cluster_source(options).read()
 
 
 def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:

@@ -20,7 +20,7 @@ ADDRESSES = [("127.0.0.1", 7400 + number) for number in range(12)]
 def options(**changes: Any) -> Namespace:
     parser = ArgumentParser()
     add_arguments(parser)
-    own = {"scenario": "", "cluster": "", "capture": "", "run_time": None}
+    own = {"scenario": "", "cluster": None, "capture": "", "run_time": None}
     return Namespace(**vars(parser.parse_args([])) | own | changes)
 
 
@@ -90,7 +90,8 @@ def test_what_is_wrong_with_a_scenario_file_is_told(tmp_path: Path, text: str, c
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
+def test_a_file_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KCAST_CLUSTER", raising=False)
     with pytest.raises(ScenarioError, match=r"nowhere\.json: No such file"):
         read_scenario(options(scenario="nowhere.json"), cluster())
     with pytest.raises(ClusterError, match=r"nowhere\.txt: No such file"):
