@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from kcast.client import aio, blocking
+from kcast.client.arguments import as_bytes
 from kcast.client.cluster import Cluster, ClusterError, format_cluster, lab
-from kcast.client.engine import as_bytes
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import Event
 from kcast.client.source import CLUSTER_VARIABLE
