@@ -10,7 +10,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from time import gmtime, strftime
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -165,16 +164,6 @@ def text_fields(name: str, data: bytes) -> dict[str, object]:
         import base64
 
         return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
-
-
-def utc(at_s: float) -> str:
-    """Returns a time in seconds since 1970 as people and programs read it, in UTC, to the millisecond.
-
-    >>> utc(1_800_000_000.25)
-    '2027-01-15T08:00:00.250Z'
-    """
-    seconds, milliseconds = divmod(int(at_s * 1000), 1000)
-    return f"{strftime('%Y-%m-%dT%H:%M:%S', gmtime(seconds))}.{milliseconds:03}Z"
 
 
 def how_to_install(extra: str) -> str:

@@ -28,9 +28,9 @@ from kcast.client.cli.common import (
     text_fields,
     to_json,
     topic_argument,
-    utc,
 )
 from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
+from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned

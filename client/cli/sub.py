@@ -24,9 +24,9 @@ from kcast.client.cli.common import (
     text_fields,
     to_json,
     topic_argument,
-    utc,
 )
 from kcast.client.cli.format import Format, FormatError
+from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     HARMLESS,

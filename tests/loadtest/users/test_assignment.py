@@ -64,6 +64,16 @@ def test_wrong_options_are_told() -> None:
         read_scenario(options(loss_in=7), cluster())
 
 
+def test_a_share_or_number_of_servers_that_are_down_asks_for_outages() -> None:
+    assert read_scenario(options(outage=0.1), cluster()).outages == "independent"
+    assert read_scenario(options(down=2), cluster()).outages == "exact"
+    assert read_scenario(options(outage=0.1, outages="zones"), cluster()).outages == "zones"
+    assert read_scenario(options(), cluster()).outages == "none"
+    for kind in ("independent", "zones", "exact"):
+        with pytest.raises(ScenarioError, match="--outages alone does nothing: give --outage a share"):
+            read_scenario(options(outages=kind), cluster())
+
+
 def test_a_scenario_file_has_all(tmp_path: Path) -> None:
     scenario = Scenario(servers=12, rate=3.0, mixed=1)
     file = write(tmp_path / "s.json", scenario)
