@@ -92,6 +92,12 @@ def load_cluster_to_use(command: str, cluster_file: str | None) -> Cluster:
     return cluster
 
 
+def to_watch(cluster: Cluster) -> Cluster | Path:
+    """Returns what to give a client that runs for long: the file, so that it adopts what changes in it; the
+    cluster itself where that came from a pipe, which cannot be read again."""
+    return cluster.path if cluster.path is not None and cluster.path.is_file() else cluster
+
+
 def argument_bytes(text: str) -> bytes:
     """Returns a command line argument as the bytes that were typed, UTF-8 or not."""
     return os.fsencode(text)

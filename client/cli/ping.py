@@ -21,6 +21,7 @@ from kcast.client.cli.common import (
 )
 from kcast.client.cli.layout import table
 from kcast.client.cluster import Cluster
+from kcast.client.resolver import look_up_all
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -28,6 +29,7 @@ from kcast.pubsub.udp import UdpPort, open_socket
 # Longer than today's pong: a server never answers at greater length than it was asked, and may have more to
 # say in future.
 PING_BYTES = 64
+NO_ADDRESS = "down: the name leads to no address"
 SPREAD_S = 0.0005  # between two servers, so that answers of a large cluster do not arrive all at once
 
 
@@ -36,7 +38,8 @@ class Target:
     """One address of a server, and the results of pinging it."""
 
     server: str
-    address: Address
+    address: Address | None  # None where the server's name does not resolve
+    label: str
     sent: int = 0
     rtts_s: list[float] = field(default_factory=list)
     refused: bool = False  # the network says that nobody listens at this port
@@ -93,9 +96,12 @@ class Target:
 def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: float, as_json: bool) -> None:
     """Ping every server of the cluster, at each of its addresses.
 
-    With --json the keys are server, address, up, sent, received, loss (0 to 1), rtt_min_ms, rtt_median_ms,
-    rtt_max_ms (null without an answer), draining, work_bits (the price of a new lease), head (a text of the
-    server's operator), and state (in words). work_bits and head are null if the server has not told them.
+    Names are looked up once, at the start.
+
+    With --json the keys are server, address (null where a name does not resolve), up, sent, received, loss
+    (0 to 1), rtt_min_ms, rtt_median_ms, rtt_max_ms (null without an answer), draining, work_bits (the price
+    of a new lease), head (a text of the server's operator), and state (in words). work_bits and head are null
+    if the server has not told them.
 
     The exit code is 0 if all answered, else 1; standard error names those that did not.
 
@@ -105,15 +111,30 @@ def command(cluster_file: str | None, count: int, interval_s: float, timeout_s: 
     """
     with errors_as_lines("ping"):
         cluster = load_cluster_to_use("ping", cluster_file)
-        targets = [Target(server.name, address) for server in cluster.servers for address in server.addresses]
+        targets = _targets(cluster)
         asyncio.run(_Pinger(targets, count, interval_s, timeout_s).run())
         for line in _as_json(targets) if as_json else _as_table(cluster, targets):
             click.echo(line)
-        down = [format_address(target.address) for target in targets if not target.is_up]
+        down = [target.label for target in targets if not target.is_up]
         if down:
             all_down = len(down) == len(targets)
             say("ping", f"{'all' if all_down else len(down)} of {len(targets)} down: {', '.join(down)}")
             sys.exit(EXIT_FAILURE)
+
+
+def _targets(cluster: Cluster) -> list[Target]:
+    """Returns each address of each server; named servers are looked up, which may take some seconds."""
+    found = look_up_all([server.named for server in cluster.servers if server.named])
+    targets = []
+    for server in cluster.servers:
+        if server.named is None:
+            several = server.addresses
+            targets += [Target(server.name, at, format_address(at)) for at in several]
+        elif several := found[server.named]:
+            targets += [Target(server.name, at, f"{server.name} ({at[0]})") for at in several]
+        else:
+            targets.append(Target(server.name, None, server.name, problem=NO_ADDRESS))
+    return targets
 
 
 class _Pinger:
@@ -124,7 +145,7 @@ class _Pinger:
         self._count = count
         self._interval_s = interval_s
         self._timeout_s = timeout_s
-        self._target_at = {target.address: target for target in targets}
+        self._target_at = {target.address: target for target in targets if target.address}
         self._ports: dict[bool, UdpPort] = {}
         self._awaited: dict[bytes, tuple[Target, float]] = {}
         self._asked: dict[bytes, Target] = {}
@@ -161,7 +182,7 @@ class _Pinger:
                 port.close()
 
     def _open(self) -> None:
-        for is_v6 in sorted({_is_v6(target) for target in self._targets}):
+        for is_v6 in sorted({_is_v6(target) for target in self._targets if target.address}):
             try:
                 sock = open_socket("::" if is_v6 else "0.0.0.0", 0, report_unreachable=True)
             except OSError as error:
@@ -173,6 +194,7 @@ class _Pinger:
                 self._ports[is_v6] = UdpPort(sock)
 
     def _ping(self, target: Target) -> None:
+        assert target.address is not None  # only then it is asked
         port = self._ports[_is_v6(target)]
         nonce = _new_nonce()
         ping = wire.pad(wire.format_line(wire.Ping(nonce)), PING_BYTES)
@@ -191,6 +213,7 @@ class _Pinger:
         nonce = _new_nonce()
         self._asked[nonce] = target
         request = wire.request_datagram(wire.Ask(nonce))
+        assert target.address is not None
         self._ports[_is_v6(target)].send([Transmit(request, len(request), (target.address,))])
 
     def _receive(self, port: UdpPort) -> None:
@@ -228,7 +251,7 @@ def _new_nonce() -> bytes:
 
 
 def _is_v6(target: Target) -> bool:
-    return ":" in target.address[0]
+    return target.address is not None and ":" in target.address[0]
 
 
 def _as_json(targets: list[Target]) -> list[str]:
@@ -236,7 +259,7 @@ def _as_json(targets: list[Target]) -> list[str]:
         to_json(
             {
                 "server": target.server,
-                "address": format_address(target.address),
+                "address": format_address(target.address) if target.address else None,
                 "up": target.is_up,
                 "sent": target.sent,
                 "received": len(target.rtts_s),
@@ -262,7 +285,7 @@ def _as_table(cluster: Cluster, targets: list[Target]) -> list[str]:
     rows = []
     for target in targets:
         rtts = [f"{1000 * s:.2f}" for s in _spread(target.rtts_s)] or ["-", "-", "-"]
-        rows.append((format_address(target.address), target.state, *rtts, f"{100 * target.loss:.0f} %"))
+        rows.append((target.label, target.state, *rtts, f"{100 * target.loss:.0f} %"))
     up = sum(target.is_up for target in targets)
     name = f" in {escaped(cluster.name)}" if cluster.name else ""
     heads = ("server", "state", "min ms", "median ms", "max ms", "lost")

@@ -52,7 +52,11 @@ def read_cluster(options: Namespace) -> Cluster:
     """Reads the cluster file that the options name. Raises ScenarioError and ClusterError."""
     if not options.cluster:
         raise ScenarioError("no cluster file: give --cluster FILE, or set KCAST_CLUSTER")
-    return clusters.load(options.cluster)
+    cluster = clusters.load(options.cluster)
+    for server in cluster.servers:
+        if server.named:
+            raise ScenarioError(f"{options.cluster}: {server.name} is a name: load tests need addresses")
+    return cluster
 
 
 def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
