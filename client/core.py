@@ -63,9 +63,9 @@ class ClientCore:
 
     A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `counts`, `outcomes`, `drops`.
     B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `renew_publisher`.
-    C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`.
-    D. What the caller is to do: send what `flush` returns, look up what `take_lookups` returns (for `located`),
-       then tell the application of `events`, then wait until `next_timeout` at most.
+    C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`, `located`, `adopt`.
+    D. What the caller is to do: send what `flush` returns, look up what `take_lookups` returns, tell the
+       application of `events`, and then wait until `next_timeout` at most.
 
     Call B and C as things come, then all of D, in this order; A at any time. `now` is in seconds of one clock
     that never goes back. While `is_minting`, call `work` between turns: where servers ask for work, leases

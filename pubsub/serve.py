@@ -12,6 +12,7 @@ import click
 
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import (
     HEAD_CHARS_MAX,
     LINES_PER_DATAGRAM_MAX,
@@ -20,7 +21,7 @@ from kcast.pubsub.limits import (
     WORK_BITS_MAX,
     Limits,
 )
-from kcast.pubsub.listen import ListenError, is_wildcard, open_ports
+from kcast.pubsub.listen import is_wildcard, open_ports
 from kcast.pubsub.log import Log
 from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, serve, warn
 from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT, UdpPort
@@ -407,7 +408,7 @@ def _run(given: Given) -> None:
                     stack.enter_context(each)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--host") from None
-        except ListenError as error:
+        except KcastError as error:
             _fail(log, str(error))
         if given.count is not None and any(is_wildcard(port.address) for port in servers[0]):
             raise click.BadParameter(

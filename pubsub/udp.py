@@ -2,13 +2,16 @@
 
 A system call costs the same for one datagram as for sixty-four, and it is nearly all that a copy costs. So
 Linux is asked for runs of equally long datagrams from one peer in one call (UDP_GRO), and gets runs to one
-peer in one call (UDP_SEGMENT). If either is missing, the same bytes go one datagram at a time.
+peer in one call (UDP_SEGMENT). If either is missing, the same bytes go one datagram at a time. Linux also
+tells of unreachable peers, of overflows of the buffer, and when datagrams came. `KCAST_SOCKETS=portable` in
+the environment does without all of these, as other systems do.
 
 Nothing here blocks, and nothing is queued. What the kernel does not take at once is dropped and counted: a
 late copy is worth less than the next one, and a slow subscriber must not hold up the others.
 """
 
 import errno
+import os
 import select
 import socket
 import struct
@@ -19,7 +22,9 @@ from ipaddress import ip_address
 from types import TracebackType
 
 from kcast.pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.errors import KcastError
 
+SOCKETS_VARIABLE = "KCAST_SOCKETS"  # the environment variable that may say `portable`
 BUFFER_BYTES_DEFAULT = 4 * 1024 * 1024  # what arrives in 10 ms at 400 MB/s
 RECEIVE_CALLS_MAX = 32  # per wake-up, as in libuv, so that timers run however much arrives
 UNREACHABLE_REPORTS_MAX = 256  # per call of `unreachable`
@@ -53,6 +58,17 @@ _ERROR_CONTROL_BYTES = 512
 # No NIC checksums (EIO), or a path MTU below the segment's size (EINVAL; in newer kernels EMSGSIZE).
 _SEGMENTATION_ERRNOS = frozenset((errno.EIO, errno.EINVAL, errno.EMSGSIZE))
 _FULL_ERRNOS = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS))
+
+
+def uses_linux() -> bool:
+    """Whether sockets are used in Linux's own ways: on Linux, unless KCAST_SOCKETS says `portable`.
+
+    Raises KcastError if it says anything else.
+    """
+    wanted = os.environ.get(SOCKETS_VARIABLE, "")
+    if wanted not in ("", "portable"):
+        raise KcastError(f"{SOCKETS_VARIABLE} is {wanted!r}: set it to `portable`, or unset it")
+    return sys.platform == "linux" and not wanted
 
 
 def open_socket(
@@ -91,7 +107,7 @@ def open_socket(
         _grow_buffer(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE, receive_buffer_bytes)
         # The default holds about 90 full datagrams. A flush may be more, and the excess would be lost.
         _grow_buffer(sock, socket.SO_SNDBUF, _SO_SNDBUFFORCE, send_buffer_bytes)
-        if report_unreachable and sys.platform == "linux":
+        if report_unreachable and uses_linux():
             sock.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_RECVERR, 1)
@@ -105,7 +121,7 @@ def open_socket(
 class UdpPort:
     """Receives and sends bursts on a bound UDP socket, which it owns. For one thread at a time.
 
-    `batching=False` does without UDP_GRO and UDP_SEGMENT, as on systems that lack them. With `kernel_times`
+    `batching=False` does without UDP_GRO and UDP_SEGMENT, as some kernels of Linux do. With `kernel_times`
     (Linux), bursts tell when the kernel received them. If no other socket has asked for that before, the
     kernel begins a moment later; until then they tell when they were read.
 
@@ -120,10 +136,10 @@ class UdpPort:
         self.link_local_count = 0
         self._socket = sock
         self._is_ipv6 = sock.family == socket.AF_INET6
-        is_linux = sys.platform == "linux"
-        batching = batching and is_linux
+        self._is_linux = uses_linux()
+        batching = batching and self._is_linux
         self.tells_times = (
-            kernel_times and is_linux and _try_option(sock, socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            kernel_times and self._is_linux and _try_option(sock, socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         )
         self._control_bytes = _TIMED_CONTROL_BYTES if self.tells_times else _CONTROL_BYTES
         # Kernels before 4.18 ignore UDP_SEGMENT on a call, and would send the run as a single datagram. They
@@ -133,7 +149,7 @@ class UdpPort:
         self._unsegmented: set[Address] = set()
         self._epoll: select.epoll | None = None
         self.reports_unreachable = False
-        if sys.platform == "linux" and sock.getsockopt(socket.IPPROTO_IP, _IP_RECVERR):
+        if self._is_linux and sock.getsockopt(socket.IPPROTO_IP, _IP_RECVERR):
             self.reports_unreachable = True
             # gevent's patches remove epoll; its own loop can cope with POLLERR.
             if hasattr(select, "epoll"):
@@ -181,7 +197,7 @@ class UdpPort:
         A run of datagrams that is dropped whole may count once. The kernel counts modulo 2^32.
         """
         # SO_MEMINFO tells at any time, SO_RXQ_OVFL only when a later datagram gets through.
-        if sys.platform != "linux":
+        if not self._is_linux:
             return 0
         try:
             drops: int = _MEMINFO.unpack(
@@ -258,7 +274,7 @@ class UdpPort:
         hint: anyone who knows both ports can forge it.
         """
         found: dict[Address, None] = {}
-        if sys.platform != "linux" or not self.reports_unreachable:
+        if not self.reports_unreachable:
             return []
         for _ in range(UNREACHABLE_REPORTS_MAX):
             try:
@@ -375,7 +391,7 @@ def _mapped(address: Address) -> Address:
 
 
 def _grow_buffer(sock: socket.socket, option: int, force_option: int, size_bytes: int) -> None:
-    if sys.platform == "linux":
+    if uses_linux():
         if not _try_option(sock, socket.SOL_SOCKET, force_option, size_bytes):
             sock.setsockopt(socket.SOL_SOCKET, option, size_bytes)  # the system's limit cuts it silently
         return

@@ -12,16 +12,18 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from random import SystemRandom
-from time import monotonic
+from time import monotonic, time
 
 import click
 
+from kcast.client.cli.times import utc
 from kcast.client.cluster import ServerEntry, parse_address
 from kcast.client.events import Outcome
 from kcast.client.notices import Change
 from kcast.client.session import Session
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.udp import UdpPort, open_socket
 
 COPY_TIMEOUT_S = 0.5  # a copy or its publish may get lost; after this the publish is repeated
@@ -79,8 +81,8 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
     limit; then the output says so. It is 1 if the server does not answer, refuses for another reason, or is
     draining.
 
-    With --json the keys are address, healthy, why, leased, receipt and copy (whether each was got), and
-    seconds.
+    With --json the keys are time (in UTC), address, healthy, why, leased, receipt and copy (whether each was
+    got), and seconds.
 
     \b
     Examples:
@@ -91,8 +93,8 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
     began = monotonic()
     try:
         sock = open_socket("::" if ":" in address[0] else "0.0.0.0", 0, report_unreachable=True)
-    except OSError as error:
-        report.why = f"cannot ask: {error.strerror or error}"
+    except (OSError, KcastError) as error:
+        report.why = f"cannot ask: {getattr(error, 'strerror', None) or error}"
     else:
         with UdpPort(sock) as port:
             _Check(address, port, report).run(began + timeout_s, timeout_s)
@@ -103,7 +105,7 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
 
 def _tell(report: HealthReport, as_json: bool) -> None:
     if as_json:
-        line = json.dumps(asdict(report))
+        line = json.dumps({"time": utc(time()), **asdict(report)})
     elif report.healthy:
         line = f"{report.address} is healthy"
         line += (

@@ -25,9 +25,9 @@ from kcast.client.cli.common import (
     to_json,
     to_watch,
     topic_argument,
-    utc,
 )
 from kcast.client.cli.format import Format, FormatError
+from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     HARMLESS,
@@ -92,7 +92,7 @@ LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this 
 def command(
     words: tuple[str, ...],
     topics: tuple[str, ...],
-    cluster_file: str | None,
+    cluster_name: str | None,
     count: int | None,
     timeout_s: float | None,
     as_json: bool,
@@ -143,7 +143,7 @@ def command(
     shown = _format(form)
     with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
         names = [topic_argument(topic) for topic in dict.fromkeys((*words, *topics))]
-        cluster = load_cluster_to_use("sub", cluster_file)
+        cluster = load_cluster_to_use("sub", cluster_name)
         if not literal:
             for name in filter(looks_like_a_pattern, names):
                 say("sub", f"{explanation(escaped(name))}; --literal if it is meant")

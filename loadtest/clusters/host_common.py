@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import click
 
+from kcast.client.cli.usage import one_line
 from kcast.loadtest.clusters.isolation import Flags, IsolatablePort, count_cut_off
 from kcast.loadtest.clusters.server_names import server_key, tap_path
 from kcast.pubsub.listen import ListenError, is_taken, open_ports
@@ -63,8 +64,8 @@ class HostOptions:
         """
         try:
             given = parse(options)
-        except click.ClickException as error:
-            raise Refused(f"the servers' options: {error.format_message()}") from None
+        except click.UsageError as error:
+            raise Refused(f"the servers' options: {one_line(error)}") from None
         except click.exceptions.Exit:
             raise Refused("the servers' options: one of them runs no server") from None
         own = ("--workers", "--count", "--tap", "--port")

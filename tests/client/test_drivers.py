@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import uvloop
 
+from kcast.pubsub.udp import SOCKETS_VARIABLE, uses_linux
 from tests.support.driver_suite import SCENARIOS, Servers, serving
 from tests.support.drivers import Driver, Loop, Threads
 from tests.support.machine import has_ipv6
@@ -24,14 +25,26 @@ RUNNABLE = [name for name in SCENARIOS if "ipv6_serves" not in name or has_ipv6(
 GEVENT_TIMEOUT_S = 60.0
 
 
+@pytest.fixture(scope="module", params=["linux", "portable"], autouse=True)
+def sockets(request: pytest.FixtureRequest) -> Iterator[str]:
+    """All scenarios are done twice: in Linux's own ways, and in those that every system has."""
+    way: str = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        if way == "portable":
+            patch.setenv(SOCKETS_VARIABLE, way)
+        elif not uses_linux():
+            pytest.skip("these ways are Linux's own")
+        yield way
+
+
 @pytest.fixture(scope="module")
-def servers() -> Iterator[Servers]:
+def servers(sockets: str) -> Iterator[Servers]:
     with serving() as started:
         yield started
 
 
 @pytest.fixture(scope="module", autouse=True)
-def gevent_process() -> Iterator["subprocess.Popen[str]"]:
+def gevent_process(sockets: str) -> Iterator["subprocess.Popen[str]"]:
     """All scenarios under gevent, at the same time as the others under the other drivers."""
     process = subprocess.Popen(
         (sys.executable, "-m", "tests.support.driver_suite_gevent", *RUNNABLE),

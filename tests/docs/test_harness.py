@@ -125,6 +125,12 @@ def test_an_output_belongs_to_what_was_typed_last() -> None:
     assert [[output.text for output in block.outputs] for block in shell_blocks(text)] == [["1\n"], []]
 
 
+@pytest.mark.world
+def test_a_program_is_saved_where_its_page_says(tmp_path: Path) -> None:
+    program = """<!-- saved as try.py -->\n```python\nprint("it's $HOME")\n```\n"""
+    type_page(program + "```sh\npython try.py\n```\n```\nit's $HOME\n```\n", tmp_path)
+
+
 def test_a_reason_and_a_target_are_read() -> None:
     text = "<!-- not run: it needs five hosts -->\n```sh\na\n```\n"
     text += "<!-- run by: make test-load, goes on -->\n```sh\nb\n```\n"

@@ -20,7 +20,13 @@ from tests.support.cluster_of_processes import ClusterOfProcesses
 WAIT_S = 120
 PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
 SOURCES = (*PACKAGES, "pyproject.toml", "README.md", "LICENSE")
-README_PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+# One for asyncio, one without an event loop.
+PAGES = ("README.md", "docs/tutorial.md")
+PROGRAMS = [
+    program
+    for page in PAGES
+    for program in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+]
 
 # The second line is wrong on purpose: only who sees our types can know.
 MISTAKE = """from kcast.client.aio import Client
@@ -70,9 +76,9 @@ def users_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def users_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the README's programs, a client.py of the user's own, and a cluster that runs."""
+    """A folder with the pages' programs, a client.py of the user's own, and a cluster that runs."""
     folder = tmp_path_factory.mktemp("user")
-    for number, program in enumerate(README_PROGRAMS):
+    for number, program in enumerate(PROGRAMS):
         (folder / f"program{number}.py").write_text(program)
     (folder / "client.py").write_text("NAME = 'the users own'\n")
     (folder / "mistake.py").write_text(MISTAKE)
@@ -91,8 +97,8 @@ def test_the_wheel_holds_kcast_alone_and_all_of_it(wheel: Path) -> None:
         assert f"kcast/{package}/py.typed" in expected
 
 
-@pytest.mark.parametrize("number", range(len(README_PROGRAMS)))
-def test_the_readmes_program_runs_beside_pypubsub_and_a_client_of_ones_own(
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_a_pages_program_runs_beside_pypubsub_and_a_client_of_ones_own(
     number: int, users_python: Path, users_folder: Path
 ) -> None:
     said = done((users_python, f"program{number}.py"), users_folder)
@@ -121,7 +127,7 @@ def python(request: pytest.FixtureRequest) -> Path:
 @pytest.mark.parametrize("python", INSTALLS, indirect=True)
 def test_mypy_sees_our_types(python: Path, users_folder: Path, tmp_path: Path) -> None:
     mypy = (sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "--cache-dir", tmp_path)
-    programs = [f"program{number}.py" for number in range(len(README_PROGRAMS))]
+    programs = [f"program{number}.py" for number in range(len(PROGRAMS))]
     assert "no issues found in 2 source files" in done((*mypy, *programs), users_folder)
     said = done((*mypy, "mistake.py"), users_folder, code=1)
     assert "mistake.py:2: error: Incompatible types in assignment" in said
@@ -140,7 +146,7 @@ def test_pyright_sees_our_types(python: Path, users_folder: Path) -> None:
         "--pythonpath",
         python,
     )
-    programs = [f"program{number}.py" for number in range(len(README_PROGRAMS))]
+    programs = [f"program{number}.py" for number in range(len(PROGRAMS))]
     told = json.loads(done((*pyright, *programs, "mistake.py"), users_folder, code=1))
     (error,) = told["generalDiagnostics"]
     assert Path(error["file"]).name == "mistake.py"

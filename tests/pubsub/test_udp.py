@@ -20,9 +20,11 @@ from kcast.pubsub.udp import (
     CALL_BYTES_MAX,
     RECEIVE_CALLS_MAX,
     SEGMENTS_MAX,
+    SOCKETS_VARIABLE,
     UNSEGMENTED_MAX,
     UdpPort,
     open_socket,
+    uses_linux,
 )
 from tests.support.serve_process import NEEDS_IPV6
 
@@ -32,6 +34,18 @@ WAIT_S = 5.0
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="Linux's batching and error queue")
 
 EITHER_HOST = ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)]
+
+
+@pytest.fixture(params=["linux", "portable"], autouse=True)
+def sockets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each test is done twice: in Linux's own ways, and in those that every system has."""
+    way: str = request.param
+    if way == "portable":
+        if LINUX_ONLY.mark in request.node.iter_markers():
+            pytest.skip("this way is Linux's own")
+        monkeypatch.setenv(SOCKETS_VARIABLE, way)
+    return way
+
 
 Open = Callable[..., UdpPort]
 
@@ -350,7 +364,7 @@ def test_bursts_tell_when_they_came_and_not_when_they_were_read(
 @BOTH_WAYS
 def test_who_does_not_ask_is_not_told(ports: Open, batching: bool) -> None:
     with ExitStack() as stack:
-        if sys.platform == "linux":
+        if uses_linux():
             timed_port(stack)  # what another asks for changes nothing
         sender, receiver = ports(), ports(batching=batching)
         assert not receiver.tells_times

@@ -258,7 +258,7 @@ class ClusterSuite:
             assert servers.stats()[0] == type(before)()
 
     def test_a_usage_error_is_shown(self) -> None:
-        with pytest.raises(ServerFailed, match="no such option --x"), self.open(2, options=("--x",)):
+        with pytest.raises(ServerFailed, match="no such option --x "), self.open(2, options=("--x",)):
             pass
 
     def test_an_exception_ends_all(self) -> None:

@@ -7,7 +7,6 @@
 import os
 import signal
 import socket
-import sys
 import time
 from array import array
 from collections.abc import Callable, Iterator
@@ -40,6 +39,7 @@ from kcast.client.events import (
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.endpoint import Address, Endpoint, datagrams
+from kcast.pubsub.udp import uses_linux
 from kcast.pubsub.wire import TopicError
 from tests.support.client_paths import Rough, Through
 from tests.support.drivers import WAIT_S, Coro, Driver
@@ -356,6 +356,14 @@ async def stream_takes_what_comes_to_several(driver: Driver, servers: Servers) -
         assert [one.payload for one in got if isinstance(one, Delivery)] == [b"0", b"1", b"2"]
         with raising(ValueError, "part of another stream"):
             subscriber.stream(first)
+        with raising(ValueError, "belongs to another client"):
+            publisher.stream(second)
+        wrong: Any
+        for wrong in ([second], "second", None):
+            with raising(TypeError, f"a source is of type {type(wrong).__name__}: give subscriptions"):
+                subscriber.stream(wrong)
+        with raising(ValueError, "queue_max is 0"):
+            subscriber.stream(second, queue_max=0)
         stream.close()
         assert await stream.get() is None
         await publisher.publish("first", "3")
@@ -648,7 +656,7 @@ async def path_sees_all_that_comes_and_goes_and_when_the_kernel_took_it(
     assert client.counts["deliveries"] == 20
     assert gone.count(b"seen %@") >= 60
     assert {burst.source for burst in path.received} == set(servers.processes.addresses)
-    if sys.platform == "linux":
+    if uses_linux():
         times_ns = [burst.kernel_ns for burst in path.received]
         assert began_ns <= min(times_ns) <= max(times_ns) <= time.time_ns()
     assert (client.local_port, client.send_errors) == (port, {})

@@ -18,6 +18,7 @@ _NOTE = re.compile(
     r"terminal (?P<terminal>[1-9])|(?P<goes_on>goes on)|(?P<each_line>each line)|(?P<lab>a lab runs)"
     r"|exit code (?P<exit_code>\d+)|run by: make (?P<target>\S+)"
 )
+_SAVED = re.compile(r"saved as ([\w.-]+)")
 
 
 class PageError(Exception):
@@ -70,7 +71,10 @@ class _Fence:
 
 
 def shell_blocks(text: str) -> list[Block]:
-    """Returns the blocks marked `sh` in their order, each with the unmarked ones that follow it."""
+    """Returns the blocks marked `sh` in their order, each with the unmarked ones that follow it.
+
+    A program that is `saved as` a file is a block that writes the file.
+    """
     blocks: list[Block] = []
     follows_shell = False
     for fence in _fences(text):
@@ -81,6 +85,8 @@ def shell_blocks(text: str) -> list[Block]:
             raise PageError(f"line {fence.line}: mark blocks of the shell `sh`, not `{fence.language}`")
         elif fence.language:
             follows_shell = False
+            if saved := _SAVED.fullmatch(fence.comment or ""):
+                blocks.append(Block(fence.line, _writing(saved[1], fence.text), Notes()))
         elif follows_shell:
             typed = blocks[-1]
             terminal = _notes(fence).terminal if fence.comment else typed.notes.terminal
@@ -95,6 +101,11 @@ def lines_apart(block: Block) -> list[Block]:
     lines = block.text.splitlines(keepends=True)
     apart = [Block(block.line + number, line, block.notes) for number, line in enumerate(lines, 1)]
     return [*apart[:-1], replace(apart[-1], outputs=block.outputs)]
+
+
+def _writing(name: str, text: str) -> str:
+    """What a shell is told to write a file."""
+    return f"cat >{name} <<'END OF {name}'\n{text}END OF {name}\n"
 
 
 def _fences(text: str) -> Iterator[_Fence]:
