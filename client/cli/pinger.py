@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -90,6 +91,15 @@ class Pinger:
             self._ping(target)
             if len(self._targets) > 1:
                 await asyncio.sleep(SPREAD_S)
+
+    def give_up(self, timeout_s: float) -> None:
+        """Awaits no longer what was sent this long ago."""
+        now = monotonic()
+        self._awaited = {n: (t, at) for n, (t, at) in self._awaited.items() if now - at < timeout_s}
+
+    def awaited(self) -> Counter[Address]:
+        """Returns the number of pings to each address that may still be answered."""
+        return Counter(target.address for target, _ in self._awaited.values())
 
     async def wait(self, timeout_s: float) -> None:
         """Returns when every ping has been answered, or the time is over."""
