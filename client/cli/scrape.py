@@ -93,10 +93,10 @@ def _by_port(addresses: Sequence[Address], metrics_port: int) -> list[str]:
     lowest: dict[str, int] = {}
     for ip, port in addresses:
         lowest[ip] = min(port, lowest.get(ip, port))
-    ports = [metrics_port + port - lowest[ip] for ip, port in addresses]
-    if not 0 < min(ports) <= max(ports) < 65536:
-        raise ValueError(f"{metrics_port} to {max(ports)} are not all ports: give 1 to 65535")
-    return [f"http://{_bracketed(ip)}:{port}/metrics" for (ip, _), port in zip(addresses, ports, strict=True)]
+    highest = 65535 - max(port - lowest[ip] for ip, port in addresses)
+    if not 1 <= metrics_port <= highest:
+        raise ValueError(f"{metrics_port}: give 1 to {highest}")
+    return [f"http://{_bracketed(ip)}:{metrics_port + port - lowest[ip]}/metrics" for ip, port in addresses]
 
 
 def _bracketed(ip: str) -> str:
