@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from time import time
+from time import monotonic, time
 
 import click
 
@@ -17,12 +17,15 @@ from kcast.client.cli.common import (
     to_json,
 )
 from kcast.client.cli.layout import COLUMNS, terminal_columns
-from kcast.client.cli.pinger import Pinger, Target
+from kcast.client.cli.pinger import Pinger, Target, targets_of
 from kcast.client.cli.scrape import scrape, urls
 from kcast.client.cli.screen import Screen, is_screen
 from kcast.client.cli.times import utc
 from kcast.client.cli.top_figures import Table, Watched
 from kcast.client.cluster import Cluster
+from kcast.client.families import usable_families
+from kcast.client.resolver import Resolver
+from kcast.client.whereabouts import family_of
 
 PING_TIMEOUT_S = 1.0
 SCRAPE_TIMEOUT_S = 1.0
@@ -87,15 +90,13 @@ def command(
         raise click.UsageError("--once is --count 1: give one of them.")
     with errors_as_lines("top"):
         cluster = load_cluster_to_use("top", cluster_name)
-        targets = [Target(server.name, server.addresses[0]) for server in cluster.servers]
         try:
-            where = urls([target.address for target in targets], metrics) if metrics is not None else []
+            loop = Loop(cluster, one_of_each(targets_of(cluster)), metrics, interval_s, as_json)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--metrics") from None
         has_screen = is_screen() and not is_once and not as_json
         if is_once or (count is None and not has_screen and not as_json):
             count = 1
-        loop = _Loop(cluster, targets, where, interval_s, as_json)
         if has_screen:
             with Screen() as screen:
                 exit_code = asyncio.run(loop.run(count, screen))
@@ -104,15 +105,37 @@ def command(
         sys.exit(exit_code)
 
 
-class _Loop:
+def one_of_each(targets: list[Target]) -> list[Target]:
+    """Returns a target for each server: its first address of a family that this machine can use, if any."""
+    usable = usable_families([target.address] for target in targets if target.address)
+    chosen: dict[str, Target] = {}
+    for target in sorted(targets, key=lambda each: not each.address or family_of(each.address) not in usable):
+        chosen.setdefault(target.server, target)
+    return [chosen[server] for server in dict.fromkeys(target.server for target in targets)]
+
+
+class Loop:
     """Asks all servers again and again, and shows what came of it."""
 
     def __init__(
-        self, cluster: Cluster, targets: list[Target], urls: list[str], interval_s: float, as_json: bool
+        self,
+        cluster: Cluster,
+        targets: list[Target],
+        metrics: str | None,
+        interval_s: float,
+        as_json: bool,
     ) -> None:
+        """Raises ValueError where `metrics` does not say where the metrics are."""
         self._cluster = cluster
         self._targets = targets
-        self._urls = urls
+        self._metrics = metrics
+        self._urls = self._find_urls()
+        self._names = Resolver()
+        self._target_of = {
+            server.named: target
+            for server, target in zip(cluster.servers, targets, strict=True)
+            if server.named
+        }
         self._interval_s = interval_s
         self._as_json = as_json
         self._watched = [Watched(target.server) for target in targets]
@@ -142,25 +165,48 @@ class _Loop:
                 await asyncio.sleep(FIRST_S if self._screen and not shown else self._interval_s)
                 await self._scrape()
                 self._take(pinger)
+                self._look_for_moved(pinger)
                 self._table = self._make_table()
                 self._show()
                 shown += 1
 
     async def _scrape(self) -> None:
-        found = await scrape(self._urls, min(SCRAPE_TIMEOUT_S, self._interval_s))
-        for watched, (metrics, at_s) in zip(self._watched, found, strict=False):  # none without --metrics
-            watched.scraped(metrics, at_s)
+        found = await scrape(tuple(self._urls.values()), min(SCRAPE_TIMEOUT_S, self._interval_s))
+        for index, (metrics, at_s) in zip(self._urls, found, strict=True):
+            self._watched[index].scraped(metrics, at_s)
 
     def _take(self, pinger: Pinger) -> None:
         """Tells `_watched` what became of pings since the last time."""
         pinger.give_up(PING_TIMEOUT_S)
         awaited = pinger.awaited()
         for index, (target, watched) in enumerate(zip(self._targets, self._watched, strict=True)):
+            if target.address is None:
+                watched.pinged((), 1, refused=True, draining=False)
+                continue
             settled = target.sent - awaited[target.address]
             lost = settled - self._told[index] - len(target.rtts_s)
             watched.pinged(target.rtts_s, lost, refused=target.refused, draining=target.is_draining)
             self._told[index] = settled
             target.rtts_s, target.refused = [], False
+
+    def _look_for_moved(self, pinger: Pinger) -> None:
+        """Looks up the names of servers that are down, and goes where they lead to now."""
+        now = monotonic()
+        for named, addresses in self._names.answers(now):
+            target = self._target_of[named]
+            if addresses and target.address not in addresses:
+                pinger.move(target, addresses[0])
+                self._urls = self._find_urls()
+        states = [watched.figures().state for watched in self._watched]
+        down = {target.server for target, state in zip(self._targets, states, strict=True) if state == "down"}
+        self._names.ask((named for named, target in self._target_of.items() if target.server in down), now)
+
+    def _find_urls(self) -> dict[int, str]:
+        """Returns where the metrics of servers are, by the servers' places in the list."""
+        known = {i: target.address for i, target in enumerate(self._targets) if target.address}
+        if self._metrics is None or not known:
+            return {}
+        return dict(zip(known, urls(tuple(known.values()), self._metrics), strict=True))
 
     def _make_table(self) -> Table:
         return Table(
@@ -168,7 +214,7 @@ class _Loop:
             cluster=self._cluster.name,
             policy=str(self._cluster.policy),
             servers=tuple(watched.figures() for watched in self._watched),
-            has_metrics=bool(self._urls),
+            has_metrics=self._metrics is not None,
         )
 
     # --- Showing it ----------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """`kcast top` with real servers, on a terminal and elsewhere."""
 
+import asyncio
 import fcntl
 import json
 import os
@@ -20,7 +21,10 @@ from typing import Self
 
 import pytest
 
-from kcast.client.cluster import format_cluster, lab
+from kcast.client.cli.pinger import NO_ADDRESS, Target
+from kcast.client.cli.top import Loop, one_of_each
+from kcast.client.cluster import Cluster, ServerEntry, format_cluster, lab
+from kcast.client.resolver import Resolver
 from kcast.hashring.policy import Policy
 from tests.support.serve_process import WAIT_S, Serve, next_complaint, served_address
 
@@ -214,3 +218,28 @@ def test_after_count_tables_it_ends(lab_of_two: tuple[str, str, "subprocess.Pope
         assert terminal.end() == 0
         assert len(terminal.pages()) == 3, "the first is drawn before anything is known"
         assert terminal.is_restored()
+
+
+def test_a_server_that_is_down_is_looked_up_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, port = served_address(serve())
+    named = ("moving.example", port)
+    monkeypatch.setattr("kcast.client.cli.top.Resolver", lambda: Resolver(lambda _: [(host, port)]))
+    cluster = Cluster((ServerEntry((), "moving", named),), Policy(1, 1, 1), has_names=True)
+    target = Target("moving.example:7400", ("127.0.0.2", port))
+    unknown = Target("moving.example:7400", None, problem=NO_ADDRESS)
+    for before in (target, unknown):
+        assert asyncio.run(Loop(cluster, [before], None, 0.05, True).run(30)) == 0
+        states = [json.loads(line)["servers"][0]["state"] for line in capsys.readouterr().out.splitlines()]
+        assert (states[0], states[-1], before.address) == ("down", "up", (host, port))
+
+
+def test_each_server_is_asked_at_an_address_that_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    v6, v4 = Target("a", ("2001:db8::1", 1)), Target("a", ("127.0.0.1", 1))
+    only, unknown, other = Target("b", ("2001:db8::2", 1)), Target("c", None), Target("d", ("127.0.0.2", 1))
+    targets = [v6, v4, only, unknown, other]
+    monkeypatch.setattr("kcast.client.cli.top.usable_families", lambda _: (4,))
+    assert one_of_each(targets) == [v4, only, unknown, other]
+    monkeypatch.setattr("kcast.client.cli.top.usable_families", lambda _: (4, 6))
+    assert one_of_each(targets) == [v6, only, unknown, other]
