@@ -11,7 +11,9 @@ from tests.support.terminals import Failed, can_isolate, open_terminals
 
 def type_page(text: str, folder: Path, *, wait_s: float = 20.0) -> None:
     """Types all blocks of a page into two terminals."""
-    with open_terminals(folder, 2, isolated=can_isolate(), activated=True, wait_s=wait_s) as shells:
+    with open_terminals(
+        folder, 2, isolated=can_isolate(), activated=True, variables={}, wait_s=wait_s
+    ) as shells:
         for block in shell_blocks(text):
             shells.type(block)
 

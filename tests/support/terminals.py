@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,8 @@ LAB = """
 kcast serve --count 3 --port 7401 >lab.txt &
 until [ -s lab.txt ]; do sleep 0.1; done
 """
+
+LAB_VARIABLES = {"KCAST_CLUSTER": "lab.txt"}
 
 _ISOLATE = ("unshare", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 
@@ -49,6 +51,13 @@ wait
 _TERMINAL = """
 here=$1
 exec 3<>"$here/typed" >>"$here/output" 2>&1
+docker() { # docker-compose 1.29 where there is no `docker compose`
+    if [ "$1" != compose ] || command docker compose version >/dev/null 2>&1; then
+        command docker "$@"
+    else
+        shift && docker-compose "$@"
+    fi
+}
 echo $$ >"$here/pid"
 while read -r block <&3; do
     . "$block" </dev/null
@@ -96,7 +105,7 @@ class Terminals:
         self._typed_count = 0
 
     def start_lab(self) -> None:
-        """Starts the lab of three servers, behind the scenes."""
+        """Starts the README's lab of three servers, behind the scenes. LAB_VARIABLES name its file."""
         self.type(Block(0, LAB, Notes(terminal=0)))
 
     def type(self, block: Block) -> None:
@@ -205,13 +214,13 @@ def open_terminals(
     *,
     isolated: bool,
     activated: bool,
-    has_lab: bool = False,
+    variables: Mapping[str, str],
     wait_s: float = WAIT_S,
 ) -> Iterator[Terminals]:
     """Opens terminals 1 to `count` in a copy of the checkout, and ends all that was started in them.
 
-    `activated` puts the environment's programs on the PATH, as `. .venv/bin/activate` does. With
-    `has_lab` the README's lab runs, and KCAST_CLUSTER names its file.
+    `activated` puts the environment's programs on the PATH, as `. .venv/bin/activate` does. `variables` are
+    further ones of the environment.
     """
     checkout, told, home = folder / "kcast", folder / "told", folder / "home"
     for path in (checkout, told, home):
@@ -225,14 +234,12 @@ def open_terminals(
     process = subprocess.Popen(
         (*_ISOLATE, *command, "isolated") if isolated else command,
         cwd=checkout,
-        env=_environment(home, activated=activated) | ({"KCAST_CLUSTER": "lab.txt"} if has_lab else {}),
+        env={**_environment(home, activated=activated), **variables},
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
         terminals = Terminals(told, count, wait_s)
-        if has_lab:
-            terminals.start_lab()
         yield terminals
         terminals.finish()
     finally:
@@ -245,7 +252,7 @@ def _environment(home: Path, *, activated: bool) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name in ("LANG", "DOCKER_HOST", "JAVA_HOME", "KCAST_IMAGE", "TMPDIR")
+        if name in ("LANG", "JAVA_HOME", "TMPDIR") or name.startswith("DOCKER_")
     }
     programs = f"{sys.prefix}/bin"
     path = [part for part in os.environ["PATH"].split(":") if part != programs]
