@@ -163,7 +163,7 @@ class Terminals:
 
     def _compare(self, output: Output) -> None:
         goes_on = output.terminal in self._going_on
-        wait_s = self._wait_s if goes_on else SETTLE_S
+        wait_s = WAIT_S if goes_on else SETTLE_S
         if not self._comes(lambda: has_shape(self._new(output.terminal), output.text), wait_s):
             raise Failed(
                 f"line {output.line}: the page shows\n{output.text}\nand terminal {output.terminal}\n"
