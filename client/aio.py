@@ -15,18 +15,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
+from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
 from kcast.client.base import ClientBase, Figure
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import (
-    EVENTS_MAX,
-    QUEUE_MAX,
-    Engine,
-    PublishOptions,
-    Topics,
-    as_topics,
-    confirmed,
-    plain_function,
-)
+from kcast.client.engine import EVENTS_MAX, QUEUE_MAX, Engine
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
@@ -172,16 +164,21 @@ class Client(ClientBase):
         self._schedule_turn()
         return subscription
 
-    def stream(self, *sources: "Subscription | Events") -> "Stream":
+    def stream(self, *sources: "Subscription | Events", queue_max: int = QUEUE_MAX) -> "Stream":
         """Returns what comes to any of these subscriptions and events, in one stream, in order of arrival.
 
-        Without arguments: the deliveries of all subscriptions of this client, later ones too. What the stream
-        takes, its sources no longer have, until it is closed. It ends when all its sources have ended.
+        Without arguments: the deliveries of all subscriptions of this client, later ones too, but not of
+        those with an `on_delivery`; it ends with `close` or the client. With arguments it ends, too, when all
+        its sources have ended. What the stream takes, its sources no longer have, until it is closed. First
+        comes what waits to be taken from them, of one after the other.
 
-        Raises ClientClosed where the client is not open; ValueError where a source is part of another stream.
+        - `queue_max`: as in `subscribe`, in place of that of the sources.
+
+        Raises ClientClosed where the client is not open; ValueError where a source is part of another stream,
+        has an `on_delivery`, or belongs to another client; TypeError where it is none.
         """
         waker = _Waker(self._loop_if_open())
-        return Stream(self._engine, [source._inbox for source in sources], waker)
+        return Stream(self._engine, inboxes_of(sources, self._engine), Inbox(waker, queue_max), waker)
 
     def events(self) -> "Events":
         """Returns what happens from now on: servers lost, returned or draining; leases gained, ended or
@@ -340,11 +337,14 @@ class Events(_Items[Event]):
 class Stream(_Items[Delivery | Event]):
     """The items of several subscriptions and events, as an async iterator, in order of arrival.
 
-    It ends with `close`, after which its sources keep their own items again, and when all sources have ended.
+    It ends with `close`, after which its sources keep their own items again. One that is no longer referred
+    to needs no `close`; what waited in it is lost.
     """
 
-    def __init__(self, engine: Engine, sources: Sequence[Inbox[Any]], waker: _Waker) -> None:
-        super().__init__(engine, Inbox(waker, QUEUE_MAX), waker)
+    def __init__(
+        self, engine: Engine, sources: Sequence[Inbox[Any]], inbox: Inbox[Any], waker: _Waker
+    ) -> None:
+        super().__init__(engine, inbox, waker)
         engine.merge(self._inbox, sources)
 
     def close(self) -> None:

@@ -33,8 +33,9 @@ class ClientBase(ABC):
     ) -> None:
         """Prepares a client; it opens its socket, and sends, only once it is entered.
 
-        - `cluster`: the path of a cluster file, or a Cluster. By default the file that the environment
-          variable KCAST_CLUSTER names.
+        - `cluster`: the path of a cluster file, the name of a context (`kcast context`), or a Cluster. By
+          default what the environment variable KCAST_CLUSTER names, else the context in use. A str that
+          contains `/` or `.`, or exists, is a path, and so is every Path.
         - `avoid_dead`: whether servers that seem dead are avoided; True by default. A publish then prefers
           those believed alive, and goes to another one when a server does not answer; a subscription leaves
           servers that are lost or about to stop. With False each stays with the servers drawn for it.
@@ -49,9 +50,8 @@ class ClientBase(ABC):
         - `kernel_times`: whether `path` sees when the kernel received each datagram (Linux); False by
           default.
 
-        Raises ClusterError where the cluster file cannot be used, or none is given and KCAST_CLUSTER is not
-        set; ValueError where `publisher` or `renewals_per_ttl` is out of range; TypeError where an argument
-        is of a wrong type.
+        Raises ClusterError where the cluster file cannot be used, or nothing names one; ValueError where
+        `publisher` or `renewals_per_ttl` is out of range; TypeError where an argument is of a wrong type.
         """
         self._engine = Engine(
             cluster,

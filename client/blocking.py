@@ -14,21 +14,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
+from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
 from kcast.client.base import ClientBase, Figure
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import (
-    EVENTS_MAX,
-    QUEUE_MAX,
-    PublishOptions,
-    Topics,
-    as_topics,
-    confirmed,
-    plain_function,
-)
+from kcast.client.engine import EVENTS_MAX, QUEUE_MAX
 from kcast.client.engine_thread import EngineThread
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
@@ -181,18 +175,23 @@ class Client(ClientBase):
         inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
         return self._acting(lambda: Subscription(self._thread, wanted, inbox, waker))
 
-    def stream(self, *sources: "Subscription | Events") -> "Stream":
+    def stream(self, *sources: "Subscription | Events", queue_max: int = QUEUE_MAX) -> "Stream":
         """Returns what comes to any of these subscriptions and events, in one stream, in order of arrival.
 
-        Without arguments: the deliveries of all subscriptions of this client, later ones too. What the stream
-        takes, its sources no longer have, until it is closed. It ends when all its sources have ended.
+        Without arguments: the deliveries of all subscriptions of this client, later ones too, but not of
+        those with an `on_delivery`; it ends with `close` or the client. With arguments it ends, too, when all
+        its sources have ended. What the stream takes, its sources no longer have, until it is closed. First
+        comes what waits to be taken from them, of one after the other.
 
-        Raises ClientClosed where the client is not open; ValueError where a source is part of another stream.
+        - `queue_max`: as in `subscribe`, in place of that of the sources.
+
+        Raises ClientClosed where the client is not open; ValueError where a source is part of another stream,
+        has an `on_delivery`, or belongs to another client; TypeError where it is none.
         """
         self._engine.require_open()
         waker = _Waker(self._thread.wake_calls)
-        inboxes = [source._inbox for source in sources]
-        return self._acting(lambda: Stream(self._thread, inboxes, waker))
+        inboxes, inbox = inboxes_of(sources, self._engine), Inbox[Any](waker, queue_max)
+        return self._acting(lambda: Stream(self._thread, inboxes, inbox, waker))
 
     def events(self) -> "Events":
         """Returns what happens from now on: servers lost, returned or draining; leases gained, ended or
@@ -300,12 +299,20 @@ class _Items(Generic[Item]):
         inbox = self._inbox
         self._engine.refuse_forked()
         self._thread.refuse_waiting()
+        taken: list[Item] = []
+
+        def is_over() -> bool:
+            was_ended = inbox.is_ended  # read first: what came before the end is taken
+            with suppress(IndexError):  # a stream may take the last one at any time
+                taken.append(inbox.items.popleft())
+            return was_ended or bool(taken)
+
         with self._changed:
-            is_over = self._changed.wait_for(lambda: inbox.items or inbox.is_ended, timeout_s)
-            if inbox.items:
-                return inbox.items.popleft()
+            has_come = self._changed.wait_for(is_over, timeout_s)
+        if taken:
+            return taken[0]
         self._engine.refuse_failed()
-        if not is_over:
+        if not has_come:
             raise TimeoutError(f"nothing came in {timeout_s} s")
         return None
 
@@ -382,11 +389,14 @@ class Events(_Items[Event]):
 class Stream(_Items[Delivery | Event]):
     """The items of several subscriptions and events, as an iterator, in order of arrival.
 
-    It ends with `close`, after which its sources keep their own items again, and when all sources have ended.
+    It ends with `close`, after which its sources keep their own items again. One that is no longer referred
+    to needs no `close`; what waited in it is lost.
     """
 
-    def __init__(self, thread: EngineThread, sources: Sequence[Inbox[Any]], waker: _Waker) -> None:
-        super().__init__(thread, Inbox(waker, QUEUE_MAX), waker)
+    def __init__(
+        self, thread: EngineThread, sources: Sequence[Inbox[Any]], inbox: Inbox[Any], waker: _Waker
+    ) -> None:
+        super().__init__(thread, inbox, waker)
         self._engine.merge(self._inbox, sources)
 
     def close(self) -> None:

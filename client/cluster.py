@@ -3,7 +3,6 @@
 It is text, one fact a line; `#` begins a comment. This module is the only reader and the only writer of it.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -14,7 +13,6 @@ from kcast.hashring.policy import Policy, Side
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.errors import KcastError
 
-CLUSTER_VARIABLE = "KCAST_CLUSTER"  # the environment variable that names the file, where none is given
 HEADER = "kcast-cluster 1"
 FILE_BYTES_MAX = 64 * 1024 * 1024
 _NUMBER_DIGITS_MAX = 18
@@ -55,40 +53,25 @@ class Cluster:
     signatures: tuple[str, ...] = ()
 
 
-def given(cluster: Cluster | str | Path | None) -> Cluster:
-    """Returns a cluster itself, or reads the file at a path; for None the one that KCAST_CLUSTER names.
+def load(path: str | Path, name: str = "") -> Cluster:
+    """Reads a cluster file; complaints name it by its path, or as `name`.
 
-    Raises ClusterError, and TypeError where something else is given.
+    Raises ClusterError, also where the file cannot be read.
     """
-    if isinstance(cluster, Cluster):
-        return cluster
-    if cluster is None:
-        cluster = os.environ.get(CLUSTER_VARIABLE)
-        if not cluster:
-            raise ClusterError(
-                f"no cluster is given: give the path of a cluster file, or set {CLUSTER_VARIABLE} to it"
-            )
-    if not isinstance(cluster, str | os.PathLike):
-        kind = type(cluster).__name__
-        raise TypeError(f"the cluster is of type {kind}: give the path of a cluster file, or a Cluster")
-    return load(cluster)
-
-
-def load(path: str | Path) -> Cluster:
-    """Reads a cluster file. Raises ClusterError, also where the file cannot be read."""
     path = Path(path)
+    name = name or str(path)
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)  # it may be a pipe, or a device without an end
         if len(data) > FILE_BYTES_MAX:
-            raise ClusterError(f"{path}: longer than {FILE_BYTES_MAX} bytes; is it a cluster file?")
+            raise ClusterError(f"{name}: longer than {FILE_BYTES_MAX} bytes; is it a cluster file?")
         text = data.decode("utf-8-sig")  # some editors begin a file with U+FEFF
     except OSError as error:
-        raise ClusterError(f"{path}: {error.strerror or error}") from None
+        raise ClusterError(f"{name}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         number = error.object.count(b"\n", 0, error.start) + 1
-        raise ClusterError(f"{path}:{number}: not UTF-8 text; is it a cluster file?") from None
-    return parse(text, str(path))
+        raise ClusterError(f"{name}:{number}: not UTF-8 text; is it a cluster file?") from None
+    return parse(text, name)
 
 
 def parse(text: str, source: str = "cluster") -> Cluster:

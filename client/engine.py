@@ -21,19 +21,19 @@ import random
 import socket
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from inspect import iscoroutinefunction
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, time
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
-from kcast.client import cluster as clusters
+from kcast.client.arguments import PublishOptions, as_bytes
 from kcast.client.cluster import Cluster
 from kcast.client.core import COUNTS, ClientCore
-from kcast.client.errors import ClientClosed, NoReceipt
+from kcast.client.errors import ClientClosed
 from kcast.client.events import AllServersLost, Delivery, Drop, Event, LeasesChanged, Outcome, Published
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.source import given
 from kcast.pubsub.endpoint import Address, Endpoint
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -51,18 +51,6 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _ANY_HOSTS = {4: "0.0.0.0", 6: "::"}
 
 logger = logging.getLogger(__name__)
-
-
-class PublishOptions(TypedDict, total=False):
-    """The options of `publish` and `publish_nowait`, which tell what each does and its default."""
-
-    repeat: int
-    repeat_interval_s: float
-    confirm: bool
-    raw: bool
-
-
-Topics = str | bytes | Iterable[str | bytes]  # one, or several
 
 
 class Waiter(Protocol):
@@ -106,7 +94,7 @@ class Engine:
         renewals_per_ttl: float = RENEWALS_PER_TTL,
         kernel_times: bool = False,
     ) -> None:
-        self.cluster = clusters.given(cluster)
+        self.cluster = given(cluster)
         self.families = usable_families(server.addresses for server in self.cluster.servers)
         self.core = ClientCore(
             self.cluster,
@@ -130,7 +118,8 @@ class Engine:
         self._kernel_drops = 0
         self._inboxes: dict[bytes, list[DeliveryInbox]] = {}
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
-        self._catch_all: Inbox[Any] | None = None  # takes what comes to each inbox that nobody else takes
+        # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
+        self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
         self._waiters: dict[int, Waiter] = {}
         # A listener that is no longer referred to is forgotten. (A WeakSet could change while another thread
         # walks it.)
@@ -166,9 +155,10 @@ class Engine:
                 waiter.exception()  # asyncio complains of errors that nobody has looked at
         self._waiters.clear()
         for inbox in self._subscribed():
-            inbox.end()
-        if self._catch_all is not None:
-            self._catch_all.end()
+            self._end(inbox)
+        stream = self._catch_all()
+        if stream is not None:
+            stream.end()
         for listener in self._listening():
             listener.end()
 
@@ -224,7 +214,7 @@ class Engine:
         return {
             **{name: core.counts[name] for name in COUNTS},
             "kernel_drops": self.kernel_drops,
-            "queued": sum(len(inbox.items) for inbox in subscribed),
+            "queued": sum(len(inbox.items) for inbox in {inbox.target for inbox in subscribed}),
             "leases": sum(inbox.leases[0] for inbox in subscribed),
             "leases_wanted": sum(inbox.leases[1] for inbox in subscribed),
             "outcomes": {outcome.value: core.outcomes[outcome] for outcome in Outcome},
@@ -258,8 +248,9 @@ class Engine:
             raise
         if inbox.sequencer is not None:
             self._holding.append(inbox)
-        if self._catch_all is not None:
-            self._catch_all.take_over(inbox)
+        stream = self._catch_all()
+        if stream is not None and not inbox.is_called:
+            stream.take_over(inbox)
 
     def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Ends an inbox, and the leases of each topic whose last one it was."""
@@ -272,30 +263,41 @@ class Engine:
                     self.core.unsubscribe(topic)
         if inbox in self._holding:
             self._holding.remove(inbox)
+        self._end(inbox)
+
+    def _end(self, inbox: DeliveryInbox) -> None:
+        """Lets go of what an inbox holds, and ends it."""
+        if inbox.sequencer is not None:
+            for delivery in inbox.sequencer.release_all():
+                self._put(inbox, delivery)
         inbox.end()
 
     def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
-        """Lets one inbox take the items of several; without any, those of all topics, later ones too.
+        """Lets one inbox take the items of several; without any, those of all topics, later ones too, as long
+        as somebody refers to it.
 
-        Raises ValueError where another inbox takes those of a source already.
+        Raises ValueError where another inbox, or a function, takes those of a source.
         """
         self.require_open()
-        if not sources and self._catch_all is not None:
+        if not sources and self._catch_all() is not None:
             raise ValueError("there is a stream of all subscriptions already: use that, or close it first")
-        if any(source.is_merged for source in sources):
+        if any(source.target is not source for source in sources):
             raise ValueError("one of these is part of another stream: use that, or close it first")
-        if not sources:
-            self._catch_all = inbox
-        for source in sources or self._subscribed():
-            if not source.is_merged:
-                inbox.take_over(source)
+        if any(source.is_called for source in sources):
+            raise ValueError("one of these has an on_delivery, to which its deliveries go: leave it out")
+        free = (each for each in self._subscribed() if each.target is each and not each.is_called)
+        for source in sources or free:
+            for gone in inbox.take_over(source):
+                self._count_gone(gone)
         if sources:
-            inbox.end_with(sources)
+            inbox.end_with_sources()
+        else:
+            self._catch_all = weakref.ref(inbox)
 
     def unmerge(self, inbox: Inbox[Any]) -> None:
         """Ends an inbox, and lets its sources keep what comes to them from now on."""
-        if inbox is self._catch_all:
-            self._catch_all = None
+        if inbox is self._catch_all():
+            self._catch_all = lambda: None
         inbox.give_back()
 
     def _subscribed(self) -> list[DeliveryInbox]:
@@ -363,10 +365,14 @@ class Engine:
                 logger.warning("no server answers any more: all %d are lost", event.servers)
         logger.debug("%s", event)
         for listener in self._listening():
-            listener.put(event)
+            self._put(listener, event)
 
-    def _put(self, inbox: DeliveryInbox, delivery: Delivery) -> None:
-        if not inbox.put(delivery):
+    def _put(self, inbox: Inbox[Any], item: Event) -> None:
+        self._count_gone(inbox.put(item))
+
+    def _count_gone(self, gone: object) -> None:
+        """Counts what had to go for something newer, if it is a delivery."""
+        if isinstance(gone, Delivery):
             self.core.drops[Drop.SLOW_CONSUMER] += 1
 
     def _release(self, inbox: DeliveryInbox, now: float) -> float | None:
@@ -412,62 +418,6 @@ def _has_route(version: int, addresses: Iterable[Address]) -> bool:
                 continue
             return True
     return False
-
-
-# --- Helpers --------------------------------------------------------------------------------------
-
-
-def as_bytes(given: object, what: str) -> bytes:
-    """Returns a str's UTF-8, or the bytes of bytes and other buffers of single bytes, such as bytearray.
-
-    Raises TypeError; `what` names the argument in it.
-    """
-    if isinstance(given, str):
-        return given.encode()
-    if isinstance(given, bytes):
-        return bytes(given)
-    buffer: Any = given
-    with suppress(TypeError, ValueError, BufferError), memoryview(buffer) as view:
-        if view.ndim and view.itemsize == 1:  # numpy's scalars are numbers: they have no dimensions
-            return bytes(view)
-    kind = type(given).__name__
-    raise TypeError(f"the {what} is of type {kind}: give str (its UTF-8 is sent), bytes or a buffer of bytes")
-
-
-def confirmed(outcome: Published, options: PublishOptions) -> Published:
-    """Returns the outcome. Raises NoReceipt where receipts were asked for and none came."""
-    if options.get("confirm", True) and not outcome.receipts:
-        raise NoReceipt(outcome)
-    return outcome
-
-
-def plain_function(given: Callable[[Delivery], object] | None) -> Callable[[Delivery], object] | None:
-    """Returns what it is given. Raises TypeError where that can be called, but would do nothing."""
-    if given is not None and not callable(given):
-        raise TypeError(f"on_delivery is of type {type(given).__name__}: give a function")
-    if iscoroutinefunction(given):
-        raise TypeError("on_delivery is a coroutine function: give a plain one, or iterate with async for")
-    return given
-
-
-def as_topics(given: object) -> tuple[bytes, ...]:
-    """Returns one topic, or each of several once, as bytes. Raises TypeError, and ValueError for none."""
-    is_several = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
-    if is_several and not _is_buffer(given):
-        several: Any = given
-        topics = tuple(dict.fromkeys(as_bytes(topic, "topic") for topic in several))
-        if not topics:
-            raise ValueError("no topic is given: give one or more")
-        return topics
-    return (as_bytes(given, "topic"),)
-
-
-def _is_buffer(given: Any) -> bool:
-    try:
-        with memoryview(given):
-            return True
-    except TypeError:
-        return False
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

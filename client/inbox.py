@@ -5,8 +5,12 @@ things may stand between: a `Sequencer`, which puts deliveries in order, and ano
 items of several.
 """
 
+import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from numbers import Integral, Real
 from typing import Any, Generic, Protocol, TypeVar
 
 from kcast.client.events import Delivery
@@ -26,64 +30,88 @@ class Waker(Protocol):
 
 
 class Inbox(Generic[Item]):
-    """Keeps the newest `size_max` items until they are taken from `items`."""
+    """Keeps the newest `size_max` items until they are taken from `items`.
+
+    Threads may take items at any time, so what is there at one moment may be gone at the next.
+    """
 
     def __init__(self, waker: Waker, size_max: int) -> None:
+        _refuse_other_than(Integral, "queue_max", size_max, "a whole number")
         if size_max < 1:
             raise ValueError(f"queue_max is {size_max}: give 1 or more")
-        # The deque has its own bound: a thread that finds an item can take one, whatever another puts in.
-        self.items: deque[Item] = deque(maxlen=size_max)
+        self.items: deque[Item] = deque()
+        self.is_called = False  # whether items are not kept, but a function is called with each
         self.is_ended = False
         self._waker = waker
         self._size_max = size_max
-        self._target: Inbox[Any] | None = None  # takes the items instead
-        self._sources: list[Inbox[Any]] = []  # whose items are taken
+        # Who takes the items instead: weakly, so that a stream that nobody reads any more takes nothing.
+        self._target: Callable[[], Inbox[Any] | None] = _nobody
+        self._sources: set[Inbox[Any]] = set()  # whose items are taken, until they end
+        self._ends_with_sources = False
 
-    def put(self, item: Item) -> bool:
-        """Adds an item; returns False where the oldest had to go for it."""
-        if self._target is not None:
-            return self._target.put(item)
-        fits = len(self.items) < self._size_max
+    def put(self, item: Item) -> object:
+        """Adds an item; returns the oldest where that had to go for it, else None."""
+        target = self._target()
+        if target is not None:
+            return target.put(item)
+        oldest = None
+        if len(self.items) >= self._size_max:
+            with suppress(IndexError):
+                oldest = self.items.popleft()
         self.items.append(item)
         self._waker.wake()
-        return fits
+        return oldest
 
     def end(self) -> None:
         """Ends the waiting, since no more will come. What is there can still be taken."""
         if not self.is_ended:
             self.is_ended = True
             self._waker.wake()
-            if self._target is not None:
-                self._target.end_with(self._target._sources)
+            target = self._target()
+            if target is not None:
+                self._target = _nobody
+                target._forget(self)
 
     # --- Several in one ------------------------------------------------------------------------------
 
     @property
-    def is_merged(self) -> bool:
-        """Whether another inbox takes the items of this one."""
-        return self._target is not None
+    def target(self) -> "Inbox[Any]":
+        """The inbox in which items can be taken: another one as long as that takes the items of this one."""
+        target = self._target()
+        return self if target is None else target.target
 
-    def take_over(self, source: "Inbox[Any]") -> None:
-        """Takes what has come to another inbox, and what will come."""
-        source._target = self
-        self._sources.append(source)
-        while source.items:
-            try:
-                self.put(source.items.popleft())
-            except IndexError:  # another thread took the last one
-                break
+    def take_over(self, source: "Inbox[Any]") -> list[object]:
+        """Takes what waits in another inbox, and what will come; returns what had to go for it."""
+        if not source.is_ended:
+            source._target = weakref.ref(self)
+            self._sources.add(source)
+        gone = []
+        with suppress(IndexError):
+            while True:
+                gone.append(self.put(source.items.popleft()))
+        return gone
+
+    def end_with_sources(self) -> None:
+        """Ends once all of the sources have ended."""
+        self._ends_with_sources = True
+        if not self._sources:
+            self.end()
 
     def give_back(self) -> None:
         """Lets the sources keep what comes to them from now on, and ends."""
         for source in self._sources:
-            source._target = None
+            source._target = _nobody
         self._sources.clear()
         self.end()
 
-    def end_with(self, sources: "Sequence[Inbox[Any]]") -> None:
-        """Ends where all of the sources have ended."""
-        if all(source.is_ended for source in sources):
+    def _forget(self, source: "Inbox[Any]") -> None:
+        self._sources.discard(source)
+        if self._ends_with_sources and not self._sources:
             self.end()
+
+
+def _nobody() -> None:
+    """Returns the inbox that takes the items of one that no stream has."""
 
 
 class DeliveryInbox(Inbox[Delivery]):
@@ -101,17 +129,21 @@ class DeliveryInbox(Inbox[Delivery]):
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> None:
         super().__init__(waker, size_max)
+        _refuse_other_than(Real, "hold_s", hold_s, "a number of seconds")
+        if not 0 <= hold_s < inf:
+            raise ValueError(f"hold_s is {hold_s}: give 0 or more seconds")
         self.leases = (0, 0)  # the number that stand, and the number wanted, of all topics together
         self.sequencer = Sequencer(hold_s) if hold_s else None
         self._leases: dict[bytes, tuple[int, int]] = {}
+        self.is_called = on_delivery is not None
         self._on_delivery = on_delivery
 
-    def put(self, item: Delivery) -> bool:
+    def put(self, item: Delivery) -> object:
         """Adds a delivery, or has the function called with it; returns as `Inbox.put` does."""
         if self._on_delivery is None:
             return super().put(item)
         self._waker.call(self._on_delivery, item)
-        return True
+        return None
 
     def put_leases(self, topic: bytes, leased: int, wanted: int) -> None:
         """Takes the new numbers of one topic's leases."""
@@ -121,10 +153,13 @@ class DeliveryInbox(Inbox[Delivery]):
         self._waker.wake()
 
     def end(self) -> None:
-        """Lets go of what was held, and ends the waiting."""
+        """Ends the waiting; no lease stands or is wanted any more."""
         if not self.is_ended:
-            for delivery in self.sequencer.release_all() if self.sequencer is not None else ():
-                self.put(delivery)
             self._leases.clear()
             self.leases = (0, 0)
         super().end()
+
+
+def _refuse_other_than(kind: type, name: str, given: object, wanted: str) -> None:
+    if not isinstance(given, kind):
+        raise TypeError(f"{name} is of type {type(given).__name__}: give {wanted}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail
+from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail, how_to_install
 from kcast.spark.request import (
     MASTER_DEFAULT,
     MEMORY_DEFAULT,
@@ -146,7 +146,7 @@ def require_extra() -> None:
     """Ends the program, telling what to install, if a module of the extra is missing."""
     missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
     if missing:
-        fail(NAME, f"{missing[0]} is missing: pip install 'kcast[spark]' brings it")
+        fail(NAME, f"{missing[0]} is missing: {how_to_install('spark')} brings it")
 
 
 def _render(source: Path, out: Path) -> int:

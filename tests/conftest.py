@@ -17,3 +17,11 @@ def serve() -> Iterator[Serve]:
     """Starts real servers."""
     with serving() as start:
         yield start
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps tests, and all that they start, away from the contexts of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
+        yield

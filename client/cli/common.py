@@ -10,19 +10,20 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from time import gmtime, strftime
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from kcast.client import cluster as clusters
+from kcast.client import contexts
 from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.source import CLUSTER_VARIABLE, Source, find
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import encode_topic
 
-CLUSTER_VARIABLE = clusters.CLUSTER_VARIABLE
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -47,40 +48,50 @@ class Number(click.FloatRange):
 
 
 def cluster_option(command: _Command) -> _Command:
-    """Adds the option `--cluster FILE`, by default what KCAST_CLUSTER names, as parameter `cluster_file`."""
+    """Adds the option `--cluster` as parameter `cluster_name`, which `load_cluster` takes."""
     return click.option(
         "--cluster",
-        "cluster_file",
-        envvar=CLUSTER_VARIABLE,
-        metavar="FILE",
-        help=f"The cluster file. [default: the file that the variable {CLUSTER_VARIABLE} names]",
+        "cluster_name",
+        metavar="FILE|CONTEXT",
+        shell_complete=complete_cluster,
+        help="The cluster file, or the name of a context. "
+        f"[default: what the variable {CLUSTER_VARIABLE} names, else the context in use]",
     )(command)
 
 
-def load_cluster(command: str, cluster_file: str | None) -> Cluster:
-    """Returns the cluster; if no file is given, ends the program and says what to do. Raises ClusterError."""
-    if not cluster_file:
-        fail(
-            command,
-            f"no cluster file: give --cluster FILE or set {CLUSTER_VARIABLE}. A cluster file begins with the "
-            f"line '{clusters.HEADER}'; then each server has a line 'server IP:PORT'. If all servers are on "
-            "one machine, add a line 'lab'",
-            EXIT_USAGE,
-        )
-    path = Path(cluster_file)
+def complete_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Returns the contexts that begin like this, for the shell."""
+    from click.shell_completion import CompletionItem
+
     try:
-        return clusters.load(path)
-    except ClusterError as error:
-        source = click.get_current_context().get_parameter_source("cluster_file")
-        if source is not ParameterSource.ENVIRONMENT:
-            raise
-        named = str(error).replace(f"{path}: ", f"{path} (from {CLUSTER_VARIABLE}): ", 1)
-        raise ClusterError(named) from None
+        known = contexts.names()
+    except ClusterError:
+        known = []
+    return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 
-def load_cluster_to_use(command: str, cluster_file: str | None) -> Cluster:
+def complete_cluster(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Returns the contexts that begin like this; where there is none, has the shell complete files."""
+    from click.shell_completion import CompletionItem
+
+    return complete_contexts(ctx, param, incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+def load_cluster(command: str, cluster_name: str | None) -> Cluster:
+    """Returns the cluster; if none is named, ends the program and says what to do. Raises ClusterError."""
+    return _cluster_source(command, cluster_name).read()
+
+
+def load_cluster_if_named(cluster_name: str | None) -> Cluster | None:
+    """Returns the cluster; None if neither option, variable nor context names one. Raises ClusterError."""
+    source = find(cluster_name)
+    return source.read() if source else None
+
+
+def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
     """Returns the cluster; says if it has fewer hosts than its policy wants. Raises ClusterError."""
-    cluster = load_cluster(command, cluster_file)
+    source = _cluster_source(command, cluster_name)
+    cluster = source.read()
     wanted, servers, hosts = cluster.policy.k, len(cluster.servers), len({s.key for s in cluster.servers})
     if cluster.policy.placement != "ring" or hosts >= wanted:
         return cluster
@@ -88,8 +99,21 @@ def load_cluster_to_use(command: str, cluster_file: str | None) -> Cluster:
     if servers > hosts and not cluster.is_lab:
         counted = f"{servers} servers on {count_of(hosts, 'host')} count as {'one' if hosts == 1 else hosts}"
         text = f"{counted} ({text}); for several hosts on one machine add a line 'lab'"
-    say(command, f"{cluster_file}: {text}")
+    say(command, f"{source.name}: {text}")
     return cluster
+
+
+def _cluster_source(command: str, cluster_name: str | None) -> Source:
+    source = find(cluster_name)
+    if source is None:
+        fail(
+            command,
+            f"no cluster: give --cluster FILE, set {CLUSTER_VARIABLE} to it, or name it with 'kcast context "
+            f"add'. A cluster file begins with the line '{clusters.HEADER}'; then each server has a line "
+            "'server IP:PORT'. If all servers are on one machine, add a line 'lab'",
+            EXIT_USAGE,
+        )
+    return source
 
 
 def argument_bytes(text: str) -> bytes:
@@ -142,14 +166,9 @@ def text_fields(name: str, data: bytes) -> dict[str, object]:
         return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
 
 
-def utc(at_s: float) -> str:
-    """Returns a time in seconds since 1970 as people and programs read it, in UTC, to the millisecond.
-
-    >>> utc(1_800_000_000.25)
-    '2027-01-15T08:00:00.250Z'
-    """
-    seconds, milliseconds = divmod(int(at_s * 1000), 1000)
-    return f"{strftime('%Y-%m-%dT%H:%M:%S', gmtime(seconds))}.{milliseconds:03}Z"
+def how_to_install(extra: str) -> str:
+    """Returns what to type for an extra. kcast is on no package index, so it comes from a checkout."""
+    return f"pip install '.[{extra}]' in a checkout of kcast"
 
 
 def count_of(count: int, noun: str) -> str:

@@ -24,6 +24,7 @@ _COMMANDS = {
     "where": ("kcast.client.cli.where", "the servers of a topic, and why it is these"),
     "ping": ("kcast.client.cli.ping", "which servers of the cluster are up, round-trip time, loss"),
     "health": ("kcast.client.cli.health", "check whether one server works, for health checks"),
+    "context": ("kcast.client.cli.context", "names for clusters, and the one in use"),
     "plan": ("kcast.client.cli.plan", "what theory expects a policy to deliver and to cost"),
     "demo": (
         "kcast.loadtest.demo.command",
@@ -54,7 +55,7 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Finds the subcommand; says which one may have been meant where there is none of this name."""
         if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from kcast.client.cli.usage import did_you_mean
+            from kcast.client.resembling import did_you_mean
 
             ctx.fail(f"no such command {args[0]}{did_you_mean(args[0], _COMMANDS)}")
         return super().resolve_command(ctx, args)

@@ -14,7 +14,7 @@ from kcast.client.cli.common import (
     cluster_option,
     count_of,
     errors_as_lines,
-    load_cluster,
+    load_cluster_if_named,
     to_json,
 )
 from kcast.client.cli.forecast import Setting, Work, all_of_k, few_publish, measured_tries_per_s, predict
@@ -84,7 +84,7 @@ _LABEL_CHARS = len("best TTL   ")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each policy, yours first.")
 def command(
-    cluster_file: str | None,
+    cluster_name: str | None,
     hosts: int | None,
     scheme: str | None,
     k: int | None,
@@ -125,7 +125,7 @@ def command(
         if down is not None and down_exactly is not None:
             raise click.UsageError("--down and --down-exactly exclude each other: give one of them.")
         own = any(value is not None for value in (scheme, k, publish, subscribe))
-        cluster = load_cluster("plan", cluster_file) if cluster_file else None
+        cluster = load_cluster_if_named(cluster_name)
         if hosts is None:
             hosts = len({server.key for server in cluster.servers}) if cluster else HOSTS_DEFAULT
         policy = cluster.policy if cluster and not own else _policy(scheme, hosts, k, publish, subscribe)

@@ -28,9 +28,9 @@ from kcast.client.cli.common import (
     text_fields,
     to_json,
     topic_argument,
-    utc,
 )
 from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
+from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned
@@ -76,7 +76,7 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
 )
 def command(
     words: tuple[str, ...],
-    cluster_file: str | None,
+    cluster_name: str | None,
     topics: tuple[str, ...],
     message: str | None,
     null_message: bool,
@@ -131,7 +131,7 @@ def command(
     text = rest[0] if rest else "" if null_message else message
     with errors_as_lines("pub", closed_pipe_exit=EXIT_FAILURE), ExitStack() as stack:
         name = topic_argument(topic)
-        cluster = load_cluster_to_use("pub", cluster_file)
+        cluster = load_cluster_to_use("pub", cluster_name)
         if text is not None:
             lines = just(argument_bytes(text))
         elif file is not None:

@@ -24,9 +24,9 @@ from kcast.client.cli.common import (
     text_fields,
     to_json,
     topic_argument,
-    utc,
 )
 from kcast.client.cli.format import Format, FormatError
+from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     HARMLESS,
@@ -91,7 +91,7 @@ LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this 
 def command(
     words: tuple[str, ...],
     topics: tuple[str, ...],
-    cluster_file: str | None,
+    cluster_name: str | None,
     count: int | None,
     timeout_s: float | None,
     as_json: bool,
@@ -142,7 +142,7 @@ def command(
     shown = _format(form)
     with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
         names = [topic_argument(topic) for topic in dict.fromkeys((*words, *topics))]
-        cluster = load_cluster_to_use("sub", cluster_file)
+        cluster = load_cluster_to_use("sub", cluster_name)
         if not literal:
             for name in filter(looks_like_a_pattern, names):
                 say("sub", f"{explanation(escaped(name))}; --literal if it is meant")

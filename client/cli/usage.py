@@ -1,10 +1,10 @@
-"""Wrong usage, told in one line with what to do instead, and the names that somebody may have meant."""
+"""Wrong usage, told in one line with what to do instead."""
 
 import re
-from collections.abc import Iterable
-from difflib import SequenceMatcher
 
 import click
+
+from kcast.client.resembling import did_you_mean
 
 # What a message or topic looks like that has been taken for an option: -5, -3.5.
 _NO_OPTION = re.compile(r"-[^A-Za-z-]")
@@ -42,22 +42,6 @@ def command_of(error: click.UsageError) -> str:
     """Returns the command that was used wrongly, as it is typed: `kcast pub`."""
     path = error.ctx.command_path.split() if error.ctx else [""]
     return " ".join(("kcast", *path[1:]))
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Returns the end of a complaint that there is no `name`: the names that resemble it, if any do.
-
-    >>> did_you_mean("bub", ["serve", "sub", "pub"]), did_you_mean("x", ["sub"])
-    ('; did you mean sub or pub?', '')
-    """
-    names = list(names)
-    close = [each for each in names if name.startswith(each) or (len(name) > 1 and each.startswith(name))]
-    if not close:
-        bare = name.strip("-")  # the dashes of options resemble each other always
-        likeness = {each: SequenceMatcher(None, bare, each.strip("-")).ratio() for each in names}
-        least = max(0.6, max(likeness.values(), default=0.0) - 0.05)
-        close = [each for each, ratio in likeness.items() if ratio >= least]
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def _no_such_option(error: click.NoSuchOption) -> str:

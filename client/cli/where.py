@@ -28,7 +28,7 @@ _RING = 2**64
 @cluster_option
 @click.option("-k", type=click.IntRange(min=1), help="Number of hosts to list. [default: the policy's K]")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each server, one a line.")
-def command(topic: str, cluster_file: str | None, k: int | None, as_json: bool) -> None:
+def command(topic: str, cluster_name: str | None, k: int | None, as_json: bool) -> None:
     """Show the servers of TOPIC, nearest first, and why it is these. Asks no server.
 
     On the ring, a topic belongs to the K hosts whose points come right before its position; rank 1 is the
@@ -44,7 +44,7 @@ def command(topic: str, cluster_file: str | None, k: int | None, as_json: bool) 
     """
     with errors_as_lines("where"):
         name = topic_argument(topic)
-        cluster = load_cluster("where", cluster_file)
+        cluster = load_cluster("where", cluster_name)
         policy = cluster.policy
         if policy.placement != "ring":
             if k is not None:

@@ -15,8 +15,9 @@ from pathlib import Path
 import click
 
 from kcast.client.cli import main as kcast
-from kcast.client.cli.common import CLUSTER_VARIABLE, errors_as_lines
+from kcast.client.cli.common import errors_as_lines
 from kcast.client.cluster import Cluster, ClusterError, ServerEntry, format_cluster, parse_address
+from kcast.client.source import CLUSTER_VARIABLE
 from kcast.hashring.policy import Policy
 
 # Side -> the environment variable with its servers' addresses, in order, separated by spaces.

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from kcast.client.cli.common import how_to_install
 from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
 
 RUN_LABEL = "kcast.load.run"
@@ -33,7 +34,7 @@ def connect() -> Any:
     try:
         import docker
     except ImportError:
-        raise EngineMissing("containers need a library; run: pip install 'kcast[load]'") from None
+        raise EngineMissing(f"containers need a library: {how_to_install('load')} brings it") from None
     where = os.environ.get("DOCKER_HOST", "this machine")
     try:
         client = docker.from_env(timeout=_TIMEOUT_S, max_pool_size=2 * PARALLEL)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from kcast import pubsub
-from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
+from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail, how_to_install
 from kcast.loadtest.charts.terminal import can_redraw
 from kcast.loadtest.charts.text_chart import text_chart
 from kcast.loadtest.charts.words import duration
@@ -195,7 +195,7 @@ def _demo(plan: DemoPlan, files: tuple[Path, ...], out: Path, wants_report: bool
     if capture is not None:
         _tell_report(capture, out, as_json)
     elif wants_report and not as_json:
-        print(f"report:  none, {missing} is missing: pip install 'kcast[spark]' brings it", flush=True)
+        print(f"report:  none, {missing} is missing: {how_to_install('spark')} brings it", flush=True)
     return not reasons
 
 

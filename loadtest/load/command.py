@@ -17,6 +17,7 @@ from kcast.client.cli.common import (
     Number,
     errors_as_lines,
     fail,
+    how_to_install,
     say,
     to_json,
 )
@@ -223,7 +224,7 @@ def _load(
 def _require_extra() -> None:
     missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
     if missing:
-        fail(NAME, f"{missing[0]} is not installed: pip install 'kcast[load]' installs it", EXIT_FAILURE)
+        fail(NAME, f"{missing[0]} is not installed: {how_to_install('load')} brings it", EXIT_FAILURE)
 
 
 class _EarlierRun(NamedTuple):

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster
+from kcast.client.source import CLUSTER_VARIABLE, Source, find
 from kcast.hashring.policy import Policy
-from kcast.loadtest.scenario import Scenario, ScenarioError
+from kcast.loadtest.scenario import OUTAGES_ALONE, Scenario, ScenarioError, implied_outages
 from kcast.loadtest.users.options import OPTIONS
 
 # A plan of outages needs an end, and a locust test without --run-time has none.
@@ -48,11 +48,17 @@ class Assignment:
         return cls(**values | {"scenario": Scenario.from_json(values["scenario"])})
 
 
+def cluster_source(options: Namespace) -> Source:
+    """Returns the cluster file that the options mean. Raises ScenarioError and ClusterError."""
+    source = find(options.cluster)
+    if source is None:
+        raise ScenarioError(f"no cluster: give --cluster FILE, or set {CLUSTER_VARIABLE}")
+    return source
+
+
 def read_cluster(options: Namespace) -> Cluster:
-    """Reads the cluster file that the options name. Raises ScenarioError and ClusterError."""
-    if not options.cluster:
-        raise ScenarioError("no cluster file: give --cluster FILE, or set KCAST_CLUSTER")
-    return clusters.load(options.cluster)
+    """Reads the cluster file that the options mean. Raises ScenarioError and ClusterError."""
+    return cluster_source(options).read()
 
 
 def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
@@ -60,8 +66,12 @@ def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
     if options.scenario:
         return _from_file(Path(options.scenario), cluster)
     policy = cluster.policy
+    given = {option.field: getattr(options, option.field) for option in OPTIONS if option.in_locust}
+    asks_for_outages = given["outages"] != "none"
+    if not asks_for_outages:
+        given["outages"] = implied_outages(given["outage"], given["down"])
     scenario = Scenario(
-        **{option.field: getattr(options, option.field) for option in OPTIONS if option.in_locust},
+        **given,
         **_scheme(policy),
         backend="file",
         servers=len(cluster.servers),
@@ -71,6 +81,8 @@ def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
         mixed=0,
         duration_s=float(options.run_time or OUTAGES_END_S),
     )
+    if asks_for_outages and not scenario.has_outages:
+        raise ScenarioError(OUTAGES_ALONE)
     if options.capture and scenario.policy != policy:
         raise ScenarioError(
             f"the cluster's policy is {policy}, which --capture cannot describe: one side must use all K"

@@ -28,7 +28,7 @@ from kcast.client.cluster import Cluster, ClusterError, format_cluster
 from kcast.loadtest.capture.folder import CaptureError, RunFolder, ScenarioFolder, create_run
 from kcast.loadtest.scenario import Scenario, ScenarioError
 from kcast.loadtest.users import clocks, exact_times, messages, options
-from kcast.loadtest.users.assignment import Assignment, read_cluster, read_scenario
+from kcast.loadtest.users.assignment import Assignment, cluster_source, read_cluster, read_scenario
 from kcast.loadtest.users.coordinator import HERE, Coordinator
 from kcast.loadtest.users.dispatch import FixedDispatcher
 from kcast.loadtest.users.progress import ProgressPipe
@@ -67,10 +67,9 @@ def _add_arguments(parser: ArgumentParser, **_: Any) -> None:
     own: Any = parser.add_argument_group("kcast")  # groups are not shown in the web UI
     own.add_argument(
         "--cluster",
-        metavar="FILE",
-        default="",
-        env_var="KCAST_CLUSTER",
-        help="The cluster file, which workers get from their master. Default: what KCAST_CLUSTER names.",
+        metavar="FILE|CONTEXT",
+        help="The cluster file, or the name of a context, which workers get from their master. Default: what "
+        "KCAST_CLUSTER names, else the context in use.",
     )
     own.add_argument(
         "--capture", metavar="DIR", default="", help="Record everything in Parquet files in this new folder."
@@ -187,7 +186,7 @@ class _Hooks:
     @property
     def host(self) -> str:
         """What stands for the cluster file on locust's page and in its reports, which ask for a URL."""
-        return f"kcast://{quote(Path(self._options.cluster).name)}"
+        return f"kcast://{quote(cluster_source(self._options).path.name)}"
 
     def check_form(self) -> Any:
         """Answers a request to the web UI that would start a test with wrong options; None for all others."""
@@ -197,9 +196,9 @@ class _Hooks:
         given = vars(self._options).copy()
         try:
             if form.get("host", self._environment.host) != self._environment.host:
+                name = cluster_source(self._options).name
                 raise ScenarioError(
-                    f"the cluster is that of {self._options.cluster}: for another one, start locust with "
-                    "another --cluster"
+                    f"the cluster is that of {name}: for another one, start locust with another --cluster"
                 )
             given |= options.read_form(form)
             read_scenario(Namespace(**given), read_cluster(self._options))

@@ -236,15 +236,6 @@ def test_port_and_errors_can_be_asked_for_at_any_time() -> None:
 # --- Inboxes ------------------------------------------------------------------------------------------
 
 
-def test_inbox_keeps_the_newest() -> None:
-    bell = Bell()
-    inbox: Inbox[str] = Inbox(bell, 2)
-    assert [inbox.put(item) for item in "abc"] == [True, True, False]
-    inbox.end()
-    inbox.end()
-    assert (list(inbox.items), inbox.is_ended, bell.wakes) == (["b", "c"], True, 4)
-
-
 def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
     with opened() as engine:
         heard, ignored, dropped = (Inbox[Event](Bell(), 10) for _ in range(3))

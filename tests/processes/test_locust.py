@@ -683,7 +683,8 @@ def test_a_user_without_a_lease_is_a_failure_however_short_the_run(
     [
         (("--cluster", "nowhere.txt"), "kcast: nowhere.txt: No such file or directory"),
         (("--cluster", "empty.txt"), "kcast: empty.txt:1: expected 'kcast-cluster 1' as the first line"),
-        (("--cluster", ""), "kcast: no cluster file: give --cluster FILE, or set KCAST_CLUSTER"),
+        (("--cluster", ""), "kcast: the cluster's name is empty: give the path of a cluster file"),
+        (("--cluster", "nowhere"), "kcast: nowhere: no such file, and no such context"),
         (("--loss-in", "2"), "kcast: --loss-in is 2: give a share from 0 to 1"),
         (("--scenario", "nowhere.json"), "kcast: nowhere.json: No such file or directory"),
         (("--scenario", "empty.txt"), "kcast: empty.txt: not JSON"),

@@ -352,6 +352,14 @@ async def stream_takes_what_comes_to_several(driver: Driver, servers: Servers) -
         assert [one.payload for one in got if isinstance(one, Delivery)] == [b"0", b"1", b"2"]
         with raising(ValueError, "part of another stream"):
             subscriber.stream(first)
+        with raising(ValueError, "belongs to another client"):
+            publisher.stream(second)
+        wrong: Any
+        for wrong in ([second], "second", None):
+            with raising(TypeError, f"a source is of type {type(wrong).__name__}: give subscriptions"):
+                subscriber.stream(wrong)
+        with raising(ValueError, "queue_max is 0"):
+            subscriber.stream(second, queue_max=0)
         stream.close()
         assert await stream.get() is None
         await publisher.publish("first", "3")

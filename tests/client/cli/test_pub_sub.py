@@ -589,9 +589,9 @@ def test_no_cluster_file_is_one_line(verb: str) -> None:
     arguments = [] if verb == "ping" else ["t"]
     result = CliRunner().invoke(main, [verb, *arguments], env={"KCAST_CLUSTER": None})
     assert result.stderr == (
-        f"kcast {verb}: no cluster file: give --cluster FILE or set KCAST_CLUSTER. A cluster file begins "
-        "with the line 'kcast-cluster 1'; then each server has a line 'server IP:PORT'. If all servers are "
-        "on one machine, add a line 'lab'\n"
+        f"kcast {verb}: no cluster: give --cluster FILE, set KCAST_CLUSTER to it, or name it with 'kcast "
+        "context add'. A cluster file begins with the line 'kcast-cluster 1'; then each server has a line "
+        "'server IP:PORT'. If all servers are on one machine, add a line 'lab'\n"
     )
     assert result.exit_code == 2
 
@@ -600,9 +600,7 @@ def test_no_cluster_file_is_one_line(verb: str) -> None:
 def test_a_file_that_the_environment_names_wrongly_is_one_line(tmp_path: Path, verb: str) -> None:
     arguments = [] if verb in ("ping", "plan") else ["t"]
     result = CliRunner().invoke(main, [verb, *arguments], env={"KCAST_CLUSTER": str(tmp_path / "no")})
-    assert result.stderr == (
-        f"kcast {verb}: {tmp_path / 'no'} (from KCAST_CLUSTER): No such file or directory\n"
-    )
+    assert result.stderr == (f"kcast {verb}: KCAST_CLUSTER: {tmp_path / 'no'}: No such file or directory\n")
     assert result.exit_code == 1
 
 

@@ -3,7 +3,9 @@
 import json
 import re
 import socket
+from datetime import datetime
 from pathlib import Path
+from time import time
 
 import pytest
 from click.testing import CliRunner, Result
@@ -135,8 +137,9 @@ def test_ping_tells_who_is_up_and_who_is_not(tmp_path: Path) -> None:
         result = kcast("ping", "--cluster", str(cluster.file), "--json", "--interval", "0.01")
     assert (result.exit_code, result.stderr) == (1, f"kcast ping: 1 of 3 down: {cluster.names[1]}\n")
     first, second, third = map(json.loads, result.stdout.splitlines())
+    assert all(abs(datetime.fromisoformat(each["time"]).timestamp() - time()) < 60 for each in (first, third))
     assert set(first) == {
-        *("server", "address", "up", "sent", "received", "loss"),
+        *("time", "server", "address", "up", "sent", "received", "loss"),
         *("rtt_min_ms", "rtt_median_ms", "rtt_max_ms", "draining", "work_bits", "head", "state"),
     }
     assert first["up"] and third["up"]

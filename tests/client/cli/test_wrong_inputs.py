@@ -125,6 +125,17 @@ WRONG_USAGE = [
     ("health 127.0.0.1:0", "127.0.0.1:0"),
     ("health --timeout nan", "give a number of seconds above 0"),
     ("health 127.0.0.1:7400 more", "unexpected extra argument (more)"),
+    # context
+    ("context shw", "kcast context: no such command shw; did you mean show?"),
+    ("context select x", "no such command select"),
+    ("context add", "missing argument 'NAME'"),
+    ("context add prod", "missing argument 'FILE'"),
+    ("context add a b c", "unexpected extra argument (c)"),
+    ("context use", "give the NAME of a context, or --none"),
+    ("context use x --none", "give the NAME of a context, or --none"),
+    ("context remove", "missing argument 'NAME'"),
+    ("context list x", "unexpected extra argument (x)"),
+    ("context show --jsn", "did you mean --json?"),
     # plan
     ("plan --k 3 --publish 4", "--publish 4 is more than --k 3: raise --k, or lower --publish"),
     ("plan --publish 1 --subscribe 1", "--publish 1 and --subscribe 1 of --k 5 may have no host in common"),
@@ -146,6 +157,17 @@ WRONG_USAGE = [
 ]
 
 FAILURES = [
+    ("pub t m --cluster ''", "the cluster's name is empty: give the path of a cluster file, or a context"),
+    ("sub t --cluster @prod", "@prod: this version of kcast has no signed lists: give the path"),
+    ("where t --cluster prod", "prod: no such file, and no such context ('kcast context add NAME FILE'"),
+    ("ping --cluster prod", "prod: no such file, and no such context"),
+    ("context add prod NO", "NO: No such file or directory"),
+    ("context add a/b LAB", "'a/b' cannot be a context's name: give 1 to 64 of A-Z"),
+    ("context add prod @prod", "@prod: this version of kcast has no signed lists"),
+    ("context use prod", "no such context: prod ('kcast context add NAME FILE' makes one)"),
+    ("context show prod", "no such context: prod"),
+    ("context show", "no context is in use: give a NAME, or put one into use"),
+    ("context remove prod", "no such context: prod"),
     ("pub '' m", "a topic must not be empty"),
     ("pub -t '' m", "a topic must not be empty"),
     ("sub ''", "a topic must not be empty"),

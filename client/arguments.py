@@ -1,0 +1,89 @@
+"""Makes of what a program gives to a client's methods what the engine takes; errors say what to give."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from inspect import iscoroutinefunction
+from typing import Any, TypedDict
+
+from kcast.client.errors import NoReceipt
+from kcast.client.events import Delivery, Published
+from kcast.client.inbox import Inbox
+
+
+class PublishOptions(TypedDict, total=False):
+    """The options of `publish` and `publish_nowait`, which tell what each does and its default."""
+
+    repeat: int
+    repeat_interval_s: float
+    confirm: bool
+    raw: bool
+
+
+Topics = str | bytes | Iterable[str | bytes]  # one, or several
+
+
+def as_bytes(given: object, what: str) -> bytes:
+    """Returns a str's UTF-8, or the bytes of bytes and other buffers of single bytes, such as bytearray.
+
+    Raises TypeError; `what` names the argument in it.
+    """
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes):
+        return bytes(given)
+    buffer: Any = given
+    with suppress(TypeError, ValueError, BufferError), memoryview(buffer) as view:
+        if view.ndim and view.itemsize == 1:  # numpy's scalars are numbers: they have no dimensions
+            return bytes(view)
+    kind = type(given).__name__
+    raise TypeError(f"the {what} is of type {kind}: give str (its UTF-8 is sent), bytes or a buffer of bytes")
+
+
+def confirmed(outcome: Published, options: PublishOptions) -> Published:
+    """Returns the outcome. Raises NoReceipt where receipts were asked for and none came."""
+    if options.get("confirm", True) and not outcome.receipts:
+        raise NoReceipt(outcome)
+    return outcome
+
+
+def plain_function(given: Callable[[Delivery], object] | None) -> Callable[[Delivery], object] | None:
+    """Returns what it is given. Raises TypeError where that can be called, but would do nothing."""
+    if given is not None and not callable(given):
+        raise TypeError(f"on_delivery is of type {type(given).__name__}: give a function")
+    if iscoroutinefunction(given):
+        raise TypeError("on_delivery is a coroutine function: give a plain one, or iterate with async for")
+    return given
+
+
+def inboxes_of(sources: Iterable[object], engine: object) -> list[Inbox[Any]]:
+    """Returns the inboxes of what a stream is to take. Raises TypeError; ValueError for another engine's."""
+    inboxes = []
+    for source in sources:
+        inbox = getattr(source, "_inbox", None)
+        if not isinstance(inbox, Inbox):
+            kind = type(source).__name__
+            raise TypeError(f"a source is of type {kind}: give subscriptions and events, one after the other")
+        if getattr(source, "_engine", None) is not engine:
+            raise ValueError("one of these belongs to another client: a stream is of one client's")
+        inboxes.append(inbox)
+    return inboxes
+
+
+def as_topics(given: object) -> tuple[bytes, ...]:
+    """Returns one topic, or each of several once, as bytes. Raises TypeError, and ValueError for none."""
+    is_several = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    if is_several and not _is_buffer(given):
+        several: Any = given
+        topics = tuple(dict.fromkeys(as_bytes(topic, "topic") for topic in several))
+        if not topics:
+            raise ValueError("no topic is given: give one or more")
+        return topics
+    return (as_bytes(given, "topic"),)
+
+
+def _is_buffer(given: Any) -> bool:
+    try:
+        with memoryview(given):
+            return True
+    except TypeError:
+        return False

@@ -1,0 +1,208 @@
+"""`kcast context`: names for clusters, kept in the user's configuration."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kcast.client import contexts
+from kcast.client.cli.common import complete_contexts, errors_as_lines, escaped, say, to_json
+from kcast.client.cli.layout import table
+from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.contexts import ContextError
+from kcast.client.resembling import did_you_mean
+from kcast.client.source import CLUSTER_VARIABLE, of_context
+
+
+class _Group(click.Group):
+    """Says which subcommand may have been meant where there is none of this name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Returns the subcommand."""
+        if args[0] not in self.commands and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"no such command {args[0]}{did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+_name = click.argument("name", shell_complete=complete_contexts)
+_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each, one a line.")
+
+
+@click.group("context", cls=_Group)
+def command() -> None:
+    """Give clusters names: `--cluster NAME` then stands for the cluster file.
+
+    The names are contexts. One of them can be in use: commands and programs that name no cluster take that.
+    What --cluster or a program says goes before the variable KCAST_CLUSTER, and the variable before the
+    context in use. What contains '/' or '.', or exists, is always a file.
+
+    Contexts are kept in the folder kcast of $XDG_CONFIG_HOME, by default ~/.config.
+
+    \b
+    Example:
+      kcast context add lab lab.txt --use
+      kcast sub weather/oslo
+    """
+
+
+@command.command("add")
+@_name
+@click.argument("file", type=click.Path())
+@click.option("--use", "is_used", is_flag=True, help="Put it into use.")
+def add(name: str, file: str, is_used: bool) -> None:
+    """Call the cluster of FILE by NAME.
+
+    FILE is read at once, to see whether it is a cluster file, and again whenever the context is asked for. If
+    there is a context of this name already, it now stands for this FILE.
+
+    \b
+    Example:
+      kcast context add prod /etc/kcast/prod.cluster
+    """
+    with errors_as_lines("context"):
+        before = contexts.meaning(name)
+        of_context(name, file if file.startswith("@") else str(Path(file).absolute())).read()
+        contexts.add(name, file)
+        if is_used:
+            contexts.use(name)
+        _confirm(name, f" (was {before})" if before not in (None, contexts.meaning(name)) else "")
+
+
+@command.command("use")
+@click.argument("name", required=False, shell_complete=complete_contexts)
+@click.option("--none", "is_none", is_flag=True, help="Have no context in use.")
+def use(name: str | None, is_none: bool) -> None:
+    """Use the context NAME where nothing else names a cluster.
+
+    \b
+    Example:
+      kcast context use prod
+    """
+    if is_none == bool(name):
+        raise click.UsageError("give the NAME of a context, or --none.")
+    with errors_as_lines("context"):
+        if name:
+            _known(name)
+        contexts.use(name)
+        if name:
+            _confirm(name)
+
+
+@command.command("list")
+@_json
+def list_all(as_json: bool) -> None:
+    """Print all contexts; `*` stands before the one in use.
+
+    With --json the keys are context, in_use, file, cluster (the name in the file), policy, servers (a list),
+    and problem: null, or why the file cannot be used. Then cluster, policy and servers are null.
+    """
+    with errors_as_lines("context"):
+        found = [_described(name) for name in contexts.names()]
+        if as_json:
+            for each in found:
+                click.echo(to_json(each))
+            return
+        rows = [
+            (
+                "*" if each["in_use"] else "",
+                each["context"],
+                "-" if each["problem"] else str(len(each["servers"])),
+                each["policy"] or "-",
+                escaped(each["file"]),
+            )
+            for each in found
+        ]
+        for line in table(("", "context", "servers", "policy", "file"), rows, left=5) if rows else ():
+            click.echo(line)
+        for each in found:
+            if each["problem"]:
+                say("context", each["problem"])
+        if not rows:
+            say("context", "there are none: 'kcast context add NAME FILE' makes one")
+        _warn_of_variable()
+
+
+@command.command("show")
+@click.argument("name", required=False, shell_complete=complete_contexts)
+@_json
+def show(name: str | None, as_json: bool) -> None:
+    """Show the file, the policy and the servers of the context NAME, by default of the one in use.
+
+    With --json the keys are those of `kcast context list`.
+    """
+    with errors_as_lines("context"):
+        if name is None:
+            name = contexts.in_use()
+            if name is None:
+                raise ContextError(
+                    "no context is in use: give a NAME, or put one into use: 'kcast context use'"
+                )
+            _warn_of_variable()
+        described = _described(_known(name))
+        if described["problem"]:
+            raise ContextError(described["problem"])
+        for line in (to_json(described),) if as_json else _as_text(described):
+            click.echo(line)
+
+
+@command.command("remove")
+@_name
+def remove(name: str) -> None:
+    """Remove the context NAME. Its file stays."""
+    with errors_as_lines("context"):
+        contexts.remove(_known(name))
+
+
+def _known(name: str) -> str:
+    """Returns the name of a context. Raises ContextError if there is none of this name."""
+    if contexts.meaning(name) is None:
+        raise ContextError(f"no such context: {name}{contexts.unknown(name)}")
+    return name
+
+
+def _described(name: str) -> dict[str, Any]:
+    """Returns what is known of a context, for JSON."""
+    text = problem = None
+    cluster: Cluster | None = None
+    try:
+        text = contexts.meaning(name)
+        cluster = of_context(name, text or "").read()
+    except ClusterError as error:
+        problem = str(error)
+    return {
+        "context": name,
+        "in_use": contexts.in_use() == name,
+        "file": text,
+        "cluster": cluster and cluster.name,
+        "policy": cluster and str(cluster.policy),
+        "servers": cluster and [server.name for server in cluster.servers],
+        "problem": problem,
+    }
+
+
+def _as_text(described: dict[str, Any]) -> Iterator[str]:
+    yield f"context  {described['context']}{' (in use)' if described['in_use'] else ''}"
+    yield f"file     {escaped(described['file'])}"
+    if described["cluster"]:
+        yield f"cluster  {escaped(described['cluster'])}"
+    yield f"policy   {described['policy']}"
+    servers = described["servers"]
+    yield f"servers  {servers[0]}"
+    yield from (f"         {server}" for server in servers[1:])
+
+
+def _confirm(name: str, more: str = "") -> None:
+    described = _described(name)
+    used = ", in use" if described["in_use"] else ""
+    click.echo(f"{name}{used}: {escaped(described['file'] or '')}{escaped(more)}")
+    if used:
+        _warn_of_variable()
+
+
+def _warn_of_variable() -> None:
+    if os.environ.get(CLUSTER_VARIABLE) and contexts.in_use():
+        say("context", f"{CLUSTER_VARIABLE} is set, and goes before the context in use")

@@ -1,0 +1,153 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from kcast.client import aio, blocking
+from kcast.client.cli import main
+from kcast.client.cli.group import main as group
+from kcast.client.cluster import ClusterError, format_cluster, lab
+from kcast.hashring.policy import Policy
+
+CLUSTER = lab([("127.0.0.1", 9), ("127.0.0.1", 10)], Policy(2, 1, 2), name="trial")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a cluster file `lab.txt` and an own configuration."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.delenv("KCAST_CLUSTER", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("lab.txt").write_text(format_cluster(CLUSTER))
+    return tmp_path
+
+
+def kcast(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), env=environment)
+
+
+def test_a_context_stands_for_its_file(folder: Path) -> None:
+    added = kcast("context", "add", "lab", "lab.txt")
+    assert (added.exit_code, added.output) == (0, f"lab: {folder}/lab.txt\n")
+    named = kcast("where", "t", "--cluster", "lab")
+    assert (named.exit_code, named.stdout) == (0, kcast("where", "t", "--cluster", "lab.txt").stdout)
+    assert kcast("where", "t", KCAST_CLUSTER="lab").stdout == named.stdout
+    assert kcast("where", "t").exit_code == 2
+    assert kcast("context", "use", "lab").output == f"lab, in use: {folder}/lab.txt\n"
+    assert kcast("where", "t").stdout == named.stdout
+    assert kcast("plan", "--json").stdout == kcast("plan", "--json", "--cluster", "lab").stdout
+    assert kcast("context", "use", "--none").output == ""
+    assert kcast("where", "t").exit_code == 2
+
+
+@pytest.mark.parametrize("client", [aio.Client, blocking.Client])
+def test_programs_name_contexts_too(client: type) -> None:
+    kcast("context", "add", "lab", "lab.txt")
+    assert client("lab").cluster == CLUSTER
+    with pytest.raises(ClusterError, match="no cluster is given"):
+        client()
+    kcast("context", "use", "lab")
+    assert client().cluster == CLUSTER
+
+
+def test_list_and_show(folder: Path) -> None:
+    assert kcast("context", "list").stderr == (
+        "kcast context: there are none: 'kcast context add NAME FILE' makes one\n"
+    )
+    kcast("context", "add", "b", "lab.txt", "--use")
+    Path("gone.txt").write_text(format_cluster(CLUSTER))
+    kcast("context", "add", "a", "gone.txt")
+    Path("gone.txt").unlink()
+    listed = kcast("context", "list")
+    assert listed.exit_code == 0
+    assert [line.split() for line in listed.stdout.splitlines()] == [
+        ["context", "servers", "policy", "file"],
+        ["a", "-", "-", f"{folder}/gone.txt"],
+        ["*", "b", "2", "2/1/2", f"{folder}/lab.txt"],
+    ]
+    problem = f"context a: {folder}/gone.txt: No such file or directory"
+    assert listed.stderr == f"kcast context: {problem}\n"
+    a, b = map(json.loads, kcast("context", "list", "--json").stdout.splitlines())
+    assert a == {
+        **{"context": "a", "in_use": False, "file": f"{folder}/gone.txt", "problem": problem},
+        **{"cluster": None, "policy": None, "servers": None},
+    }
+    assert b == {
+        **{"context": "b", "in_use": True, "file": f"{folder}/lab.txt", "problem": None},
+        **{"cluster": "trial", "policy": "2/1/2", "servers": ["127.0.0.1:9", "127.0.0.1:10"]},
+    }
+    assert json.loads(kcast("context", "show", "--json").stdout) == b
+    assert kcast("context", "show").stdout == (
+        f"context  b (in use)\nfile     {folder}/lab.txt\ncluster  trial\npolicy   2/1/2\n"
+        "servers  127.0.0.1:9\n         127.0.0.1:10\n"
+    )
+    shown = kcast("context", "show", "a")
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (1, "", f"kcast context: {problem}\n")
+
+
+def test_adding_again_replaces_and_says_so(folder: Path) -> None:
+    Path("other.txt").write_text(format_cluster(CLUSTER))
+    kcast("context", "add", "lab", "lab.txt")
+    again = kcast("context", "add", "lab", "other.txt")
+    assert again.output == f"lab: {folder}/other.txt (was {folder}/lab.txt)\n"
+    assert kcast("context", "add", "lab", "other.txt").output == f"lab: {folder}/other.txt\n"
+
+
+def test_what_cannot_be_used_is_not_added() -> None:
+    Path("wrong.txt").write_text("kcast-cluster 1\n")
+    for name, file, complaint in (
+        ("a", "wrong.txt", "context a: "),
+        ("a", "gone.txt", "No such file or directory"),
+        ("a", "@prod", "@prod: this version of kcast has no signed lists"),
+        ("a.b", "lab.txt", "'a.b' cannot be a context's name: give 1 to 64 of"),
+    ):
+        refused = kcast("context", "add", name, file)
+        assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+        assert complaint in refused.stderr
+    assert kcast("context", "list", "--json").stdout == ""
+
+
+def test_the_variable_goes_before_the_context_in_use_and_that_is_told() -> None:
+    kcast("context", "add", "lab", "lab.txt")
+    told = "kcast context: KCAST_CLUSTER is set, and goes before the context in use\n"
+    assert kcast("context", "use", "lab", KCAST_CLUSTER="x").stderr == told
+    assert kcast("context", "list", KCAST_CLUSTER="x").stderr == told
+    assert kcast("context", "show", KCAST_CLUSTER="x").stderr == told
+    assert kcast("context", "show", "lab", KCAST_CLUSTER="x").stderr == ""
+
+
+def test_remove() -> None:
+    kcast("context", "add", "lab", "lab.txt", "--use")
+    assert (kcast("context", "remove", "lab").output, Path("lab.txt").exists()) == ("", True)
+    assert kcast("context", "remove", "lab").stderr == (
+        "kcast context: no such context: lab ('kcast context add NAME FILE' makes one)\n"
+    )
+    assert kcast("where", "t").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "completed"),
+    [
+        (["where", "--cluster"], "", ["lab", "live", "prod"]),
+        (["where", "--cluster"], "l", ["lab", "live"]),
+        (["context", "use"], "p", ["prod"]),
+        (["context", "remove"], "la", ["lab"]),
+        (["context"], "sh", ["show"]),
+    ],
+)
+def test_the_shell_completes_names(words: list[str], incomplete: str, completed: list[str]) -> None:
+    for name in ("prod", "lab", "live"):
+        kcast("context", "add", name, "lab.txt")
+    found = ShellComplete(group, {}, "kcast", "_KCAST_COMPLETE").get_completions(words, incomplete)
+    assert [item.value for item in found] == completed
+
+
+def test_the_shell_completes_files_where_no_context_begins_so() -> None:
+    kcast("context", "add", "lab", "lab.txt")
+    for incomplete in ("./l", "lab.", "x"):
+        (item,) = ShellComplete(group, {}, "kcast", "_KCAST_COMPLETE").get_completions(
+            ["where", "--cluster"], incomplete
+        )
+        assert (item.type, item.value) == ("file", incomplete)

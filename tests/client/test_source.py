@@ -1,0 +1,129 @@
+"""One rule: the option, the variable and `Client(...)` name a cluster in the same way."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kcast.client import contexts
+from kcast.client.cluster import ClusterError, format_cluster, lab
+from kcast.client.source import CLUSTER_VARIABLE, find, given
+
+CLUSTER = lab([("127.0.0.1", 9)], name="here")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a cluster file `lab.txt` and an own configuration."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.delenv(CLUSTER_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("lab.txt").write_text(format_cluster(CLUSTER))
+    return tmp_path
+
+
+def found(name: str | Path | None = None) -> tuple[Path, str]:
+    source = find(name)
+    assert source is not None
+    return source.path, source.name
+
+
+def test_what_looks_like_a_path_or_is_there_is_a_file(folder: Path) -> None:
+    Path("prod").write_text("")
+    contexts.add("prod", "/p")
+    contexts.add("only", "/o")
+    for name in ("lab.txt", "prod", "gone.txt", "sub/only", "./only", "/only"):
+        assert found(name) == (folder / name, name)
+    assert found(Path("only")) == (folder / "only", "only"), "a Path is always a file"
+    assert found("only") == (Path("/o"), "context only: /o")
+    with pytest.raises(ClusterError, match="no such file"):
+        find("x" * 300)
+
+
+def test_the_path_stays_when_the_program_changes_its_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = find("lab.txt")
+    monkeypatch.chdir("/")
+    assert source is not None
+    assert source.read() == CLUSTER
+
+
+def test_links_are_followed_at_each_reading(folder: Path) -> None:
+    """Kubernetes changes a mounted file by changing a link."""
+    Path("linked.txt").symlink_to("lab.txt")
+    assert found("linked.txt")[0] == folder / "linked.txt"
+
+
+def test_argument_before_variable_before_context_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find(None) is None
+    contexts.add("prod", "/p")
+    contexts.add("live", "/l")
+    contexts.use("prod")
+    assert found() == (Path("/p"), "the context in use: context prod: /p")
+    monkeypatch.setenv(CLUSTER_VARIABLE, "live")
+    assert found() == (Path("/l"), "KCAST_CLUSTER: context live: /l")
+    assert found("./x")[1] == "./x"
+    assert found("prod")[1] == "context prod: /p"
+    monkeypatch.setenv(CLUSTER_VARIABLE, "")
+    assert found()[0] == Path("/p"), "an empty variable is none"
+
+
+@pytest.mark.parametrize("by", ["argument", "variable", "context", "context in use"])
+def test_a_signed_list_is_refused(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    contexts.add("prod", "@prod")
+    name: str | None = {"argument": "@prod", "context": "prod"}.get(by)
+    if by == "variable":
+        monkeypatch.setenv(CLUSTER_VARIABLE, "@prod")
+    if by == "context in use":
+        contexts.use("prod")
+    with pytest.raises(ClusterError, match="@prod: this version of kcast has no signed lists: give the path"):
+        find(name)
+
+
+def test_an_unknown_name_is_told_with_those_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ClusterError) as none:
+        find("prod")
+    assert str(none.value) == (
+        "prod: no such file, and no such context ('kcast context add NAME FILE' makes one)"
+    )
+    contexts.add("prod", "/p")
+    contexts.add("lab", "/l")
+    with pytest.raises(ClusterError) as meant:
+        find("prd")
+    assert str(meant.value) == (
+        "prd: no such file, and no such context; did you mean prod? There are: lab, prod"
+    )
+    monkeypatch.setenv(CLUSTER_VARIABLE, "xyz")
+    with pytest.raises(ClusterError) as other:
+        find(None)
+    assert str(other.value) == ("KCAST_CLUSTER: xyz: no such file, and no such context. There are: lab, prod")
+
+
+def test_complaints_about_a_file_say_what_led_to_it(folder: Path) -> None:
+    contexts.add("prod", "prod.txt")
+    with pytest.raises(ClusterError, match=rf"^context prod: {folder}/prod\.txt: No such file or directory$"):
+        given("prod")
+    Path("prod.txt").write_text("kcast-cluster 1\nsever\n")
+    with pytest.raises(ClusterError, match=rf"^context prod: {folder}/prod\.txt:2: expected one of"):
+        given("prod")
+
+
+def test_nothing_given_and_an_empty_name_are_told() -> None:
+    with pytest.raises(
+        ClusterError, match="no cluster is given: give the path of a cluster file or a context"
+    ):
+        given(None)
+    with pytest.raises(ClusterError, match="the cluster's name is empty"):
+        given("")
+
+
+@pytest.mark.parametrize("wrong", [7, b"lab.txt", ["lab.txt"]])
+def test_what_is_no_name_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="give the path of a cluster file, or a Cluster"):
+        given(wrong)
+
+
+def test_a_cluster_is_itself() -> None:
+    assert given(CLUSTER) is CLUSTER
+    assert given("lab.txt") == given(Path("lab.txt")) == CLUSTER
