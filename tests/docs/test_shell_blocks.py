@@ -1,7 +1,11 @@
 """What pages tell readers to type is typed, and does what they say."""
 
-from contextlib import ExitStack
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -53,6 +57,8 @@ def test_the_blocks_of_a_page_do_what_it_says(page: str, target: str | None, tmp
     has_lab = any(block.notes.has_lab for block in blocks)
     variables = dict(LAB_VARIABLES) if has_lab else {}
     with ExitStack() as stack:
+        if not isolated:
+            stack.enter_context(one_after_another())
         if target == "test-containers":
             variables |= compose_variables(stack.enter_context(ComposeProject()))
         shells = stack.enter_context(
@@ -70,6 +76,14 @@ def test_the_blocks_of_a_page_do_what_it_says(page: str, target: str | None, tmp
         for block in blocks:
             for part in lines_apart(block):
                 shells.type(part)
+
+
+@contextmanager
+def one_after_another() -> Iterator[None]:
+    """Waits until no other page is typed on this machine's own network: their ports are the same."""
+    with Path(gettempdir(), f"kcast-pages-{os.getuid()}").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def compose_variables(project: ComposeProject) -> dict[str, str]:

@@ -6,7 +6,6 @@ nothing of anybody else's, and all that was started ends with them.
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -43,9 +42,10 @@ if [ "$2" = isolated ]; then
     ip -6 address add 2001:db8::7/128 dev lo nodad
 fi
 for terminal in "$1"/*/; do
-    env --default-signal=INT bash --norc "$1/terminal" "$terminal" &
+    env --default-signal=INT bash --norc "$1/terminal" "$terminal" </dev/null &
 done
-wait
+cat # until whoever opened the terminals closes them, or is gone
+kill -KILL 0
 """
 
 _TERMINAL = """
@@ -235,7 +235,7 @@ def open_terminals(
         (*_ISOLATE, *command, "isolated") if isolated else command,
         cwd=checkout,
         env={**_environment(home, activated=activated), **variables},
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         start_new_session=True,
     )
     try:
@@ -243,8 +243,7 @@ def open_terminals(
         yield terminals
         terminals.finish()
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
 
 
 def _environment(home: Path, *, activated: bool) -> dict[str, str]:
