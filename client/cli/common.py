@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -101,6 +102,12 @@ def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
         text = f"{counted} ({text}); for several hosts on one machine add a line 'lab'"
     say(command, f"{source.name}: {text}")
     return cluster
+
+
+def to_watch(cluster: Cluster) -> Cluster | Path:
+    """Returns what to give a client that runs for long: the file, so that it adopts what changes in it; the
+    cluster itself where that came from a pipe, which cannot be read again."""
+    return cluster.path if cluster.path is not None and cluster.path.is_file() else cluster
 
 
 def _cluster_source(command: str, cluster_name: str | None) -> Source:

@@ -18,7 +18,7 @@ from kcast.client.cli.common import (
     to_json,
 )
 from kcast.client.cli.layout import table
-from kcast.client.cli.pinger import Pinger, Target
+from kcast.client.cli.pinger import Pinger, Target, targets_of
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.pubsub.endpoint import format_address
@@ -51,7 +51,10 @@ from kcast.pubsub.endpoint import format_address
 def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: float, as_json: bool) -> None:
     """Ping every server of the cluster, at each of its addresses.
 
-    With --json the keys are time (of the end, in UTC), server, address, up, sent, received, loss (0 to 1),
+    Names are looked up once, at the start.
+
+    With --json the keys are time (of the end, in UTC), server, address (null where a
+    name does not resolve), up, sent, received, loss (0 to 1),
     rtt_min_ms, rtt_median_ms, rtt_max_ms (null without an answer), draining, work_bits (the price of a new
     lease), head (a text of the server's operator), and state (in words). work_bits and head are null if the
     server has not told them.
@@ -64,11 +67,11 @@ def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: 
     """
     with errors_as_lines("ping"):
         cluster = load_cluster_to_use("ping", cluster_name)
-        targets = [Target(server.name, address) for server in cluster.servers for address in server.addresses]
+        targets = targets_of(cluster)
         asyncio.run(_ping(targets, count, interval_s, timeout_s))
         for line in _as_json(targets) if as_json else _as_table(cluster, targets):
             click.echo(line)
-        down = [format_address(target.address) for target in targets if not target.is_up]
+        down = [target.label for target in targets if not target.is_up]
         if down:
             all_down = len(down) == len(targets)
             say("ping", f"{'all' if all_down else len(down)} of {len(targets)} down: {', '.join(down)}")
@@ -93,7 +96,7 @@ def _as_json(targets: list[Target]) -> list[str]:
             {
                 "time": now,
                 "server": target.server,
-                "address": format_address(target.address),
+                "address": format_address(target.address) if target.address else None,
                 "up": target.is_up,
                 "sent": target.sent,
                 "received": len(target.rtts_s),
@@ -119,7 +122,7 @@ def _as_table(cluster: Cluster, targets: list[Target]) -> list[str]:
     rows = []
     for target in targets:
         rtts = [f"{1000 * s:.2f}" for s in _spread(target.rtts_s)] or ["-", "-", "-"]
-        rows.append((format_address(target.address), target.state, *rtts, f"{100 * target.loss:.0f} %"))
+        rows.append((target.label, target.state, *rtts, f"{100 * target.loss:.0f} %"))
     up = sum(target.is_up for target in targets)
     name = f" in {escaped(cluster.name)}" if cluster.name else ""
     heads = ("server", "state", "min ms", "median ms", "max ms", "lost")

@@ -8,13 +8,16 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
+from kcast.client.cluster import Cluster
+from kcast.client.resolver import look_up_all
 from kcast.pubsub import wire
-from kcast.pubsub.endpoint import Address, Transmit, datagrams
+from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
 from kcast.pubsub.udp import UdpPort, open_socket
 
 # Longer than today's pong: a server never answers at greater length than it was asked, and may have more to
 # say in future.
 PING_BYTES = 64
+NO_ADDRESS = "down: the name leads to no address"
 SPREAD_S = 0.0005  # between two servers, so that answers of a large cluster do not arrive all at once
 
 
@@ -23,7 +26,8 @@ class Target:
     """One address of a server, and the results of pinging it."""
 
     server: str
-    address: Address
+    address: Address | None  # None where the server's name does not resolve
+    label: str = ""  # for people: the server, and which of its addresses
     sent: int = 0
     rtts_s: list[float] = field(default_factory=list)
     refused: bool = False  # the network says that nobody listens at this port
@@ -53,12 +57,26 @@ class Target:
         return self.problem or ("down: nobody listens" if self.refused else "down: no answer")
 
 
+def targets_of(cluster: Cluster) -> list[Target]:
+    """Returns each address of each server; named servers are looked up, which may take some seconds."""
+    found = look_up_all([server.named for server in cluster.servers if server.named])
+    targets = []
+    for server in cluster.servers:
+        if server.named is None:
+            targets += [Target(server.name, at, format_address(at)) for at in server.addresses]
+        elif several := found[server.named]:
+            targets += [Target(server.name, at, f"{server.name} ({at[0]})") for at in several]
+        else:
+            targets.append(Target(server.name, None, server.name, problem=NO_ADDRESS))
+    return targets
+
+
 class Pinger:
     """Sends pings and takes the answers, with one socket for each address family. Use it with `with`."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._targets = targets
-        self._target_at = {target.address: target for target in targets}
+        self._target_at = {target.address: target for target in targets if target.address}
         self._ports: dict[bool, UdpPort] = {}
         self._awaited: dict[bytes, tuple[Target, float]] = {}
         self._asked: dict[bytes, Target] = {}
@@ -102,7 +120,7 @@ class Pinger:
             pass
 
     def _open(self) -> None:
-        for is_v6 in sorted({_is_v6(target) for target in self._targets}):
+        for is_v6 in sorted({_is_v6(target) for target in self._targets if target.address}):
             try:
                 sock = open_socket("::" if is_v6 else "0.0.0.0", 0, report_unreachable=True)
             except OSError as error:
@@ -114,6 +132,7 @@ class Pinger:
                 self._ports[is_v6] = UdpPort(sock)
 
     def _ping(self, target: Target) -> None:
+        assert target.address is not None  # else it has a problem
         port = self._ports[_is_v6(target)]
         nonce = _new_nonce()
         ping = wire.pad(wire.format_line(wire.Ping(nonce)), PING_BYTES)
@@ -132,6 +151,7 @@ class Pinger:
         nonce = _new_nonce()
         self._asked[nonce] = target
         request = wire.request_datagram(wire.Ask(nonce))
+        assert target.address is not None
         self._ports[_is_v6(target)].send([Transmit(request, len(request), (target.address,))])
 
     def _receive(self, port: UdpPort) -> None:
@@ -169,4 +189,4 @@ def _new_nonce() -> bytes:
 
 
 def _is_v6(target: Target) -> bool:
-    return ":" in target.address[0]
+    return target.address is not None and ":" in target.address[0]

@@ -58,7 +58,12 @@ def cluster_source(options: Namespace) -> Source:
 
 def read_cluster(options: Namespace) -> Cluster:
     """Reads the cluster file that the options mean. Raises ScenarioError and ClusterError."""
-    return cluster_source(options).read()
+    source = cluster_source(options)
+    cluster = source.read()
+    for server in cluster.servers:
+        if server.named:
+            raise ScenarioError(f"{source.name}: {server.name} is a name: load tests need addresses")
+    return cluster
 
 
 def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
