@@ -84,7 +84,7 @@ def urls(addresses: Sequence[Address], where: str) -> list[str]:
                 raise ValueError
     except (ValueError, KeyError, IndexError, AttributeError):
         raise ValueError(
-            f"{where!r}: give the port of kcast serve --metrics, or a URL such as http://{{host}}:9400/metrics"
+            f"{where!r}: give the port of kcast serve --metrics, or a URL like http://{{host}}:9400/metrics"
         ) from None
     return made
 
