@@ -358,30 +358,14 @@ class ClientCore:
         if not self._copies.is_new(line, session.server.name, raw, now):
             self.counts["duplicates"] += 1
             return
-        received_at_s = now + self.clock_offset_s
-        if raw:
-            payload = wire.decode_message(message)
-            if payload is None or b" " not in line:
-                self.drops[Drop.MALFORMED_MESSAGE] += 1
-                return
-            self._events.append(
-                Delivery(subscription.name, payload, session.server.name, received_at_s=received_at_s)
-            )
-        else:
-            envelope = enveloping.parse_envelope(message)
-            if envelope is None:
-                self.drops[Drop.MALFORMED_MESSAGE] += 1
-                return
-            if enveloping.needs_understanding(envelope):
-                self.drops[Drop.NOT_UNDERSTOOD] += 1
-                return
-            publisher, seq, payload, attributes = envelope
-            self._events.append(
-                Delivery(
-                    *(subscription.name, payload, session.server.name, publisher, seq, attributes),
-                    received_at_s,
-                )
-            )
+        read = enveloping.read(message) if b" " in line else Drop.MALFORMED_MESSAGE
+        if isinstance(read, Drop):
+            self.drops[read] += 1
+            return
+        publisher, seq, payload, attributes = read
+        server, at_s = session.server.name, now + self.clock_offset_s
+        self._events.append(Delivery(subscription.name, payload, server, publisher, seq, attributes, at_s))
+        if publisher is not None and seq is not None:
             filled = self._gaps.heard(subscription.name, publisher, seq, now)
             if filled is not None:
                 self._events.append(filled)
@@ -390,14 +374,17 @@ class ClientCore:
     # --- Sessions ------------------------------------------------------------------------------------
 
     def _candidates(self, topic: bytes) -> list[Session]:
-        return [self._session(server) for server in self.view.servers(topic)]
+        known = len(self._sessions)
+        candidates = [self._session(server) for server in self.view.servers(topic)]
+        if len(self._sessions) != known:  # all of the new ones may be of families that are missing
+            self._tell_if_all_are_lost()
+        return candidates
 
     def _session(self, server: ServerEntry) -> Session:
         session = self._sessions.get(server.addresses[0])
         if session is None:
             session = Session(server, self._rng, self._families, self._renewals_per_ttl)
             self._sessions |= dict.fromkeys(server.addresses, session)
-            self._are_all_lost = False
             if not session.addresses:
                 self._events.append(FamilyMissing(server.name, family_of(server.addresses[0])))
         return session
@@ -438,10 +425,9 @@ class ClientCore:
                 self._events.append(LeaseRefused(name, server, notice.reason))
             case Change.LOST:
                 self._events.append(ServerLost(server, "price" if notice.reason == "price" else "silent"))
-                sessions = set(self._sessions.values())
-                if not self._are_all_lost and all(each.is_lost for each in sessions):
-                    self._are_all_lost = True
-                    self._events.append(AllServersLost(len(sessions)))
+                if session.has_answered:
+                    self._are_all_lost = False  # until now
+                self._tell_if_all_are_lost()
                 self._replace_all(now)
             case Change.RETURNED:
                 self._are_all_lost = False
@@ -454,6 +440,12 @@ class ClientCore:
             case Change.DRAINING:
                 self._events.append(ServerDraining(server))
                 self._replace_all(now)
+
+    def _tell_if_all_are_lost(self) -> None:
+        sessions = set(self._sessions.values())
+        if not self._are_all_lost and all(each.is_lost for each in sessions):
+            self._are_all_lost = True
+            self._events.append(AllServersLost(len(sessions)))
 
     def _leases_changed(self, wire_topic: bytes) -> None:
         subscription = self._subscriptions.get(wire_topic)

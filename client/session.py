@@ -113,6 +113,11 @@ class Session:
         return self._is_answering and not self._lease_requests.is_dear
 
     @property
+    def has_answered(self) -> bool:
+        """Whether it has ever answered."""
+        return self._heard_at > -inf
+
+    @property
     def is_draining(self) -> bool:
         """Whether it says that it is about to stop."""
         return self._lease_requests.is_draining
