@@ -35,7 +35,8 @@ class ClientBase(ABC):
 
         - `cluster`: the path of a cluster file, the name of a context (`kcast context`), or a Cluster. By
           default what the environment variable KCAST_CLUSTER names, else the context in use. A str that
-          contains `/` or `.`, or exists, is a path, and so is every Path.
+          contains `/` or `.`, or exists, is a path, and so is every Path. A file that changes is
+          adopted within a minute (`ClusterChanged`).
         - `avoid_dead`: whether servers that seem dead are avoided; True by default. A publish then prefers
           those believed alive, and goes to another one when a server does not answer; a subscription leaves
           servers that are lost or about to stop. With False each stays with the servers drawn for it.
@@ -63,7 +64,6 @@ class ClientBase(ABC):
             renewals_per_ttl=renewals_per_ttl,
             kernel_times=kernel_times,
         )
-        self.cluster = self._engine.cluster
         self.core = self._engine.core
         self._prepare()
 
@@ -74,6 +74,11 @@ class ClientBase(ABC):
     @abstractmethod
     def _read(self, read: Callable[[], Figure]) -> Figure:
         """Reads from the engine while nobody changes it."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that the client goes by. It is another one after each `ClusterChanged`."""
+        return self._engine.cluster
 
     @property
     def drops(self) -> Counter[Drop]:

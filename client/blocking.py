@@ -27,6 +27,8 @@ from kcast.client.engine_thread import EngineThread
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
+    ClusterChanged,
+    ClusterRefused,
     Delivery,
     Drop,
     Event,
@@ -48,11 +50,11 @@ from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
 __all__ = [
-    "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterError", "Delivery", "Drop",
-    "Event", "Events", "FamilyMissing", "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged",
-    "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining",
-    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError",
-    "WildcardWarning",
+    "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterChanged", "ClusterError",
+    "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
+    "KcastError", "LeaseRefused", "LeasesChanged", "MessageTooLarge", "NoReceipt", "Outcome",
+    "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned",
+    "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")

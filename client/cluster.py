@@ -3,8 +3,9 @@
 It is text, one fact a line; `#` begins a comment. This module is the only reader and the only writer of it.
 """
 
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from typing import cast
@@ -17,6 +18,8 @@ HEADER = "kcast-cluster 1"
 FILE_BYTES_MAX = 64 * 1024 * 1024
 _NUMBER_DIGITS_MAX = 18
 _SIGNATURE_MARK = "\N{EM DASH}"
+_HOST_CHARS_MAX = 253
+_HOST_LABEL = re.compile("[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?", re.ASCII | re.IGNORECASE)
 
 
 class ClusterError(KcastError, ValueError):
@@ -25,15 +28,25 @@ class ClusterError(KcastError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One server: its addresses (one for each IP version, or one), and the key of its host on the ring."""
+    """One server: its addresses (one for each IP version, or one), and the key of its host on the ring.
+
+    Where the file gives the name of its host, `named` is that and the port, and `addresses` is empty: those
+    that the name has at the moment are for the client's driver to look up.
+    """
 
     addresses: tuple[Address, ...]
     key: str
+    named: tuple[str, int] | None = None
 
     @property
     def name(self) -> str:
-        """`ip:port`, as people write it."""
-        return format_address(self.addresses[0])
+        """`ip:port` or `host:port`, as people write it."""
+        return format_address(self.named or self.addresses[0])
+
+    @property
+    def port(self) -> int:
+        """The port of its name, or of its first address."""
+        return (self.named or self.addresses[0])[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,8 @@ class Cluster:
     next_salts: tuple[tuple[bytes, int], ...] = ()  # (salt, unix seconds from which it holds)
     reserved: tuple[tuple[str, str], ...] = ()
     signatures: tuple[str, ...] = ()
+    has_names: bool = False  # hosts may be given by name, and any server may have a key of its own
+    path: Path | None = field(default=None, compare=False)  # of the file that `load` read
 
 
 def load(path: str | Path, name: str = "") -> Cluster:
@@ -71,7 +86,7 @@ def load(path: str | Path, name: str = "") -> Cluster:
     except UnicodeDecodeError as error:
         number = error.object.count(b"\n", 0, error.start) + 1
         raise ClusterError(f"{name}:{number}: not UTF-8 text; is it a cluster file?") from None
-    return parse(text, name)
+    return replace(parse(text, name), path=path)
 
 
 def parse(text: str, source: str = "cluster") -> Cluster:
@@ -98,10 +113,12 @@ def format_cluster(cluster: Cluster) -> str:
     lines += [f"{word} {value}" for word, value in cluster.reserved]
     if cluster.is_lab:
         lines.append("lab")
+    if cluster.has_names:
+        lines.append("names")
     for server in cluster.servers:
-        addresses = ",".join(format_address(address) for address in server.addresses)
-        named = cluster.is_lab and server.key != format_address(server.addresses[0])
-        lines.append(f"server {addresses}" + (f" key={server.key}" if named else ""))
+        where = server.name if server.named else ",".join(map(format_address, server.addresses))
+        is_keyed = server.key != _own_key(server.addresses, cluster.is_lab)
+        lines.append(f"server {where}" + (f" key={server.key}" if is_keyed else ""))
     return "\n".join(lines) + "\n"
 
 
@@ -126,9 +143,17 @@ def parse_address(text: str) -> Address:
                 return _plain(ip), int(port)
             why = "; ports are 1 to 65535"
     except ValueError:
-        if ":" not in host and any(map(str.isalpha, host)):
+        if is_host_name(host):
             why = "; names are not looked up"
     raise ValueError(f"expected IP:PORT or [IPv6]:PORT, not {text!r}{why}")
+
+
+def is_host_name(text: str) -> bool:
+    """Returns whether this can be the name of a host: labels of letters, digits, `-` and `_`, with dots
+    between them, the last one not all digits. It is no address then."""
+    labels = text.removesuffix(".").split(".")
+    is_sound = len(text) <= _HOST_CHARS_MAX and all(map(_HOST_LABEL.fullmatch, labels))
+    return is_sound and not labels[-1].isdigit()
 
 
 def _plain(ip: IPv4Address | IPv6Address) -> str:
@@ -143,6 +168,13 @@ def host_key(address: Address) -> str:
     """
     ip = ip_address(address[0])
     return str(ip) if ip.version == 4 else str(IPv6Network((ip, 64), strict=False))
+
+
+def _own_key(addresses: tuple[Address, ...], is_lab: bool) -> str | None:
+    """Returns the key of a server whose line gives none; None for one without addresses."""
+    if not addresses:
+        return None
+    return format_address(addresses[0]) if is_lab else host_key(addresses[0])
 
 
 def _without_comment(line: str) -> str:
@@ -166,6 +198,24 @@ def _format_policy(policy: Policy) -> str:
     return f"k={policy.k} publish={policy.publish} subscribe={policy.subscribe}"
 
 
+@dataclass(frozen=True, slots=True)
+class _ServerLine:
+    """A line `server`, as it was read; it has either addresses or a name."""
+
+    number: int
+    addresses: tuple[Address, ...]
+    named: tuple[str, int] | None
+    key: str | None
+
+
+def _host_and_port(text: str) -> tuple[str, int] | None:
+    """Reads `kcast-0.kcast:7400`. Returns None where it is no name with a port."""
+    host, _, port = text.rpartition(":")
+    if is_host_name(host) and _is_number(port) and 0 < int(port) < 65536:
+        return host.lower(), int(port)
+    return None
+
+
 class _Reader:
     """Reads a file's facts line by line; every complaint names the line."""
 
@@ -181,12 +231,14 @@ class _Reader:
         self._salts: list[tuple[bytes, int | None]] = []
         self._reserved: list[tuple[str, str]] = []
         self._is_lab = False
-        self._servers: list[tuple[int, tuple[Address, ...], str | None]] = []
+        self._has_names = False
+        self._servers: list[_ServerLine] = []
         self._words: dict[str, Callable[[list[str]], None]] = {
             "name": self._read_name,
             "policy": self._read_policy,
             "salt": self._read_salt,
             "lab": self._read_lab,
+            "names": self._read_names,
             "server": self._read_server,
             "version": self._read_number,
             "valid-after": self._read_number,
@@ -246,6 +298,11 @@ class _Reader:
             raise self._error("expected 'lab' alone on its line")
         self._is_lab = True
 
+    def _read_names(self, words: list[str]) -> None:
+        if len(words) != 1:
+            raise self._error("expected 'names' alone on its line")
+        self._has_names = True
+
     def _read_number(self, words: list[str]) -> None:
         if len(words) != 2 or not _is_number(words[1]):
             raise self._error(f"expected '{words[0]} NUMBER'")
@@ -258,12 +315,21 @@ class _Reader:
 
     def _read_server(self, words: list[str]) -> None:
         if len(words) < 2:
-            raise self._error("expected 'server IP:PORT[,[IPv6]:PORT] [key=NAME]'")
-        try:
-            addresses = tuple(parse_address(text) for text in words[1].split(","))
-        except ValueError as error:
-            raise self._error(str(error)) from None
-        self._servers.append((self.number, addresses, self._settings(words[2:], ("key",)).get("key")))
+            raise self._error(
+                "expected 'server IP:PORT[,[IPv6]:PORT] [key=NAME]' or 'server HOST:PORT key=NAME'"
+            )
+        named = _host_and_port(words[1])
+        addresses: tuple[Address, ...] = ()
+        if named is None:
+            try:
+                addresses = tuple(parse_address(text) for text in words[1].split(","))
+            except ValueError as error:
+                advice = (
+                    "; beside a name nothing else may stand" if "," in words[1] and self._has_names else ""
+                )
+                raise self._error(f"{error}{advice}") from None
+        key = self._settings(words[2:], ("key",)).get("key")
+        self._servers.append(_ServerLine(self.number, addresses, named, key))
 
     def _settings(self, words: list[str], names: tuple[str, ...]) -> dict[str, str]:
         settings: dict[str, str] = {}
@@ -279,27 +345,29 @@ class _Reader:
             raise self._error(f"expected {HEADER!r} as the first line, but there is none", 1)
         if not self._servers:
             raise self._error("expected at least one 'server IP:PORT' line before the end of the file")
+        if self._has_names and (self.signatures or self._signed_words()):
+            what = self._signed_words() or "signatures"
+            raise self._error(f"expected no 'names' beside {what}: names are for files that nobody signs")
         servers: list[ServerEntry] = []
-        line_of: dict[Address, int] = {}
+        line_of: dict[tuple[str, int], int] = {}
         port_of_host: dict[tuple[str, int], int] = {}
-        for number, addresses, key in self._servers:
-            for address in addresses:
+        for line in self._servers:
+            for address in (*line.addresses, *((line.named,) if line.named else ())):
                 if address in line_of:
                     there = line_of[address]
-                    raise self._error(f"{format_address(address)} stands in line {there} already", number)
-                line_of[address] = number
-            if key is not None and not self._is_lab:
-                raise self._error("key= may stand in lab files only; add a line 'lab' or drop key=", number)
-            own = format_address(addresses[0]) if self._is_lab else host_key(addresses[0])
-            host_port = key or own, addresses[0][1]
+                    raise self._error(
+                        f"{format_address(address)} stands in line {there} already", line.number
+                    )
+                line_of[address] = line.number
+            host_port = self._key_of(line), (line.named or line.addresses[0])[1]
             if host_port in port_of_host:
                 there = port_of_host[host_port]
                 raise self._error(
                     f"expected another port: line {there} has port {host_port[1]} on {host_port[0]!r} too",
-                    number,
+                    line.number,
                 )
-            port_of_host[host_port] = number
-            servers.append(ServerEntry(addresses, host_port[0]))
+            port_of_host[host_port] = line.number
+            servers.append(ServerEntry(line.addresses, host_port[0], line.named))
         return Cluster(
             servers=tuple(servers),
             policy=self._cluster_policy(len({server.key for server in servers})),
@@ -309,7 +377,33 @@ class _Reader:
             next_salts=tuple((salt, from_s) for salt, from_s in self._salts if from_s is not None),
             reserved=tuple(self._reserved),
             signatures=tuple(self.signatures),
+            has_names=self._has_names,
         )
+
+    def _signed_words(self) -> str:
+        """Returns the words of signed lists that stand in this file."""
+        words = [word for word, _ in self._reserved]
+        words += ["salt ... from="] * any(from_s is not None for _, from_s in self._salts)
+        return ", ".join(map(repr, words))
+
+    def _key_of(self, line: "_ServerLine") -> str:
+        if line.named and not self._has_names:
+            raise self._error(
+                f"{line.named[0]} is a name: give the address, or add a line 'names' to have it looked up",
+                line.number,
+            )
+        if line.named and line.key is None:
+            raise self._error(
+                "expected key=NAME: the ring needs a key that stays when addresses change", line.number
+            )
+        if line.key is not None and not (self._is_lab or self._has_names):
+            raise self._error(
+                "key= may stand in files with 'lab' or 'names' only; add one of these lines, or drop key=",
+                line.number,
+            )
+        key = line.key or _own_key(line.addresses, self._is_lab)
+        assert key is not None  # it has a key or an address
+        return key
 
     def _cluster_policy(self, host_count: int) -> Policy:
         settings = self._policy

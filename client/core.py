@@ -11,10 +11,11 @@ way are in `kcast.client.publications`.
 import heapq
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from numbers import Integral, Real
 from random import Random
+from typing import cast
 
 from kcast.client import envelope as enveloping
 from kcast.client.cluster import Cluster, ServerEntry
@@ -22,41 +23,37 @@ from kcast.client.dedup import CopyFilter
 from kcast.client.errors import Backlog
 from kcast.client.events import (
     AllServersLost,
+    ClusterChanged,
     Delivery,
     Drop,
     Event,
     FamilyMissing,
     LeaseRefused,
-    LeasesChanged,
     Outcome,
     Published,
     ServerDraining,
     ServerForgot,
     ServerLost,
     ServerReturned,
+    Why,
 )
 from kcast.client.gaps import GapTracker
 from kcast.client.lines import publish_line
 from kcast.client.notices import Change, Notice
 from kcast.client.numbering import Numbering
 from kcast.client.publications import REPEAT_INTERVAL_S, Publication, Publications
-from kcast.client.session import FAMILIES, Session, family_of
+from kcast.client.session import Session
+from kcast.client.sessions import Sessions
+from kcast.client.subscriptions import Subscriptions
 from kcast.client.view import View
-from kcast.hashring.policy import draw
+from kcast.client.views import Views
+from kcast.client.whereabouts import FAMILIES, family_of
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
 
 UNSETTLED_MAX = 65_536
 COUNTS = ("datagrams_received", "copies_received", "deliveries", "duplicates", "published")
-
-
-@dataclass(slots=True)
-class _Subscription:
-    name: bytes
-    candidates: dict[Session, None]
-    sessions: list[Session]
-    leased: int = 0
 
 
 class ClientCore:
@@ -66,9 +63,9 @@ class ClientCore:
 
     A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `counts`, `outcomes`, `drops`.
     B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `renew_publisher`.
-    C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`.
-    D. What the caller is to do: send what `flush` returns, then tell the application of `events`, then wait
-       until `next_timeout` at most.
+    C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`, `located`, `adopt`.
+    D. What the caller is to do: send what `flush` returns, look up what `take_lookups` returns, tell the
+       application of `events`, and then wait until `next_timeout` at most.
 
     Call B and C as things come, then all of D, in this order; A at any time. `now` is in seconds of one clock
     that never goes back. While `is_minting`, call `work` between turns: where servers ask for work, leases
@@ -103,8 +100,6 @@ class ClientCore:
         copies: CopyFilter | None = None,
         gaps: GapTracker | None = None,
     ) -> None:
-        self.view = View(cluster)
-        self.policy = cluster.policy
         self.publisher = publisher or enveloping.new_publisher(rng)
         if not isinstance(self.publisher, str):
             raise TypeError(f"publisher is of type {type(self.publisher).__name__}: give str")
@@ -117,18 +112,20 @@ class ClientCore:
         self.drops: Counter[Drop] = Counter()
         self.outcomes: Counter[Outcome] = Counter()  # of publishes, at each server
         self._rng = rng
-        self._families = frozenset(families)
-        self._renewals_per_ttl = renewals_per_ttl
+        self._views = Views(cluster)
         self._copies = copies or CopyFilter()
         self._gaps = gaps or GapTracker()
-        self._sessions: dict[Address, Session] = {}  # by each address of their servers
+        self.sessions = Sessions(rng, frozenset(families), renewals_per_ttl)
+        self._has_lost_some = False  # since it was last looked whether that are all
         self._are_all_lost = False  # and that was told
         self._touched: dict[Session, None] = {}
         self._minting: dict[Session, None] = {}
         self._wakeups: list[tuple[float, int, Session]] = []
         self._wakeup_at: dict[Session, float] = {}
         self._wakeup_count = 0
-        self._subscriptions: dict[bytes, _Subscription] = {}
+        self._subscriptions = Subscriptions(
+            self._views, rng, self._session, self._touch, lambda event: self._events.append(event)
+        )
         self._publications = Publications(rng, self._touch, self._tell_outcome, avoid_dead=avoid_dead)
         self._seqs = Numbering()
         self._events: list[Event] = []
@@ -138,25 +135,14 @@ class ClientCore:
     def subscribe(self, topic: bytes, now: float) -> None:
         """Holds leases on this topic at as many of its servers as the policy says. Raises wire.TopicError."""
         wire_topic = _users_topic(topic)
-        if wire_topic in self._subscriptions:
-            return
-        sessions = self._candidates(topic)
-        drawn = list(draw(sessions, self.policy.subscribe, self._rng))
-        subscription = _Subscription(topic, dict.fromkeys(sessions), drawn)
-        self._subscriptions[wire_topic] = subscription
-        for session in drawn:
-            session.want(wire_topic, now)
-            self._touch(session)
-        self._replace(wire_topic, subscription, now)
+        if wire_topic not in self._subscriptions:
+            self._subscriptions.begin(topic, wire_topic, now)
+            if self.avoid_dead:
+                self._subscriptions.replace(wire_topic, now)
 
     def unsubscribe(self, topic: bytes) -> None:
         """Stops renewing, and ignores what still comes."""
-        wire_topic = wire.encode_topic(topic)
-        subscription = self._subscriptions.pop(wire_topic, None)
-        if subscription is not None:
-            for session in subscription.sessions:
-                session.unwant(wire_topic)
-                self._touch(session)
+        self._subscriptions.end(wire.encode_topic(topic))
 
     def publish(
         self,
@@ -192,9 +178,47 @@ class ClientCore:
         line = publish_line(wire_topic, payload, self.publisher, seq)
         if seq is not None:
             self._seqs.use(wire_topic, seq)
-        candidates, count = self._candidates(topic), self.policy.publish
+        views = self._views.all()
+        *former, candidates = [[self._session(each, now) for each in view.servers(topic)] for view in views]
+        count = max(view.policy.publish for view in views)
         publication = Publication(topic, seq, line, confirm, candidates, count, repeat - 1, repeat_interval_s)
+        if former:
+            known = dict.fromkeys(chain(*former))
+            publication.newcomers = [session for session in candidates if session not in known]
+            publication.leavers = [session for session in known if session not in candidates]
         return self._publications.begin(publication, now)
+
+    def adopt(self, cluster: Cluster, now: float) -> None:
+        """Goes by another cluster from now on; for a while the present one is served too (`Views`)."""
+        before = {server.name for server in self.view.cluster.servers}
+        self._views.adopt(cluster, now)
+        for session in self.sessions.adopt(cluster.servers, now):
+            self._digest(session, now)
+        self._subscriptions.adopt(now)
+        self._replace_all(now)
+        after = {server.name for server in cluster.servers}
+        self._events.append(ClusterChanged(tuple(sorted(after - before)), tuple(sorted(before - after))))
+
+    def _end_overlaps(self, now: float) -> None:
+        """Lets go of what only views have whose overlap is over."""
+        count = self._views.expire(now)
+        if count:
+            self._subscriptions.forget(count)
+            names = {server.name for view in self._views.all() for server in view.cluster.servers}
+            for session in self.sessions.keep(names, now):
+                self._digest(session, now)
+
+    # --- Names ---------------------------------------------------------------------------------------
+
+    def take_lookups(self, now: float) -> list[tuple[str, int]]:
+        """Returns the names of hosts to look up now, with their ports; `located` is told what was found."""
+        return self.sessions.take_lookups(now)
+
+    def located(self, named: tuple[str, int], addresses: Collection[Address], now: float) -> None:
+        """Takes what a lookup has found: at most one address of each family; none where it has failed."""
+        session = self.sessions.located(named, addresses, now)
+        if session is not None:
+            self._digest(session, now)
 
     def renew_publisher(self) -> None:
         """Takes a new publisher's name and begins its sequences at 1, as a forked process must (§9.1)."""
@@ -202,6 +226,11 @@ class ClientCore:
         self._seqs.clear()
 
     # --- What is known -------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> View:
+        """The servers that there are at present, and which of them a topic has."""
+        return self._views.present
 
     @property
     def avoid_dead(self) -> bool:
@@ -214,8 +243,10 @@ class ClientCore:
 
     def lease_counts(self, topic: bytes) -> tuple[int, int]:
         """Returns the number of servers that hold a lease on this topic for us, and the number wanted."""
-        subscription = self._subscriptions[wire.encode_topic(topic)]
-        return subscription.leased, len(subscription.sessions)
+        subscription = self._subscriptions.get(wire.encode_topic(topic))
+        if subscription is None:
+            raise KeyError(topic)
+        return subscription.leases
 
     def server_states(self) -> dict[str, str]:
         """Returns `alive`, `suspected` or `lost` for each server that this client has dealings with, by name.
@@ -224,15 +255,13 @@ class ClientCore:
         """
         return {
             session.server.name: "lost" if session.is_lost else session.liveness.value
-            for session in self._sessions.values()
+            for session in self.sessions.all()
         }
 
     def heads(self) -> dict[str, str]:
         """Returns the opaque string (`head=`, §5.1) that each server told last, by name, where one did."""
         return {
-            session.server.name: session.head
-            for session in self._sessions.values()
-            if session.head is not None
+            session.server.name: session.head for session in self.sessions.all() if session.head is not None
         }
 
     # --- Work (§5.11) --------------------------------------------------------------------------------
@@ -264,7 +293,7 @@ class ClientCore:
 
     def receive(self, burst: Burst, now: float) -> None:
         """Takes answers and copies from the cluster's servers; all else is counted and dropped."""
-        session = self._sessions.get(burst.source)
+        session = self.sessions.at.get(burst.source)
         if session is not None and session.address != burst.source:
             session = None  # the server is asked at another of its addresses at present
         for datagram in datagrams(burst.data, burst.segment_bytes):
@@ -280,7 +309,7 @@ class ClientCore:
 
     def handle_unreachable(self, server: Address, now: float) -> None:
         """Takes the network's word that nobody listens at this address."""
-        session = self._sessions.get(server)
+        session = self.sessions.at.get(server)
         if session is not None and session.address == server:
             session.handle_unreachable(now)
             self._digest(session, now)
@@ -293,17 +322,28 @@ class ClientCore:
                 del self._wakeup_at[session]
                 session.handle_timeout(now)
                 self._digest(session, now)
+        self._end_overlaps(now)
         self._publications.handle_timeout(now)
         self._events += self._gaps.settle(now)
 
     def next_timeout(self) -> float | None:
-        """Returns the earliest of sessions' deadlines, repeats and settling gaps, or None."""
+        """Returns when the next is due of sessions' deadlines, repeats, settling gaps, ends of overlaps and
+        lookups; None where nothing is."""
         wakeup_at = self._wakeups[0][0] if self._wakeups else None
-        times = (wakeup_at, self._publications.next_timeout(), self._gaps.next_timeout())
+        times = (
+            *(wakeup_at, self._publications.next_timeout(), self._gaps.next_timeout()),
+            *(self._views.next_timeout(), self.sessions.next_timeout()),
+        )
         return min((at for at in times if at is not None), default=None)
 
     def events(self) -> list[Event]:
         """Returns what has happened since the last call, in order."""
+        if self._has_lost_some:
+            self._has_lost_some = False
+            sessions = self.sessions.all()
+            if not self._are_all_lost and all(each.is_lost for each in sessions):
+                self._are_all_lost = True
+                self._events.append(AllServersLost(len(sessions)))
         events, self._events = self._events, []
         return events
 
@@ -351,7 +391,7 @@ class ClientCore:
         wire_topic, _, message = line.partition(b" ")
         subscription = self._subscriptions.get(wire_topic)
         # Only a topic's own servers are believed. One that was left for another may still send for a ttl.
-        if subscription is None or session not in subscription.candidates:
+        if subscription is None or not subscription.believes(session):
             self.drops[Drop.NOT_SUBSCRIBED] += 1
             return
         raw = not enveloping.is_enveloped(message)
@@ -373,20 +413,12 @@ class ClientCore:
 
     # --- Sessions ------------------------------------------------------------------------------------
 
-    def _candidates(self, topic: bytes) -> list[Session]:
-        known = len(self._sessions)
-        candidates = [self._session(server) for server in self.view.servers(topic)]
-        if len(self._sessions) != known:  # all of the new ones may be of families that are missing
-            self._tell_if_all_are_lost()
-        return candidates
-
-    def _session(self, server: ServerEntry) -> Session:
-        session = self._sessions.get(server.addresses[0])
-        if session is None:
-            session = Session(server, self._rng, self._families, self._renewals_per_ttl)
-            self._sessions |= dict.fromkeys(server.addresses, session)
-            if not session.addresses:
-                self._events.append(FamilyMissing(server.name, family_of(server.addresses[0])))
+    def _session(self, server: ServerEntry, now: float) -> Session:
+        is_new = server not in self.sessions
+        session = self.sessions.of(server, now)
+        if is_new and session.is_lost:
+            self._has_lost_some = True
+            self._events.append(FamilyMissing(server.name, family_of(server.addresses[0])))
         return session
 
     def _touch(self, session: Session) -> None:
@@ -419,15 +451,16 @@ class ClientCore:
         server = session.server.name
         match notice.change:
             case Change.LEASES:
-                self._leases_changed(notice.topic)
+                self._subscriptions.count_leases(notice.topic)
             case Change.REFUSED:
                 name = wire.decode_topic(notice.topic) or b""
                 self._events.append(LeaseRefused(name, server, notice.reason))
             case Change.LOST:
-                self._events.append(ServerLost(server, "price" if notice.reason == "price" else "silent"))
-                if session.has_answered:
-                    self._are_all_lost = False  # until now
-                self._tell_if_all_are_lost()
+                self._events.append(ServerLost(server, cast("Why", notice.reason)))
+                self.sessions.doubt(session, now)
+                self._has_lost_some = True
+                if session.heard_at > -inf:
+                    self._are_all_lost = False  # until now: it has answered
                 self._replace_all(now)
             case Change.RETURNED:
                 self._are_all_lost = False
@@ -437,52 +470,14 @@ class ClientCore:
                 self._replace_all(now)
             case Change.FORGOT:
                 self._events.append(ServerForgot(server))
+                self.sessions.doubt(session, now)
             case Change.DRAINING:
                 self._events.append(ServerDraining(server))
                 self._replace_all(now)
 
-    def _tell_if_all_are_lost(self) -> None:
-        sessions = set(self._sessions.values())
-        if not self._are_all_lost and all(each.is_lost for each in sessions):
-            self._are_all_lost = True
-            self._events.append(AllServersLost(len(sessions)))
-
-    def _leases_changed(self, wire_topic: bytes) -> None:
-        subscription = self._subscriptions.get(wire_topic)
-        if subscription is None:
-            return
-        leased = sum(session.is_leased(wire_topic) for session in subscription.sessions)
-        if leased != subscription.leased:
-            subscription.leased = leased
-            self._events.append(LeasesChanged(subscription.name, leased, len(subscription.sessions)))
-
     def _replace_all(self, now: float) -> None:
-        for wire_topic, subscription in self._subscriptions.items():
-            self._replace(wire_topic, subscription, now)
-
-    def _replace(self, wire_topic: bytes, subscription: _Subscription, now: float) -> None:
-        """Replaces lost and draining servers by live ones, where subscribers use only some of the K (§8.5).
-
-        A draining server still forwards until after the new lease stands.
-        """
-        used = subscription.sessions
-        if not self.avoid_dead or len(used) == len(subscription.candidates):
-            return
-        for index, left in enumerate(used):
-            if not (left.is_lost or left.is_draining):
-                continue
-            spare = [
-                session
-                for session in subscription.candidates
-                if session.is_alive and not session.is_draining and session not in used
-            ]
-            if spare:
-                chosen = used[index] = self._rng.choice(spare)
-                left.unwant(wire_topic)
-                chosen.want(wire_topic, now)
-                self._touch(left)
-                self._touch(chosen)
-                self._leases_changed(wire_topic)
+        if self.avoid_dead:
+            self._subscriptions.replace_all(now)
 
 
 def _users_topic(name: bytes) -> bytes:

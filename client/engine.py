@@ -11,17 +11,17 @@ else has to run, and what arrives, waits no longer than that.
 A load test has to lose, delay and write down datagrams of real clients. So an endpoint of the caller's, a
 *path*, may stand between socket and core.
 
-All events but deliveries and outcomes are logged at DEBUG; that all servers are lost, at WARNING, too.
+All events but deliveries and outcomes are logged at DEBUG; at WARNING, too, that all servers are lost, that a
+name cannot be looked up, and that a changed cluster file is not adopted; at INFO that one is.
 Drivers may hold a lock meanwhile, so a handler of these logs must not use the client.
 """
 
 import logging
 import os
 import random
-import socket
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, time
@@ -31,10 +31,24 @@ from kcast.client.arguments import PublishOptions, as_bytes
 from kcast.client.cluster import Cluster
 from kcast.client.core import COUNTS, ClientCore
 from kcast.client.errors import ClientClosed
-from kcast.client.events import AllServersLost, Delivery, Drop, Event, LeasesChanged, Outcome, Published
+from kcast.client.events import (
+    AllServersLost,
+    ClusterChanged,
+    ClusterRefused,
+    Delivery,
+    Drop,
+    Event,
+    LeasesChanged,
+    Outcome,
+    Published,
+    ServerLost,
+)
+from kcast.client.families import ANY_HOSTS, present_families, usable_families
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.resolver import Resolver
 from kcast.client.source import given
-from kcast.pubsub.endpoint import Address, Endpoint
+from kcast.client.watch import watch
+from kcast.pubsub.endpoint import Endpoint
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
 from kcast.pubsub.wire import TopicError
@@ -46,9 +60,6 @@ EVENTS_MAX = 4096  # events that wait to be taken
 
 MINT_SLICE_S = 0.001
 _MINT_TRIES = 250  # between two looks at the clock
-
-_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
-_ANY_HOSTS = {4: "0.0.0.0", 6: "::"}
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +107,11 @@ class Engine:
     ) -> None:
         self.cluster = given(cluster)
         self.families = usable_families(server.addresses for server in self.cluster.servers)
+        if any(server.named for server in self.cluster.servers):
+            self.families = present_families()
+        self._resolver = Resolver()
+        # Whoever gives a Cluster has no file that could change.
+        self._watch = None if isinstance(cluster, Cluster) else watch(self.cluster, monotonic())
         self.core = ClientCore(
             self.cluster,
             rng or random.SystemRandom(),
@@ -133,7 +149,7 @@ class Engine:
         if self._has_been_open:
             raise self.closed_error("has been open before: make another")
         # A wildcard IPv6 socket takes IPv4 too; where there is only IPv4, nothing must depend on IPv6.
-        host = _ANY_HOSTS[6 if 6 in self.families else 4]
+        host = ANY_HOSTS[6 if 6 in self.families else 4]
         sock = open_socket(host, 0, report_unreachable=True)
         self._port = self.resources.enter_context(UdpPort(sock, kernel_times=self._kernel_times))
         self.local_port, self.send_errors = self._port.address[1], self._port.send_errors
@@ -328,13 +344,28 @@ class Engine:
             endpoint.receive(burst, now)
         for server in port.unreachable():
             core.handle_unreachable(server, now)
+        for named, addresses in self._resolver.answers(now):
+            core.located(named, addresses, now)
+        if self._watch is not None:
+            self._adopt(self._watch.look(now), now)
         endpoint.handle_timeout(now)
         port.send(endpoint.flush(now))
+        self._resolver.ask(core.take_lookups(now), now)
         for event in core.events():
             self._dispatch(event, now)
         due = [endpoint.next_timeout(), *(self._release(inbox, now) for inbox in self._holding)]
+        due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
         due_at = min((at for at in due if at is not None), default=None)
         return None if due_at is None else max(0.0, due_at - now)
+
+    def _adopt(self, news: Cluster | ClusterRefused | None, now: float) -> None:
+        """Goes by the cluster that the file says now, or tells why not."""
+        match news:
+            case Cluster():
+                self.cluster = news
+                self.core.adopt(news, now)
+            case ClusterRefused():
+                self._dispatch(news, now)
 
     def mint(self) -> None:
         """Works for a millisecond on the stamp that is being minted. The next turn sends what is found."""
@@ -363,6 +394,15 @@ class Engine:
                     inbox.put_leases(event.topic, event.leased, event.wanted)
             case AllServersLost():
                 logger.warning("no server answers any more: all %d are lost", event.servers)
+            case ServerLost(why="name"):
+                logger.warning("%s: the name leads to no address to use; it is tried again", event.server)
+            case ClusterRefused():
+                logger.warning("the cluster stays as it was: %s", event.reason)
+            case ClusterChanged():
+                logger.info(
+                    "the cluster file has changed: %d added, %d removed",
+                    *map(len, (event.added, event.removed)),
+                )
         logger.debug("%s", event)
         for listener in self._listening():
             self._put(listener, event)
@@ -381,43 +421,6 @@ class Engine:
         for delivery in inbox.sequencer.release(now):
             self._put(inbox, delivery)
         return inbox.sequencer.next_timeout()
-
-
-# --- Families -----------------------------------------------------------------------------------------
-
-
-def usable_families(servers: Iterable[Iterable[Address]]) -> tuple[int, ...]:
-    """Returns the IP versions, 4 and 6, in which this machine has a route to one of the servers' addresses.
-
-    Where there is no route at all, the network may be down for a moment only: then it returns all versions of
-    the addresses for which the system has sockets. It sends nothing.
-    """
-    hosts: dict[int, list[Address]] = {4: [], 6: []}
-    for addresses in servers:
-        for address in addresses:
-            hosts[6 if ":" in address[0] else 4].append(address)
-    present = tuple(version for version, some in hosts.items() if some and _has_sockets(version))
-    return tuple(version for version in present if _has_route(version, hosts[version])) or present
-
-
-def _has_sockets(version: int) -> bool:
-    try:
-        with socket.socket(_FAMILIES[version], socket.SOCK_DGRAM) as sock:
-            sock.bind((_ANY_HOSTS[version], 0))
-    except OSError:
-        return False
-    return True
-
-
-def _has_route(version: int, addresses: Iterable[Address]) -> bool:
-    with socket.socket(_FAMILIES[version], socket.SOCK_DGRAM) as sock:
-        for address in addresses:
-            try:
-                sock.connect(address)  # UDP: this only looks at the routing table
-            except OSError:
-                continue
-            return True
-    return False
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

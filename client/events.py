@@ -43,16 +43,20 @@ class LeaseRefused:
     reason: str
 
 
+Why = Literal["silent", "price", "name"]
+
+
 @dataclass(frozen=True, slots=True)
 class ServerLost:
     """A server is taken for dead; the client goes on asking it.
 
-    `why` is "silent" where it has stopped answering, and "price" where it asks more for a new lease than a
-    client pays. In the second case leases that stand go on being renewed.
+    `why` is "silent" where it has stopped answering, "price" where it asks more for a new lease than a client
+    pays, and "name" where it is known by a name that leads to no address that can be used. With "price",
+    leases that stand go on being renewed.
     """
 
     server: str
-    why: Literal["silent", "price"] = "silent"
+    why: Why = "silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,23 @@ class FamilyMissing:
 
     server: str
     family: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanged:
+    """The cluster file has changed, and the client goes by the new one. `added` and `removed` are names of
+    servers. Those removed are used for five minutes more, since other clients may not know yet."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRefused:
+    """The cluster file has changed, or cannot be read any more, and the client goes on as before; `reason`
+    says why."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +196,8 @@ Event = (
     | ServerForgot
     | ServerDraining
     | FamilyMissing
+    | ClusterChanged
+    | ClusterRefused
     | Gap
     | GapFilled
     | Published

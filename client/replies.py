@@ -22,6 +22,13 @@ def refused_topics(refusal: wire.Refusal, topics: Iterable[bytes]) -> list[bytes
     return [topic for index, topic in enumerate(topics) if lines >> index & 1]
 
 
+def fewer_lines(refusal: wire.Refusal, line_count: int) -> int:
+    """Returns the number of lines that the server says a datagram may have, or half of what it refused where
+    it says nothing that helps."""
+    lines_max = number(refusal.attributes.get("lines"))
+    return line_count // 2 if lines_max is None or lines_max >= line_count else lines_max
+
+
 def number(text: str | None) -> int | None:
     """Returns an attribute's whole number of at most 7 digits; None for anything else."""
     return int(text) if text is not None and text.isdigit() and len(text) <= 7 else None

@@ -33,8 +33,9 @@ from kcast.client.leases import Leases
 from kcast.client.liveness import Liveness, Sign
 from kcast.client.notices import Change, Notice
 from kcast.client.outbox import Outbox, Settled
-from kcast.client.replies import number, price_in, refused_topics
+from kcast.client.replies import fewer_lines, number, price_in, refused_topics
 from kcast.client.requests import CONTROL, Backoff, Cookie, Kind, Request, Requests
+from kcast.client.whereabouts import FAMILIES, Whereabouts
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import (
@@ -45,7 +46,6 @@ from kcast.pubsub.limits import (
     RENEWALS_PER_TTL,
 )
 
-FAMILIES = (4, 6)
 LOST_AFTER_MISSES = 3
 ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its ttl
 QUEUE_MAX = 4096  # lines that wait for one server's cookie
@@ -58,7 +58,8 @@ class Session:
     """The state that a client keeps about one server. The core takes what is in `notices`.
 
     `families` are the IP versions, of 4 and 6, that the client has. The server is asked at its first address
-    of these; when it is lost there, at the next. One that has none of them is lost from the start.
+    of these; when it is lost there, at the next. One that has none of them is lost from the start. A named
+    server has no address until `locate` says which; what is to be sent to it waits for that.
 
     `renewals_per_ttl` is the number of times a lease is renewed while the server's promise lasts.
 
@@ -73,21 +74,20 @@ class Session:
         renewals_per_ttl: float = RENEWALS_PER_TTL,
     ) -> None:
         self.server = server
-        self.addresses = tuple(each for each in server.addresses if family_of(each) in families)
+        self._whereabouts = Whereabouts(server.addresses, families)
         self.notices: list[Notice] = []
         self.ttl_s: float | None = None
         self.head: str | None = None
-        self.liveness = Liveness.ALIVE if self.addresses else Liveness.LOST
+        self.liveness = Liveness.ALIVE if self.addresses or server.named else Liveness.LOST
         self.warm_at = -inf
         self._rng = rng
         self._renewals_per_ttl = renewals_per_ttl
-        self._address_index = 0
         self._era = 0
         self._cookie: Cookie | None = None
         self._lines_max = LINES_PER_DATAGRAM_MAX
-        self._is_told_lost = not self.addresses
+        self._is_told_lost = self.liveness is Liveness.LOST
         self._misses = 0  # silences of control since the last answer
-        self._heard_at = -inf  # when the request was made that was answered last
+        self.heard_at = -inf  # when the request was made that was answered last
         self._control_not_before = -inf  # because of silence; an answer ends it
         self._leases_backoff = Backoff()  # because of answers, so no answer ends it
         self._requests = Requests(rng)
@@ -99,8 +99,13 @@ class Session:
 
     @property
     def address(self) -> Address | None:
-        """The address at which it is asked at present; None where we have no family of its addresses."""
-        return self.addresses[self._address_index] if self.addresses else None
+        """The address at which it is asked at present; None where it has none that we can use."""
+        return self._whereabouts.address
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The addresses at which it can be asked."""
+        return self._whereabouts.addresses
 
     @property
     def is_lost(self) -> bool:
@@ -111,11 +116,6 @@ class Session:
     def is_alive(self) -> bool:
         """Whether it is believed to serve; a server never asked is given the benefit of the doubt."""
         return self._is_answering and not self._lease_requests.is_dear
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether it has ever answered."""
-        return self._heard_at > -inf
 
     @property
     def is_draining(self) -> bool:
@@ -175,6 +175,18 @@ class Session:
         self._lease_requests.let_go(self._era, now)
         return self._lease_requests.work(tries) if self.is_minting else 0
 
+    def locate(self, addresses: Iterable[Address], now: float) -> None:
+        """Takes the addresses that the server has from now on; without any it is lost."""
+        before = self.address
+        if self._whereabouts.take(addresses):
+            self._control_not_before = now
+            if before is not None:
+                self._begin_at_address(now)
+        if self.address is None:
+            self._see(Sign.SILENCE)
+            self._see(Sign.THIRD_SILENCE)
+        self._judge(now)
+
     # --- Time ----------------------------------------------------------------------------------------
 
     @property
@@ -183,8 +195,7 @@ class Session:
 
     @property
     def _is_checked(self) -> bool:
-        """Whether it is asked every renewal interval even if nothing else is to be asked. That is how we
-        learn that it drains no longer, or is too dear no longer."""
+        """Whether it is asked every renewal interval anyway: does it still drain, is it still too dear?"""
         return self.is_draining or self._lease_requests.is_dear
 
     def next_timeout(self) -> float | None:
@@ -195,7 +206,7 @@ class Session:
         not_before = self._control_not_before
         if self._is_answering:
             if self._is_checked and not self._requests.count(*CONTROL):
-                times.append(max(self._heard_at + self.renewal_interval_s, not_before))
+                times.append(max(self.heard_at + self.renewal_interval_s, not_before))
             due = self._lease_requests.next_due()
             times.append(None if due is None else max(due, not_before, self._leases_backoff.not_before))
         elif not self._requests.count(*CONTROL):
@@ -259,9 +270,11 @@ class Session:
     def _move(self, now: float) -> None:
         """Asks the server at its next address. There our own address differs too, and nothing that we had
         stands. Each address is asked once a renewal interval."""
-        if len(self.addresses) == 1:
-            return
-        self._address_index = (self._address_index + 1) % len(self.addresses)
+        if self._whereabouts.move():
+            self._begin_at_address(now)
+
+    def _begin_at_address(self, now: float) -> None:
+        """Gives up what is under way, since another address is asked from now on."""
         for request in self._requests.move():
             self._outbox.settle(request.lines, Outcome.NO_ANSWER)
         self._void(now)
@@ -283,7 +296,8 @@ class Session:
                 self.warm_at = now + self.renewal_interval_s
                 self.notices.append(Notice(Change.RETURNED))
             else:
-                reason = "silent" if self.liveness is Liveness.LOST else "price"
+                silent = "silent" if self.addresses else "name"
+                reason = "price" if self.liveness is not Liveness.LOST else silent
                 self.notices.append(Notice(Change.LOST, reason=reason))
 
     # --- Answers -------------------------------------------------------------------------------------
@@ -319,7 +333,7 @@ class Session:
         """Takes what every answer tells: that the server is there, whether it drains, and its price. Returns
         whether no later news has come before."""
         is_newest = self._requests.heard(request, now)
-        self._heard_at = max(self._heard_at, request.sent_at)
+        self.heard_at = max(self.heard_at, request.sent_at)
         self._misses = 0
         self._control_not_before = -inf
         before, was_draining = self.liveness, self.is_draining
@@ -406,14 +420,10 @@ class Session:
     def _shrink(self, request: Request, refusal: wire.Refusal) -> bool:
         """Puts fewer lines in a datagram from now on; returns whether that splits the one that was too long.
 
-        The new maximum is what the server says, or half of what it refused where it says nothing that helps.
         The vouch line counts; one line beside it must be possible.
         """
         line_count = 1 + len(request.topics) + len(request.lines)
-        lines_max = number(refusal.attributes.get("lines"))
-        if lines_max is None or lines_max >= line_count:
-            lines_max = line_count // 2
-        self._lines_max = max(LINES_MIN, min(self._lines_max, lines_max))
+        self._lines_max = max(LINES_MIN, min(self._lines_max, fewer_lines(refusal, line_count)))
         return line_count > self._lines_max
 
     def _keep_cookie(self, text: bytes, request: Request) -> None:
@@ -434,8 +444,9 @@ class Session:
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, int]]:
         """Returns what is to go to this server now: buffers, each with the size in bytes of the datagrams in
         it (the last may be shorter)."""
-        if not self.addresses:
+        if not self.addresses and self.liveness is Liveness.LOST:
             self._outbox.give_up()
+        if not self.addresses:
             return []
         self._judge(now)
         self._lease_requests.let_go(self._era, now)
@@ -445,7 +456,7 @@ class Session:
         # the usual renewal interval, so nothing is sent bare to a server that may have stopped since.
         interval_s = self._interval_s(RENEWALS_PER_TTL)
         has_lease = self._outbox.lease_until - now > interval_s
-        has_heard = not self.is_draining and now - self._heard_at <= interval_s
+        has_heard = not self.is_draining and now - self.heard_at <= interval_s
         cookie = self._cookie_that_serves(COOKIE_PUBLISH_LIFE_S, now)
         sending = self._outbox.datagrams_to_send(
             now, cookie, self._lines_max, may_go_bare=has_lease and has_heard
@@ -456,7 +467,7 @@ class Session:
         controls = self._requests.count(*CONTROL)
         datagrams: list[bytes] = []
         if now >= self._control_not_before:
-            is_check_due = self._is_checked and now >= self._heard_at + self.renewal_interval_s
+            is_check_due = self._is_checked and now >= self.heard_at + self.renewal_interval_s
             if not controls and (is_check_due or not self._is_answering):
                 datagrams.append(self._probe(now))
             if self._is_answering and now >= self._leases_backoff.not_before:
@@ -487,8 +498,3 @@ class Session:
 
     def _cookie_that_serves(self, life_s: float, now: float) -> Cookie | None:
         return self._cookie if self._cookie is not None and self._cookie.serves(life_s, now) else None
-
-
-def family_of(address: Address) -> int:
-    """Returns an address's IP version, 4 or 6."""
-    return 6 if ":" in address[0] else 4

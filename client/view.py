@@ -35,5 +35,5 @@ class View:
         servers = self._servers_of[host]
         if len(servers) == 1:
             return servers[0]
-        by_port = {server.addresses[0][1]: server for server in servers}
+        by_port = {server.port: server for server in servers}
         return by_port[rendezvous(topic, tuple(by_port))]

@@ -27,6 +27,8 @@ POLICY_FIELDS = ("k", "k_prime", "side")
 USED_BY_SCHEME = {"S": (), "R": (), "CH": ("k",), "RCH": POLICY_FIELDS}
 """The fields that make the policy, by scheme."""
 
+OUTAGES_ALONE = "--outages alone does nothing: give --outage a share, or --down a number"
+
 UNITS = {"_s": "SECONDS", "_ms": "MS", "_bytes": "BYTES"}
 """Suffixes of fields, and how a command line calls the unit."""
 
@@ -155,6 +157,19 @@ class Scenario:
         return Policy.from_scheme("RCH", k=self.k, k_prime=self.k_prime, side=self.side)
 
     @property
+    def has_outages(self) -> bool:
+        """True if servers are planned to be down."""
+        match self.outages:
+            case "none":
+                return False
+            case "exact":
+                return self.down > 0
+            case "rolling":
+                return True
+            case _:
+                return self.outage > 0
+
+    @property
     def publishing_users(self) -> int:
         """Number of users that publish."""
         return self.publishers + self.mixed
@@ -229,3 +244,8 @@ def message_id(pub_id: int, seq: int) -> int:
 def payload(msg_id: int, size_bytes: int) -> bytes:
     """Returns a payload of `size_bytes` that ends with the message's number, in hex."""
     return b"%b%016x" % (b"." * (size_bytes - ID_CHARS), msg_id)
+
+
+def implied_outages(outage: float, down: int) -> Outages:
+    """Returns the kind of outages that is meant where only a share or a number of servers is given."""
+    return "independent" if outage > 0 else "exact" if down > 0 else "none"

@@ -43,6 +43,13 @@ class Drop(StrEnum):
     PUBLISHERS = "publishers"  # no publish lease was opened: the set is full
 
 
+STEPS = {
+    Drop.WORK: "asked for work",
+    Drop.DRAIN: "sent elsewhere for new leases",
+}
+"""Reasons that are steps of a conversation, and what people call them. The client does what it is asked, or
+takes another server."""
+
 HARMLESS = {
     Drop.NO_SUBSCRIBER: "nobody subscribed",
     Drop.COOKIE_FOREIGN: "stale cookies",

@@ -20,7 +20,7 @@ from contextlib import suppress
 from io import UnsupportedOperation
 from typing import NamedTuple
 
-from kcast.pubsub.drops import HARMLESS
+from kcast.pubsub.drops import HARMLESS, STEPS
 from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort
 
@@ -181,8 +181,10 @@ class Report:
         new = losses.since(self._told)
         drops, _ = new.drops_and_harmless()
         if drops or new.refusals:
-            parts = [f"dropped {listed(drops)}"] if drops else []
-            parts += [f"refused {listed(new.refusals)}"] if new.refusals else []
+            dropped, refused = listed(without_steps(drops)), listed(without_steps(new.refusals))
+            parts = [f"dropped {dropped}"] if dropped else []
+            parts += [f"refused {refused}"] if refused else []
+            parts += steps(new.refusals)
             self._log.info("drops", "; ".join(parts), drops=drops, refusals=new.refusals)
         if new.overflows:
             self._log.warning(
@@ -200,6 +202,16 @@ class Report:
                 receive_errors=dict(new.receive_errors),
             )
         self._told = losses
+
+
+def without_steps(counts: Mapping[str, int]) -> dict[str, int]:
+    """Returns what was dropped or refused, but for the steps of a conversation."""
+    return {name: count for name, count in counts.items() if name not in STEPS}
+
+
+def steps(refusals: Mapping[str, int]) -> list[str]:
+    """Returns how often clients were told what to do instead, in words."""
+    return [f"{words}: {refusals[reason]}" for reason, words in STEPS.items() if refusals.get(reason)]
 
 
 def listed(counts: Mapping[str, int]) -> str:

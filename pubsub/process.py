@@ -12,7 +12,7 @@ from kcast.pubsub.driver import Ending, run
 from kcast.pubsub.endpoint import Address, Tap, format_address
 from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
 from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
-from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed
+from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
 from kcast.pubsub.machine import is_one_of_several
 from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort
@@ -165,10 +165,12 @@ def _say_ended(ending: Ending, server: Server, ports: Sequence[UdpPort], log: Lo
     drops["receive-buffer"] = losses.overflows
     copies, messages = server.counts["copies_sent"], server.counts["messages_received"]
     unwanted = "".join(f", {name}: {count}" for name, count in harmless.items())
-    refusals = f"; refusals: {listed(losses.refusals)}" if losses.refusals else ""
+    dropped, refused = listed(without_steps(drops)) or "none", listed(without_steps(losses.refusals))
+    parts = [f"messages: {messages}, copies sent: {copies}{unwanted}", f"drops: {dropped}"]
+    parts += [f"refusals: {refused}"] if refused else []
     log.info(
         "end",
-        f"messages: {messages}, copies sent: {copies}{unwanted}; drops: {listed(drops) or 'none'}{refusals}",
+        "; ".join([*parts, *steps(losses.refusals)]),
         ending=ending.name.lower(),
         copies=copies,
         messages=messages,

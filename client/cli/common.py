@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from time import gmtime, strftime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -104,6 +104,12 @@ def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
     return cluster
 
 
+def to_watch(cluster: Cluster) -> Cluster | Path:
+    """Returns what to give a client that runs for long: the file, so that it adopts what changes in it; the
+    cluster itself where that came from a pipe, which cannot be read again."""
+    return cluster.path if cluster.path is not None and cluster.path.is_file() else cluster
+
+
 def _cluster_source(command: str, cluster_name: str | None) -> Source:
     source = find(cluster_name)
     if source is None:
@@ -165,16 +171,6 @@ def text_fields(name: str, data: bytes) -> dict[str, object]:
         import base64
 
         return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
-
-
-def utc(at_s: float) -> str:
-    """Returns a time in seconds since 1970 as people and programs read it, in UTC, to the millisecond.
-
-    >>> utc(1_800_000_000.25)
-    '2027-01-15T08:00:00.250Z'
-    """
-    seconds, milliseconds = divmod(int(at_s * 1000), 1000)
-    return f"{strftime('%Y-%m-%dT%H:%M:%S', gmtime(seconds))}.{milliseconds:03}Z"
 
 
 def how_to_install(extra: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from time import localtime, strftime
 
-from kcast.client.cli.common import utc
+from kcast.client.cli.times import utc
 from kcast.client.events import Delivery
 
 _FIELD = re.compile(r"%(-?)(0?)(\d*)(?:\.(\d+))?([!-/:-@\[-`{-~])?([%A-Za-z])")

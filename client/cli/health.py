@@ -12,10 +12,11 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from random import SystemRandom
-from time import monotonic
+from time import monotonic, time
 
 import click
 
+from kcast.client.cli.times import utc
 from kcast.client.cluster import ServerEntry, parse_address
 from kcast.client.events import Outcome
 from kcast.client.notices import Change
@@ -80,8 +81,8 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
     limit; then the output says so. It is 1 if the server does not answer, refuses for another reason, or is
     draining.
 
-    With --json the keys are address, healthy, why, leased, receipt and copy (whether each was got), and
-    seconds.
+    With --json the keys are time (in UTC), address, healthy, why, leased, receipt and copy (whether each was
+    got), and seconds.
 
     \b
     Examples:
@@ -104,7 +105,7 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
 
 def _tell(report: HealthReport, as_json: bool) -> None:
     if as_json:
-        line = json.dumps(asdict(report))
+        line = json.dumps({"time": utc(time()), **asdict(report)})
     elif report.healthy:
         line = f"{report.address} is healthy"
         line += (

@@ -27,10 +27,11 @@ from kcast.client.cli.common import (
     say,
     text_fields,
     to_json,
+    to_watch,
     topic_argument,
-    utc,
 )
 from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
+from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned
@@ -198,7 +199,7 @@ class _Publisher:
 
     async def run(self, lines: AsyncIterator[InputLine]) -> None:
         """Publishes all lines; returns when the outcome of all is known."""
-        async with Client(self.cluster) as client:
+        async with Client(to_watch(self.cluster)) as client:
             self.servers = tuple(server.name for server in View(self.cluster).servers(self.topic))
             places = asyncio.Semaphore(OUTSTANDING_MAX)
             pace = _Pace(self.rate)

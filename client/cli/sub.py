@@ -23,10 +23,11 @@ from kcast.client.cli.common import (
     say,
     text_fields,
     to_json,
+    to_watch,
     topic_argument,
-    utc,
 )
 from kcast.client.cli.format import Format, FormatError
+from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     HARMLESS,
@@ -174,7 +175,7 @@ async def _run(
     timeout_s: float | None,
     with_time: bool,
 ) -> int:
-    async with Client(cluster) as client:
+    async with Client(to_watch(cluster)) as client:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WildcardWarning)  # told above
             subscription = client.subscribe(topics, hold_s=hold_s)

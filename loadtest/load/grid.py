@@ -12,7 +12,14 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from kcast.hashring.policy import K_PRIME_DEFAULT
-from kcast.loadtest.scenario import POLICY_FIELDS, USED_BY_SCHEME, Scenario, ScenarioError
+from kcast.loadtest.scenario import (
+    OUTAGES_ALONE,
+    POLICY_FIELDS,
+    USED_BY_SCHEME,
+    Scenario,
+    ScenarioError,
+    implied_outages,
+)
 
 SCENARIOS_MAX = 1000
 NAME_CHARS_MAX = 200  # capture.folder uses the name for a folder
@@ -209,22 +216,10 @@ def _refuse_idle(given: Values, scenarios: Collection[Scenario]) -> None:
         raise ScenarioError(
             f"--down needs --outages exact, and it is {', '.join(sorted(kinds))}: leave one of them out"
         )
-    if is_asked("outages", "none") and not any(map(_has_outages, scenarios)):
-        raise ScenarioError("--outages alone does nothing: give --outage a share, or --down a number")
+    if is_asked("outages", "none") and not any(scenario.has_outages for scenario in scenarios):
+        raise ScenarioError(OUTAGES_ALONE)
     if is_asked("by", "isolation") and kinds == {"none"}:
         raise ScenarioError("--by says how servers fail, and none does: give --outage, --down or --outages")
-
-
-def _has_outages(scenario: Scenario) -> bool:
-    match scenario.outages:
-        case "none":
-            return False
-        case "exact":
-            return scenario.down > 0
-        case "rolling":
-            return True
-        case _:
-            return scenario.outage > 0
 
 
 def _limit(values: Values) -> None:
@@ -246,10 +241,7 @@ def _scenario(chosen: Mapping[str, Any]) -> Scenario:
     if loss is not None:
         values = dict.fromkeys(_LEGS, loss) | values
     if "outages" not in values:
-        if values.get("outage", 0) > 0:
-            values["outages"] = "independent"
-        elif values.get("down", 0) > 0:
-            values["outages"] = "exact"
+        values["outages"] = implied_outages(values.get("outage", 0), values.get("down", 0))
     scheme = values.get("scheme", _DEFAULTS["scheme"])
     for name in POLICY_FIELDS:
         if name not in USED_BY_SCHEME.get(scheme, POLICY_FIELDS):

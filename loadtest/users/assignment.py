@@ -14,7 +14,7 @@ from typing import Any, Self
 from kcast.client.cluster import Cluster
 from kcast.client.source import CLUSTER_VARIABLE, Source, find
 from kcast.hashring.policy import Policy
-from kcast.loadtest.scenario import Scenario, ScenarioError
+from kcast.loadtest.scenario import OUTAGES_ALONE, Scenario, ScenarioError, implied_outages
 from kcast.loadtest.users.options import OPTIONS
 
 # A plan of outages needs an end, and a locust test without --run-time has none.
@@ -58,7 +58,12 @@ def cluster_source(options: Namespace) -> Source:
 
 def read_cluster(options: Namespace) -> Cluster:
     """Reads the cluster file that the options mean. Raises ScenarioError and ClusterError."""
-    return cluster_source(options).read()
+    source = cluster_source(options)
+    cluster = source.read()
+    for server in cluster.servers:
+        if server.named:
+            raise ScenarioError(f"{source.name}: {server.name} is a name: load tests need addresses")
+    return cluster
 
 
 def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
@@ -66,8 +71,12 @@ def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
     if options.scenario:
         return _from_file(Path(options.scenario), cluster)
     policy = cluster.policy
+    given = {option.field: getattr(options, option.field) for option in OPTIONS if option.in_locust}
+    asks_for_outages = given["outages"] != "none"
+    if not asks_for_outages:
+        given["outages"] = implied_outages(given["outage"], given["down"])
     scenario = Scenario(
-        **{option.field: getattr(options, option.field) for option in OPTIONS if option.in_locust},
+        **given,
         **_scheme(policy),
         backend="file",
         servers=len(cluster.servers),
@@ -77,6 +86,8 @@ def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
         mixed=0,
         duration_s=float(options.run_time or OUTAGES_END_S),
     )
+    if asks_for_outages and not scenario.has_outages:
+        raise ScenarioError(OUTAGES_ALONE)
     if options.capture and scenario.policy != policy:
         raise ScenarioError(
             f"the cluster's policy is {policy}, which --capture cannot describe: one side must use all K"

@@ -201,7 +201,7 @@ COMPLAINTS = [
     (HEADER, 1, "expected at least one 'server IP:PORT' line before the end of the file"),
     (HEADER + "name n\n\n", 3, "expected at least one 'server IP:PORT' line"),
     (HEADER + "\N{EM DASH} x\n" + ONE, 3, "expected at least one 'server IP:PORT' line"),
-    (HEADER + "srever 192.0.2.1:1\n", 2, "expected one of name, policy, salt, lab, server, version, "),
+    (HEADER + "srever 192.0.2.1:1\n", 2, "expected one of name, policy, salt, lab, names, server, version, "),
     (HEADER + "Server 192.0.2.1:1\n", 2, "or x-..., not 'Server'"),
     (HEADER + HEADER, 2, "not 'kcast-cluster'"),
     (HEADER + "name a\nname b\n", 3, "expected 'name' once; it stands in line 2 already"),
@@ -229,15 +229,25 @@ COMPLAINTS = [
     (HEADER + "next-keys\n", 2, "expected 'next-keys KEY...'"),
     (HEADER + "server\n", 2, "expected 'server IP:PORT[,[IPv6]:PORT] [key=NAME]'"),
     (HEADER + "server localhost:1\n", 2,
-     "expected IP:PORT or [IPv6]:PORT, not 'localhost:1'; names are not looked up"),
-    (HEADER + "server node7.example.net:1\n", 2, "not 'node7.example.net:1'; names are not looked up"),
+     "localhost is a name: give the address, or add a line 'names' to have it looked up"),
+    (HEADER + "server node7.example.net:1 key=a\n", 2, "node7.example.net is a name: give the address, or "),
+    (HEADER + "lab\nserver localhost:1\n", 3, "localhost is a name: give the address, or add a line 'names'"),
+    (HEADER + "server localhost:0\n", 2, "not 'localhost:0'; names are not looked up"),
+    (HEADER + "names yes\n", 2, "expected 'names' alone on its line"),
+    (HEADER + "names\nserver node:1\n", 3, "expected key=NAME: the ring needs a key that stays when"),
+    (HEADER + "names\nserver node:1,192.0.2.1:1 key=a\n", 3, "beside a name nothing else may stand"),
+    (HEADER + "names\nserver node:1 key=a\nserver NODE:1 key=b\n", 4, "node:1 stands in line 3 already"),
+    (HEADER + "names\nserver a:1 key=a\nserver b:1 key=a\n", 4, "line 3 has port 1 on 'a' too"),
+    (HEADER + "names\nversion 1\n" + ONE, 4, "expected no 'names' beside 'version': names are for files "),
+    (HEADER + "names\nsalt aa from=1\n" + ONE, 4, "expected no 'names' beside 'salt ... from='"),
+    (HEADER + "names\n" + ONE + "\N{EM DASH} x\n", 4, "expected no 'names' beside signatures"),
     (HEADER + "server 192.0.2.1:0\n", 2, "not '192.0.2.1:0'; ports are 1 to 65535"),
     (HEADER + "server [2001:db8::1]:70000\n", 2, "not '[2001:db8::1]:70000'; ports are 1 to 65535"),
     (HEADER + "server 192.0.2.1:1,\n", 2, "expected IP:PORT or [IPv6]:PORT, not ''"),
     (HEADER + "server 192.0.2.1:1 192.0.2.2:1\n", 2, "expected key=..., each once, not '192.0.2.2:1'"),
     (HEADER + "server 192.0.2.1:1 key=\n", 2, "expected key=..., each once, not 'key='"),
     (HEADER + "server 192.0.2.1:1 key=a key=b\n", 2, "expected key=..., each once, not 'key=b'"),
-    (HEADER + "server 192.0.2.1:1 key=a\n", 2, "key= may stand in lab files only; add a line 'lab'"),
+    (HEADER + "server 192.0.2.1:1 key=a\n", 2, "key= may stand in files with 'lab' or 'names' only; add"),
     (HEADER + ONE + "\n" + ONE, 4, "192.0.2.1:7400 stands in line 2 already"),
     (HEADER + ONE + "server [::ffff:192.0.2.1]:7400\n", 3, "192.0.2.1:7400 stands in line 2 already"),
     (HEADER + "server 192.0.2.1:1,192.0.2.1:1\n", 2, "192.0.2.1:1 stands in line 2 already"),
@@ -286,13 +296,52 @@ def test_every_word_has_a_complaint() -> None:
     assert set(clusters._Reader("")._words) - {"valid-after", "fresh-until"} <= complained
 
 
+# --- Names --------------------------------------------------------------------------------------------
+
+
+def test_servers_may_be_named_where_names_are_trusted() -> None:
+    cluster = parse(
+        HEADER + "server Kcast-0.kcast:7400 key=kcast-0\nnames\n" + ONE + "server 192.0.2.2:1 key=b\n"
+    )
+    named, literal, keyed = cluster.servers
+    assert named == ServerEntry((), "kcast-0", ("kcast-0.kcast", 7400))
+    assert (named.name, named.port) == ("kcast-0.kcast:7400", 7400)
+    assert (literal.name, literal.port, literal.key) == ("192.0.2.1:7400", 7400, "192.0.2.1")
+    assert keyed.key == "b"
+    assert cluster.has_names and not cluster.is_lab
+
+
+NAMES = [
+    "a",
+    "localhost",
+    "kcast-0.kcast.default.svc.cluster.local",
+    "a.",
+    "_x._udp.example",
+    "7up",
+    "1.2.3.4a",
+]
+NO_NAMES = ["", ".", "a..b", "-a", "a-", "a b", "192.0.2.1", "999.999.999.999", "7", "a.7", "::1", "[a]"]
+NO_NAMES += ["\u00e6", "a" * 64, "a." * 130, "a\n"]
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_names_of_hosts(text: str) -> None:
+    assert clusters.is_host_name(text)
+
+
+@pytest.mark.parametrize("text", NO_NAMES)
+def test_what_is_no_name_of_a_host(text: str) -> None:
+    assert not clusters.is_host_name(text)
+
+
 # --- Files --------------------------------------------------------------------------------------------
 
 
 def test_load(tmp_path: Path) -> None:
     path = tmp_path / "lab.txt"
     path.write_text(HEADER + "name Tromsø\r\n" + ONE, encoding="utf-8", newline="")
-    assert clusters.load(path) == clusters.load(str(path))
+    assert clusters.load(path) == clusters.load(str(path)) == parse(path.read_text(encoding="utf-8"))
+    assert clusters.load(str(path)).path == path
     assert clusters.load(path).name == "Tromsø"
     path.write_text(HEADER + "name Tromsø\n" + ONE, encoding="utf-8-sig")
     assert clusters.load(path).name == "Tromsø"
@@ -355,6 +404,10 @@ def clusters_of_any_kind(draw: st.DrawFn) -> Cluster:
         own = format_address(group[0]) if is_lab else host_key(group[0])
         key = draw(st.sampled_from(["a", "b", own])) if is_lab else own
         servers.setdefault((key, group[0][1]), ServerEntry(tuple(group), key))
+    has_names = draw(st.booleans())
+    if has_names:
+        for port in draw(st.sets(st.integers(1, 65535), max_size=3)):
+            servers.setdefault(("c", port), ServerEntry((), "c", ("node-7.example", port)))
     hosts = len({entry.key for entry in servers.values()})
     some = st.integers(1, hosts)
     policy = draw(
@@ -375,8 +428,9 @@ def clusters_of_any_kind(draw: st.DrawFn) -> Cluster:
         name=draw(st.just("") | WORDS),
         salt=draw(st.just(b"") | SALTS),
         is_lab=is_lab,
-        next_salts=tuple(draw(st.lists(st.tuples(SALTS, TIMES), max_size=2))),
-        reserved=(*reserved, *((("next-keys", " ".join(keys)),) if keys else ())),
+        next_salts=() if has_names else tuple(draw(st.lists(st.tuples(SALTS, TIMES), max_size=2))),
+        reserved=() if has_names else (*reserved, *((("next-keys", " ".join(keys)),) if keys else ())),
+        has_names=has_names,
     )
 
 
@@ -387,7 +441,19 @@ def test_what_is_written_is_read_back_the_same(cluster: Cluster) -> None:
     assert parse(format_cluster(cluster)) == cluster
 
 
-WORDS_OF_FILES = ("kcast-cluster 1", "server", "lab", "policy", "salt", "name", "version", "next-keys", "x-y")
+WORDS_OF_FILES = (
+    "kcast-cluster 1",
+    "server",
+    "server a:1",
+    "lab",
+    "names",
+    "policy",
+    "salt",
+    "name",
+    "version",
+    "next-keys",
+    "x-y",
+)
 VALUES_OF_FILES = (
     "key=a",
     "from=1",

@@ -139,7 +139,7 @@ def test_server_that_came_back_a_moment_ago_is_used_last_of_the_living(lab_: Lab
     client.events()
     while not of_kind(client.events(), ServerReturned):
         lab_.run(0.5)
-    cold = client._sessions[back].warm_at
+    cold = client.sessions.at[back].warm_at
     assert lab_.now < cold
     for _ in range(30):
         client.publish(b"t", b"x", lab_.now)
@@ -388,7 +388,7 @@ def arriving(datagram: bytes, source: Address | None = None) -> Provoke:
 
 def arriving_from_another_topics_server(lab_: Lab, client: ClientCore) -> None:
     own = {server.addresses[0] for server in client.view.servers(b"t")}
-    other = next(address for address in client._sessions if address not in own)
+    other = next(address for address in client.sessions.at if address not in own)
     client.receive(Burst(b"t forged\n", 9, other), lab_.now)
 
 

@@ -175,7 +175,7 @@ def test_a_draining_server_is_better_than_one_that_just_came_back_and_that_than_
     restart(world.servers[cold])
     world.run(25)
     assert world.core.server_states()[dead] == "lost"
-    assert not world.core._sessions[v4(2)].is_warm(world.now)
+    assert not world.core.sessions.at[v4(2)].is_warm(world.now)
     warm = set(world.names[3:])
     assert set(world.used()) == warm
     world.down |= {v4(4)}
@@ -320,7 +320,7 @@ def test_where_all_have_just_come_back_nothing_is_sent_to_all_of_them() -> None:
     for server in world.servers.values():
         server.restart()
     world.run(25)
-    assert not any(session.is_warm(world.now) for session in world.core._sessions.values())
+    assert not any(session.is_warm(world.now) for session in world.core.sessions.all())
     assert len(world.published(wait_s=1.0).servers) == 1
 
 
@@ -360,7 +360,7 @@ def test_work_does_at_most_what_it_may_on_all_sessions_together(monkeypatch: pyt
         world.core.subscribe(b"topic-%d" % number, world.now)
     world.turn()
     done: list[int] = []
-    for session in set(world.core._sessions.values()):
+    for session in world.core.sessions.all():
         real = session.work
 
         def count(tries: int, now: float, real: Any = real) -> int:
@@ -548,7 +548,7 @@ def test_copies_of_a_raw_line_by_both_addresses_of_one_server_are_of_one_server(
     world.core.subscribe(b"t", world.now)
     world.run(1)
     world.hear(v4(1), b"t on\n")
-    world.core._sessions[v4(1)]._move(world.now)
+    world.core.sessions.at[v4(1)]._move(world.now)
     world.hear(v6(1), b"t on\n")
     world.hear(v4(2), b"t on\n")
     world.now += RAW_OPEN_S / 2

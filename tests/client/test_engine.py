@@ -14,7 +14,7 @@ import pytest
 
 from kcast.client.cluster import ClusterError, format_cluster, lab
 from kcast.client.core import ClientCore
-from kcast.client.engine import MINT_SLICE_S, Engine, usable_families
+from kcast.client.engine import MINT_SLICE_S, Engine
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Delivery, Event, FamilyMissing, LeasesChanged, Published
 from kcast.client.inbox import DeliveryInbox, Inbox
@@ -62,40 +62,6 @@ def opened(**options: Any) -> Iterator[Engine]:
 
 
 # --- Families -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("servers", "families"),
-    [
-        ([[LOOPBACK]], (4,)),
-        ([[LOOPBACK, UNROUTABLE]], (4,)),
-        ([[UNROUTABLE], [LOOPBACK]], (4,)),
-        # There is no way at all: the network may come up later.
-        pytest.param([[UNROUTABLE]], (6,), marks=NEEDS_IPV6),
-        ([], ()),
-    ],
-)
-def test_families_are_those_by_which_some_server_has_a_route(
-    servers: list[list[Address]], families: tuple[int, ...]
-) -> None:
-    assert usable_families(servers) == families
-
-
-def test_families_that_the_system_lacks_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "socket", lacking(socket.AF_INET6))
-    assert usable_families([[("::1", 9), LOOPBACK], [("::1", 9)]]) == (4,)
-    assert usable_families([[("::1", 9)]]) == ()
-    monkeypatch.setattr(socket, "socket", lacking(socket.AF_INET, socket.AF_INET6))
-    assert usable_families([[LOOPBACK]]) == ()
-
-
-def test_to_look_for_families_sends_nothing() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
-        listening.bind(("127.0.0.1", 0))
-        assert usable_families([[listening.getsockname()]]) == (4,)
-        listening.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            listening.recv(1)
 
 
 def test_server_of_a_lacking_family_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

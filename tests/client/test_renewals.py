@@ -9,7 +9,8 @@ import pytest
 from kcast.client.cluster import ServerEntry, lab
 from kcast.client.core import ClientCore
 from kcast.client.engine import Engine
-from kcast.client.session import FAMILIES, Session
+from kcast.client.session import Session
+from kcast.client.whereabouts import FAMILIES
 from kcast.hashring.policy import Policy
 from tests.support.session_and_server import SERVER, SessionAndServer
 
@@ -69,6 +70,6 @@ def test_less_than_one_renewal_is_refused(renewals_per_ttl: float) -> None:
 def test_clients_hand_it_on_to_their_sessions() -> None:
     engine = Engine(lab([SERVER], Policy(1, 1, 1)), usage="", renewals_per_ttl=7)
     engine.core.subscribe(b"t", 0.0)
-    (session,) = engine.core._sessions.values()
+    (session,) = engine.core.sessions.all()
     session.ttl_s = 70.0
     assert session.renewal_interval_s == 10.0

@@ -202,6 +202,15 @@ def test_what_is_new_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(refusals=Counter(full=4)) == ["refused full=1"]
 
 
+def test_steps_of_a_conversation_have_calm_words(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told(capsys)
+    both = Counter(work=3, drain=1)
+    assert told(drops=both, refusals=both) == ["asked for work: 3; sent elsewhere for new leases: 1"]
+    assert told(drops=both + Counter(short=1, full=2), refusals=both + Counter(full=2, work=1)) == [
+        "dropped full=2 short=1; refused full=2; asked for work: 1"
+    ]
+
+
 def test_what_loses_nothing_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
     told = Told(capsys)
     harmless = {"no-subscriber": 440, "cookie-foreign": 2, "cookie-old": 1}

@@ -70,7 +70,7 @@ def test_a_drain_lasts_until_the_last_lease_has_ended(serve: Serve) -> None:
         rest, complaints = process.communicate(timeout=WAIT_S)
     assert (rest, process.returncode) == ("", 0)
     assert untimed(complaints) == (
-        "kcast serve: messages: 1, copies sent: 1; drops: drain=1; refusals: drain=1\n"
+        "kcast serve: messages: 1, copies sent: 1; drops: none; sent elsewhere for new leases: 1\n"
     )
 
 

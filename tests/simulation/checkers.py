@@ -144,7 +144,7 @@ class TableBounds(Checker):
         self._bound(host.name, "bytes remembered", host.copies.size_bytes, WINDOW_BYTES + 2048)
         self._bound(host.name, "publishers followed", len(host.gaps), options.publishers_max)
         if any(isinstance(event, Published) for event in turn.events):
-            for session in host.core._sessions.values():
+            for session in host.core.sessions.all():
                 self._bound(host.name, "lines waiting", len(session._outbox), QUEUE_MAX)
 
     def finish(self) -> None:

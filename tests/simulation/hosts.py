@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
+from kcast.client import views
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
 from kcast.client.events import Event
@@ -317,6 +318,22 @@ class ClientHost(Host):
             self.core.subscribe(topic, self.now)
             self.turn()
 
+    def adopt(self, view: View) -> None:
+        """Reads a changed cluster file. For the overlap it takes copies from servers of either view."""
+        before, self.view = self.view, view
+        for topic in self.subscribed:
+            servers = {*before.servers(topic), *view.servers(topic)}
+            addresses = {address for server in servers for address in server.addresses}
+            self._believed[wire.encode_topic(topic)] = frozenset(addresses)
+        self.core.adopt(view.cluster, self.now)
+        self.turn()
+        self.world.clock.after(views.OVERLAP_S, self._end_overlap)
+
+    def _end_overlap(self) -> None:
+        for topic in self.subscribed:
+            self._believed[wire.encode_topic(topic)] = self.world.server_addresses(self, topic)
+        self.turn()
+
     def unsubscribe(self, topic: bytes) -> None:
         if self.can_act and topic in self.subscribed:
             del self.subscribed[topic], self._believed[wire.encode_topic(topic)]
@@ -335,7 +352,7 @@ class ClientHost(Host):
         self.turn()
 
     def turn(self) -> None:
-        self._asked = frozenset(session.address for session in self.core._sessions.values())
+        self._asked = frozenset(session.address for session in self.core.sessions.all())
         super().turn()
         if self.core.is_minting and not self._is_slice_planned:
             self._is_slice_planned = True

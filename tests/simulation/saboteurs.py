@@ -419,8 +419,8 @@ class _ThriftyStamps(Stamps):
 class Thrifty(ClientCore):
     """Pays for one lease, however many a datagram opens."""
 
-    def _session(self, server: ServerEntry) -> Session:
-        session = super()._session(server)
+    def _session(self, server: ServerEntry, now: float) -> Session:
+        session = super()._session(server, now)
         if not isinstance(session._lease_requests._stamps, _ThriftyStamps):
             session._lease_requests._stamps = _ThriftyStamps()
         return session

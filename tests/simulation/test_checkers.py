@@ -63,7 +63,7 @@ def _unbounded_gaps(world: World) -> None:
 def _stingy(world: World) -> None:
     """Clients publish to fewer servers than the policy says."""
     for client in world.clients:
-        client.core.policy = replace(client.core.policy, publish=1)
+        client.core.view.policy = replace(client.core.view.policy, publish=1)
 
 
 def _leaky(world: World) -> None:

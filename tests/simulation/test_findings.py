@@ -70,7 +70,7 @@ def test_leases_stand_soon_at_a_server_first_heard_of_late() -> None:
         world.run_for(6 + 2 + 0.5)
         assert is_leased(world)
         world.servers[0].crash()
-        world.clients[0].core._sessions.clear()
+        world.clients[0].core.sessions.keep((), world.clients[0].now)
         world.clients[0].core.unsubscribe(TOPIC)
         world.clients[0].core.subscribe(TOPIC, world.clients[0].now)
         world.clients[0].turn()
@@ -156,7 +156,7 @@ def test_a_late_receipt_from_before_a_restart_revives_no_lease() -> None:
     """The server that gave it has forgotten; what it promised is gone."""
     world = world_of(ttl_s=60, delay_s=0.01)
     client = subscribed(world)
-    (session,) = client.core._sessions.values()
+    (session,) = client.core.sessions.all()
     asked_at = client.now
     session._leases.void(client.now + 1.0)
     assert not session._leases.grant(TOPIC, asked_at, asked_at + 60.0, asked_at + 20.0)

@@ -11,17 +11,21 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-from kcast.client import aio
-from kcast.client.cluster import Cluster, ServerEntry, lab
+from kcast.client import aio, watch
+from kcast.client.cluster import Cluster, ServerEntry, format_cluster, lab
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
+    ClusterChanged,
+    ClusterRefused,
     Delivery,
     Drop,
     Event,
@@ -447,6 +451,66 @@ async def message_that_no_server_confirms_is_an_error(driver: Driver, servers: S
             figures = client.counters()
             assert (figures["published"], figures["outcomes"]["no-answer"]) == (3, 3)
             assert figures["servers"] == {"alive": 0, "suspected": 0, "lost": 1}
+
+
+@scenario
+async def file_that_changes_is_adopted(driver: Driver, servers: Servers) -> None:
+    every = servers.cluster
+    few = replace(every, servers=every.servers[:2])
+    with TemporaryDirectory() as folder, looking_often():
+        file = Path(folder) / "a.cluster"
+        file.write_text(format_cluster(few))
+        async with driver.client(file) as client, driver.client(every) as publisher:
+            events, subscription = client.events(), client.subscribe("t")
+            assert await subscription.ready(WAIT_S) == (2, 2)
+            file.write_text("kcast-cluster 1\n")
+            refused = (await events_until(events, ClusterRefused))[-1]
+            assert (
+                isinstance(refused, ClusterRefused) and "at least one 'server IP:PORT' line" in refused.reason
+            )
+            assert client.cluster == few
+            file.write_text(format_cluster(every))
+            name = every.servers[2].name
+            assert (await events_until(events, ClusterChanged))[-1] == ClusterChanged((name,), ())
+            assert client.cluster == every
+            assert await subscription.ready(WAIT_S) == (3, 3)
+            assert (await client.publish("t", "x")).receipts == 3
+            await publisher.publish("t", "y")
+            assert [one.payload for _ in range(2) if (one := await subscription.get(WAIT_S))] == [b"x", b"y"]
+
+
+@contextmanager
+def looking_often() -> Iterator[None]:
+    """Lets clients look at their cluster files many times a second."""
+    with (
+        mock.patch.object(watch, "LOOK_INTERVAL_S", 0.02),
+        mock.patch.object(watch, "SETTLE_S", 0.02),
+    ):
+        yield
+
+
+@scenario
+async def names_are_looked_up_until_they_resolve(driver: Driver, servers: Servers) -> None:
+    literal = servers.cluster.servers
+    found = {f"kcast-{n}.kcast": server.addresses[0][0] for n, server in enumerate(literal)}
+    last = found.popitem()
+    named = tuple(ServerEntry((), f"kcast-{n}", (f"kcast-{n}.kcast", s.port)) for n, s in enumerate(literal))
+
+    def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        if host not in found:
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return [(socket.AF_INET, socket.SOCK_DGRAM, 0, "", (found[host], port))]
+
+    with mock.patch.object(socket, "getaddrinfo", getaddrinfo):
+        async with driver.client(Cluster(named, ALL, has_names=True)) as client:
+            events, subscription = client.events(), client.subscribe("t")
+            down = ServerLost(named[2].name, "name")
+            assert (await events_until(events, ServerLost))[-1] == down
+            assert (await client.publish("t", "x")).receipts == 2
+            found[last[0]] = last[1]
+            assert (await events_until(events, ServerReturned))[-1] == ServerReturned(named[2].name)
+            assert await subscription.ready(WAIT_S) == (3, 3)
+            assert (await client.publish("t", "x")).servers.keys() == {server.name for server in named}
 
 
 @scenario

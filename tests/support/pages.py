@@ -1,4 +1,4 @@
-"""The shell blocks of Markdown pages, with what is said about each: CONTRIBUTING, "Documentation".
+"""The blocks of Markdown pages that tests run, with what is said about each: CONTRIBUTING, "Documentation".
 
 What a reader does not need to know stands in a comment on the line before the fence:
 
@@ -63,6 +63,16 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Example:
+    """A block of Python from line `line` of its page on, the comment before it, and what it prints."""
+
+    line: int
+    text: str
+    comment: str
+    output: str
+
+
+@dataclass(frozen=True)
 class _Fence:
     language: str
     line: int
@@ -92,6 +102,19 @@ def shell_blocks(text: str) -> list[Block]:
             terminal = _notes(fence).terminal if fence.comment else typed.notes.terminal
             typed.outputs.append(Output(terminal, fence.line, fence.text))
     return blocks
+
+
+def python_examples(text: str) -> list[Example]:
+    """Returns the blocks marked `python` in their order, each with the unmarked one that follows it."""
+    examples: list[Example] = []
+    follows_python = False
+    for fence in _fences(text):
+        if fence.language == "python":
+            examples.append(Example(fence.line, fence.text, fence.comment or "", ""))
+        elif follows_python and not fence.language:
+            examples[-1] = replace(examples[-1], output=fence.text)
+        follows_python = fence.language == "python"
+    return examples
 
 
 def lines_apart(block: Block) -> list[Block]:

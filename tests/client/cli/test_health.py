@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
@@ -61,6 +62,7 @@ def test_as_json(serve: Serve) -> None:
     assert (code, complaints) == (0, "")
     fields = json.loads(told)
     assert 0 < fields.pop("seconds") < WAIT_S
+    assert datetime.fromisoformat(fields.pop("time")).utcoffset() == timedelta(0)
     assert fields == {
         "address": format_address(address),
         "healthy": True,

@@ -64,6 +64,16 @@ def test_wrong_options_are_told() -> None:
         read_scenario(options(loss_in=7), cluster())
 
 
+def test_a_share_or_number_of_servers_that_are_down_asks_for_outages() -> None:
+    assert read_scenario(options(outage=0.1), cluster()).outages == "independent"
+    assert read_scenario(options(down=2), cluster()).outages == "exact"
+    assert read_scenario(options(outage=0.1, outages="zones"), cluster()).outages == "zones"
+    assert read_scenario(options(), cluster()).outages == "none"
+    for kind in ("independent", "zones", "exact"):
+        with pytest.raises(ScenarioError, match="--outages alone does nothing: give --outage a share"):
+            read_scenario(options(outages=kind), cluster())
+
+
 def test_a_scenario_file_has_all(tmp_path: Path) -> None:
     scenario = Scenario(servers=12, rate=3.0, mixed=1)
     file = write(tmp_path / "s.json", scenario)
@@ -90,12 +100,16 @@ def test_what_is_wrong_with_a_scenario_file_is_told(tmp_path: Path, text: str, c
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_of_no_use_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KCAST_CLUSTER", raising=False)
     with pytest.raises(ScenarioError, match=r"nowhere\.json: No such file"):
         read_scenario(options(scenario="nowhere.json"), cluster())
     with pytest.raises(ClusterError, match=r"nowhere\.txt: No such file"):
         read_cluster(options(cluster="nowhere.txt"))
+    named = tmp_path / "named.cluster"
+    named.write_text("kcast-cluster 1\nnames\nserver kcast-0:7400 key=kcast-0\n")
+    with pytest.raises(ScenarioError, match=r"kcast-0:7400 is a name: load tests need addresses"):
+        read_cluster(options(cluster=str(named)))
     with pytest.raises(ScenarioError, match="give --cluster FILE, or set KCAST_CLUSTER"):
         read_cluster(options())
 

@@ -1,0 +1,76 @@
+"""Watches a cluster file, so that a client adopts what changes in it. PROTOCOL §10.
+
+A file that is being written may be a sound one at any moment, with fewer servers. So a change is read only
+once the file has stayed as it is for a while; whoever replaces it at once, by a rename, avoids that at all.
+"""
+
+import stat
+from pathlib import Path
+
+from kcast.client import cluster as clusters
+from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.events import ClusterRefused
+
+LOOK_INTERVAL_S = 10.0
+SETTLE_S = 2.0
+
+
+def watch(cluster: Cluster, now: float) -> "FileWatch | None":
+    """Returns a watch on the file that a cluster was read from; None where it is signed, or no plain file."""
+    if cluster.path is None or cluster.signatures or not cluster.path.is_file():
+        return None
+    return FileWatch(cluster, cluster.path, now)
+
+
+class FileWatch:
+    """Looks at a file now and then. `look_at` is when it is to be asked again."""
+
+    def __init__(self, cluster: Cluster, path: Path, now: float) -> None:
+        self.look_at = now + LOOK_INTERVAL_S
+        self._cluster = cluster
+        self._path = path
+        # That of the file as it was read is not known: it may have changed since. So it is read again once.
+        self._read: object = "not known"
+        self._seen: object = "not known"
+
+    def look(self, now: float) -> Cluster | ClusterRefused | None:
+        """Returns the cluster that the file says, or why it is refused, where that is news."""
+        if now < self.look_at:
+            return None
+        before, self._seen = self._seen, _state_of(self._path)
+        if self._seen == self._read:
+            self.look_at = now + LOOK_INTERVAL_S
+            return None
+        if self._seen != before:
+            self.look_at = now + SETTLE_S
+            return None
+        self._read = self._seen
+        self.look_at = now + LOOK_INTERVAL_S
+        try:
+            return self._sound_news()
+        except ClusterError as error:
+            return ClusterRefused(str(error))
+
+    def _sound_news(self) -> Cluster | None:
+        """Returns the cluster that the file says where it is another one. Raises ClusterError."""
+        if self._path.exists() and not self._path.is_file():
+            raise ClusterError(f"{self._path}: no plain file any more")  # to read a pipe could last for ever
+        cluster = clusters.load(self._path)
+        if cluster.signatures:
+            raise ClusterError(f"{self._path}: it is signed now: restart the client to use it")
+        if cluster.name != self._cluster.name:
+            names = f"{cluster.name!r}, and not {self._cluster.name!r}"
+            raise ClusterError(f"{self._path}: it is the cluster {names} now: restart the client to use it")
+        if cluster == self._cluster:
+            return None
+        self._cluster = cluster
+        return cluster
+
+
+def _state_of(path: Path) -> object:
+    """What tells one content of a file from another; None where there is no such file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return stat.S_IFMT(found.st_mode), found.st_mtime_ns, found.st_size, found.st_ino
