@@ -16,7 +16,7 @@ from kcast.pubsub.drops import HARMLESS, STEPS
 from kcast.pubsub.endpoint import Address
 
 ANSWER_BYTES_MAX = 256 * 1024  # a server's own are about 15 kB
-_AT_A_TIME = 32
+_AT_A_TIME = 256  # so many that silent ones leave room for the others; each takes a descriptor
 _HEAD_END = b"\r\n\r\n"
 _OK = re.compile(rb"HTTP/1\.[01] 200(?: [^\r\n]*)?\r\n")
 _LINE = re.compile(
