@@ -8,7 +8,7 @@
 
 All other signs leave the state as it is. A server begins alive: one never asked gets the benefit of the
 doubt. It begins lost, and stays so, if we have no socket for any of its address families (IPv4, IPv6): then
-it cannot be asked.
+it cannot be asked. Where its name leads to no address that we can use, that is as good as three silences.
 
 - *answer*: the server has answered any request, also one that was given up already.
 - *silence*: nothing of a round was answered in time (`kcast.client.requests` says what a round is), or the

@@ -9,6 +9,7 @@ import _thread
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from time import monotonic, sleep
 
@@ -69,10 +70,9 @@ class Resolver:
 
     def _run(self, named: Named) -> None:
         found: tuple[Address, ...] = ()
-        try:
+        with suppress(OSError):  # such as too many open files
             found = tuple(self._look_up(named))
-        finally:
-            self._found.append((named, found))
+        self._found.append((named, found))
 
 
 def look_up_all(names: Iterable[Named]) -> dict[Named, tuple[Address, ...]]:

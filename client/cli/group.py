@@ -23,6 +23,7 @@ _COMMANDS = {
     "pub": ("kcast.client.cli.pub", "publish a message, or one per line of standard input"),
     "where": ("kcast.client.cli.where", "the servers of a topic, and why it is these"),
     "ping": ("kcast.client.cli.ping", "which servers of the cluster are up, round-trip time, loss"),
+    "top": ("kcast.client.cli.top", "watch the servers: state, round-trip time, loss, rates, leases"),
     "health": ("kcast.client.cli.health", "check whether one server works, for health checks"),
     "context": ("kcast.client.cli.context", "names for clusters, and the one in use"),
     "plan": ("kcast.client.cli.plan", "what theory expects a policy to deliver and to cost"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -84,8 +85,6 @@ class Pinger:
 
     def __enter__(self) -> Self:
         self._open()
-        for port in self._ports.values():
-            asyncio.get_running_loop().add_reader(port.fileno(), self._receive, port)
         return self
 
     def __exit__(
@@ -109,6 +108,24 @@ class Pinger:
             if len(self._targets) > 1:
                 await asyncio.sleep(SPREAD_S)
 
+    def give_up(self, timeout_s: float) -> None:
+        """Awaits no longer what was sent this long ago."""
+        now = monotonic()
+        self._awaited = {n: (t, at) for n, (t, at) in self._awaited.items() if now - at < timeout_s}
+
+    def awaited(self) -> Counter[Address]:
+        """Returns the number of pings to each address that may still be answered."""
+        return Counter(target.address for target, _ in self._awaited.values() if target.address)
+
+    def move(self, target: Target, address: Address) -> None:
+        """Pings a target at another address from now on, and awaits no answer of the old one."""
+        self._awaited = {n: (t, at) for n, (t, at) in self._awaited.items() if t is not target}
+        if target.address is not None:
+            del self._target_at[target.address]
+        target.address, target.problem = address, ""
+        self._target_at[address] = target
+        self._open()
+
     async def wait(self, timeout_s: float) -> None:
         """Returns when every ping has been answered, or the time is over."""
         try:
@@ -120,7 +137,9 @@ class Pinger:
             pass
 
     def _open(self) -> None:
-        for is_v6 in sorted({_is_v6(target) for target in self._targets if target.address}):
+        """Opens a socket for each address family of which there are targets, and none yet."""
+        families = {_is_v6(target) for target in self._targets if target.address}
+        for is_v6 in sorted(families - self._ports.keys()):
             try:
                 sock = open_socket("::" if is_v6 else "0.0.0.0", 0, report_unreachable=True)
             except OSError as error:
@@ -129,7 +148,8 @@ class Pinger:
                 for target in filter(_is_v6, self._targets):
                     target.problem = f"not asked: no IPv6 here ({error.strerror})"
             else:
-                self._ports[is_v6] = UdpPort(sock)
+                self._ports[is_v6] = port = UdpPort(sock)
+                asyncio.get_running_loop().add_reader(port.fileno(), self._receive, port)
 
     def _ping(self, target: Target) -> None:
         assert target.address is not None  # else it has a problem

@@ -1,5 +1,6 @@
 """A page that says what does not happen is found out."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,17 @@ import pytest
 from tests.support.pages import PageError, shell_blocks
 from tests.support.shape import has_shape, shape
 from tests.support.terminals import Failed, can_isolate, open_terminals
+from tests.support.waiting import wait_until
+
+EITHER_WAY = [
+    False,
+    pytest.param(True, marks=pytest.mark.skipif(not can_isolate(), reason="not allowed here")),
+]
 
 
-def type_page(text: str, folder: Path, *, wait_s: float = 20.0) -> None:
+def type_page(text: str, folder: Path, *, isolated: bool = False, wait_s: float = 20.0) -> None:
     """Types all blocks of a page into two terminals."""
-    with open_terminals(folder, 2, isolated=can_isolate(), activated=True, wait_s=wait_s) as shells:
+    with open_terminals(folder, 2, isolated=isolated, activated=True, variables={}, wait_s=wait_s) as shells:
         for block in shell_blocks(text):
             shells.type(block)
 
@@ -33,7 +40,7 @@ late rain
 <!-- terminal 2, goes on -->
 ```sh
 test -f README.md && echo listening
-tail -f heard
+touch heard; tail -f heard
 ```
 
 ```
@@ -67,8 +74,28 @@ interrupted
 
 
 @pytest.mark.world
-def test_what_is_typed_in_two_terminals_is_compared_in_shape(tmp_path: Path) -> None:
-    type_page(TALK.replace("tail -f heard", "touch heard; tail -f heard"), tmp_path)
+@pytest.mark.parametrize("isolated", EITHER_WAY)
+def test_what_is_typed_in_two_terminals_is_compared_in_shape(isolated: bool, tmp_path: Path) -> None:
+    type_page(TALK, tmp_path, isolated=isolated)
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("isolated", EITHER_WAY)
+def test_nothing_outlives_the_terminals(isolated: bool, tmp_path: Path) -> None:
+    endless = "<!-- goes on -->\n```sh\nsleep 300 &\necho both\nsleep 300\n```\n"
+    with open_terminals(tmp_path, 1, isolated=isolated, activated=True, variables={}) as shells:
+        shells.type(*shell_blocks(endless))
+        assert works_in(tmp_path)
+    wait_until(lambda: not works_in(tmp_path), "the end of all processes")
+
+
+def works_in(folder: Path) -> bool:
+    """Whether any process has its working directory there."""
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if link.readlink().is_relative_to(folder):
+                return True
+    return False
 
 
 WRONG = {

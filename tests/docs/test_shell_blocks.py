@@ -1,12 +1,18 @@
 """What pages tell readers to type is typed, and does what they say."""
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.compose_project import ComposeProject
 from tests.support.pages import SLOW_TARGETS, Block, lines_apart, shell_blocks
-from tests.support.terminals import WAIT_S, can_isolate, open_terminals
+from tests.support.terminals import LAB_VARIABLES, WAIT_S, can_isolate, open_terminals
 
 NOT_RUN_MAX = 15
 SLOW_WAIT_S = 600.0
@@ -49,12 +55,41 @@ def test_the_blocks_of_a_page_do_what_it_says(page: str, target: str | None, tmp
     terminals = max(block.notes.terminal for block in blocks)
     wait_s = SLOW_WAIT_S if target else WAIT_S
     has_lab = any(block.notes.has_lab for block in blocks)
-    with open_terminals(
-        tmp_path, terminals, isolated=isolated, activated=activated, has_lab=has_lab, wait_s=wait_s
-    ) as shells:
+    variables = dict(LAB_VARIABLES) if has_lab else {}
+    with ExitStack() as stack:
+        if not isolated:
+            stack.enter_context(one_after_another())
+        if target == "test-containers":
+            variables |= compose_variables(stack.enter_context(ComposeProject()))
+        shells = stack.enter_context(
+            open_terminals(
+                tmp_path,
+                terminals,
+                isolated=isolated,
+                activated=activated,
+                variables=variables,
+                wait_s=wait_s,
+            )
+        )
+        if has_lab:
+            shells.start_lab()
         for block in blocks:
             for part in lines_apart(block):
                 shells.type(part)
+
+
+@contextmanager
+def one_after_another() -> Iterator[None]:
+    """Waits until no other page is typed on this machine's own network: their ports are the same."""
+    with Path(gettempdir(), f"kcast-pages-{os.getuid()}").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def compose_variables(project: ComposeProject) -> dict[str, str]:
+    """What leads compose commands without options to a project of the test's own."""
+    own = {name: value for name, value in project.environment.items() if name.startswith("KCAST_")}
+    return {**own, "COMPOSE_PROJECT_NAME": project.name}
 
 
 def test_few_blocks_are_not_run_and_each_has_a_reason() -> None:

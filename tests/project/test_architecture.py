@@ -37,7 +37,7 @@ ARROWS = {
     "client": (
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
-        *("kcast.pubsub.stamp", "kcast.pubsub.errors"),
+        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops"),
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.

@@ -70,7 +70,7 @@ def test_leases_stand_soon_at_a_server_first_heard_of_late() -> None:
         world.run_for(6 + 2 + 0.5)
         assert is_leased(world)
         world.servers[0].crash()
-        world.clients[0].core.sessions.at.clear()
+        world.clients[0].core.sessions.keep((), world.clients[0].now)
         world.clients[0].core.unsubscribe(TOPIC)
         world.clients[0].core.subscribe(TOPIC, world.clients[0].now)
         world.clients[0].turn()

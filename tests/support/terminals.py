@@ -6,11 +6,10 @@ nothing of anybody else's, and all that was started ends with them.
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -30,6 +29,8 @@ kcast serve --count 3 --port 7401 >lab.txt &
 until [ -s lab.txt ]; do sleep 0.1; done
 """
 
+LAB_VARIABLES = {"KCAST_CLUSTER": "lab.txt"}
+
 _ISOLATE = ("unshare", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 # $1 is this script's folder; each of its folders is a terminal's. What is started in the background ignores
@@ -41,14 +42,22 @@ if [ "$2" = isolated ]; then
     ip -6 address add 2001:db8::7/128 dev lo nodad
 fi
 for terminal in "$1"/*/; do
-    env --default-signal=INT bash --norc "$1/terminal" "$terminal" &
+    env --default-signal=INT bash --norc "$1/terminal" "$terminal" </dev/null &
 done
-wait
+cat # until whoever opened the terminals closes them, or is gone
+kill -KILL 0
 """
 
 _TERMINAL = """
 here=$1
 exec 3<>"$here/typed" >>"$here/output" 2>&1
+docker() { # docker-compose 1.29 where there is no `docker compose`
+    if [ "$1" != compose ] || command docker compose version >/dev/null 2>&1; then
+        command docker "$@"
+    else
+        shift && docker-compose "$@"
+    fi
+}
 echo $$ >"$here/pid"
 while read -r block <&3; do
     . "$block" </dev/null
@@ -96,7 +105,7 @@ class Terminals:
         self._typed_count = 0
 
     def start_lab(self) -> None:
-        """Starts the lab of three servers, behind the scenes."""
+        """Starts the README's lab of three servers, behind the scenes. LAB_VARIABLES name its file."""
         self.type(Block(0, LAB, Notes(terminal=0)))
 
     def type(self, block: Block) -> None:
@@ -154,7 +163,7 @@ class Terminals:
 
     def _compare(self, output: Output) -> None:
         goes_on = output.terminal in self._going_on
-        wait_s = self._wait_s if goes_on else SETTLE_S
+        wait_s = WAIT_S if goes_on else SETTLE_S
         if not self._comes(lambda: has_shape(self._new(output.terminal), output.text), wait_s):
             raise Failed(
                 f"line {output.line}: the page shows\n{output.text}\nand terminal {output.terminal}\n"
@@ -205,13 +214,13 @@ def open_terminals(
     *,
     isolated: bool,
     activated: bool,
-    has_lab: bool = False,
+    variables: Mapping[str, str],
     wait_s: float = WAIT_S,
 ) -> Iterator[Terminals]:
     """Opens terminals 1 to `count` in a copy of the checkout, and ends all that was started in them.
 
-    `activated` puts the environment's programs on the PATH, as `. .venv/bin/activate` does. With
-    `has_lab` the README's lab runs, and KCAST_CLUSTER names its file.
+    `activated` puts the environment's programs on the PATH, as `. .venv/bin/activate` does. `variables` are
+    further ones of the environment.
     """
     checkout, told, home = folder / "kcast", folder / "told", folder / "home"
     for path in (checkout, told, home):
@@ -225,19 +234,16 @@ def open_terminals(
     process = subprocess.Popen(
         (*_ISOLATE, *command, "isolated") if isolated else command,
         cwd=checkout,
-        env=_environment(home, activated=activated) | ({"KCAST_CLUSTER": "lab.txt"} if has_lab else {}),
-        stdin=subprocess.DEVNULL,
+        env={**_environment(home, activated=activated), **variables},
+        stdin=subprocess.PIPE,
         start_new_session=True,
     )
     try:
         terminals = Terminals(told, count, wait_s)
-        if has_lab:
-            terminals.start_lab()
         yield terminals
         terminals.finish()
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
 
 
 def _environment(home: Path, *, activated: bool) -> dict[str, str]:
@@ -245,7 +251,7 @@ def _environment(home: Path, *, activated: bool) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name in ("LANG", "DOCKER_HOST", "JAVA_HOME", "KCAST_IMAGE", "TMPDIR")
+        if name in ("LANG", "JAVA_HOME", "TMPDIR") or name.startswith("DOCKER_")
     }
     programs = f"{sys.prefix}/bin"
     path = [part for part in os.environ["PATH"].split(":") if part != programs]

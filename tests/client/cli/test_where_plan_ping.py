@@ -6,6 +6,7 @@ import socket
 from datetime import datetime
 from pathlib import Path
 from time import time
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -158,6 +159,32 @@ def test_ping_tells_what_a_server_says_of_itself(tmp_path: Path) -> None:
         result = kcast("ping", "--cluster", str(file), "--json", "--interval", "0.01")
     (told,) = objects(result)
     assert (told["work_bits"], told["head"], told["draining"], told["state"]) == (3, "v42", False, "up")
+
+
+def test_ping_and_where_show_names_as_the_file_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        if host == "nobody.kcast":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    with ClusterOfProcesses(tmp_path, 1, Policy(1, 1, 1)) as cluster:
+        port = cluster.names[0].rpartition(":")[2]
+        file = tmp_path / "named.cluster"
+        lines = ["names", f"server kcast-0.kcast:{port} key=a", "server nobody.kcast:7400 key=b"]
+        file.write_text("\n".join(("kcast-cluster 1", "policy scheme=CH k=2", *lines, "")))
+        result = kcast("ping", "--cluster", str(file), "--count", "1")
+        as_json = kcast("ping", "--cluster", str(file), "--count", "1", "--json")
+    assert result.stderr == "kcast ping: 1 of 2 down: nobody.kcast:7400\n"
+    assert re.search(rf"^kcast-0\.kcast:{port} \(127\.0\.0\.1\) +up ", result.stdout, re.MULTILINE)
+    assert "the name leads to" in result.stdout and result.stdout.endswith("\n1 of 2 up\n")
+    up, down = map(json.loads, as_json.stdout.splitlines())
+    assert (up["server"], up["address"]) == (f"kcast-0.kcast:{port}", f"127.0.0.1:{port}")
+    assert (down["address"], down["state"]) == (None, "down: the name leads to no address")
+    shown = kcast("where", "--cluster", str(file), "t").stdout
+    assert f"kcast-0.kcast:{port}" in shown and "nobody.kcast:7400" in shown
 
 
 def test_ping_tells_silence_from_a_closed_port(tmp_path: Path) -> None:

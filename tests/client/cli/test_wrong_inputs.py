@@ -125,6 +125,17 @@ WRONG_USAGE = [
     ("health 127.0.0.1:0", "127.0.0.1:0"),
     ("health --timeout nan", "give a number of seconds above 0"),
     ("health 127.0.0.1:7400 more", "unexpected extra argument (more)"),
+    # top
+    ("top lab.txt", "unexpected extra argument (lab.txt)"),
+    ("top --interval 0", "0.0 is not in the range"),
+    ("top --interval often", "'often' is not a valid float"),
+    ("top --count 0", "0 is not in the range"),
+    ("top --once --count 2", "--once is --count 1: give one of them"),
+    ("top --cluster LAB --metrics", "option '--metrics' requires an argument"),
+    ("top --cluster LAB --metrics 0", "--metrics: 0: give 1 to 65535"),
+    ("top --cluster LAB --metrics host:9400", "give the port of kcast serve --metrics, or a URL"),
+    ("top --cluster LAB --metrics 'http://{name}/'", "give the port of kcast serve --metrics, or a URL"),
+    ("top --metric 9400", "did you mean --metrics?"),
     # context
     ("context shw", "kcast context: no such command shw; did you mean show?"),
     ("context select x", "no such command select"),
@@ -161,6 +172,9 @@ FAILURES = [
     ("sub t --cluster @prod", "@prod: this version of kcast has no signed lists: give the path"),
     ("where t --cluster prod", "prod: no such file, and no such context ('kcast context add NAME FILE'"),
     ("ping --cluster prod", "prod: no such file, and no such context"),
+    ("ping --cluster LAB_NAMED", "LAB_NAMED:2: node is a name: give the address, or add a line 'names' to"),
+    ("where t --cluster LAB_KEYLESS", "LAB_KEYLESS:3: expected key=NAME: the ring needs a key that stays"),
+    ("sub t --cluster LAB_SIGNED", "LAB_SIGNED:5: expected no 'names' beside 'version'"),
     ("context add prod NO", "NO: No such file or directory"),
     ("context add a/b LAB", "'a/b' cannot be a context's name: give 1 to 64 of A-Z"),
     ("context add prod @prod", "@prod: this version of kcast has no signed lists"),
@@ -180,6 +194,7 @@ FAILURES = [
     ("where t --cluster NO", "NO: No such file or directory"),
     ("ping --cluster NO", "NO: No such file or directory"),
     ("plan --cluster NO", "NO: No such file or directory"),
+    ("top --cluster NO", "NO: No such file or directory"),
     ("pub t -f NO --cluster LAB", "NO: No such file or directory"),
     ("help --man LAB/man1", "LAB/man1: Not a directory"),
     ("demo NO", "NO: No such file or directory"),
@@ -192,6 +207,10 @@ def typed(tmp_path: Path) -> Callable[[str], list[str]]:
     """Makes a list of arguments of what is typed, with the names of a cluster file and of none."""
     lab = tmp_path / "LAB"
     lab.write_text("kcast-cluster 1\nlab\npolicy k=1 publish=1 subscribe=1\nserver 127.0.0.1:9\n")
+
+    (tmp_path / "LAB_NAMED").write_text("kcast-cluster 1\nserver node:7400 key=a\n")
+    (tmp_path / "LAB_KEYLESS").write_text("kcast-cluster 1\nnames\nserver node:7400\n")
+    (tmp_path / "LAB_SIGNED").write_text("kcast-cluster 1\nnames\nversion 1\nserver node:7400 key=a\n\n")
 
     def arguments(line: str) -> list[str]:
         return [

@@ -100,12 +100,16 @@ def test_what_is_wrong_with_a_scenario_file_is_told(tmp_path: Path, text: str, c
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_of_no_use_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KCAST_CLUSTER", raising=False)
     with pytest.raises(ScenarioError, match=r"nowhere\.json: No such file"):
         read_scenario(options(scenario="nowhere.json"), cluster())
     with pytest.raises(ClusterError, match=r"nowhere\.txt: No such file"):
         read_cluster(options(cluster="nowhere.txt"))
+    named = tmp_path / "named.cluster"
+    named.write_text("kcast-cluster 1\nnames\nserver kcast-0:7400 key=kcast-0\n")
+    with pytest.raises(ScenarioError, match=r"kcast-0:7400 is a name: load tests need addresses"):
+        read_cluster(options(cluster=str(named)))
     with pytest.raises(ScenarioError, match="give --cluster FILE, or set KCAST_CLUSTER"):
         read_cluster(options())
 

@@ -1,0 +1,245 @@
+"""`kcast top` with real servers, on a terminal and elsewhere."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from kcast.client.cli.pinger import NO_ADDRESS, Target
+from kcast.client.cli.top import Loop, one_of_each
+from kcast.client.cluster import Cluster, ServerEntry, format_cluster, lab
+from kcast.client.resolver import Resolver
+from kcast.hashring.policy import Policy
+from tests.support.serve_process import WAIT_S, Serve, next_complaint, served_address
+
+TOP = (sys.executable, "-c", "from kcast.client.cli import main; main()", "top")
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+@pytest.fixture
+def lab_of_two(serve: Serve, tmp_path: Path) -> tuple[str, str, "subprocess.Popen[str]"]:
+    """A cluster file with a server, and one that is not there; the URL of metrics; the server's process."""
+    process = serve("--metrics", "0", "--log", "json")
+    address = served_address(process)
+    while (told := json.loads(next_complaint(process)))["event"] != "metrics":
+        pass
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
+        unused.bind(("127.0.0.1", 0))
+        nobody = ("127.0.0.1", unused.getsockname()[1])
+    file = tmp_path / "lab.txt"
+    file.write_text(format_cluster(lab([address, nobody], Policy(1, 1, 1))))
+    return str(file), told["url"], process
+
+
+def top(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run((*TOP, *arguments), capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+def test_elsewhere_than_on_a_terminal_it_prints_one_table(
+    lab_of_two: tuple[str, str, "subprocess.Popen[str]"],
+) -> None:
+    file, url, _ = lab_of_two
+    shown = top("--cluster", file, "--metrics", url, "--interval", "0.2")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    lines = shown.stdout.splitlines()
+    assert re.fullmatch(r"lab  policy 1/1/1  1 of 2 up  \S+Z", lines[0])
+    # The URL is that of one server, for both: so the other has metrics, though it is down.
+    assert lines[3].split() == [
+        "server",
+        "state",
+        "rtt",
+        "ms",
+        "lost",
+        "msgs/s",
+        "copies/s",
+        "drops/s",
+        "leases",
+    ]
+    assert lines[4].split()[1::3] == ["up", "%", "0"]
+    assert lines[5].split()[1:4] == ["down", "-", "100"]
+    assert "\x1b" not in shown.stdout
+
+
+def test_json_has_a_line_for_each_interval(lab_of_two: tuple[str, str, "subprocess.Popen[str]"]) -> None:
+    file, url, process = lab_of_two
+    shown = top("--cluster", file, "--metrics", url, "--interval", "0.2", "--count", "3", "--json")
+    first, second, third = map(json.loads, shown.stdout.splitlines())
+    assert first["time"] < second["time"] < third["time"]
+    assert [(each["up"], each["total"], each["leases"]) for each in (first, third)] == [(1, 2, 0)] * 2
+    assert [each["state"] for each in third["servers"]] == ["up", "down"]
+    assert third["servers"][0]["loss"] == 0.0
+    assert third["servers"][1]["rtt_ms"] is None
+    assert process.poll() is None
+
+
+def test_without_reachable_metrics_a_dash_stands_there(
+    lab_of_two: tuple[str, str, "subprocess.Popen[str]"],
+) -> None:
+    shown = top("--cluster", lab_of_two[0], "--metrics", "http://127.0.0.1:1/", "--once", "--interval", "0.1")
+    assert shown.stdout.splitlines()[1] == "- messages/s  - copies/s  - drops/s  - leases  (from 0 servers)"
+    assert shown.stdout.splitlines()[4].split()[-4:] == ["-"] * 4
+
+
+class Terminal:
+    """`kcast top` on a terminal of 80 columns."""
+
+    def __init__(self, rows: int, *arguments: str) -> None:
+        self._master, self._slave = pty.openpty()
+        self.resize(rows)
+        self.before = termios.tcgetattr(self._slave)
+        self.seen = b""
+        self.process = subprocess.Popen(
+            (*TOP, *arguments),
+            stdin=self._slave,
+            stdout=self._slave,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TERM": "xterm"},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=WAIT_S)
+        os.close(self._master)
+        os.close(self._slave)
+
+    def resize(self, rows: int) -> None:
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 80, 0, 0))
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def pages(self) -> list[list[str]]:
+        """All that has been drawn whole until now."""
+        drawn = self.seen.decode().split("\x1b[H")[1:]
+        return [
+            page.split("\x1b[J")[0].replace("\x1b[K", "").split("\r\n") for page in drawn if "\x1b[J" in page
+        ]
+
+    def await_page(self, *words: str, rows: int = 0) -> list[str]:
+        """The first page with these words, and of this number of rows, that is drawn from now on."""
+        deadline = time.monotonic() + WAIT_S
+        known = len(self.pages())
+        while time.monotonic() < deadline:
+            self._read(deadline)
+            for page in self.pages()[known:]:
+                if all(word in "\n".join(page) for word in words) and rows in (0, len(page)):
+                    return page
+        pytest.fail(f"no page with {words}: {self.seen[-2000:]!r}")
+
+    def end(self) -> int:
+        """The exit code, once all has been read."""
+        deadline = time.monotonic() + WAIT_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self._read(time.monotonic() + 0.05)
+        self._read(time.monotonic() + 0.05)
+        assert self.process.stderr is not None
+        assert self.process.stderr.read() == b""
+        return self.process.wait(timeout=WAIT_S)
+
+    def is_restored(self) -> bool:
+        return self.seen.rstrip().endswith(LEAVE) and termios.tcgetattr(self._slave) == self.before
+
+    def _read(self, deadline: float) -> None:
+        if select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            self.seen += os.read(self._master, 65536)
+
+
+@contextmanager
+def on_terminal(rows: int, file: str, *arguments: str) -> Iterator[Terminal]:
+    with Terminal(rows, "--cluster", file, "--interval", "0.1", *arguments) as terminal:
+        yield terminal
+
+
+def test_a_terminal_shows_it_until_q_and_is_given_back(
+    lab_of_two: tuple[str, str, "subprocess.Popen[str]"],
+) -> None:
+    file, url, process = lab_of_two
+    with on_terminal(10, file, "--metrics", url) as terminal:
+        page = terminal.await_page("1 of 2 up", "drops/s")
+        assert (len(page), page[-1]) == (10, "q quits")
+        assert max(map(len, page)) <= 80
+        assert terminal.seen.startswith(ENTER)
+        terminal.resize(6)
+        terminal.process.send_signal(signal.SIGWINCH)
+        assert terminal.await_page("down", rows=6)[4].split()[1] == "down", "the worst has the room"
+        process.kill()
+        terminal.await_page("0 of 2 up")
+        terminal.type(b"q")
+        assert terminal.end() == 0
+        assert terminal.is_restored()
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_it_and_the_terminal_is_given_back(
+    lab_of_two: tuple[str, str, "subprocess.Popen[str]"], number: signal.Signals, exit_code: int
+) -> None:
+    with on_terminal(10, lab_of_two[0]) as terminal:
+        terminal.await_page("1 of 2 up")
+        terminal.process.send_signal(number)
+        assert terminal.end() == exit_code
+        assert terminal.is_restored()
+
+
+def test_stopped_and_continued_it_draws_again(lab_of_two: tuple[str, str, "subprocess.Popen[str]"]) -> None:
+    with on_terminal(10, lab_of_two[0]) as terminal:
+        terminal.await_page("1 of 2 up")
+        terminal.process.send_signal(signal.SIGTSTP)
+        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
+        while LEAVE not in terminal.seen:
+            terminal._read(time.monotonic() + WAIT_S)
+        assert terminal.is_restored()
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.await_page("1 of 2 up")
+        terminal.type(b"q")
+        assert terminal.end() == 0
+
+
+def test_after_count_tables_it_ends(lab_of_two: tuple[str, str, "subprocess.Popen[str]"]) -> None:
+    with on_terminal(10, lab_of_two[0], "--count", "2") as terminal:
+        assert terminal.end() == 0
+        assert len(terminal.pages()) == 3, "the first is drawn before anything is known"
+        assert terminal.is_restored()
+
+
+def test_a_server_that_is_down_is_looked_up_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, port = served_address(serve())
+    named = ("moving.example", port)
+    monkeypatch.setattr("kcast.client.cli.top.Resolver", lambda: Resolver(lambda _: [(host, port)]))
+    cluster = Cluster((ServerEntry((), "moving", named),), Policy(1, 1, 1), has_names=True)
+    target = Target("moving.example:7400", ("127.0.0.2", port))
+    unknown = Target("moving.example:7400", None, problem=NO_ADDRESS)
+    for before in (target, unknown):
+        assert asyncio.run(Loop(cluster, [before], None, 0.05, True).run(30)) == 0
+        states = [json.loads(line)["servers"][0]["state"] for line in capsys.readouterr().out.splitlines()]
+        assert (states[0], states[-1], before.address) == ("down", "up", (host, port))
+
+
+def test_each_server_is_asked_at_an_address_that_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    v6, v4 = Target("a", ("2001:db8::1", 1)), Target("a", ("127.0.0.1", 1))
+    only, unknown, other = Target("b", ("2001:db8::2", 1)), Target("c", None), Target("d", ("127.0.0.2", 1))
+    targets = [v6, v4, only, unknown, other]
+    monkeypatch.setattr("kcast.client.cli.top.usable_families", lambda _: (4,))
+    assert one_of_each(targets) == [v4, only, unknown, other]
+    monkeypatch.setattr("kcast.client.cli.top.usable_families", lambda _: (4, 6))
+    assert one_of_each(targets) == [v6, only, unknown, other]
