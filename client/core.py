@@ -116,6 +116,7 @@ class ClientCore:
         self._copies = copies or CopyFilter()
         self._gaps = gaps or GapTracker()
         self.sessions = Sessions(rng, frozenset(families), renewals_per_ttl)
+        self._has_lost_some = False  # since it was last looked whether that are all
         self._are_all_lost = False  # and that was told
         self._touched: dict[Session, None] = {}
         self._minting: dict[Session, None] = {}
@@ -337,6 +338,12 @@ class ClientCore:
 
     def events(self) -> list[Event]:
         """Returns what has happened since the last call, in order."""
+        if self._has_lost_some:
+            self._has_lost_some = False
+            sessions = self.sessions.all()
+            if not self._are_all_lost and all(each.is_lost for each in sessions):
+                self._are_all_lost = True
+                self._events.append(AllServersLost(len(sessions)))
         events, self._events = self._events, []
         return events
 
@@ -391,30 +398,14 @@ class ClientCore:
         if not self._copies.is_new(line, session.server.name, raw, now):
             self.counts["duplicates"] += 1
             return
-        received_at_s = now + self.clock_offset_s
-        if raw:
-            payload = wire.decode_message(message)
-            if payload is None or b" " not in line:
-                self.drops[Drop.MALFORMED_MESSAGE] += 1
-                return
-            self._events.append(
-                Delivery(subscription.name, payload, session.server.name, received_at_s=received_at_s)
-            )
-        else:
-            envelope = enveloping.parse_envelope(message)
-            if envelope is None:
-                self.drops[Drop.MALFORMED_MESSAGE] += 1
-                return
-            if enveloping.needs_understanding(envelope):
-                self.drops[Drop.NOT_UNDERSTOOD] += 1
-                return
-            publisher, seq, payload, attributes = envelope
-            self._events.append(
-                Delivery(
-                    *(subscription.name, payload, session.server.name, publisher, seq, attributes),
-                    received_at_s,
-                )
-            )
+        read = enveloping.read(message) if b" " in line else Drop.MALFORMED_MESSAGE
+        if isinstance(read, Drop):
+            self.drops[read] += 1
+            return
+        publisher, seq, payload, attributes = read
+        server, at_s = session.server.name, now + self.clock_offset_s
+        self._events.append(Delivery(subscription.name, payload, server, publisher, seq, attributes, at_s))
+        if publisher is not None and seq is not None:
             filled = self._gaps.heard(subscription.name, publisher, seq, now)
             if filled is not None:
                 self._events.append(filled)
@@ -425,10 +416,9 @@ class ClientCore:
     def _session(self, server: ServerEntry, now: float) -> Session:
         is_new = server not in self.sessions
         session = self.sessions.of(server, now)
-        if is_new:
-            self._are_all_lost = False
-            if session.is_lost:
-                self._events.append(FamilyMissing(server.name, family_of(server.addresses[0])))
+        if is_new and session.is_lost:
+            self._has_lost_some = True
+            self._events.append(FamilyMissing(server.name, family_of(server.addresses[0])))
         return session
 
     def _touch(self, session: Session) -> None:
@@ -468,10 +458,9 @@ class ClientCore:
             case Change.LOST:
                 self._events.append(ServerLost(server, cast("Why", notice.reason)))
                 self.sessions.doubt(session, now)
-                sessions = self.sessions.all()
-                if not self._are_all_lost and all(each.is_lost for each in sessions):
-                    self._are_all_lost = True
-                    self._events.append(AllServersLost(len(sessions)))
+                self._has_lost_some = True
+                if session.heard_at > -inf:
+                    self._are_all_lost = False  # until now: it has answered
                 self._replace_all(now)
             case Change.RETURNED:
                 self._are_all_lost = False

@@ -29,6 +29,7 @@ Result = TypeVar("Result")
 CLOSE_TIMEOUT_S = 5.0
 
 _TIMER_SLACK_S = 0.001  # selectors round to milliseconds
+_WAIT_MAX_S = 3600.0  # they refuse to wait for months
 # The pause after a turn or a slice of minting while others wait for the lock. Locks are not fair: without it
 # the thread would have the lock again before another has woken up.
 _PAUSE_S = 0.00005
@@ -180,7 +181,11 @@ class EngineThread:
             failure = error
         try:
             self._hold(partial(self._end, failure))
-            self._wake_waiters()
+            while self.wake_calls:
+                try:
+                    self._wake_waiters()
+                except BaseException as error:  # of one function; the others are still to be called
+                    failure = failure or error
         finally:
             self._thread_id = 0  # another thread may come to have it
             self._has_ended.set()
@@ -209,7 +214,7 @@ class EngineThread:
         """Waits until something arrives, somebody asks for a turn, or one is due."""
         if self._waiting:
             time.sleep(_PAUSE_S)
-        timeout_s = None if delay_s is None else delay_s + _TIMER_SLACK_S
+        timeout_s = None if delay_s is None else min(delay_s + _TIMER_SLACK_S, _WAIT_MAX_S)
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._wake_receiver:
                 self._wake_receiver.recv(64)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
+from kcast.client.events import Drop
 from kcast.pubsub import wire
 
 _HEAD = re.compile(rb"%@([0-9A-Za-z_-]{1,43})\.([1-9][0-9]{0,17})((?:;[A-Za-z][0-9A-Za-z-]*=[!-$&-:<-~]*)*) ")
@@ -81,6 +82,20 @@ def parse_envelope(message: bytes) -> Envelope | None:
 def needs_understanding(envelope: Envelope) -> str | None:
     """Returns the first attribute that begins in upper case, or None. Of such, only `B=1` is known (§9.2)."""
     return next((name for name in envelope.attributes if name[0].isupper()), None)
+
+
+def read(message: bytes) -> tuple[str | None, int | None, bytes, Mapping[str, str]] | Drop:
+    """Returns publisher, number, payload and attributes of a wire message, or why it is dropped.
+
+    A raw message has neither publisher nor number.
+    """
+    if not is_enveloped(message):
+        payload = wire.decode_message(message)
+        return Drop.MALFORMED_MESSAGE if payload is None else (None, None, payload, {})
+    envelope = parse_envelope(message)
+    if envelope is None:
+        return Drop.MALFORMED_MESSAGE
+    return Drop.NOT_UNDERSTOOD if needs_understanding(envelope) else envelope
 
 
 # --- base64url (§9.2) ---------------------------------------------------------------------------------

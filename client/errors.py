@@ -23,12 +23,16 @@ class NoReceipt(KcastError, RuntimeError):
     """
 
     def __init__(self, outcome: Published) -> None:
+        super().__init__(outcome)  # pickle makes an error of its `args`
         self.outcome = outcome
+
+    def __str__(self) -> str:
+        outcome = self.outcome
         told = ", ".join(
             f"{server} {_SAID[what]}" + (f" ({outcome.reasons[server]})" if server in outcome.reasons else "")
             for server, what in outcome.servers.items()
         )
-        super().__init__(f"no server has given a receipt: {told}")
+        return f"no server has given a receipt: {told}"
 
 
 _SAID = {

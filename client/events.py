@@ -61,7 +61,7 @@ class ServerLost:
 
 @dataclass(frozen=True, slots=True)
 class AllServersLost:
-    """Every server that this client has dealings with is lost. It is told once, until one returns.
+    """Every server that this client has dealings with is lost. It is told once, until one answers.
 
     `servers` is their number. The client goes on asking them.
     """
@@ -162,8 +162,8 @@ class Published:
     number among this publisher's on the topic, None where it was raw. `handle` tells publishes apart.
 
     `audience` is the highest number of subscribers that a server named with its receipt; None where none did,
-    as without `confirm`. With 0, nobody is subscribed at any of these servers. Where messages on several
-    topics left in one datagram, it is that of the topic with the most (PROTOCOL §5.7).
+    as without `confirm`. With 0, nobody is subscribed at any of the servers that named one. Where messages on
+    several topics left in one datagram, it is that of the topic with the most (PROTOCOL §5.7).
 
     `reasons` has the reason of each server that refused, by name (PROTOCOL §5.8).
     """

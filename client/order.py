@@ -1,13 +1,15 @@
 """Puts deliveries into the order in which each publisher sent them, within a short hold time.
 
 Messages travel by different servers, so the second may arrive before the first. Early ones are held until
-the missing ones have come, but not for long: a lost message must not stop the others.
+the missing ones have come, but not for long: a lost message must not stop the others. Anyone can claim any
+number, so a number decides only what waits, and for that time only.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 
 from kcast.client.events import Delivery
+from kcast.client.gaps import JUMP_MAX
 
 HELD_MAX = 4096
 PUBLISHERS_MAX = 4096
@@ -31,6 +33,8 @@ class Sequencer:
             return [delivery]
         key = delivery.topic, delivery.publisher
         expected = self._next_seq.get(key, 1)
+        if delivery.seq < expected - JUMP_MAX:
+            expected = delivery.seq  # no late message, but a new start (§9.4)
         self._remember(key, expected)
         held = self._held.get(key, {})
         if delivery.seq < expected or delivery.seq in held:
@@ -44,6 +48,8 @@ class Sequencer:
         ready: list[Delivery] = []
         while self._held_count > HELD_MAX:
             ready += self._release_oldest()
+        if len(self._due) > 2 * HELD_MAX:  # most of them went out before their time
+            self._due = deque(due for due in self._due if due[2] in self._held.get(due[1], ()))
         return ready
 
     def release(self, now: float) -> list[Delivery]:

@@ -87,7 +87,7 @@ class Session:
         self._lines_max = LINES_PER_DATAGRAM_MAX
         self._is_told_lost = self.liveness is Liveness.LOST
         self._misses = 0  # silences of control since the last answer
-        self._heard_at = -inf  # when the request was made that was answered last
+        self.heard_at = -inf  # when the request was made that was answered last
         self._control_not_before = -inf  # because of silence; an answer ends it
         self._leases_backoff = Backoff()  # because of answers, so no answer ends it
         self._requests = Requests(rng)
@@ -206,7 +206,7 @@ class Session:
         not_before = self._control_not_before
         if self._is_answering:
             if self._is_checked and not self._requests.count(*CONTROL):
-                times.append(max(self._heard_at + self.renewal_interval_s, not_before))
+                times.append(max(self.heard_at + self.renewal_interval_s, not_before))
             due = self._lease_requests.next_due()
             times.append(None if due is None else max(due, not_before, self._leases_backoff.not_before))
         elif not self._requests.count(*CONTROL):
@@ -333,7 +333,7 @@ class Session:
         """Takes what every answer tells: that the server is there, whether it drains, and its price. Returns
         whether no later news has come before."""
         is_newest = self._requests.heard(request, now)
-        self._heard_at = max(self._heard_at, request.sent_at)
+        self.heard_at = max(self.heard_at, request.sent_at)
         self._misses = 0
         self._control_not_before = -inf
         before, was_draining = self.liveness, self.is_draining
@@ -456,7 +456,7 @@ class Session:
         # the usual renewal interval, so nothing is sent bare to a server that may have stopped since.
         interval_s = self._interval_s(RENEWALS_PER_TTL)
         has_lease = self._outbox.lease_until - now > interval_s
-        has_heard = not self.is_draining and now - self._heard_at <= interval_s
+        has_heard = not self.is_draining and now - self.heard_at <= interval_s
         cookie = self._cookie_that_serves(COOKIE_PUBLISH_LIFE_S, now)
         sending = self._outbox.datagrams_to_send(
             now, cookie, self._lines_max, may_go_bare=has_lease and has_heard
@@ -467,7 +467,7 @@ class Session:
         controls = self._requests.count(*CONTROL)
         datagrams: list[bytes] = []
         if now >= self._control_not_before:
-            is_check_due = self._is_checked and now >= self._heard_at + self.renewal_interval_s
+            is_check_due = self._is_checked and now >= self.heard_at + self.renewal_interval_s
             if not controls and (is_check_due or not self._is_answering):
                 datagrams.append(self._probe(now))
             if self._is_answering and now >= self._leases_backoff.not_before:

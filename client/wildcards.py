@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable
 
 # A whole level at the end; a whole level anywhere, beside others; or any text at the end.
-_PATTERN = re.compile(rb"(?:^|[/.])[#>]$|(?:^|[/.])\*(?:[/.]|$)|\*$|(?:^|/)\+/|/\+$")
+_PATTERN = re.compile(rb"(?:^|[/.])[#>]$|(?:^|[/.:])\*(?:[/.:]|$)|\*$|(?:^|/)\+/|/\+$")
 
 
 class WildcardWarning(UserWarning):

@@ -34,7 +34,7 @@ from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines,
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
-from kcast.client.events import FamilyMissing, Outcome, Published, ServerLost, ServerReturned
+from kcast.client.events import AllServersLost, FamilyMissing, Outcome, Published
 from kcast.client.lines import room, too_large
 from kcast.client.view import View
 from kcast.pubsub.wire import encode_topic
@@ -242,19 +242,14 @@ class _Publisher:
             await self.output.write(to_json(_fields(line, published)).encode() + b"\n")
 
     async def _watch(self, client: Client) -> None:
-        lost: set[str] = set()
         async for event in client.events():
             match event:
-                case ServerReturned(server):
-                    lost.discard(server)
-                case ServerLost(server) | FamilyMissing(server):
-                    if isinstance(event, FamilyMissing):
-                        say("pub", f"cannot reach {server}: no IPv{event.family} here")
-                    lost.add(server)
-                    if lost == client.server_states.keys():
-                        if not any(self.receipts):
-                            raise _NobodyAnswers
-                        say("pub", f"{nobody_answers(self.cluster, self.servers)}; still trying")
+                case FamilyMissing(server, family):
+                    say("pub", f"cannot reach {server}: no IPv{family} here")
+                case AllServersLost():
+                    if not any(self.receipts):
+                        raise _NobodyAnswers
+                    say("pub", f"{nobody_answers(self.cluster, self.servers)}; still trying")
 
     def summarise(self) -> int:
         """Says what became of all messages; returns the exit code."""

@@ -31,6 +31,7 @@ from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     HARMLESS,
+    AllServersLost,
     Delivery,
     Drop,
     Event,
@@ -319,7 +320,6 @@ class _Watcher:
         self._client = client
         self._with_time = with_time
         self._leases = {topic: client.core.lease_counts(topic) for topic in topics}
-        self._lost: set[str] = set()
         self._told: dict[bytes, tuple[int, int]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
 
@@ -355,12 +355,11 @@ class _Watcher:
             case ServerLost(server, why):
                 too_dear = "it asks more work for a lease than any client does"
                 self._say(f"lost {server}: {too_dear if why == 'price' else 'it does not answer'}")
-                self._add_lost(server)
             case FamilyMissing(server, family):
                 self._say(f"cannot reach {server}: no IPv{family} here")
-                self._add_lost(server)
+            case AllServersLost():
+                self._say(f"{self.nobody_answers()}; still trying")
             case ServerReturned(server):
-                self._lost.discard(server)
                 self._say(f"{server} answers again")
             case ServerDraining(server):
                 self._say(f"{server} is about to stop")
@@ -375,12 +374,6 @@ class _Watcher:
                 self._say(f"missing {which} of {publisher}{self._of(topic)}")
             case GapFilled(topic, publisher, seq):
                 self._say(f"message {seq} of {publisher}{self._of(topic)} came after all")
-
-    def _add_lost(self, server: str) -> None:
-        self._lost.add(server)
-        # Counted by events, not by states: if several are lost at once, only the last one says this.
-        if self._lost == self._client.server_states.keys():
-            self._say(f"{self.nobody_answers()}; still trying")
 
     def _leases_changed(self, topic: bytes, leased: int, wanted: int) -> None:
         timer = self._timers.pop(topic, None)

@@ -22,7 +22,7 @@ from kcast.client.blocking import Client, ClientClosed
 from kcast.client.cluster import Cluster, format_cluster, lab
 from kcast.client.core import ClientCore
 from kcast.client.engine import Engine
-from kcast.client.events import Outcome, Published
+from kcast.client.events import Delivery, Outcome, Published
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.wire import TopicError
@@ -457,6 +457,38 @@ def test_failure_in_the_thread_is_told_to_all_who_wait_and_all_who_come(
                 call()
             assert raised.value.__cause__ is boom
         assert subscription.leases == (0, 0)
+
+
+def test_function_that_ends_its_thread_leaves_nobody_waiting(pool: ThreadPoolExecutor) -> None:
+    """What calls sys.exit fails the client; all who wait are told."""
+
+    def leave(_: Delivery) -> None:
+        sys.exit("enough")
+
+    with mute_cluster() as mute, Client(mute) as client:
+        subscription = client.subscribe("t", on_delivery=leave)
+        waiting = [pool.submit(call) for call in (lambda: client.publish("t", "x"), subscription.get)]
+        deliveries = [Delivery(b"t", b"", "s", "p", seq) for seq in range(1, 4)]
+        with client._thread._lock:
+            client.core._events += deliveries
+            client._thread.wake()
+        for each in waiting:
+            with pytest.raises(ClientClosed, match=r"has failed: SystemExit\('enough'\)"):
+                each.result(WAIT_S)
+
+
+def test_waiting_for_years_is_waiting() -> None:
+    """No system waits that long at once."""
+    with Client(NOBODY) as client:
+        subscription = client.subscribe("t", hold_s=1e12)
+        client.core._wakeups.clear()
+        with client._thread._lock:
+            client.core._events.append(Delivery(b"t", b"", "s", "p", 2))
+            client.core.next_timeout = lambda: None  # type: ignore[method-assign]
+            client._thread.wake()
+        with suppress(TimeoutError):
+            assert subscription.get(0.2) is None
+    assert subscription.get(0) is not None, "it was held until the end"
 
 
 # --- Forks --------------------------------------------------------------------------------------------

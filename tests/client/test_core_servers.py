@@ -13,6 +13,7 @@ from kcast.client.cluster import Cluster, ServerEntry, lab
 from kcast.client.core import ClientCore
 from kcast.client.dedup import RAW_OPEN_S
 from kcast.client.events import (
+    AllServersLost,
     Delivery,
     Drop,
     Event,
@@ -473,6 +474,38 @@ def test_a_family_that_is_missing_is_told_once_and_no_server_is_skipped() -> Non
     assert event.receipts == 2
     assert {address for address, _ in world.sent} == {v4(1), v4(3)}
     assert set(event.servers) == set(world.names), "a server is known by its first address"
+
+
+def test_that_all_are_lost_is_told_once_whatever_is_asked_for_meanwhile() -> None:
+    """Until one answers: also one that was not asked before, and is lost later."""
+    world = World(Policy(1, 1, 1), lab([v4(number) for number in range(1, 9)], Policy(1, 1, 1)))
+    topics = {world.core.view.servers(b"%d" % number)[0].addresses[0]: b"%d" % number for number in range(99)}
+    first, second, third, fourth = sorted(topics)[:4]
+    world.down = {first, second, fourth}
+    world.core.subscribe(topics[first], world.now)
+    world.run(20)
+    assert world.take_events(AllServersLost) == [AllServersLost(1)]
+    world.core.subscribe(topics[second], world.now)
+    world.run(20)
+    assert world.take_events(AllServersLost) == [], "it has been told"
+    world.core.subscribe(topics[third], world.now)
+    world.run(20)
+    world.down |= {third}
+    world.core.subscribe(topics[fourth], world.now)
+    world.run(100)
+    assert world.take_events(AllServersLost) == [AllServersLost(4)]
+    world.down = set()
+    world.run(100)
+    world.down = {first, second, third, fourth}
+    world.run(100)
+    assert world.take_events(AllServersLost) == [AllServersLost(4)]
+
+
+def test_servers_of_families_that_are_missing_are_all_lost() -> None:
+    world = World(cluster=dual((v6(1),), (v6(2),), policy=Policy(2, 2, 2)), families=(4,))
+    world.core.subscribe(b"t", world.now)
+    world.turn()
+    assert world.take_events(AllServersLost) == [AllServersLost(2)]
 
 
 def test_publishers_and_few_subscribers_do_without_a_server_whose_family_is_missing() -> None:

@@ -91,3 +91,27 @@ def test_nothing_is_lost_or_doubled_whatever_the_order(seed: int, monkeypatch: p
     assert sequencer.next_timeout() is None
     assert len(got) == len(sent)
     assert {(d.publisher, d.seq) for d in got} == {(d.publisher, d.seq) for d in sent}
+
+
+def test_what_is_remembered_is_bounded_however_long_the_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of what went out long before its time was over."""
+    monkeypatch.setattr(order, "HELD_MAX", 20)
+    sequencer = Sequencer(3600.0)
+    sequencer.put(delivery(9, "lost"), 0.0)
+    for seq in range(1, 1001, 2):
+        assert seqs(sequencer.put(delivery(seq + 1), 0.0)) == []
+        assert seqs(sequencer.put(delivery(seq), 0.0)) == [seq, seq + 1]
+    assert len(sequencer._due) <= 41
+    assert seqs(sequencer.release_all()) == [9]
+
+
+@pytest.mark.parametrize("forged", [10**17, 5000])
+def test_a_forged_number_costs_no_publisher_its_order(forged: int) -> None:
+    """Anyone can claim any number; and a publisher that begins again has lower ones."""
+    sequencer = Sequencer(0.1)
+    assert seqs(sequencer.put(delivery(1), 0.0)) == [1]
+    assert seqs(sequencer.put(delivery(forged), 0.0)) == []
+    assert seqs(sequencer.release(0.1)) == [forged]
+    assert seqs(sequencer.put(delivery(2), 0.2)) == [2]
+    assert seqs(sequencer.put(delivery(4), 0.2)) == []
+    assert seqs(sequencer.put(delivery(3), 0.2)) == [3, 4]

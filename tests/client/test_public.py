@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import pickle
 import subprocess
 import sys
 from array import array
@@ -16,7 +17,7 @@ from kcast.client import aio, blocking
 from kcast.client.arguments import as_bytes
 from kcast.client.cluster import Cluster, ClusterError, format_cluster, lab
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
-from kcast.client.events import Event
+from kcast.client.events import Event, Outcome, Published
 from kcast.client.source import CLUSTER_VARIABLE
 from kcast.hashring.policy import Policy
 from kcast.pubsub.errors import KcastError
@@ -181,3 +182,11 @@ def test_state_changes_are_told_to_who_asks() -> None:
         "DEBUG kcast.client.session 127.0.0.1:9: suspected -> lost (third silence)",
         "DEBUG kcast.client.engine ServerLost(server='127.0.0.1:9', why='silent')",
     ]
+
+
+def test_no_receipt_goes_from_one_process_to_another_as_it_is() -> None:
+    """Pools of processes hang or break where an error cannot be made anew."""
+    outcome = Published(1, b"t", 1, {"a:1": Outcome.REFUSED, "b:1": Outcome.NO_ANSWER}, None, {"a:1": "rate"})
+    error = pickle.loads(pickle.dumps(NoReceipt(outcome)))
+    assert error.outcome == outcome
+    assert str(error) == "no server has given a receipt: a:1 refused (rate), b:1 did not answer"

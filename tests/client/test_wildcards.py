@@ -18,7 +18,7 @@ NOWHERE = lab([("127.0.0.1", 9)])
     [
         *("#", "weather/#", "weather/+/temperature", "+/temperature", "weather/+"),  # MQTT
         *(">", "weather.>", "*.oslo", "weather.*", "weather.*.temperature", "*"),  # NATS
-        *("weather*", "news:*", "weather/*"),  # Redis
+        *("weather*", "news:*", "weather/*", "user:*:login", "*:login"),  # Redis
     ],
 )
 def test_patterns_of_other_systems_are_recognised(topic: str) -> None:
