@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 from kcast.client.errors import NoReceipt
 from kcast.client.events import Delivery, Published
 from kcast.client.inbox import Inbox
+from kcast.client.resembling import did_you_mean
 
 
 class PublishOptions(TypedDict, total=False):
@@ -17,6 +18,14 @@ class PublishOptions(TypedDict, total=False):
     repeat_interval_s: float
     confirm: bool
     raw: bool
+
+
+def refuse_unknown(options: Iterable[str]) -> None:
+    """Raises TypeError where one of these is no option of `publish`."""
+    for name in options:
+        if name not in PublishOptions.__annotations__:
+            meant = did_you_mean(name, PublishOptions.__annotations__)
+            raise TypeError(f"publish has no option {name}{meant}")
 
 
 Topics = str | bytes | Iterable[str | bytes]  # one, or several

@@ -27,7 +27,7 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, Protocol
 
-from kcast.client.arguments import PublishOptions, as_bytes
+from kcast.client.arguments import PublishOptions, as_bytes, refuse_unknown
 from kcast.client.cluster import Cluster
 from kcast.client.core import COUNTS, ClientCore
 from kcast.client.errors import ClientClosed
@@ -246,6 +246,7 @@ class Engine:
     ) -> None:
         """Publishes with the next turn; the outcome goes to `waiter`. Raises what the core raises."""
         self.require_open()
+        refuse_unknown(options)
         handle = self.core.publish(
             as_bytes(topic, "topic"), as_bytes(payload, "payload"), monotonic(), **options
         )

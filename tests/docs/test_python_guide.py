@@ -6,8 +6,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from enum import Enum
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -16,50 +20,97 @@ from kcast.client.cluster import format_cluster, lab
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from tests.support.checkout import ROOT
-from tests.support.page_programs import programs
-from tests.support.pages import python_examples
+from tests.support.page_programs import DRIVERS, programs
+from tests.support.pages import PageError, python_examples
 from tests.support.shape import has_shape
 
+Case = tuple[str, str, str]  # where it stands, the program, what it is to print
+
 GUIDE = (ROOT / "docs/python.md").read_text()
-PAGES = {"README.md": (ROOT / "README.md").read_text(), "docs/python.md": GUIDE}
-WAIT_S = 30.0
+PAGES = {page: (ROOT / page).read_text() for page in ("README.md", "docs/python.md", "docs/wildcards.md")}
 GIVEN = ("self", "options", "sources")  # they have no name where they are given
-
-
-def cases() -> list[object]:
-    """Each example, for each driver that it is for."""
-    return [
-        pytest.param(program, example.output, id=f"{page}-{example.line}-{driver}")
-        for page, text in PAGES.items()
-        for example in python_examples(text)
-        for driver, program in programs(example).items()
-    ]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the examples run: with the cluster file of README's lab."""
-    folder = tmp_path_factory.mktemp("guide")
-    with ProcessCluster(3, ttl_s=60) as servers:
-        (folder / "lab.txt").write_text(format_cluster(servers.cluster(Policy(3, 2, 3))))
-        yield folder
+WAIT_S = 30.0
+LANES = 3  # most examples wait most of their time
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.mark.world
-@pytest.mark.parametrize(("program", "output"), cases())
-def test_an_example_prints_what_the_page_says(program: str, output: str, folder: Path) -> None:
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_the_examples_print_what_their_pages_say(driver: str, tmp_path: Path) -> None:
+    cases = [
+        (f"{page}:{example.line}", program, example.output)
+        for page, text in PAGES.items()
+        for example in python_examples(text)
+        if (program := programs(example).get(driver))
+    ]
+    assert len(cases) > 20
+    with ThreadPoolExecutor(LANES) as lanes:
+        complaints = lanes.map(run_lane, [cases[lane::LANES] for lane in range(LANES)])
+        assert not (told := "\n\n".join(chain(*complaints))), told
+
+
+def run_lane(cases: list[Case]) -> list[str]:
+    """Runs programs, one after the other, where README's lab of three servers runs; what is wrong."""
+    with TemporaryDirectory() as folder, ProcessCluster(3, ttl_s=60) as servers:
+        (Path(folder) / "lab.txt").write_text(format_cluster(servers.cluster(Policy(3, 2, 3))))
+        return [complaint for case in cases if (complaint := run(folder, *case))]
+
+
+def run(folder: str, place: str, program: str, output: str) -> str:
+    """Runs a program; returns what is wrong."""
+    command = (
+        "timeout",
+        "--signal=INT",
+        f"{WAIT_S:g}",
+        sys.executable,
+        "-c",
+        program,
+    )  # INT: it says where it is
     ran = subprocess.run(
-        (sys.executable, "-c", program),
+        command,
         cwd=folder,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        env={**os.environ, "PATH": PATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=WAIT_S,
         check=False,
     )
-    assert ran.returncode == 0, f"{program}\n{ran.stdout}"
-    assert has_shape(ran.stdout, output), f"{program}\nprinted\n{ran.stdout}\nand the page says\n{output}"
+    if ran.returncode == 0 and has_shape(ran.stdout, output):
+        return ""
+    shown = f"the page shows\n{output}\nand it prints\n{ran.stdout}\n{program}"
+    return f"{place}: exit code {ran.returncode}; {shown}"
+
+
+def test_what_an_example_prints_must_be_on_the_page(tmp_path: Path) -> None:
+    assert run(str(tmp_path), "page:1", "print('rain', 4)", "rain 7\n") == ""
+    assert run(str(tmp_path), "page:1", "print('rain')", "").startswith("page:1: exit code 0; the page shows")
+    assert run(str(tmp_path), "page:1", "exit(3)", "").startswith("page:1: exit code 3; ")
+
+
+def test_an_example_is_made_a_program_of_each_client() -> None:
+    (example,) = python_examples("```python\nimport asyncio\nawait asyncio.sleep(0)\n```\n```\n```\n")
+    made = programs(example)
+    assert "async with Client(" in made["asyncio"]
+    assert "import asyncio\n        await asyncio.sleep(0)\n" in made["asyncio"]
+    assert "from kcast.client.blocking import Client" in made["blocking"]
+    assert "import time\n        time.sleep(0)\n" in made["blocking"]
+    assert "async" not in made["blocking"]
+    assert list(programs(replace(example, comment="asyncio"))) == ["asyncio"]
+    assert list(programs(replace(example, comment="blocking"))) == ["blocking"]
+    assert programs(replace(example, comment="saved as try.py")) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("```python\nawait asyncio.gather()\n```\n", "line 1: a blocking client cannot do this"),
+        ("<!-- blokcing -->\n```python\n```\n", "line 2: 'blokcing' says nothing about an example"),
+    ],
+)
+def test_an_example_that_nobody_understands_is_found(text: str, complaint: str) -> None:
+    (example,) = python_examples(text)
+    with pytest.raises(PageError, match=complaint):
+        programs(example)
 
 
 # --- Nothing is left out ------------------------------------------------------------------------------

@@ -199,6 +199,8 @@ async def what_callers_get_wrong_is_told_at_once(driver: Driver, servers: Server
             for options in ({"repeat": "2"}, {"repeat": 1.5}, {"repeat_interval_s": None}):
                 with raising(TypeError, "repeat is a whole number"):
                     await client.publish("t", "x", **options)
+            with raising(TypeError, "publish has no option confrm; did you mean confirm?"):
+                client.publish_nowait("t", "x", confrm=False)  # type: ignore[call-arg]
             with mock.patch("kcast.client.core.UNSETTLED_MAX", 2):
                 for _ in range(2):
                     client.publish_nowait("t", "x")
