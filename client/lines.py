@@ -21,9 +21,9 @@ class Room(NamedTuple):
 
 
 def room(wire_topic: bytes, publisher: str = "p" * PUBLISHER_CHARS, seq: int | None = SEQ_MAX) -> Room:
-    """Returns how much fits into a publisher's message of this number on a topic; raw, if it has none.
+    """Returns how much fits into a publisher's message of this number on a topic.
 
-    Without a number, it is what fits whatever the number is.
+    By default that is what fits whatever the number is. With None for the number, the message is raw.
     """
     if seq is None:
         text_bytes = LINE_BYTES_MAX - len(wire.publish_line(wire_topic, b""))
