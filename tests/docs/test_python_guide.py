@@ -29,7 +29,7 @@ Case = tuple[str, str, str]  # where it stands, the program, what it is to print
 GUIDE = (ROOT / "docs/python.md").read_text()
 PAGES = {page: (ROOT / page).read_text() for page in ("README.md", "docs/python.md", "docs/wildcards.md")}
 GIVEN = ("self", "options", "sources")  # they have no name where they are given
-ONLY_TOLD = {"attributes", "handle"}
+ONLY_TOLD = {"attributes", "handle"}  # examples have no use for them
 WAIT_S = 30.0
 LANES = 3  # most examples wait most of their time
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -148,7 +148,7 @@ def members(thing: type) -> Iterator[str]:
 
 
 def test_the_guide_leaves_out_nothing_that_a_program_can_name() -> None:
-    """Each name stands in an example, or in what that prints; those that examples have no use for, in the text."""
+    """Each name stands in an example, or in what that prints; `ONLY_TOLD` in the text."""
     examples = "".join(each.text + each.output for each in python_examples(GUIDE))
     named = {name for name in public_names() if not name.startswith("_")}
     assert len(named) > 100
