@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
 from kcast.client.base import ClientBase, Figure
@@ -166,7 +166,13 @@ class Client(ClientBase):
         self._schedule_turn()
         return subscription
 
-    def stream(self, *sources: "Subscription | Events", queue_max: int = QUEUE_MAX) -> "Stream":
+    @overload
+    def stream(self, *sources: "Subscription", queue_max: int = QUEUE_MAX) -> "Stream[Delivery]": ...
+
+    @overload
+    def stream(self, *sources: "Subscription | Events", queue_max: int = QUEUE_MAX) -> "Stream[Event]": ...
+
+    def stream(self, *sources: "Subscription | Events", queue_max: int = QUEUE_MAX) -> "Stream[Any]":
         """Returns what comes to any of these subscriptions and events, in one stream, in order of arrival.
 
         Without arguments: the deliveries of all subscriptions of this client, later ones too, but not of
@@ -336,7 +342,7 @@ class Events(_Items[Event]):
         self._engine.ignore(self._inbox)
 
 
-class Stream(_Items[Delivery | Event]):
+class Stream(_Items[Item]):
     """The items of several subscriptions and events, as an async iterator, in order of arrival.
 
     It ends with `close`, after which its sources keep their own items again. One that is no longer referred

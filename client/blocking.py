@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
 from kcast.client.base import ClientBase, Figure
@@ -177,7 +177,13 @@ class Client(ClientBase):
         inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
         return self._acting(lambda: Subscription(self._thread, wanted, inbox, waker))
 
-    def stream(self, *sources: "Subscription | Events", queue_max: int = QUEUE_MAX) -> "Stream":
+    @overload
+    def stream(self, *sources: "Subscription", queue_max: int = QUEUE_MAX) -> "Stream[Delivery]": ...
+
+    @overload
+    def stream(self, *sources: "Subscription | Events", queue_max: int = QUEUE_MAX) -> "Stream[Event]": ...
+
+    def stream(self, *sources: "Subscription | Events", queue_max: int = QUEUE_MAX) -> "Stream[Any]":
         """Returns what comes to any of these subscriptions and events, in one stream, in order of arrival.
 
         Without arguments: the deliveries of all subscriptions of this client, later ones too, but not of
@@ -388,7 +394,7 @@ class Events(_Items[Event]):
             self._thread.use_or_defer(lambda: self._engine.ignore(self._inbox))
 
 
-class Stream(_Items[Delivery | Event]):
+class Stream(_Items[Item]):
     """The items of several subscriptions and events, as an iterator, in order of arrival.
 
     It ends with `close`, after which its sources keep their own items again. One that is no longer referred
