@@ -80,6 +80,7 @@ lint:  ## ruff and mypy, changing nothing
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy docs/examples/*.py
 
 format:  ## lay the code out, and mend what ruff can
 	@$(SETUP) dev load spark

@@ -16,7 +16,7 @@ from kcast.client.cluster import ClusterError, format_cluster, lab
 from kcast.client.core import ClientCore
 from kcast.client.engine import MINT_SLICE_S, Engine
 from kcast.client.errors import ClientClosed
-from kcast.client.events import Delivery, Event, FamilyMissing, LeasesChanged, Published
+from kcast.client.events import AllServersLost, Delivery, Event, FamilyMissing, LeasesChanged, Published
 from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit
@@ -73,7 +73,7 @@ def test_server_of_a_lacking_family_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     engine.subscribe([b"t"], box())
     engine.turn()
     engine.close()
-    assert list(events.items) == [FamilyMissing("[::1]:9", 6)]
+    assert list(events.items) == [FamilyMissing("[::1]:9", 6), AllServersLost(1)]
 
 
 @pytest.mark.parametrize(

@@ -90,16 +90,18 @@ class ClusterOfProcesses:
 
 
 class Command:
-    """A running `kcast` command whose output is awaited. Use it with `with`: its end kills it."""
+    """A running `kcast` command, or another program's, whose output is awaited. Use it with `with`: its end
+    kills it."""
 
     def __init__(
         self,
         *arguments: str | bytes,
+        program: Sequence[str] = KCAST,
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: int = subprocess.PIPE,
     ) -> None:
         self.process = subprocess.Popen(
-            (*KCAST, *arguments), stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, bufsize=0
+            (*program, *arguments), stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, bufsize=0
         )
         self.output = b""
         self.errors = b""
