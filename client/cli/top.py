@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from time import monotonic, time
 
 import click
@@ -25,6 +27,7 @@ from kcast.client.cli.top_figures import Table, Watched
 from kcast.client.cluster import Cluster
 from kcast.client.families import usable_families
 from kcast.client.resolver import Resolver
+from kcast.client.watch import watch
 from kcast.client.whereabouts import family_of
 
 PING_TIMEOUT_S = 1.0
@@ -73,7 +76,8 @@ def command(
     serve is told otherwise.
 
     On a terminal the table stays on the screen until q or Ctrl-C. Where not all servers have room, the worst
-    come first. Elsewhere one table is printed, or --count of them.
+    come first. Elsewhere one table is printed, or --count of them. Where the cluster file changes meanwhile,
+    top goes by it within a minute, as clients do.
 
     With --json the keys are time, cluster, policy, up and total (numbers of servers), sums of
     messages_per_s, copies_per_s, drops_per_s and leases, and servers: for each server, state (up, stopping,
@@ -90,19 +94,31 @@ def command(
         raise click.UsageError("--once is --count 1: give one of them.")
     with errors_as_lines("top"):
         cluster = load_cluster_to_use("top", cluster_name)
+
+        def make(cluster: Cluster) -> Loop:
+            return Loop(cluster, one_of_each(targets_of(cluster)), metrics, interval_s, as_json)
+
         try:
-            loop = Loop(cluster, one_of_each(targets_of(cluster)), metrics, interval_s, as_json)
+            loop = make(cluster)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--metrics") from None
         has_screen = is_screen() and not is_once and not as_json
         if is_once or (count is None and not has_screen and not as_json):
             count = 1
-        if has_screen:
-            with Screen() as screen:
-                exit_code = asyncio.run(loop.run(count, screen))
-        else:
-            exit_code = asyncio.run(loop.run(count))
-        sys.exit(exit_code)
+        with Screen() if has_screen else nullcontext() as screen:
+            sys.exit(asyncio.run(show(loop, make, count, screen)))
+
+
+async def show(
+    loop: "Loop", make: "Callable[[Cluster], Loop]", count: int | None, screen: Screen | None
+) -> int:
+    """Shows this many tables, of another cluster once its file has changed. Returns the exit code."""
+    exit_code = await loop.run(count, screen)
+    while loop.changed is not None:
+        count = None if count is None else count - loop.shown
+        loop = make(loop.changed)
+        exit_code = await loop.run(count, screen)
+    return exit_code
 
 
 def one_of_each(targets: list[Target]) -> list[Target]:
@@ -115,7 +131,11 @@ def one_of_each(targets: list[Target]) -> list[Target]:
 
 
 class Loop:
-    """Asks all servers again and again, and shows what came of it."""
+    """Asks all servers again and again, and shows what came of it.
+
+    It ends early where the cluster file has changed: `changed` is then the cluster that it says now. `shown`
+    is the number of tables.
+    """
 
     def __init__(
         self,
@@ -143,6 +163,9 @@ class Loop:
         self._table = self._make_table()
         self._screen: Screen | None = None
         self._exit_code: int | None = None
+        self._file = watch(cluster, monotonic())
+        self.changed: Cluster | None = None
+        self.shown = 0
 
     async def run(self, count: int | None, screen: Screen | None = None) -> int:
         """Shows this many tables, on a screen if there is one. Returns the exit code."""
@@ -159,16 +182,16 @@ class Loop:
         self._draw()
         with Pinger(self._targets) as pinger:
             await self._scrape()
-            shown = 0
-            while count is None or shown < count:
+            while self.changed is None and (count is None or self.shown < count):
                 await pinger.ping_all()
-                await asyncio.sleep(FIRST_S if self._screen and not shown else self._interval_s)
+                await asyncio.sleep(FIRST_S if self._screen and not self.shown else self._interval_s)
                 await self._scrape()
                 self._take(pinger)
                 self._look_for_moved(pinger)
                 self._table = self._make_table()
                 self._show()
-                shown += 1
+                self.shown += 1
+                self.changed = self._look_for_change()
 
     async def _scrape(self) -> None:
         found = await scrape(tuple(self._urls.values()), min(SCRAPE_TIMEOUT_S, self._interval_s))
@@ -200,6 +223,11 @@ class Loop:
         states = [watched.figures().state for watched in self._watched]
         down = {target.server for target, state in zip(self._targets, states, strict=True) if state == "down"}
         self._names.ask((named for named, target in self._target_of.items() if target.server in down), now)
+
+    def _look_for_change(self) -> Cluster | None:
+        """Returns the cluster that the file says, if it is another one, and sound."""
+        news = None if self._file is None else self._file.look(monotonic())
+        return news if isinstance(news, Cluster) else None
 
     def _find_urls(self) -> dict[int, str]:
         """Returns where the metrics of servers are, by the servers' places in the list."""

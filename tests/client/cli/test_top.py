@@ -16,13 +16,15 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import pytest
 
-from kcast.client.cli.pinger import NO_ADDRESS, Target
-from kcast.client.cli.top import Loop, one_of_each
+from kcast.client import cluster as clusters
+from kcast.client.cli.pinger import NO_ADDRESS, Target, targets_of
+from kcast.client.cli.top import Loop, one_of_each, show
 from kcast.client.cluster import Cluster, ServerEntry, format_cluster, lab
 from kcast.client.resolver import Resolver
 from kcast.hashring.policy import Policy
@@ -243,3 +245,27 @@ def test_each_server_is_asked_at_an_address_that_can_be_used(monkeypatch: pytest
     assert one_of_each(targets) == [v4, only, unknown, other]
     monkeypatch.setattr("kcast.client.cli.top.usable_families", lambda _: (4, 6))
     assert one_of_each(targets) == [v6, only, unknown, other]
+
+
+def test_a_changed_file_is_shown(
+    lab_of_two: tuple[str, str, "subprocess.Popen[str]"],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, *_ = lab_of_two
+    monkeypatch.setattr("kcast.client.watch.LOOK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("kcast.client.watch.SETTLE_S", 0.05)
+    before = clusters.load(Path(file))
+    after = replace(before, servers=before.servers[:1])
+    made: list[Cluster] = []
+
+    def make(cluster: Cluster) -> Loop:
+        made.append(cluster)
+        return Loop(cluster, one_of_each(targets_of(cluster)), None, 0.1, as_json=True)
+
+    loop = make(before)
+    Path(file).write_text(format_cluster(after))
+    assert asyncio.run(show(loop, make, 20, None)) == 0
+    assert made == [before, after]
+    totals = [json.loads(line)["total"] for line in capsys.readouterr().out.splitlines()]
+    assert totals == sorted(totals, reverse=True) and set(totals) == {2, 1} and len(totals) == 20
