@@ -163,7 +163,8 @@ class Client(ClientBase):
         - `queue_max`: number of deliveries that wait until they are taken, 65,536 by default. Where more
           come, the oldest go, and are counted in `drops` as `slow-consumer`.
         - `hold_s`: seconds for which a delivery waits at most for earlier ones of its publisher on its
-          topic, so that they come in the order in which they were published; 0 by default: none waits.
+          topic, so that they come in the order in which they were published; twice that while more arrives
+          than is read. 0 by default: none waits.
         - `on_delivery`: a function that the client's thread calls with each delivery; then nothing is queued,
           and the iteration only ends. By default none. It must not wait. What it raises is logged.
 

@@ -50,7 +50,7 @@ from kcast.client.source import given
 from kcast.client.watch import watch
 from kcast.pubsub.endpoint import Endpoint
 from kcast.pubsub.limits import RENEWALS_PER_TTL
-from kcast.pubsub.udp import UdpPort, open_socket
+from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort, open_socket
 from kcast.pubsub.wire import TopicError
 
 Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core
@@ -339,6 +339,7 @@ class Engine:
         """Makes a turn; returns the seconds until the next is due, None where only arrivals cause one."""
         port, core, endpoint = self._port, self.core, self._endpoint
         bursts = port.receive()
+        has_read_all = len(bursts) < RECEIVE_CALLS_MAX
         now = monotonic()
         core.clock_offset_s = time() - now
         for burst in bursts:
@@ -354,7 +355,7 @@ class Engine:
         self._resolver.ask(core.take_lookups(now), now)
         for event in core.events():
             self._dispatch(event, now)
-        due = [endpoint.next_timeout(), *(self._release(inbox, now) for inbox in self._holding)]
+        due = [endpoint.next_timeout(), *(self._release(box, now, has_read_all) for box in self._holding)]
         due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
         due_at = min((at for at in due if at is not None), default=None)
         return None if due_at is None else max(0.0, due_at - now)
@@ -416,12 +417,16 @@ class Engine:
         if isinstance(gone, Delivery):
             self.core.drops[Drop.SLOW_CONSUMER] += 1
 
-    def _release(self, inbox: DeliveryInbox, now: float) -> float | None:
-        """Delivers what an inbox has held long enough; returns when more is due, None while nothing is."""
-        assert inbox.sequencer is not None
-        for delivery in inbox.sequencer.release(now):
+    def _release(self, inbox: DeliveryInbox, now: float, has_read_all: bool) -> float | None:
+        """Delivers what an inbox has held long enough; returns when more is due, None while nothing is.
+
+        What is waited for may have arrived, and not have been read: then it waits once more as long at most.
+        """
+        sequencer = inbox.sequencer
+        assert sequencer is not None
+        for delivery in sequencer.release(now if has_read_all else now - sequencer.hold_s):
             self._put(inbox, delivery)
-        return inbox.sequencer.next_timeout()
+        return sequencer.next_timeout()
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

@@ -21,7 +21,7 @@ class Sequencer:
     """Holds early deliveries for at most `hold_s` seconds; 0 holds nothing. Clock readings are arguments."""
 
     def __init__(self, hold_s: float) -> None:
-        self._hold_s = hold_s
+        self.hold_s = hold_s
         self._next_seq: OrderedDict[_Key, int] = OrderedDict()
         self._held: dict[_Key, dict[int, Delivery]] = {}
         self._due: deque[tuple[float, _Key, int]] = deque()
@@ -29,7 +29,7 @@ class Sequencer:
 
     def put(self, delivery: Delivery, now: float) -> list[Delivery]:
         """Takes a delivery; returns what can be handed on now, in order."""
-        if delivery.seq is None or delivery.publisher is None or not self._hold_s:
+        if delivery.seq is None or delivery.publisher is None or not self.hold_s:
             return [delivery]
         key = delivery.topic, delivery.publisher
         expected = self._next_seq.get(key, 1)
@@ -44,7 +44,7 @@ class Sequencer:
             return [delivery, *self._run_of(key)]
         self._held.setdefault(key, {})[delivery.seq] = delivery
         self._held_count += 1
-        self._due.append((now + self._hold_s, key, delivery.seq))
+        self._due.append((now + self.hold_s, key, delivery.seq))
         ready: list[Delivery] = []
         while self._held_count > HELD_MAX:
             ready += self._release_oldest()

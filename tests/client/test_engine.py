@@ -20,7 +20,7 @@ from kcast.client.events import AllServersLost, Delivery, Event, FamilyMissing, 
 from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit
-from kcast.pubsub.udp import UdpPort, open_socket
+from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort, open_socket
 from tests.support.client_paths import Through
 from tests.support.driver_suite import lacking
 from tests.support.serve_process import NEEDS_IPV6
@@ -239,12 +239,29 @@ def test_what_is_held_is_let_go_in_time_and_at_the_end() -> None:
         engine.subscribe([b"t"], inbox)
         for seq, now in ((2, 0.0), (4, 0.3)):
             engine._dispatch(Delivery(b"t", b"", "s", "p", seq), now)
-        assert (engine._release(inbox, 0.4), len(inbox.items)) == (0.5, 0)
-        assert engine._release(inbox, 0.5) == 0.8
+        assert (engine._release(inbox, 0.4, True), len(inbox.items)) == (0.5, 0)
+        assert engine._release(inbox, 0.5, True) == 0.8
         assert [delivery.seq for delivery in inbox.items] == [2]
         engine.unsubscribe([b"t"], inbox)
         assert [delivery.seq for delivery in inbox.items] == [2, 4]
         assert engine._holding == []
+
+
+@pytest.mark.parametrize(
+    ("held_s", "calls", "is_let_go"),
+    [(0.6, RECEIVE_CALLS_MAX, False), (0.6, RECEIVE_CALLS_MAX - 1, True), (1.1, RECEIVE_CALLS_MAX, True)],
+)
+def test_what_is_held_waits_for_what_has_arrived_but_is_not_read_yet(
+    monkeypatch: pytest.MonkeyPatch, held_s: float, calls: int, is_let_go: bool
+) -> None:
+    with opened() as engine:
+        inbox = box(hold_s=0.5)
+        engine.subscribe([b"t"], inbox)
+        engine._dispatch(Delivery(b"t", b"", "s", "p", 2), time.monotonic() - held_s)
+        arrived = [Burst(b"x\n", 2, UNROUTABLE)] * calls
+        monkeypatch.setattr(engine._port, "receive", lambda: arrived)
+        engine.turn()
+        assert len(inbox.items) == is_let_go
 
 
 # --- Turns --------------------------------------------------------------------------------------------
