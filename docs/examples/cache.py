@@ -1,7 +1,7 @@
 """Cache invalidation: programs keep what they have read, until one of them says that it has changed.
 
     mkdir store
-    python cache.py lab.txt store        # then type: set colour red, get colour, get colour
+    python cache.py store --cluster lab.txt        # then type: set colour red, get colour, get colour
 
 Here a folder stands for the database, and standard input for requests. Start it several times.
 
@@ -32,10 +32,12 @@ from kcast.client.blocking import (
     KcastError,
     LeasesChanged,
     NoReceipt,
+    ServerForgot,
 )
 
 TOPIC = b"cache/changed"
 AGE_MAX_S = 30.0
+ENTRIES_MAX = 10_000
 
 
 class Cache:
@@ -63,6 +65,8 @@ class Cache:
             # Where something was invalidated while we read, the value may be the old one.
             if self._is_told and changes == self._changes:
                 self._entries[key] = read_at, value
+                if len(self._entries) > ENTRIES_MAX:
+                    del self._entries[next(iter(self._entries))]  # the one read first
         return value, False
 
     def tell_changed(self, key: str) -> None:
@@ -84,6 +88,8 @@ class Cache:
                     # the number of servers at which we have no lease.
                     self._start_anew(is_told=leased + policy.publish > policy.k)
                 case Gap(topic) if topic == TOPIC:
+                    self._start_anew(is_told=self._is_told)
+                case ServerForgot():  # it forwarded nothing to us from its restart until now
                     self._start_anew(is_told=self._is_told)
                 case AllServersLost():
                     self._start_anew(is_told=False)
@@ -137,8 +143,8 @@ def serve(cache: Cache, store: Store) -> None:
 def main() -> None:
     """Reads the command line, and answers requests."""
     parser = argparse.ArgumentParser(description="Read values through a cache that others keep fresh.")
-    parser.add_argument("cluster", help="a cluster file, or a context")
     parser.add_argument("store", type=Path, help="a folder")
+    parser.add_argument("--cluster", help="a cluster file, or a context; by default what KCAST_CLUSTER names")
     given = parser.parse_args()
     if not given.store.is_dir():
         parser.error(f"{given.store}: no such folder")
@@ -148,6 +154,8 @@ def main() -> None:
             serve(Cache(client, store.read), store)
     except (KcastError, OSError) as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Telemetry: readings of many sensors, a topic each, of which a lost one does no harm.
 
-    python telemetry.py send lab.txt --sensors 100
-    python telemetry.py watch lab.txt --sensors 100
+    python telemetry.py send --cluster lab.txt --sensors 100
+    python telemetry.py watch --cluster lab.txt --sensors 100
 
 The sender asks for no receipts, since the next reading follows soon. Only one reading in ten of each sensor
 asks for them, so that the client notices within seconds which servers are dead, and sends to others. Ctrl-C
@@ -18,7 +18,6 @@ from collections.abc import Callable
 
 from kcast.client.aio import AllServersLost, Client, Delivery, Gap, KcastError, ServerLost, ServerReturned
 
-HOLD_S = 0.05  # a reading waits so long at most for an earlier one of its sensor
 FIGURES_INTERVAL_S = 10.0
 CONFIRM_EVERY = 10
 
@@ -28,7 +27,7 @@ def topic(sensor: int) -> str:
     return f"sensor/{sensor}/celsius"
 
 
-async def send(cluster: str, sensors: int, interval_s: float) -> None:
+async def send(cluster: str | None, sensors: int, interval_s: float) -> None:
     """Publishes a reading of each sensor in each interval, evenly in time, until it is told to stop."""
     async with Client(cluster) as client:
         stop = asyncio.Event()
@@ -68,19 +67,19 @@ async def tell_figures(client: Client) -> None:
         print(f"published {figures['published']}: {outcomes}; servers {figures['servers']}", flush=True)
 
 
-async def watch(cluster: str, sensors: int) -> None:
-    """Prints each reading, in the order of its sensor, and which were lost."""
+async def watch(cluster: str | None, sensors: int, hold_s: float) -> None:
+    """Prints each reading with its number, in the order of its sensor, and how many were lost."""
     async with Client(cluster) as client:
-        readings = client.subscribe([topic(sensor) for sensor in range(sensors)], hold_s=HOLD_S)
-        leased, wanted = await readings.ready(timeout_s=3)
-        print(f"{leased} of {wanted} leases", file=sys.stderr, flush=True)
+        readings = client.subscribe([topic(sensor) for sensor in range(sensors)], hold_s=hold_s)
         both = client.stream(readings, client.events())
         stop_at_signals(both.close)
+        leased, wanted = await readings.ready(timeout_s=3)
+        print(f"{leased} of {wanted} leases", file=sys.stderr, flush=True)
         async for item in both:
             match item:
                 case Delivery(topic=name, payload=celsius):
                     at = time.strftime("%H:%M:%S", time.localtime(item.received_at_s))
-                    print(f"{at} {name.decode()} {celsius.decode(errors='replace')}", flush=True)
+                    print(f"{at} {name.decode()} {item.seq} {celsius.decode(errors='replace')!r}", flush=True)
                 case Gap(name, _, first_seq, last_seq):
                     print(f"{name.decode()}: {last_seq - first_seq + 1} lost", file=sys.stderr, flush=True)
 
@@ -95,16 +94,19 @@ def main() -> None:
     """Reads the command line, and does what it says."""
     parser = argparse.ArgumentParser(description="Send readings of sensors, or watch them.")
     parser.add_argument("what", choices=("send", "watch"))
-    parser.add_argument("cluster", help="a cluster file, or a context")
+    parser.add_argument("--cluster", help="a cluster file, or a context; by default what KCAST_CLUSTER names")
     parser.add_argument("--sensors", type=int, default=10)
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between a sensor's readings")
+    parser.add_argument("--hold", type=float, default=0.05, help="seconds to wait for earlier readings")
     given = parser.parse_args()
+    if given.sensors < 1 or given.interval <= 0:
+        parser.error("--sensors and --interval: give more than 0")
     try:
         if given.what == "send":
             asyncio.run(send(given.cluster, given.sensors, given.interval))
         else:
-            asyncio.run(watch(given.cluster, given.sensors))
-    except (KcastError, OSError) as error:
+            asyncio.run(watch(given.cluster, given.sensors, given.hold))
+    except (KcastError, OSError, ValueError) as error:
         sys.exit(str(error))
 
 

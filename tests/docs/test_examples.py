@@ -31,9 +31,9 @@ def running(name: str, *arguments: str, **options: int) -> Command:
 
 
 def test_readings_come_in_order_while_a_server_dies(cluster: ClusterOfProcesses) -> None:
-    given = (str(cluster.file), "--sensors", "5")
+    given = ("--cluster", str(cluster.file), "--sensors", "5")
     with (
-        running("telemetry.py", "watch", *given) as watcher,
+        running("telemetry.py", "watch", *given, "--hold", "3") as watcher,
         running("telemetry.py", "send", *given, "--interval", "0.1") as sender,
     ):
         watcher.await_error(b"15 of 15 leases")
@@ -49,20 +49,24 @@ def test_readings_come_in_order_while_a_server_dies(cluster: ClusterOfProcesses)
         watcher.process.send_signal(signal.SIGTERM)
         code, readings, _ = watcher.end()
     assert code == 0
-    time, topic, celsius = readings.splitlines()[0].decode().split()
-    assert len(time) == 8 and topic.startswith("sensor/") and 10 < float(celsius) < 30
+    numbers: dict[str, list[int]] = {}
+    for reading in readings.decode().splitlines():
+        time, topic, number, celsius = reading.split()
+        assert len(time) == 8 and topic.startswith("sensor/") and 10 < float(celsius.strip("'")) < 30
+        numbers.setdefault(topic, []).append(int(number))
+    assert len(numbers) == 5 and all(each == sorted(each) for each in numbers.values())
 
 
 def test_who_comes_goes_falls_silent_or_starts_again_is_told(cluster: ClusterOfProcesses) -> None:
-    given = (str(cluster.file), "--heartbeat", "0.5")
-    with running("presence.py", given[0], "anna", *given[1:]) as anna:
-        with running("presence.py", given[0], "bert", *given[1:]) as bert:
+    given = ("--cluster", str(cluster.file), "--heartbeat", "0.5")
+    with running("presence.py", "anna", *given) as anna:
+        with running("presence.py", "bert", *given) as bert:
             anna.await_output(b"+ bert is here")
             bert.await_output(b"+ anna is here")
             cluster.kill(cluster.names[0])
             bert.process.send_signal(signal.SIGINT)
             anna.await_output(b"- bert has left")
-        with running("presence.py", given[0], "carl", *given[1:]) as carl:
+        with running("presence.py", "carl", *given) as carl:
             carl.await_output(b"+ anna is here")
             anna.await_output(b"+ carl is here")
             carl.process.kill()
@@ -72,12 +76,12 @@ def test_who_comes_goes_falls_silent_or_starts_again_is_told(cluster: ClusterOfP
 
 def test_strangers_cannot_fill_the_table_or_the_terminal(cluster: ClusterOfProcesses) -> None:
     with (
-        running("presence.py", str(cluster.file), "anna", "--heartbeat", "30") as anna,
+        running("presence.py", "anna", "--cluster", str(cluster.file), "--heartbeat", "30") as anna,
         Client(cluster.file) as stranger,
     ):
-        with running("presence.py", str(cluster.file), "bert") as bert:
+        with running("presence.py", "bert", "--cluster", str(cluster.file)) as bert:
             bert.await_output(b"+ anna is here")
-        for payload in (b"\xff", b"7", b"[1, 2, 3]", b'["x"]', b'["\\u001b[2J", "a", "here"]', b"[" * 300):
+        for payload in STRANGE:
             stranger.publish("presence/hall", payload)
         flood = [stranger.publish_nowait("presence/hall", said(f"m{n}", "here")) for n in range(1100)]
         assert all(outcome.result().receipts for outcome in flood)
@@ -90,8 +94,15 @@ def test_strangers_cannot_fill_the_table_or_the_terminal(cluster: ClusterOfProce
     assert b"- bert has left" not in lines and b"\x1b" not in output
 
 
+STRANGE = (
+    *(b"\xff", b"7", b"[1, 2, 3]", b'["x"]', b"[" * 1000),
+    *(b'["\\u001b[2J", "a", "here"]', b'["", "a", "here"]', b'["x", "", "here"]', b'["x", "a", "bogus"]'),
+    b'["' + b"x" * 700 + b'", "a", "here"]',
+)
+
+
 def said(name: str, what: str) -> str:
-    return json.dumps((name, "a life", what))
+    return json.dumps((name, f"the life of {name}", what))
 
 
 def test_caches_are_told_of_changes_and_not_used_where_they_could_not_be(
@@ -100,8 +111,8 @@ def test_caches_are_told_of_changes_and_not_used_where_they_could_not_be(
     store = tmp_path / "store"
     store.mkdir()
     with (
-        running("cache.py", str(cluster.file), str(store), stdin=-1) as here,
-        running("cache.py", str(cluster.file), str(store), stdin=-1) as there,
+        running("cache.py", str(store), "--cluster", str(cluster.file), stdin=-1) as here,
+        running("cache.py", str(store), "--cluster", str(cluster.file), stdin=-1) as there,
     ):
         ask(there, "set colour red", "colour is set")
         await_cached(here, "colour", "red")
@@ -145,8 +156,7 @@ def answer_of(program: Command, request: str) -> str:
 
 @pytest.mark.parametrize("name", ["telemetry.py", "presence.py", "cache.py"])
 def test_a_cluster_that_is_not_there_is_told_in_one_line(name: str, tmp_path: Path) -> None:
-    words = {"telemetry.py": ["watch"], "presence.py": [], "cache.py": []}[name]
-    after = {"telemetry.py": [], "presence.py": ["anna"], "cache.py": [str(tmp_path)]}[name]
-    with running(name, *words, "nowhere.txt", *after) as program:
+    words = {"telemetry.py": "watch", "presence.py": "anna", "cache.py": str(tmp_path)}
+    with running(name, words[name], "--cluster", "nowhere.txt") as program:
         code, output, errors = program.end()
     assert (code, output) == (1, b"") and errors == b"nowhere.txt: No such file or directory\n"
