@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
 from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
 from kcast.client.base import ClientBase, Figure
@@ -73,6 +73,12 @@ class Client(ClientBase):
 
     def _read(self, read: Callable[[], Figure]) -> Figure:
         return read()
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError("use `async with`; for programs without asyncio there is kcast.client.blocking")
+
+    def __exit__(self, *_: object) -> None:
+        """Is never reached, since `__enter__` raises: Python looks for both first."""
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
 from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
 from kcast.client.base import ClientBase, Figure
@@ -99,6 +99,12 @@ class Client(ClientBase):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> NoReturn:
+        raise TypeError("use `with`; for programs with asyncio there is kcast.client.aio")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Is never reached, since `__aenter__` raises: Python looks for both first."""
 
     # --- Verbs ---------------------------------------------------------------------------------------
 

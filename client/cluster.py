@@ -342,7 +342,11 @@ class _Reader:
 
     def cluster(self) -> Cluster:
         if not self._has_header:
-            raise self._error(f"expected {HEADER!r} as the first line, but there is none", 1)
+            raise self._error(
+                f"expected {HEADER!r} as the first line, but there is none; if kcast serve writes it, "
+                "wait until it has",
+                1,
+            )
         if not self._servers:
             raise self._error("expected at least one 'server IP:PORT' line before the end of the file")
         if self._has_names and (self.signatures or self._signed_words()):

@@ -33,6 +33,7 @@ from kcast.client.blocking import (
     LeasesChanged,
     NoReceipt,
     ServerForgot,
+    ServerReturned,
 )
 
 TOPIC = b"cache/changed"
@@ -80,19 +81,21 @@ class Cache:
             self._entries.pop(delivery.payload.decode(errors="replace"), None)
 
     def _watch(self, events: Events) -> None:
-        policy = self._client.cluster.policy
+        policy, are_lost = self._client.cluster.policy, False
         for event in events:
             match event:
-                case LeasesChanged(topic, leased, _) if topic == TOPIC:
-                    # Of k servers a message goes to `publish`: among those is one of ours if it is more than
-                    # the number of servers at which we have no lease.
-                    self._start_anew(is_told=leased + policy.publish > policy.k)
-                case Gap(topic) if topic == TOPIC:
-                    self._start_anew(is_told=self._is_told)
-                case ServerForgot():  # it forwarded nothing to us from its restart until now
-                    self._start_anew(is_told=self._is_told)
                 case AllServersLost():
-                    self._start_anew(is_told=False)
+                    are_lost = True
+                case ServerReturned():
+                    are_lost = False
+                case LeasesChanged() | ServerForgot() | Gap():
+                    pass
+                case _:
+                    continue
+            # A message goes to `publish` of the topic's k servers. If we have leases at more than k - publish
+            # of them, one of those that it goes to at least has a lease of ours.
+            leases, _ = self._changed.leases
+            self._start_anew(is_told=not are_lost and leases > policy.k - policy.publish)
 
     def _start_anew(self, *, is_told: bool) -> None:
         with self._lock:

@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from kcast.client.aio import Client, KcastError
+from kcast.client.aio import AllServersLost, Client, Delivery, KcastError, ServerReturned
 
 SILENT_AFTER = 3.5  # heartbeats
 ANSWER_WITHIN_S = 0.5
@@ -75,6 +75,10 @@ class Table:
         self._members[said.life] = said.name, now
         return "" if is_known else f"+ {said.name} is here"
 
+    def wait_anew(self, now: float) -> None:
+        """Gives all who were there the time to be heard again."""
+        self._members = {life: (name, now) for life, (name, _) in self._members.items()}
+
     def forget(self, now: float) -> list[str]:
         """Forgets those who have been silent for long; returns what has changed by it."""
         silent = [life for life, (_, at) in self._members.items() if now - at > self._silent_after_s]
@@ -84,7 +88,7 @@ class Table:
 async def take_part(cluster: str | None, room: str, name: str, heartbeat_s: float) -> None:
     """Tells the room that we are there, and prints who else comes and goes, until it is told to stop."""
     topic, life, table = f"presence/{room}", secrets.token_hex(4), Table(SILENT_AFTER * heartbeat_s)
-    asked = asyncio.Event()
+    asked, are_lost = asyncio.Event(), False
     async with Client(cluster) as client:
 
         def say(what: str) -> None:
@@ -97,21 +101,31 @@ async def take_part(cluster: str | None, room: str, name: str, heartbeat_s: floa
                     await asyncio.sleep(random.uniform(0.0, ANSWER_WITHIN_S))
                 asked.clear()
                 say(HERE)
-                tell(table.forget(time.monotonic()))
+                if not are_lost:  # else all would fall silent
+                    tell(table.forget(time.monotonic()))
 
         heard = client.subscribe(topic)
+        both = client.stream(heard, client.events())
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, heard.close)
+            asyncio.get_running_loop().add_signal_handler(number, both.close)
         await heard.ready(timeout_s=2)  # who asks before would not hear the answers
         say(WHO)
         beating = asyncio.create_task(beat())
-        async for delivery in heard:
-            said = read(delivery.payload)
-            if said is None or said.life == life:
-                continue
-            tell([table.hear(said, time.monotonic())])
-            if said.what == WHO:
-                asked.set()
+        async for item in both:
+            match item:
+                case AllServersLost():
+                    are_lost = True
+                    tell(["? no server answers: nobody knows who is there"])
+                case ServerReturned() if are_lost:
+                    are_lost = False
+                    table.wait_anew(time.monotonic())
+                    tell(["? servers answer again"])
+                case Delivery(payload=payload):
+                    said = read(payload)
+                    if said is not None and said.life != life:
+                        tell([table.hear(said, time.monotonic())])
+                        if said.what == WHO:
+                            asked.set()
         beating.cancel()
         say(LEAVING)
 

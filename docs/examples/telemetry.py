@@ -80,6 +80,8 @@ async def watch(cluster: str | None, sensors: int, hold_s: float) -> None:
                 case Delivery(topic=name, payload=celsius):
                     at = time.strftime("%H:%M:%S", time.localtime(item.received_at_s))
                     print(f"{at} {name.decode()} {item.seq} {celsius.decode(errors='replace')!r}", flush=True)
+                case AllServersLost():
+                    print("no server answers: nothing comes until one does", file=sys.stderr, flush=True)
                 case Gap(name, _, first_seq, last_seq):
                     print(f"{name.decode()}: {last_seq - first_seq + 1} lost", file=sys.stderr, flush=True)
 

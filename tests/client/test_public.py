@@ -1,5 +1,6 @@
 """The public face: what `kcast.client.aio` and `kcast.client.blocking` export, and how it is documented."""
 
+import asyncio
 import inspect
 import logging
 import pickle
@@ -190,3 +191,16 @@ def test_no_receipt_goes_from_one_process_to_another_as_it_is() -> None:
     error = pickle.loads(pickle.dumps(NoReceipt(outcome)))
     assert error.outcome == outcome
     assert str(error) == "no server has given a receipt: a:1 refused (rate), b:1 did not answer"
+
+
+def test_a_client_that_is_opened_as_the_other_one_is_says_how_to_open_it() -> None:
+    cluster = lab([("127.0.0.1", 9)])
+    with pytest.raises(TypeError, match="use `async with`; "), aio.Client(cluster):
+        pass
+
+    async def open_blocking() -> None:
+        async with blocking.Client(cluster):
+            pass
+
+    with pytest.raises(TypeError, match="use `with`; "):
+        asyncio.run(open_blocking())
