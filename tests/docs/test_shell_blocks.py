@@ -12,10 +12,13 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.support.compose_project import ComposeProject
 from tests.support.pages import SLOW_TARGETS, Block, lines_apart, shell_blocks
-from tests.support.terminals import LAB_VARIABLES, WAIT_S, can_isolate, open_terminals
+from tests.support.terminals import LAB_VARIABLES, WAIT_S, Failed, can_isolate, open_terminals
 
 NOT_RUN_MAX = 15
 SLOW_WAIT_S = 600.0
+# A load test on a machine that is busy with other things misses messages, and ends with an error. A page that
+# is wrong is wrong each time.
+TRIES: dict[str | None, int] = {"test-load": 3}
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "pubsub/PROTOCOL.md")
 PAGES = {
     page: shell_blocks((ROOT / page).read_text())
@@ -46,6 +49,19 @@ def cases() -> list[object]:
 
 @pytest.mark.parametrize(("page", "target"), cases())
 def test_the_blocks_of_a_page_do_what_it_says(page: str, target: str | None, tmp_path: Path) -> None:
+    for tries_left in reversed(range(TRIES.get(target, 1))):
+        folder = tmp_path / str(tries_left)
+        folder.mkdir()
+        try:
+            type_page(page, target, folder)
+            return
+        except Failed:
+            if not tries_left:
+                raise
+
+
+def type_page(page: str, target: str | None, folder: Path) -> None:
+    """Types what a target types of a page. Raises Failed where something else happens than it says."""
     blocks = typed(page, target)
     # Containers and Spark need the network of this machine.
     isolated = target in (None, "test-load") and can_isolate()
@@ -63,7 +79,7 @@ def test_the_blocks_of_a_page_do_what_it_says(page: str, target: str | None, tmp
             variables |= compose_variables(stack.enter_context(ComposeProject()))
         shells = stack.enter_context(
             open_terminals(
-                tmp_path,
+                folder,
                 terminals,
                 isolated=isolated,
                 activated=activated,
