@@ -109,6 +109,7 @@ docs:  ## the documentation as a static site, into build/site; links are checked
 man:  ## man pages of all commands, into build/man/man1
 	@$(SETUP)
 	@$(BIN)/kcast help --man build/man/man1
+	@echo 'written into build/man/man1: man -M build/man kcast-sub'
 
 dist:  ## build the wheel and the source distribution into dist/
 	@$(SETUP) dev load spark

@@ -90,6 +90,8 @@ def use(name: str | None, is_none: bool) -> None:
         contexts.use(name)
         if name:
             _confirm(name)
+        else:
+            click.echo("no context is in use")
 
 
 @command.command("list")
@@ -155,6 +157,7 @@ def remove(name: str) -> None:
     """Remove the context NAME. Its file stays."""
     with errors_as_lines("context"):
         contexts.remove(_known(name))
+        click.echo(f"{name} is removed; its file stays")
 
 
 def _known(name: str) -> str:

@@ -49,7 +49,18 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Loads and runs the subcommand; handles what the subcommand has not handled."""
-        return _told(lambda: super(_LazyGroup, self).invoke(ctx))
+        return _told(lambda: self._invoke(ctx))
+
+    def _invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            name = ctx.invoked_subcommand
+            if error.ctx is None and name in _COMMANDS:  # click's parser does not say which command it was
+                command = self.get_command(ctx, name)
+                assert command is not None
+                error.ctx = click.Context(command, parent=ctx, info_name=name)
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -241,9 +241,11 @@ def _facts(policy: Policy, setting: Setting, work: Work | None) -> Iterator[str]
         f"to block   {own.blocked_to_halve} of a topic's {count_of(k, 'host')} to halve its delivery, "
         f"{own.blocked_to_stop} to stop it"
     )
+    given = f"{setting.ttl_s:g} s"
+    other = "" if given == f"{own.best_ttl_s:.0f} s" else f", with {given} {own.waste_per_s:.3f}"
     yield (
-        f"best TTL   {own.best_ttl_s:.0f} s: a lease then wastes {own.waste_at_best_per_s:.3f} packets/s, "
-        f"with {setting.ttl_s:g} s {own.waste_per_s:.3f} (subscribers stay {setting.lifetime_s:g} s)"
+        f"best TTL   {own.best_ttl_s:.0f} s: a lease then wastes {own.waste_at_best_per_s:.3f} packets/s"
+        f"{other} (subscribers stay {setting.lifetime_s:g} s)"
     )
     if work is not None:
         yield (

@@ -12,6 +12,7 @@ from time import time
 import click
 
 from kcast.client.aio import Client
+from kcast.client.cli import file_news
 from kcast.client.cli.common import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -34,7 +35,14 @@ from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines,
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
-from kcast.client.events import AllServersLost, FamilyMissing, Outcome, Published
+from kcast.client.events import (
+    AllServersLost,
+    ClusterChanged,
+    ClusterRefused,
+    FamilyMissing,
+    Outcome,
+    Published,
+)
 from kcast.client.lines import room, too_large
 from kcast.client.view import View
 from kcast.pubsub.wire import encode_topic
@@ -246,6 +254,8 @@ class _Publisher:
             match event:
                 case FamilyMissing(server, family):
                     say("pub", f"cannot reach {server}: no IPv{family} here")
+                case ClusterChanged() | ClusterRefused():
+                    say("pub", file_news.told(event))
                 case AllServersLost():
                     if not any(self.receipts):
                         raise _NobodyAnswers

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import click
 
 from kcast.client.aio import Client, Subscription
+from kcast.client.cli import file_news
 from kcast.client.cli.common import (
     EXIT_FAILURE,
     Number,
@@ -32,6 +33,8 @@ from kcast.client.cluster import Cluster
 from kcast.client.events import (
     HARMLESS,
     AllServersLost,
+    ClusterChanged,
+    ClusterRefused,
     Delivery,
     Drop,
     Event,
@@ -44,11 +47,18 @@ from kcast.client.events import (
     ServerForgot,
     ServerLost,
     ServerReturned,
+    Why,
 )
 from kcast.client.wildcards import WildcardWarning, explanation, looks_like_a_pattern
 
 HOLD_S = 0.1
 LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this time
+
+_LOST: dict[Why, str] = {
+    "silent": "it does not answer",
+    "price": "it asks more work for a lease than any client does",
+    "name": "its name leads to no address",
+}
 
 
 @click.command("sub")
@@ -320,6 +330,7 @@ class _Watcher:
         self._client = client
         self._with_time = with_time
         self._leases = {topic: client.core.lease_counts(topic) for topic in topics}
+        self._removed: set[str] = set()  # servers that the cluster file has no longer
         self._told: dict[bytes, tuple[int, int]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
 
@@ -352,9 +363,14 @@ class _Watcher:
                 self.ever_leased = self.ever_leased or leased > 0
                 self._leases[topic] = leased, wanted
                 self._leases_changed(topic, leased, wanted)
+            case ClusterChanged(added, removed):
+                self._removed = (self._removed - set(added)) | set(removed)
+                self._say(file_news.told(event))
+            case ClusterRefused():
+                self._say(file_news.told(event))
             case ServerLost(server, why):
-                too_dear = "it asks more work for a lease than any client does"
-                self._say(f"lost {server}: {too_dear if why == 'price' else 'it does not answer'}")
+                gone = ", and is no longer in the cluster file" if server in self._removed else ""
+                self._say(f"lost {server}: {_LOST[why]}{gone}")
             case FamilyMissing(server, family):
                 self._say(f"cannot reach {server}: no IPv{family} here")
             case AllServersLost():

@@ -10,12 +10,15 @@ from time import monotonic, time
 
 import click
 
+from kcast.client.cli import file_news
 from kcast.client.cli.common import (
     EXIT_INTERRUPTED,
     Number,
     cluster_option,
     errors_as_lines,
+    escaped,
     load_cluster_to_use,
+    say,
     to_json,
 )
 from kcast.client.cli.layout import COLUMNS, terminal_columns
@@ -25,6 +28,7 @@ from kcast.client.cli.screen import Screen, is_screen
 from kcast.client.cli.times import utc
 from kcast.client.cli.top_figures import Table, Watched
 from kcast.client.cluster import Cluster
+from kcast.client.events import ClusterRefused
 from kcast.client.families import usable_families
 from kcast.client.resolver import Resolver
 from kcast.client.watch import watch
@@ -164,6 +168,7 @@ class Loop:
         self._screen: Screen | None = None
         self._exit_code: int | None = None
         self._file = watch(cluster, monotonic())
+        self._note = "q quits"
         self.changed: Cluster | None = None
         self.shown = 0
 
@@ -227,6 +232,10 @@ class Loop:
     def _look_for_change(self) -> Cluster | None:
         """Returns the cluster that the file says, if it is another one, and sound."""
         news = None if self._file is None else self._file.look(monotonic())
+        if isinstance(news, ClusterRefused):
+            self._note = file_news.told(news)
+            if self._screen is None:
+                say("top", self._note)
         return news if isinstance(news, Cluster) else None
 
     def _find_urls(self) -> dict[int, str]:
@@ -258,7 +267,7 @@ class Loop:
     def _draw(self) -> None:
         if self._screen is not None:
             columns, rows = self._screen.size
-            self._screen.draw(self._table.lines(columns, rows, "q quits"))
+            self._screen.draw(self._table.lines(columns, rows, escaped(self._note)))
 
     # --- What the user does --------------------------------------------------------------------------
 

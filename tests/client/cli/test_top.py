@@ -269,3 +269,21 @@ def test_a_changed_file_is_shown(
     assert made == [before, after]
     totals = [json.loads(line)["total"] for line in capsys.readouterr().out.splitlines()]
     assert totals == sorted(totals, reverse=True) and set(totals) == {2, 1} and len(totals) == 20
+
+
+def test_a_file_that_is_not_sound_is_told_and_not_shown(
+    lab_of_two: tuple[str, str, "subprocess.Popen[str]"],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, *_ = lab_of_two
+    monkeypatch.setattr("kcast.client.watch.LOOK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("kcast.client.watch.SETTLE_S", 0.05)
+    cluster = clusters.load(Path(file))
+    loop = Loop(cluster, one_of_each(targets_of(cluster)), None, 0.1, as_json=True)
+    Path(file).write_text("kcast-cluster 1\nserver 127.0.0.1:74x1\n")
+    assert asyncio.run(show(loop, lambda _: loop, 10, None)) == 0
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"kcast top: {file}:2: expected IP:PORT") and shown.err.count("\n") == 1
+    assert shown.err.endswith("; going on with the cluster as it was\n")
+    assert len(shown.out.splitlines()) == 10

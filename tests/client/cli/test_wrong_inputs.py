@@ -28,6 +28,7 @@ WRONG_USAGE = [
     ("completions bash", "did you mean completion?"),
     ("xyzzy", "kcast: no such command xyzzy (see kcast --help)"),
     ("--foo", "kcast: no such option --foo"),
+    ("serve --metrics", "kcast serve: option '--metrics' requires an argument (see kcast serve --help)"),
     ("--vresion", "did you mean --version?"),
     ("-v", "kcast: no such option -v"),
     ("help bub", "no such command bub; did you mean sub or pub?"),
