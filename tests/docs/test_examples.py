@@ -79,9 +79,9 @@ def test_who_comes_goes_falls_silent_or_starts_again_is_told(cluster: ClusterOfP
             for name in cluster.names:
                 cluster.restart(name)
             anna.await_output(b"? servers answer again")
+            assert b"dora is silent" not in anna.output
             dora.process.send_signal(signal.SIGTERM)
-            anna.await_output(b"- dora has left")
-        assert anna.output.count(b"silent") == 1
+            anna.await_output(b"- dora ")  # has left, or is silent where no server took her last word yet
 
 
 def test_strangers_cannot_fill_the_table_or_the_terminal(cluster: ClusterOfProcesses) -> None:

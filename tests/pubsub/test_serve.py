@@ -252,7 +252,8 @@ def test_help_groups_the_options() -> None:
     help_text = invoke("--help").stdout
     headings = re.findall(r"^([A-Z][\w ]+):$", help_text, re.MULTILINE)
     assert headings == ["Address", "Leases", "Traffic", "Operation", "Other options"]
-    options = re.findall(r"^  (--[\w-]+)", help_text, re.MULTILINE)
+    # click keeps the help option of the first context: with -h where a test before came by way of `kcast`.
+    options = re.findall(r"^  (?:-h, )?(--[\w-]+)", help_text, re.MULTILINE)
     assert sorted(options) == sorted([*(parameter.opts[0] for parameter in command.params), "--help"])
     assert "kcast serve --count 12 --port 7401 > lab.txt" in help_text
     assert "--workers 4 --metrics 9400 --log json" in help_text
