@@ -1,7 +1,7 @@
 # GNU make and Python 3.11 or newer are all that is needed: what else is, tools/setup puts into .venv.
 #   ARGS    goes to what the target runs:                  make test ARGS='-k wire'
 #   PYTHON  is the Python to make .venv with:              make test PYTHON=python3.13
-#   EXTRAS  are further extras of pyproject.toml to have:  make test EXTRAS=trust
+#   EXTRAS  are further extras of pyproject.toml to have:  make test EXTRAS=docs
 
 # What `make test` leaves out, and the target that runs it.
 SLOW := spark or load or containers or compat
@@ -43,7 +43,7 @@ test: lint  ## all checks and tests but the slow ones, which it names at its end
 		'make test-compat (beside version 0.1.0, 1 min)'
 
 test-fast:  ## the sans-IO cores, codec, ring and simulation, in half a minute: 20 of 200 seeds, no socket
-	@$(SETUP) dev load spark
+	@$(SETUP) dev load spark trust list-log
 	KCAST_SIM_SEEDS=20 $(BIN)/pytest -n 2 --dist worksteal -m 'not (world or long)' --ignore tests/client/cli \
 		tests/hashring tests/pubsub tests/client tests/simulation $(ARGS)
 
@@ -51,44 +51,44 @@ test-pythons:  ## the tests of `make test` on every Python from 3.11 that is ins
 	@set -e; for python in $(or $(PYTHON),$$(sh tools/pythons)); do \
 		name=$$($$python -c 'import sys; print("python3.%d" % sys.version_info[1])'); \
 		echo "== $$name"; \
-		VENV=build/$$name PYTHON=$$python sh tools/setup dev load spark $(EXTRAS); \
+		VENV=build/$$name PYTHON=$$python sh tools/setup dev load spark trust list-log $(EXTRAS); \
 		build/$$name/bin/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS); done
 
 test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a cluster of Spark's
-	@$(SETUP) dev load spark
+	@$(SETUP) dev load spark trust list-log
 	$(BIN)/pytest $(PARALLEL) --no-loadscope-reorder -m spark $(ARGS)
 
 test-load:  ## load tests with real locust, from servers to results
-	@$(SETUP) dev load spark
+	@$(SETUP) dev load spark trust list-log
 	$(BIN)/pytest -n 2 --dist worksteal -m load $(ARGS)
 
 test-compat:  ## this version and 0.1.0 in one cluster, both ways round; needs the history
-	@$(SETUP) dev load spark
+	@$(SETUP) dev load spark trust list-log
 	$(BIN)/pytest $(PARALLEL) -m compat $(ARGS)
 
 test-containers:  ## on a Docker engine: the cluster of compose.yaml, and load tests on containers
 	@{ docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
 		echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \
 		'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
-	@$(SETUP) dev load spark
+	@$(SETUP) dev load spark trust list-log
 	@docker build --quiet --network host --tag $(IMAGE) . && \
 		KCAST_IMAGE=$(IMAGE) $(BIN)/pytest -m containers $(ARGS); code=$$?; \
 		docker image rm --force $(IMAGE) >/dev/null; exit $$code
 
 lint:  ## ruff and mypy, changing nothing
-	@$(SETUP) dev load spark
+	@$(SETUP) dev load spark trust list-log
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy docs/examples/*.py
 
 format:  ## lay the code out, and mend what ruff can
-	@$(SETUP) dev load spark
+	@$(SETUP) dev load spark trust list-log
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 bench:  ## the benchmarks of tests/benchmarks, one after the other
-	@$(SETUP) dev load spark
+	@$(SETUP) dev load spark trust list-log
 	@set -e; for bench in $(filter-out __init__,$(patsubst tests/benchmarks/%.py,%,$(wildcard tests/benchmarks/*.py))); do \
 		echo "== $$bench"; $(BIN)/python -m "tests.benchmarks.$$bench" $(ARGS); done
 
@@ -112,7 +112,7 @@ man:  ## man pages of all commands, into build/man/man1
 	@echo 'written into build/man/man1: man -M build/man kcast-sub'
 
 dist:  ## build the wheel and the source distribution into dist/
-	@$(SETUP) dev load spark
+	@$(SETUP) dev load spark trust list-log
 	@rm -rf dist
 	$(BIN)/python -m build
 

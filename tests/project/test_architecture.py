@@ -64,7 +64,14 @@ ARROWS = {
 # The layers of each package, from the top down. A folder imports from folders of lower layers only, and not
 # from others of its own layer. A module that is in none of these folders stands for itself.
 LAYERS = {
-    "client": (("cli",), ("",)),
+    "client": (
+        ("cli",),
+        ("aio", "blocking"),
+        ("engine_thread", "base"),
+        ("engine",),
+        ("trust",),
+        ("",),
+    ),
     "loadtest": (
         ("locustfile", "shapes"),
         ("demo", "load"),

@@ -1,0 +1,1 @@
+"""`kcast servers`: makes, publishes and checks signed lists of servers; one verb a module."""

@@ -1,0 +1,1 @@
+"""A list of servers worth trusting: signed, logged, witnessed. PROTOCOL §10."""
