@@ -74,8 +74,6 @@ class Server:
             raise ValueError(f"ttl_s is {ttl_s}: give 1 to {TTL_S_MAX} seconds")
         if not 0 <= work_bits <= WORK_BITS_MAX:
             raise ValueError(f"work_bits is {work_bits}: give 0 to {WORK_BITS_MAX}: clients pay no more")
-        if not wire.is_head(head):
-            raise ValueError(f"head is {head!r}: give at most {HEAD_CHARS_MAX} printable ASCII, no spaces")
         if table not in TABLES:
             raise ValueError(f"table is {table!r}: give one of {', '.join(TABLES)}")
         self.limits = limits or Limits()
@@ -101,8 +99,14 @@ class Server:
         self._router = Router(self.leases, self.counts, marks_copies=open_to is not None)
         self._replies: list[Transmit] = []
         self._drained_at: float | None = None
-        self._head = {"head": head} if head else {}
+        self.set_head(head)
         self._drain: dict[str, str] = {}
+
+    def set_head(self, head: str) -> None:
+        """Lets answers carry another head from now on. Any thread may call it. Raises ValueError."""
+        if not wire.is_head(head):
+            raise ValueError(f"head is {head!r}: give at most {HEAD_CHARS_MAX} printable ASCII, no spaces")
+        self._head = {"head": head} if head else {}
 
     # --- Endpoint ------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 Nothing is asked of any server here: each is wrong by itself. A new option brings its own lines.
 """
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -160,6 +161,9 @@ WRONG_USAGE = [
     # serve
     ("serve --port 70000", "70000"),
     ("serve --ttl 0", "0 is not in the range"),
+    ("serve --head @NO", "'--head': NO: No such file or directory"),
+    ("serve --head @.", "'--head': .: not a file"),
+    ("serve --head @LAB", "'--head': LAB: not one line of 32 printable ASCII, no spaces, at most"),
     ("serve --host localhost", "'localhost' is not an IP address"),
     ("serve --workers 2 --count 2", "give --workers or --count, not both"),
     ("serve --prot 7400", "did you mean --port?"),
@@ -214,9 +218,7 @@ def typed(tmp_path: Path) -> Callable[[str], list[str]]:
     (tmp_path / "LAB_SIGNED").write_text("kcast-cluster 1\nnames\nversion 1\nserver node:7400 key=a\n\n")
 
     def arguments(line: str) -> list[str]:
-        return [
-            str(tmp_path / word) if word.startswith(("LAB", "NO")) else word for word in shlex.split(line)
-        ]
+        return [re.sub(r"^(@?)(?=LAB|NO)", rf"\1{tmp_path}/", word) for word in shlex.split(line)]
 
     return arguments
 
