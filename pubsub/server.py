@@ -201,7 +201,7 @@ class Server:
                 vouch, "size", datagram, source, {"lines": str(self.limits.lines_per_datagram)}
             )
             return
-        subscribes, publishes, controls = _sorted_lines(lines[1:])
+        subscribes, publishes, controls = wire.sorted_lines(lines[1:])
         for line in controls:
             # No pong follows, since the receipt has all that a pong would have. Only the first line can show
             # a cookie.
@@ -319,7 +319,7 @@ class Server:
     def _receive_bare(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
         """Takes a datagram without a cookie: `%?`, `%~`, publishes (§7.2), and what an open server takes."""
         request: wire.Ask | wire.Ping | None = None
-        subscribes, publishes, controls = _sorted_lines(lines)
+        subscribes, publishes, controls = wire.sorted_lines(lines)
         for line in controls:
             parsed = wire.parse_request(line)
             if isinstance(parsed, (wire.Ask, wire.Ping)) and request is None:
@@ -478,22 +478,6 @@ class Server:
             return True
         self.drops[Drop.PUBLISH_RATE] += line_count
         return False
-
-
-def _sorted_lines(lines: list[bytes]) -> tuple[list[bytes], dict[bytes, list[bytes]], list[bytes]]:
-    """Returns the subscribe lines, the publish lines by topic, and the control lines of a datagram."""
-    subscribes: list[bytes] = []
-    publishes: dict[bytes, list[bytes]] = {}
-    controls: list[bytes] = []
-    for line in lines:
-        topic, space, _ = line.partition(b" ")
-        if wire.is_control(line):
-            controls.append(line)
-        elif space:
-            publishes.setdefault(topic, []).append(line)
-        else:
-            subscribes.append(line)
-    return subscribes, publishes, controls
 
 
 def _control_drop(line: bytes) -> Drop:
