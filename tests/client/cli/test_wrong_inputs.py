@@ -23,7 +23,7 @@ WRONG_USAGE = [
     ("subscribe t", "no such command subscribe; did you mean sub?"),
     ("analyze run", "did you mean analyse?"),
     ("pings", "did you mean ping?"),
-    ("server", "did you mean serve?"),
+    ("server", "did you mean serve or servers?"),
     ("wher t", "did you mean where?"),
     ("halth", "did you mean health?"),
     ("completions bash", "did you mean completion?"),
@@ -40,6 +40,12 @@ WRONG_USAGE = [
     ("completion", "missing argument"),
     ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ("completion bash zsh", "unexpected extra argument"),
+    # servers
+    ("servers shw", "kcast servers: no such command shw; did you mean show? (see kcast servers --help)"),
+    ("servers --foo", "kcast servers: no such option --foo"),
+    ("servers show", "kcast servers show: missing argument 'FILE' (see kcast servers show --help)"),
+    ("servers show a b", "kcast servers show: got unexpected extra argument (b)"),
+    ("servers show a --jsn", "kcast servers show: no such option --jsn; did you mean --json?"),
     # pub
     ("pub", "no topic: give TOPIC, or -t TOPIC"),
     ("pub -m text", "no topic: give TOPIC, or -t TOPIC"),
