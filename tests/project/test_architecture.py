@@ -24,7 +24,7 @@ CORES = (
     *("client/numbering.py", "client/publications.py", "client/subscriptions.py", "client/views.py"),
     *("client/sessions.py", "client/whereabouts.py"),
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
-    *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py"),
+    *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py", "client/trust/witnessing.py"),
     *("client/trust/merkle.py", "client/trust/record.py"),
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
@@ -39,7 +39,7 @@ ARROWS = {
     "client": (
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
-        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops"),
+        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops", "kcast.pubsub.http"),
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.
