@@ -32,7 +32,8 @@ def web_server(talk: Talk) -> Iterator[str]:
                     head = b""
                     while b"\r\n\r\n" not in head and (more := connection.recv(4096)):
                         head += more
-                    talk(connection, head.split(b" ")[1].decode() if b" " in head else "")
+                    line = head.decode("latin-1").split(" ")  # what a TLS client says is no request
+                    talk(connection, line[1] if len(line) > 1 else "")
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=serve, daemon=True)
