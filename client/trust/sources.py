@@ -230,7 +230,7 @@ class _Http(urllib.request.HTTPHandler):
         def connection(host: str, **options: Any) -> http.client.HTTPConnection:
             return _reading(http.client.HTTPConnection(host, **options), self._answer)
 
-        return self.do_open(connection, request)  # type: ignore[arg-type]
+        return self.do_open(connection, request)
 
 
 class _Https(urllib.request.HTTPSHandler):
@@ -247,7 +247,7 @@ class _Https(urllib.request.HTTPSHandler):
         def connection(host: str, **options: Any) -> http.client.HTTPConnection:
             return _reading(http.client.HTTPSConnection(host, context=context, **options), self._answer)
 
-        return self.do_open(connection, request)  # type: ignore[arg-type]
+        return self.do_open(connection, request)
 
 
 def _reading(
