@@ -191,7 +191,7 @@ def _short(text: str) -> str:
 
 
 def _first_bytes(response: http.client.HTTPResponse, count: int) -> bytes:
-    """Reads so many bytes, or all that there are."""
+    """Reads `count` bytes, or all that there are."""
     data = bytearray()
     while len(data) < count and (chunk := response.read(min(_CHUNK_BYTES, count - len(data)))):
         data += chunk
