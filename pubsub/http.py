@@ -1,4 +1,4 @@
-"""An HTTP server with a bounded number of threads, for what kcast offers over HTTP beside its own protocol."""
+"""An HTTP server with a bounded number of threads, for what kcast offers beside its own protocol."""
 
 import errno
 import socket
@@ -26,7 +26,7 @@ class BoundedHttpServer(ThreadingMixIn, HTTPServer):
     def __init__(
         self, address: Address, handler: type[BaseRequestHandler], *, connections_max: int, option: str
     ) -> None:
-        """Binds. Raises ListenError, which names the command's `option`, if the address cannot be served on."""
+        """Binds. Raises ListenError, which names the command's `option`, if that is not possible."""
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._connections_max = connections_max
         self._open: dict[socket.socket, None] = {}  # the oldest first

@@ -24,8 +24,9 @@ CORES = (
     *("client/numbering.py", "client/publications.py", "client/subscriptions.py", "client/views.py"),
     *("client/sessions.py", "client/whereabouts.py"),
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
-    *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py", "client/trust/witnessing.py"),
-    *("client/trust/merkle.py", "client/trust/record.py"),
+    *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py"),
+    *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py", "client/trust/bundle.py"),
+    "client/trust/witnessing.py",
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
