@@ -26,6 +26,7 @@ CORES = (
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
     *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py"),
     *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py", "client/trust/bundle.py"),
+    *("client/trust/faults.py", "client/trust/verdicts.py"),
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
