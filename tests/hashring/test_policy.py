@@ -3,7 +3,7 @@
 import json
 import random
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, product
 from math import ceil, sqrt
 from typing import Any
 
@@ -17,6 +17,11 @@ from tests.support.checkout import ROOT
 
 VECTORS_FILE = ROOT / "hashring" / "vectors" / "placement.json"
 KEYS = [f"192.0.2.{i}" for i in range(20)]
+
+
+def works(k: int, publish: int, subscribe: int) -> bool:
+    """Whether both sides of such a policy always meet."""
+    return max(publish, subscribe) <= k < publish + subscribe
 
 
 class TestSchemes:
@@ -152,6 +157,23 @@ class TestCandidates:
             ring = HashRing([str(i) for i in range(hosts)])
             for policy in (Policy(), Policy.from_scheme("S"), Policy.from_scheme("R", servers=9)):
                 assert policy.sizes(hosts)[0] == len(policy.candidates(ring, "t"))
+
+    @pytest.mark.parametrize(
+        "policy", [Policy(*sizes) for sizes in product(range(1, 6), repeat=3) if works(*sizes)]
+    )
+    def test_margin_is_what_the_two_sides_have_in_common_at_least(self, policy: Policy) -> None:
+        hosts = range(policy.k)
+        common = [
+            len({*published} & {*subscribed})
+            for published in combinations(hosts, policy.publish)
+            for subscribed in combinations(hosts, policy.subscribe)
+        ]
+        assert policy.margin == min(common) > 0
+
+    def test_margin_without_the_ring(self) -> None:
+        assert Policy.from_scheme("S").margin == 1, "no host may be replaced"
+        assert Policy.from_scheme("R", servers=100).margin == 30 + 30 - 100, "they meet by chance"
+        assert Policy.from_scheme("R", servers=4).margin == 4
 
 
 class TestDraw:
