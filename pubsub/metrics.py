@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from kcast.pubsub.drops import HARMLESS, Drop
 from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.head_file import HeadFile
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Losses
 from kcast.pubsub.server import Server
@@ -65,10 +66,17 @@ _COUNTS = (
 class ServerCollector(Collector):
     """Reads one server's counters and gauges at each scrape."""
 
-    def __init__(self, server: Server, ports: Sequence[UdpPort], tap: "TapWriter | None" = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        ports: Sequence[UdpPort],
+        tap: "TapWriter | None" = None,
+        head_file: HeadFile | None = None,
+    ) -> None:
         self._server = server
         self._ports = ports
         self._tap = tap
+        self._head_file = head_file
 
     def collect(self) -> Iterator[Metric]:
         """Yields all metrics. Any thread may call it."""
@@ -113,6 +121,12 @@ class ServerCollector(Collector):
         if self._tap is not None:
             yield CounterMetricFamily(
                 "kcast_tap_records_dropped", "Records that are missing from --tap.", self._tap.records_dropped
+            )
+        if self._head_file is not None:
+            yield CounterMetricFamily(
+                "kcast_head_failed_looks",
+                "Looks at the file of --head that found no head.",
+                self._head_file.failed_looks,
             )
         build = GaugeMetricFamily("kcast_build_info", "1; its label tells the version.", labels=("version",))
         build.add_metric((version("kcast"),), 1)

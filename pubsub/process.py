@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kcast.pubsub.cookie import SECRET_BYTES
 from kcast.pubsub.driver import Ending, run
 from kcast.pubsub.endpoint import Address, Tap, format_address
+from kcast.pubsub.head_file import HeadFile
 from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
 from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
@@ -25,13 +26,17 @@ EXIT_FAILURE = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """The settings of one server. `open_to` is "" (nobody), "local" or "anyone"."""
+    """The settings of one server. `open_to` is "" (nobody), "local" or "anyone".
+
+    With `head_file`, `head` is what that file had in it at the start.
+    """
 
     ttl_s: int
     table: str
     limits: Limits
     work_bits: int
     head: str
+    head_file: str | None
     tells_audience: bool
     open_to: str
     receive_buffer_bytes: int
@@ -88,11 +93,16 @@ def serve(
                 log.error("tap", f"--tap: {error}")
                 return EXIT_FAILURE
         server = make_server(settings, addresses, tap)
+        head_file = None
+        if settings.head_file is not None:
+            head_file = HeadFile(settings.head_file, settings.head, server.set_head, log)
+            stack.callback(head_file.close)
+            head_file.watch()
         if settings.metrics is not None:
             from kcast.pubsub.metrics import ServerCollector, serve_metrics
 
             try:
-                where = serve_metrics(ServerCollector(server, ports, tap), settings.metrics)
+                where = serve_metrics(ServerCollector(server, ports, tap, head_file), settings.metrics)
             except ListenError as error:
                 log.error("metrics", str(error))
                 return EXIT_FAILURE

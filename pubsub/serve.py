@@ -13,6 +13,7 @@ import click
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.errors import KcastError
+from kcast.pubsub.head_file import HeadFileError, read_head
 from kcast.pubsub.limits import (
     HEAD_CHARS_MAX,
     LINES_PER_DATAGRAM_MAX,
@@ -110,10 +111,16 @@ def _host_port(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return str(ip), int(port)
 
 
-def _head(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def _head(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, str | None]:
+    """Returns the head, and the file that it comes from with `@FILE`."""
+    if value[:1] == "@":
+        try:
+            return read_head(value[1:]), value[1:]
+        except HeadFileError as error:
+            raise click.BadParameter(str(error)) from None
     if not wire.is_head(value):
         raise click.BadParameter(f"give at most {HEAD_CHARS_MAX} printable ASCII characters without spaces")
-    return value
+    return value, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,7 @@ class Given:
     work_bits: int
     open: bool
     open_to_anyone: bool
-    head: str
+    head: tuple[str, str | None]
     hide_audience: bool
     metrics: Address | None
     log: str
@@ -168,7 +175,8 @@ class Given:
                 challenges_per_s=self.challenge_rate,
             ),
             work_bits=self.work_bits,
-            head=self.head,
+            head=self.head[0],
+            head_file=self.head[1],
             tells_audience=not self.hide_audience,
             open_to="anyone" if self.open_to_anyone else "local" if self.open else "",
             receive_buffer_bytes=self.receive_buffer,
@@ -339,8 +347,9 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     default="",
     show_default=False,
     callback=_head,
-    metavar="TEXT",
-    help=f"A string of up to {HEAD_CHARS_MAX} characters that answers carry to clients.",
+    metavar="TEXT|@FILE",
+    help=f"A string of up to {HEAD_CHARS_MAX} characters that answers carry to clients; or @ and the name of "
+    "a file that has it, and is looked at once a minute.",
 )
 @_option(
     _OPERATION,

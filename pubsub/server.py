@@ -74,8 +74,6 @@ class Server:
             raise ValueError(f"ttl_s is {ttl_s}: give 1 to {TTL_S_MAX} seconds")
         if not 0 <= work_bits <= WORK_BITS_MAX:
             raise ValueError(f"work_bits is {work_bits}: give 0 to {WORK_BITS_MAX}: clients pay no more")
-        if not wire.is_head(head):
-            raise ValueError(f"head is {head!r}: give at most {HEAD_CHARS_MAX} printable ASCII, no spaces")
         if table not in TABLES:
             raise ValueError(f"table is {table!r}: give one of {', '.join(TABLES)}")
         self.limits = limits or Limits()
@@ -101,8 +99,14 @@ class Server:
         self._router = Router(self.leases, self.counts, marks_copies=open_to is not None)
         self._replies: list[Transmit] = []
         self._drained_at: float | None = None
-        self._head = {"head": head} if head else {}
+        self.set_head(head)
         self._drain: dict[str, str] = {}
+
+    def set_head(self, head: str) -> None:
+        """Lets answers carry another head from now on. Any thread may call it. Raises ValueError."""
+        if not wire.is_head(head):
+            raise ValueError(f"head is {head!r}: give at most {HEAD_CHARS_MAX} printable ASCII, no spaces")
+        self._head = {"head": head} if head else {}
 
     # --- Endpoint ------------------------------------------------------------------------------------
 
@@ -197,7 +201,7 @@ class Server:
                 vouch, "size", datagram, source, {"lines": str(self.limits.lines_per_datagram)}
             )
             return
-        subscribes, publishes, controls = _sorted_lines(lines[1:])
+        subscribes, publishes, controls = wire.sorted_lines(lines[1:])
         for line in controls:
             # No pong follows, since the receipt has all that a pong would have. Only the first line can show
             # a cookie.
@@ -315,7 +319,7 @@ class Server:
     def _receive_bare(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
         """Takes a datagram without a cookie: `%?`, `%~`, publishes (§7.2), and what an open server takes."""
         request: wire.Ask | wire.Ping | None = None
-        subscribes, publishes, controls = _sorted_lines(lines)
+        subscribes, publishes, controls = wire.sorted_lines(lines)
         for line in controls:
             parsed = wire.parse_request(line)
             if isinstance(parsed, (wire.Ask, wire.Ping)) and request is None:
@@ -474,22 +478,6 @@ class Server:
             return True
         self.drops[Drop.PUBLISH_RATE] += line_count
         return False
-
-
-def _sorted_lines(lines: list[bytes]) -> tuple[list[bytes], dict[bytes, list[bytes]], list[bytes]]:
-    """Returns the subscribe lines, the publish lines by topic, and the control lines of a datagram."""
-    subscribes: list[bytes] = []
-    publishes: dict[bytes, list[bytes]] = {}
-    controls: list[bytes] = []
-    for line in lines:
-        topic, space, _ = line.partition(b" ")
-        if wire.is_control(line):
-            controls.append(line)
-        elif space:
-            publishes.setdefault(topic, []).append(line)
-        else:
-            subscribes.append(line)
-    return subscribes, publishes, controls
 
 
 def _control_drop(line: bytes) -> Drop:

@@ -110,6 +110,22 @@ def is_control(line: bytes) -> bool:
     return line[:1] == b"%" and _HEX_ESCAPE.match(line) is None
 
 
+def sorted_lines(lines: list[bytes]) -> tuple[list[bytes], dict[bytes, list[bytes]], list[bytes]]:
+    """Returns the subscribe lines, the publish lines by topic, and the control lines of a datagram."""
+    subscribes: list[bytes] = []
+    publishes: dict[bytes, list[bytes]] = {}
+    controls: list[bytes] = []
+    for line in lines:
+        topic, space, _ = line.partition(b" ")
+        if is_control(line):
+            controls.append(line)
+        elif space:
+            publishes.setdefault(topic, []).append(line)
+        else:
+            subscribes.append(line)
+    return subscribes, publishes, controls
+
+
 def publish_line(topic: bytes, message: bytes) -> bytes:
     """Returns `topic SP message LF` from wire forms; a server forwards it as it came (§4.1)."""
     return b"%b %b\n" % (topic, message)

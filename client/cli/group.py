@@ -1,4 +1,4 @@
-"""The group of all commands. A command is imported only when it is called.
+"""The group of all commands.
 
 Ctrl-C before a command can handle it ends the program silently. Wrong usage is told in one line.
 """
@@ -6,13 +6,11 @@ Ctrl-C before a command can handle it ends the program silently. Wrong usage is 
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from kcast.client.cli.lazy_group import LazyGroup
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -26,6 +24,7 @@ _COMMANDS = {
     "top": ("kcast.client.cli.top", "watch the servers: state, round-trip time, loss, rates, leases"),
     "health": ("kcast.client.cli.health", "check whether one server works, for health checks"),
     "context": ("kcast.client.cli.context", "names for clusters, and the one in use"),
+    "servers": ("kcast.client.cli.servers.group", "make, publish and check signed lists of servers"),
     "plan": ("kcast.client.cli.plan", "what theory expects a policy to deliver and to cost"),
     "demo": (
         "kcast.loadtest.demo.command",
@@ -40,60 +39,16 @@ _COMMANDS = {
 _Result = TypeVar("_Result")
 
 
-class _LazyGroup(click.Group):
-    """A group that imports only the subcommand that is called: `kcast serve` needs no numpy."""
+class _Commands(LazyGroup):
+    """All commands; what none of them has handled is handled here."""
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Reads the command line up to the subcommand."""
-        return _told(lambda: super(_LazyGroup, self).make_context(*args, **options))
+        return _told(lambda: super(_Commands, self).make_context(*args, **options))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Loads and runs the subcommand; handles what the subcommand has not handled."""
-        return _told(lambda: self._invoke(ctx))
-
-    def _invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            name = ctx.invoked_subcommand
-            if error.ctx is None and name in _COMMANDS:  # click's parser does not say which command it was
-                command = self.get_command(ctx, name)
-                assert command is not None
-                error.ctx = click.Context(command, parent=ctx, info_name=name)
-            raise
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds the subcommand; says which one may have been meant where there is none of this name."""
-        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from kcast.client.resembling import did_you_mean
-
-            ctx.fail(f"no such command {args[0]}{did_you_mean(args[0], _COMMANDS)}")
-        return super().resolve_command(ctx, args)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Returns the subcommands and options that begin like this, without loading any subcommand."""
-        from click.shell_completion import CompletionItem
-
-        names = [
-            CompletionItem(n, help=text) for n, (_, text) in _COMMANDS.items() if n.startswith(incomplete)
-        ]
-        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command = import_module(_COMMANDS[cmd_name][0]).command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+        return _told(lambda: super(_Commands, self).invoke(ctx))
 
 
 def _told(run: Callable[[], _Result]) -> _Result:
@@ -112,7 +67,7 @@ def _told(run: Callable[[], _Result]) -> _Result:
         sys.exit(EXIT_USAGE)
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, members=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kcast")
 def main() -> None:
     """Publish/subscribe over UDP with dumb servers and smart clients."""

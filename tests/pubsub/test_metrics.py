@@ -17,8 +17,10 @@ from prometheus_client.samples import Sample
 from kcast.pubsub import metrics, wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
+from kcast.pubsub.head_file import HeadFile
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.listen import ListenError
+from kcast.pubsub.log import Log
 from kcast.pubsub.metrics import ServerCollector, serve_metrics
 from kcast.pubsub.server import Server
 from kcast.pubsub.table import Limit
@@ -150,6 +152,14 @@ def test_a_tap_tells_what_is_missing_from_it(port: UdpPort, tmp_path: Path) -> N
     with TapWriter(tmp_path / "tap", boot_id=bytes(8), addresses=[port.address]) as tap:
         found = samples(ServerCollector(new_server(), (port,), tap))
     assert found["kcast_tap_records_dropped_total"] == 0
+
+
+def test_a_head_that_stands_in_a_file_tells_of_failed_looks(port: UdpPort, tmp_path: Path) -> None:
+    file = HeadFile(str(tmp_path / "none"), "v1", lambda _: None, Log())
+    file.look()
+    found = samples(ServerCollector(new_server(), (port,), None, file))
+    assert found["kcast_head_failed_looks_total"] == 1
+    assert "kcast_head_failed_looks_total" not in samples(ServerCollector(new_server(), (port,)))
 
 
 def test_no_label_has_values_that_clients_choose(port: UdpPort) -> None:

@@ -31,6 +31,7 @@ SETTINGS = ServeSettings(
     limits=Limits(),
     work_bits=0,
     head="",
+    head_file=None,
     tells_audience=True,
     open_to="",
     receive_buffer_bytes=4096,

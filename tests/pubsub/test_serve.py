@@ -259,6 +259,33 @@ def test_help_groups_the_options() -> None:
     assert "--workers 4 --metrics 9400 --log json" in help_text
 
 
+# --- A head that stands in a file -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("several", [(), ("--workers", "2"), ("--count", "2")], ids=["one", "host", "lab"])
+def test_answers_carry_what_the_file_of_head_says(
+    serve: Serve, tmp_path: Path, several: tuple[str, ...]
+) -> None:
+    file = tmp_path / "head"
+    file.write_text("43.wC6t8T2LVJ9KBV5PVNJGOQ\n")
+    process = serve("--head", f"@{file}", *several)
+    told = next_line(process)
+    while several and "server " not in told:
+        told = next_line(process)
+    port = int(re.findall(r":(\d+)", told)[0])
+    with Peer(("127.0.0.1", port)) as peer:
+        assert peer.ask().attributes["head"] == "43.wC6t8T2LVJ9KBV5PVNJGOQ"
+
+
+def test_a_head_that_stands_in_a_file_is_read_at_the_start(
+    settings: list[ServeSettings], tmp_path: Path
+) -> None:
+    file = tmp_path / "head"
+    file.write_text("v1")
+    assert invoke("--port", "0", "--head", f"@{file}").exit_code == 0
+    assert [(each.head, each.head_file) for each in settings] == [("v1", str(file))]
+
+
 # --- From the command line to the settings ------------------------------------------------------------
 
 
@@ -271,6 +298,7 @@ def test_defaults(settings: list[ServeSettings]) -> None:
             limits=Limits(),
             work_bits=0,
             head="",
+            head_file=None,
             tells_audience=True,
             open_to="",
             receive_buffer_bytes=BUFFER_BYTES_DEFAULT,
@@ -308,6 +336,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
             limits=limits,
             work_bits=9,
             head="v1",
+            head_file=None,
             tells_audience=False,
             open_to="local",
             receive_buffer_bytes=512 * 1024,

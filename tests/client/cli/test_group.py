@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kcast.client.cli import group
+from kcast.client.cli import group, lazy_group
 
 WAIT_S = 20.0
 
@@ -115,7 +115,7 @@ def test_what_shells_are_offered(typed: str, offered: list[str]) -> None:
 
 
 def test_offering_commands_loads_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "import_module", None)
+    monkeypatch.setattr(lazy_group, "import_module", None)
     found = group.main.shell_complete(click.Context(group.main), "")
     assert [item.value for item in found] == list(group._COMMANDS)
     assert all(item.help for item in found)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from kcast.client.cli import main
 from kcast.client.cli.manpage import page
+from kcast.client.cli.servers.group import VERBS
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,9 @@ def shown(path: Path) -> str:
 def test_every_command_has_a_page(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names >= {"kcast.1", "kcast-sub.1", "kcast-pub.1", "kcast-serve.1", "kcast-load-compare.1"}
-    assert (
-        len(names) == len(main.list_commands(click.Context(main))) + 1 + 1 + 5
-    )  # kcast itself, those of load and context
+    assert len(names) == len(main.list_commands(click.Context(main))) + 1 + 1 + 5 + len(
+        VERBS
+    )  # kcast itself, those of load, context and servers
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

@@ -3,6 +3,7 @@
 Nothing is asked of any server here: each is wrong by itself. A new option brings its own lines.
 """
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ WRONG_USAGE = [
     ("subscribe t", "no such command subscribe; did you mean sub?"),
     ("analyze run", "did you mean analyse?"),
     ("pings", "did you mean ping?"),
-    ("server", "did you mean serve?"),
+    ("server", "did you mean serve or servers?"),
     ("wher t", "did you mean where?"),
     ("halth", "did you mean health?"),
     ("completions bash", "did you mean completion?"),
@@ -39,6 +40,12 @@ WRONG_USAGE = [
     ("completion", "missing argument"),
     ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ("completion bash zsh", "unexpected extra argument"),
+    # servers
+    ("servers shw", "kcast servers: no such command shw; did you mean show? (see kcast servers --help)"),
+    ("servers --foo", "kcast servers: no such option --foo"),
+    ("servers show", "kcast servers show: missing argument 'FILE' (see kcast servers show --help)"),
+    ("servers show a b", "kcast servers show: got unexpected extra argument (b)"),
+    ("servers show a --jsn", "kcast servers show: no such option --jsn; did you mean --json?"),
     # pub
     ("pub", "no topic: give TOPIC, or -t TOPIC"),
     ("pub -m text", "no topic: give TOPIC, or -t TOPIC"),
@@ -160,6 +167,9 @@ WRONG_USAGE = [
     # serve
     ("serve --port 70000", "70000"),
     ("serve --ttl 0", "0 is not in the range"),
+    ("serve --head @NO", "'--head': NO: No such file or directory"),
+    ("serve --head @.", "'--head': .: not a file"),
+    ("serve --head @LAB", "'--head': LAB: not one line of 32 printable ASCII, no spaces, at most"),
     ("serve --host localhost", "'localhost' is not an IP address"),
     ("serve --workers 2 --count 2", "give --workers or --count, not both"),
     ("serve --prot 7400", "did you mean --port?"),
@@ -214,9 +224,7 @@ def typed(tmp_path: Path) -> Callable[[str], list[str]]:
     (tmp_path / "LAB_SIGNED").write_text("kcast-cluster 1\nnames\nversion 1\nserver node:7400 key=a\n\n")
 
     def arguments(line: str) -> list[str]:
-        return [
-            str(tmp_path / word) if word.startswith(("LAB", "NO")) else word for word in shlex.split(line)
-        ]
+        return [re.sub(r"^(@?)(?=LAB|NO)", rf"\1{tmp_path}/", word) for word in shlex.split(line)]
 
     return arguments
 
