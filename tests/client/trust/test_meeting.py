@@ -1,6 +1,6 @@
 """client/trust/meeting.py: clients with different lists meet while margin > x. PROTOCOL §8.3, §10."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, product
 from random import Random
@@ -20,7 +20,7 @@ POLICIES = [
 LISTS = "versions 41 and 42"
 
 
-def servers(hosts: dict[int, tuple[int, ...]]) -> tuple[ServerEntry, ...]:
+def servers(hosts: Mapping[int, tuple[int, ...]]) -> tuple[ServerEntry, ...]:
     """A server for each port of each host, of which number and ports are given."""
     return tuple(
         ServerEntry(((f"192.0.2.{number}", port),), f"192.0.2.{number}")
@@ -36,7 +36,9 @@ def cluster(*numbers: int, policy: Policy | None = None, salt: bytes = b"") -> C
 def run_of_versions(seed: int, policy: Policy, hosts: int, versions: int) -> list[Cluster]:
     """Lists, each of which adds, removes, or gives other ports to a host or two of the one before."""
     rng = Random(seed)
-    present = {number: (7400,) if rng.random() < 0.7 else (7400, 7401) for number in range(hosts)}
+    present: dict[int, tuple[int, ...]] = {
+        number: (7400,) if rng.random() < 0.7 else (7400, 7401) for number in range(hosts)
+    }
     run = [Cluster(servers(present), policy)]
     next_number = hosts
     for _ in range(versions - 1):
@@ -99,10 +101,10 @@ def test_bound_is_tight(policy: Policy, kind: str) -> None:
     """With x = margin hosts changed, some topic has draws that share no server."""
     x = policy.margin
     hosts = policy.k + x
-    present = dict.fromkeys(range(hosts), (7400,))
+    present: dict[int, tuple[int, ...]] = dict.fromkeys(range(hosts), (7400,))
     gone = list(present)[:x]
     kept = {number: ports for number, ports in present.items() if number not in gone}
-    others = dict.fromkeys(range(hosts, hosts + x), (7400,))
+    others: dict[int, tuple[int, ...]] = dict.fromkeys(range(hosts, hosts + x), (7400,))
     lists = {
         "added": (kept, present),
         "removed": (present, kept),
