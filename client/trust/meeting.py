@@ -44,8 +44,8 @@ class Difference:
     changed: tuple[str, ...]
     margin: int
     is_new_placement: bool  # no count of hosts says how many topics move
-    kept: int  # a topic of the old list keeps so many of its servers at least ...
-    kept_of: int  # ... of so many
+    kept: int  # the number of its servers that each topic of the old list keeps at least ...
+    kept_of: int  # ... of these
     always_meet: bool
 
     @property
