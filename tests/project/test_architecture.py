@@ -25,7 +25,13 @@ CORES = (
     *("client/sessions.py", "client/whereabouts.py"),
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
     *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py"),
-    *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py"),
+    *(
+        "client/trust/merkle.py",
+        "client/trust/record.py",
+        "client/trust/tiles.py",
+        "client/trust/document.py",
+        "client/trust/quorum.py",
+    ),
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
