@@ -69,7 +69,7 @@ class TrustDocument:
 
     @property
     def owners(self) -> tuple[VerifierKey, ...]:
-        """Those who sign the next trust document, and have signed this one."""
+        """The keys of those who sign the next trust document, and have signed this one."""
         return self.own_owners or self.signers
 
     @property
