@@ -33,6 +33,7 @@ CORES = (
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
     *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py"),
     *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py", "client/trust/bundle.py"),
+    *("client/trust/document.py", "client/trust/quorum.py"),
     *("client/trust/faults.py", "client/trust/verdicts.py"),
     "client/trust/witnessing.py",
     "hashring/*.py",
