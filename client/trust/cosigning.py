@@ -47,8 +47,8 @@ def collect(
 ) -> dict[VerifierKey, Asked]:
     """Asks each witness, a key with the URL before `/add-checkpoint`; returns what each has answered.
 
-    `checkpoint` is signed by its log. `old_sizes` are the sizes that witnesses held when they were last asked:
-    where one is wrong or missing, that costs one more question. Those that have not answered after
+    `checkpoint` is signed by its log. `old_sizes` are the sizes that witnesses held when they were last
+    asked: where one is wrong or missing, that costs one more question. Those that have not answered after
     `deadline_s` are given up. `path_between` is called by one thread at a time, the caller's.
     """
     new = Checkpoint.parse(checkpoint.text)
@@ -114,7 +114,7 @@ def _answer_of(witness: VerifierKey, url: str, body: bytes, deadline: float, che
     if not answer.is_success:
         said = web.short(answer.data.decode(errors="replace")) or answer.reason
         raise _Refused(f"{where}: HTTP {answer.status}: {said}")
-    lines = answer.data.decode(errors="replace").splitlines()[:_LINES_MAX]
+    lines = answer.data.decode(errors="replace").removesuffix("\n").split("\n", _LINES_MAX)[:_LINES_MAX]
     given = tuple(each for each in map(Signature.parse, lines) if each.is_of(witness))
     if not cosignatures(Note(checkpoint.text, given), [witness]):
         raise _Refused(f"{where}: it gave no cosignature of {witness.name}")

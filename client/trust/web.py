@@ -52,10 +52,8 @@ def ask(url: str, bytes_max: int, *, deadline: float, silence_s: float, body: by
         request = urllib.request.Request(url, data=body, headers=headers)
         wait_s = min(silence_s, max(deadline - began, 0.001))
         with _opener(deadline, silence_s).open(request, timeout=wait_s) as response:
-            is_refusal = response.status >= 300
-            data = _first_bytes(
-                response, 1 + (min(bytes_max, _REFUSAL_BYTES_MAX) if is_refusal else bytes_max)
-            )
+            most = bytes_max if response.status < 300 else min(bytes_max, _REFUSAL_BYTES_MAX)
+            data = _first_bytes(response, most + 1)
             return Answer(response.status, short(response.reason), response.headers, data)
     except (OSError, http.client.HTTPException, ValueError) as error:
         late_s = deadline - began if monotonic() >= deadline else None
