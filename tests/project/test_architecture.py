@@ -35,6 +35,7 @@ CORES = (
     *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py", "client/trust/bundle.py"),
     *("client/trust/document.py", "client/trust/quorum.py"),
     *("client/trust/faults.py", "client/trust/verdicts.py"),
+    "client/trust/witnessing.py",
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
@@ -48,7 +49,7 @@ ARROWS = {
     "client": (
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
-        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops"),
+        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops", "kcast.pubsub.http"),
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.
