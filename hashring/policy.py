@@ -143,6 +143,20 @@ class Policy:
         sizes = f"{self.k}/{self.publish}/{self.subscribe}"
         return sizes if self.placement == "ring" else f"{sizes} (scheme {self.scheme})"
 
+    @property
+    def margin(self) -> int:
+        """The number of a topic's k hosts that both sides use at least: publish + subscribe - k.
+
+        While fewer hosts than this are replaced, the two sides still meet (`kcast.client.trust.meeting`).
+        With placement "modulo" it is 1: both sides must have the same hosts. With "all" the sides meet by
+        chance, and it is usually negative; it is that of a view with k hosts, and smaller where there are
+        more.
+
+        >>> Policy(k=5, publish=3, subscribe=5).margin
+        3
+        """
+        return self.publish + self.subscribe - self.k
+
     def candidates(self, ring: "HashRing", topic: bytes | str) -> tuple[bytes, ...]:
         """Returns the hosts of a decoded topic. Each side draws those that it uses from them.
 

@@ -19,6 +19,15 @@ VECTORS_FILE = ROOT / "hashring" / "vectors" / "placement.json"
 KEYS = [f"192.0.2.{i}" for i in range(20)]
 
 
+def works(k: int, publish: int, subscribe: int) -> bool:
+    """Whether both sides of such a policy always meet."""
+    return max(publish, subscribe) <= k < publish + subscribe
+
+
+SIZES = range(1, 6)
+WORKING = [Policy(k, m, n) for k in SIZES for m in SIZES for n in SIZES if works(k, m, n)]
+
+
 class TestSchemes:
     def test_default_is_few_publish_5_3_5(self) -> None:
         assert Policy() == Policy(5, 3, 5, "ring") == Policy.from_scheme("RCH")
@@ -152,6 +161,21 @@ class TestCandidates:
             ring = HashRing([str(i) for i in range(hosts)])
             for policy in (Policy(), Policy.from_scheme("S"), Policy.from_scheme("R", servers=9)):
                 assert policy.sizes(hosts)[0] == len(policy.candidates(ring, "t"))
+
+    @pytest.mark.parametrize("policy", WORKING)
+    def test_margin_is_what_the_two_sides_have_in_common_at_least(self, policy: Policy) -> None:
+        hosts = range(policy.k)
+        common = [
+            len({*published} & {*subscribed})
+            for published in combinations(hosts, policy.publish)
+            for subscribed in combinations(hosts, policy.subscribe)
+        ]
+        assert policy.margin == min(common) > 0
+
+    def test_margin_without_the_ring(self) -> None:
+        assert Policy.from_scheme("S").margin == 1, "no host may be replaced"
+        assert Policy.from_scheme("R", servers=100).margin == 30 + 30 - 100, "they meet by chance"
+        assert Policy.from_scheme("R", servers=4).margin == 4
 
 
 class TestDraw:

@@ -22,11 +22,21 @@ CORES = (
     *("client/view.py", "client/envelope.py", "client/lines.py", "client/dedup.py", "client/gaps.py"),
     *("client/leases.py", "client/rtt.py", "client/session.py", "client/core.py", "client/events.py"),
     *("client/requests.py", "client/stamps.py", "client/lease_requests.py", "client/outbox.py"),
-    *("client/numbering.py", "client/publications.py", "client/subscriptions.py", "client/views.py"),
+    *(
+        "client/numbering.py",
+        "client/publications.py",
+        "client/subscriptions.py",
+        "client/views.py",
+        "client/stages.py",
+    ),
+    "client/trust/meeting.py",
     *("client/sessions.py", "client/whereabouts.py"),
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
     *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py"),
-    *("client/trust/merkle.py", "client/trust/record.py"),
+    *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py", "client/trust/bundle.py"),
+    *("client/trust/document.py", "client/trust/quorum.py"),
+    *("client/trust/faults.py", "client/trust/verdicts.py"),
+    "client/trust/witnessing.py",
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
@@ -40,7 +50,7 @@ ARROWS = {
     "client": (
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
-        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops"),
+        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops", "kcast.pubsub.http"),
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.
