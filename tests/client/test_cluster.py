@@ -488,10 +488,13 @@ HASHES = st.binary(min_size=32, max_size=32).map(bytes.hex)
 def facts_of_any_kind(draw: st.DrawFn) -> ListFacts:
     version = draw(st.integers(2, 10**9))
     key_ids = draw(st.lists(KEY_IDS, max_size=3, unique=True))
+    valid_after_s, fresh_until_s, valid_until_s = sorted(draw(st.tuples(TIMES, TIMES, TIMES)))
     return ListFacts(
         version,
         draw(st.integers(1, 10**9)),
-        *sorted(draw(st.tuples(TIMES, TIMES, TIMES))),
+        valid_after_s,
+        fresh_until_s,
+        valid_until_s,
         min_servers=draw(st.integers(0, 99)),
         commitments=tuple((key_id, draw(HASHES)) for key_id in key_ids),
         reveals=tuple((key_id, draw(HASHES), draw(st.integers(1, version - 1))) for key_id in key_ids),
