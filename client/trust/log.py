@@ -33,7 +33,7 @@ class LogError(KcastError, RuntimeError):
 
 
 class Log:
-    """The log in a database, with its tiles in a folder. `state` is the file of the last checkpoint signed."""
+    """The log in a database, its tiles in a folder. `state` is the file of the last checkpoint signed."""
 
     def __init__(self, database: Path, folder: Path, key: SigningKey, state: Path) -> None:
         """Opens it, and makes it where there is none. What the folder has and the database has not is taken
@@ -49,8 +49,8 @@ class Log:
             self._check_is_newest()
         except (sqlite3.Error, ValueError) as error:
             raise LogError(
-                f"{database}: it is damaged ({error}): move it away, and the next 'kcast servers publish' makes "
-                f"it anew from {folder}"
+                f"{database}: it is damaged ({error}): move it away, and the next 'kcast servers publish' "
+                f"makes it anew from {folder}"
             ) from None
 
     def __enter__(self) -> "Log":
@@ -159,7 +159,8 @@ class Log:
         if former.size > self.size:
             raise LogError(
                 f"{self._database}: it has {self.size} entries, and a log of {former.size} was signed: it "
-                f"comes from a backup, or another folder has the log: put the newest {self._folder.name}/ there"
+                f"comes from a backup, or another folder has the log: put the newest {self._folder.name}/ "
+                "there"
             )
         if former.size and bytes(self._tree.get_root(former.size)) != former.root:
             raise LogError(
