@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Literal, cast
 
 from kcast.client.trust.note import KIND_ED25519, Note, NoteError, VerifierKey, verify
-from kcast.client.trust.quorum import Policy, PolicyReader
+from kcast.client.trust.quorum import Policy, read_policy
 
 HEADER = "kcast-trust 1"
 DOCUMENT_BYTES_MAX = 64 * 1024
@@ -321,10 +321,7 @@ def _urls(lines: _Lines) -> tuple[str, ...]:
 def _policy(lines: _Lines) -> Policy:
     if lines.one("policy"):
         raise NoteError("expected 'policy' alone on its line")
-    reader = PolicyReader()
-    for line in lines.rest():
-        reader.read(line)
-    return reader.policy()
+    return read_policy(lines.rest())
 
 
 def _number(text: str, least: int = 0) -> int:

@@ -98,6 +98,16 @@ def _line(*words: str) -> str:
     return " ".join(word for word in words if word) + "\n"
 
 
+def read_policy(lines: Iterable[str]) -> Policy:
+    """Reads a policy. Empty lines, and those that begin with `#`, say nothing. Raises NoteError."""
+    reader = PolicyReader()
+    for line in lines:
+        words = _WHITESPACE.split(line.strip(" \t"))
+        if words[0] and not words[0].startswith("#"):
+            reader.read(words)
+    return reader.policy()
+
+
 class PolicyReader:
     """Reads a policy line by line."""
 
@@ -108,11 +118,8 @@ class PolicyReader:
         self._members: set[str] = set()
         self._quorum = ""
 
-    def read(self, line: str) -> None:
-        """Takes a line. Empty lines, and those that begin with `#`, say nothing. Raises NoteError."""
-        words = _WHITESPACE.split(line.strip(" \t"))
-        if not words[0] or words[0].startswith("#"):
-            return
+    def read(self, words: list[str]) -> None:
+        """Takes the words of a line. Raises NoteError."""
         match words:
             case ["log", vkey, *url] if len(url) <= 1:
                 self._read_log(vkey, "".join(url))
@@ -141,8 +148,8 @@ class PolicyReader:
         policy = Policy(self._log[0], self._witnesses, self._groups, self._quorum, self._log[1])
         if policy.needed > COSIGNATURES_MAX:
             raise PolicyError(
-                f"expected a quorum of at most {COSIGNATURES_MAX} witnesses: {SIGNATURES_MAX} signatures of a "
-                "checkpoint are looked at, and one is the log's"
+                f"expected a quorum of at most {COSIGNATURES_MAX} witnesses: {SIGNATURES_MAX} signatures of "
+                "a checkpoint are looked at, and one is the log's"
             )
         return policy
 

@@ -160,7 +160,7 @@ def test_the_signatures_of_two_versions_owners_fit_into_one_note() -> None:
 
 def test_keys_and_urls_are_bounded() -> None:
     many = tuple(SigningKey.from_seed(f"a{i}", bytes([i, 7]) * 16).verifier for i in range(17))
-    with pytest.raises(DocumentError, match="line 22: expected at most 16 lines 'owner VKEY'"):
+    with pytest.raises(DocumentError, match="line 21: expected at most 16 lines 'owner VKEY'"):
         documents.parse_text(replace(DOCUMENT, own_owners=many).text.replace("3 of 17", "3 of 16"))
     with pytest.raises(DocumentError, match="expected at most 16 lines 'from URL'"):
         documents.parse_text(replace(DOCUMENT, urls=("https://a",) * 17).text)
@@ -189,10 +189,30 @@ def test_names(name: str) -> None:
     assert documents.is_name(name)
 
 
-NO_NAMES = r"/a a/ a//b . .. a/../b a..b .a a. a/.b -a a- A a%2fb a\b а a@b a:b a?b a#b".split()
+NO_NAMES = (
+    *(
+        "/a",
+        "a/",
+        "a//b",
+        ".",
+        "..",
+        "a/../b",
+        "a..b",
+        ".a",
+        "a.",
+        "a/.b",
+        "-a",
+        "a-",
+        "A",
+        "a b",
+        "a\n",
+        "a%2fb",
+    ),
+    *("", "a" * 65, "a\\b", "\N{CYRILLIC SMALL LETTER A}", "a@b", "a:b", "a?b", "a#b"),
+)
 
 
-@pytest.mark.parametrize("name", ["", "a" * 65, "a b", "a\n", *NO_NAMES])
+@pytest.mark.parametrize("name", NO_NAMES)
 def test_no_names(name: str) -> None:
     assert not documents.is_name(name)
 
