@@ -37,6 +37,8 @@ from kcast.client.events import (
     GapFilled,
     LeaseRefused,
     LeasesChanged,
+    ListChanged,
+    ListTrouble,
     Outcome,
     Published,
     ServerDraining,
@@ -52,9 +54,9 @@ from kcast.pubsub.wire import TopicError
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterChanged", "ClusterError",
     "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
-    "KcastError", "LeaseRefused", "LeasesChanged", "MessageTooLarge", "NoReceipt", "Outcome",
-    "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned",
-    "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListTrouble", "MessageTooLarge",
+    "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost",
+    "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")

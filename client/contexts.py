@@ -24,7 +24,7 @@ class ContextError(ClusterError):
 
 def names() -> list[str]:
     """Returns the names of all contexts, sorted. Raises ContextError where they cannot be read."""
-    folder = _folder()
+    folder = config_folder()
     try:
         found = [] if folder is None else [path.name for path in (folder / "contexts").iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -95,7 +95,7 @@ def remove(name: str) -> None:
 # --- Files -------------------------------------------------------------------------------------------
 
 
-def _folder() -> Path | None:
+def config_folder() -> Path | None:
     """Returns the folder of kcast's configuration; None if nobody says where it is."""
     given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     if given.is_absolute():  # the specification has others ignored
@@ -107,14 +107,14 @@ def _folder() -> Path | None:
 
 
 def _folder_to_change() -> Path:
-    folder = _folder()
+    folder = config_folder()
     if folder is None:
         raise ContextError("there is no place for contexts: set HOME or XDG_CONFIG_HOME to a folder")
     return folder
 
 
 def _read(file: str) -> str | None:
-    folder = _folder()
+    folder = config_folder()
     if folder is None:
         return None
     try:

@@ -110,6 +110,32 @@ class ClusterRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class ListTrouble:
+    """Something is wrong with the signed list `name`, or with a newer one, which is refused then.
+
+    `fault` is its kind (`kcast.client.trust.faults.ListFault`), `text` a sentence on it, and `kept` the
+    version that stays in use, None where there is none. The same fault is told once a day at most.
+    """
+
+    name: str
+    fault: str
+    text: str
+    kept: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListChanged:
+    """The client goes by a newer version of the signed list `name`. `added` and `removed` are names of
+    servers. `from_unix_s` is when publishers go by it, in seconds since 1970; None for at once."""
+
+    name: str
+    version: int
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    from_unix_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ServerForgot:
     """A server did not know our cookie: it has restarted, or our address has changed. All leases there are
     asked for again."""
@@ -198,6 +224,8 @@ Event = (
     | FamilyMissing
     | ClusterChanged
     | ClusterRefused
+    | ListTrouble
+    | ListChanged
     | Gap
     | GapFilled
     | Published

@@ -1,4 +1,4 @@
-"""What a cluster file says of the time to come: one salt after another. Sans-IO. PROTOCOL §10.
+"""What a cluster file says of the time to come: one salt after another. Sans-IO. PROTOCOL §10.3.
 
 A file may have several salts: one that holds from the beginning, and more that hold each from a time on. So a
 file has *stages*, one after another, and each is a cluster with a single salt, from which a view is made.

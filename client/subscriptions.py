@@ -1,7 +1,7 @@
 """A client's subscriptions: which of a topic's servers it has leases on, and which it believes. Sans-IO.
 
-PROTOCOL §8.5, §10. Of a topic's k servers it draws as many as the policy says, keeps this draw, and replaces
-those that are lost or drain. Around a change of the cluster it has a draw in each view that is held
+PROTOCOL §8.5, §10.3. Of a topic's k servers it draws as many as the policy says, keeps this draw, and
+replaces those that are lost or drain. Around a change of the cluster it has a draw in each view that is held
 (`kcast.client.views`).
 """
 

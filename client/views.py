@@ -1,4 +1,4 @@
-"""The views that a client goes by: the present one, former and coming ones. Sans-IO. PROTOCOL §10.
+"""The views that a client goes by: the present one, former and coming ones. Sans-IO. PROTOCOL §10.3.
 
 Clients learn of a changed list at different moments, and their clocks differ. Each pair of a publisher and a
 subscriber must meet all the while. There are two kinds of changes.

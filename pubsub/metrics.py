@@ -5,16 +5,11 @@ copied in single steps of the interpreter, so no lock is needed, and a scrape ho
 millisecond in which it runs. No label has values that clients choose, such as topics or addresses.
 """
 
-import errno
-import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
-from http.server import HTTPServer
 from importlib.metadata import version
-from socketserver import ThreadingMixIn
-from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,9 +17,9 @@ from prometheus_client.exposition import MetricsHandler
 from prometheus_client.registry import Collector
 
 from kcast.pubsub.drops import HARMLESS, Drop
-from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.endpoint import Address
 from kcast.pubsub.head_file import HeadFile
-from kcast.pubsub.listen import ListenError
+from kcast.pubsub.http import BoundedHttpServer
 from kcast.pubsub.log import Losses
 from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort
@@ -150,46 +145,6 @@ class _Handler(MetricsHandler):
     timeout = REQUEST_TIMEOUT_S  # for every read and write
 
 
-class _HttpServer(ThreadingMixIn, HTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-    request_queue_size = 64
-
-    def __init__(self, address: Address, registry: CollectorRegistry) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._open: dict[socket.socket, None] = {}  # the oldest first
-        self._lock = Lock()
-        super().__init__(address, _Handler.factory(registry))
-
-    def server_bind(self) -> None:
-        """Binds as HTTPServer does, but does not look up the machine's name, which may take long."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Accepts every request, and makes room for it."""
-        with self._lock:
-            if len(self._open) >= REQUESTS_MAX:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                with suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread then finds the connection closed
-            self._open[request] = None
-        return True
-
-    def shutdown_request(self, request: Any) -> None:
-        """Ends a request. From then on its descriptor may belong to another."""
-        with self._lock:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing: a scraper has gone away."""
-
-
 def serve_metrics(collector: Collector, address: Address) -> Address:
     """Serves the metrics, and those of the process, until the process ends. Returns the bound address.
 
@@ -198,12 +153,8 @@ def serve_metrics(collector: Collector, address: Address) -> Address:
     registry = CollectorRegistry()
     registry.register(collector)
     ProcessCollector(registry=registry)
-    try:
-        server = _HttpServer(address, registry)
-    except OSError as error:
-        where = format_address(address)
-        if error.errno == errno.EADDRINUSE:
-            raise ListenError(f"{where} is in use; give --metrics another port") from None
-        raise ListenError(f"{where} cannot be served on: {error.strerror or error}") from None
+    server = BoundedHttpServer(
+        address, _Handler.factory(registry), connections_max=REQUESTS_MAX, option="--metrics"
+    )
     Thread(target=server.serve_forever, args=(_NEVER_S,), name="metrics", daemon=True).start()
-    return address[0], server.server_port
+    return server.address

@@ -21,7 +21,9 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keeps tests, and all that they start, away from the contexts of whoever runs them."""
+    """Keeps tests, and all that they start, away from the contexts, and the trust, of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("KCAST_TRUST_PATH", "")
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
         yield

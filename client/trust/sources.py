@@ -5,32 +5,21 @@ most one byte more than what was asked for, which then says that there is too mu
 such file; and with a SourceError where it cannot say. What the bytes are worth is for others to judge.
 """
 
-import http.client
-import io
 import os
-import socket
-import ssl
 import stat
-import urllib.error
-import urllib.request
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
-from kcast.client.trust import bundle
+from kcast.client.trust import bundle, web
 from kcast.pubsub.errors import KcastError
 
 SILENCE_S = 10.0  # a server that says nothing for so long is given up
 TRANSFER_S = 60.0  # and so is one that has not sent a whole file by then
 REDIRECTS_MAX = 3
 
-_HEADERS = {"User-Agent": "kcast", "Accept-Encoding": "identity"}
 _REDIRECTS = (301, 302, 303, 307, 308)
-_CHUNK_BYTES = 65536
-_REASON_CHARS_MAX = 120
 
 
 class SourceError(KcastError, RuntimeError):
@@ -140,39 +129,18 @@ class HttpSource:
         url = f"{self._url}/{path}"
         deadline = monotonic() + self._transfer_s
         for _ in range(1 + REDIRECTS_MAX):
-            request = urllib.request.Request(url, headers=_HEADERS)
             try:
-                with _opener(deadline, self._silence_s).open(request, timeout=self._silence_s) as response:
-                    return _first_bytes(response, bytes_max + 1)
-            except urllib.error.HTTPError as error:
-                error.close()
-                if error.code in (404, 410):
-                    return None
-                if error.code not in _REDIRECTS:
-                    raise SourceError(f"{url}: HTTP {error.code} {_short(error.reason)}".rstrip()) from None
-                url = _led_to(url, error.headers.get("Location", ""))
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                raise SourceError(f"{url}: {self._why(error, monotonic() >= deadline)}") from None
+                answer = web.ask(url, bytes_max, deadline=deadline, silence_s=self._silence_s)
+            except web.WebError as error:
+                raise SourceError(str(error)) from None
+            if answer.is_success:
+                return answer.data
+            if answer.status in (404, 410):
+                return None
+            if answer.status not in _REDIRECTS:
+                raise SourceError(f"{url}: HTTP {answer.status} {answer.reason}".rstrip())
+            url = _led_to(url, answer.headers.get("Location", ""))
         raise SourceError(f"{self.name}: it leads on more than {REDIRECTS_MAX} times")
-
-    def _why(self, error: Exception, is_late: bool) -> str:
-        reason: object = error.reason if isinstance(error, urllib.error.URLError) else error
-        match reason:
-            case _ if is_late:
-                return f"not all of it came in {self._transfer_s:g} s"
-            case TimeoutError():
-                return f"nothing came for {self._silence_s:g} s"
-            case ssl.SSLCertVerificationError():
-                return f"its certificate is not valid: {_short(reason.verify_message)}"
-            case socket.gaierror():
-                return f"its name leads to no address: {reason.strerror}"
-            case http.client.IncompleteRead():
-                return "it ended in the middle of the file"
-            case http.client.HTTPException():
-                return f"it does not speak HTTP ({type(reason).__name__})"
-            case OSError():
-                return _short(reason.strerror or str(reason))
-        return _short(str(reason))
 
 
 def _led_to(url: str, location: str) -> str:
@@ -183,114 +151,4 @@ def _led_to(url: str, location: str) -> str:
             return there
     except ValueError:
         pass
-    raise SourceError(f"{url}: it leads on to {_short(location)!r}, which is no URL of http or https")
-
-
-def _short(text: str) -> str:
-    return " ".join(text.split())[:_REASON_CHARS_MAX]
-
-
-def _first_bytes(response: http.client.HTTPResponse, count: int) -> bytes:
-    """Reads `count` bytes, or all that there are."""
-    data = bytearray()
-    while len(data) < count and (chunk := response.read(min(_CHUNK_BYTES, count - len(data)))):
-        data += chunk
-    if len(data) < count and response.length:  # as its head says, there should be more
-        raise http.client.IncompleteRead(bytes(data))
-    return bytes(data)
-
-
-def _opener(deadline: float, silence_s: float) -> urllib.request.OpenerDirector:
-    """Returns what opens URLs of http and https alone, through the proxies that the environment names.
-
-    It follows no redirect: urllib would read all that stands in one, however much that is.
-    """
-    opener = urllib.request.OpenerDirector()
-    opener.addheaders = []
-    for handler in (
-        urllib.request.ProxyHandler(),
-        _Http(deadline, silence_s),
-        _Https(deadline, silence_s),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.UnknownHandler(),
-    ):
-        opener.add_handler(handler)
-    return opener
-
-
-class _Http(urllib.request.HTTPHandler):
-    """Opens http, and reads no longer than until the deadline."""
-
-    def __init__(self, deadline: float, silence_s: float) -> None:
-        super().__init__()
-        self._answer = partial(_Answer, deadline, silence_s)
-
-    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            return _reading(http.client.HTTPConnection(host, **options), self._answer)
-
-        return self.do_open(connection, request)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    """Opens https, and reads no longer than until the deadline."""
-
-    def __init__(self, deadline: float, silence_s: float) -> None:
-        super().__init__()
-        self._answer = partial(_Answer, deadline, silence_s)
-
-    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        # Made for each connection, so that a file of certificates that was mended is read again.
-        context = ssl.create_default_context()
-
-        def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            return _reading(http.client.HTTPSConnection(host, context=context, **options), self._answer)
-
-        return self.do_open(connection, request)
-
-
-def _reading(
-    connection: http.client.HTTPConnection, answer: Callable[..., http.client.HTTPResponse]
-) -> http.client.HTTPConnection:
-    connection.response_class = answer  # type: ignore[assignment]
-    return connection
-
-
-class _Answer(http.client.HTTPResponse):
-    """An answer whose head and body together must have come by a deadline.
-
-    A socket's own timeout begins anew with each byte: a server that drips could keep us for ever.
-    """
-
-    def __init__(
-        self, deadline: float, silence_s: float, sock: socket.socket, *args: Any, **options: Any
-    ) -> None:
-        super().__init__(sock, *args, **options)
-        self.fp.close()
-        self.fp = io.BufferedReader(_Patient(sock, sock.makefile("rb", 0), deadline, silence_s))
-
-
-class _Patient(io.RawIOBase):
-    """Reads from a socket until a deadline; raises TimeoutError then."""
-
-    def __init__(self, sock: socket.socket, file: Any, deadline: float, silence_s: float) -> None:
-        self._sock = sock
-        self._file = file  # keeps the socket open, as long as this is
-        self._deadline = deadline
-        self._silence_s = silence_s
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left_s = self._deadline - monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._sock.settimeout(min(left_s, self._silence_s))
-        return self._sock.recv_into(buffer)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
+    raise SourceError(f"{url}: it leads on to {web.short(location)!r}, which is no URL of http or https")

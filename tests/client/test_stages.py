@@ -1,4 +1,4 @@
-"""client/stages.py: several salts, each from a time on. PROTOCOL §10."""
+"""client/stages.py: several salts, each from a time on. PROTOCOL §10.3."""
 
 from math import inf
 

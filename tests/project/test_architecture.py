@@ -18,6 +18,7 @@ CORES = (
     *("pubsub/endpoint.py", "pubsub/errors.py", "pubsub/limits.py", "pubsub/wire.py", "pubsub/drops.py"),
     *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py"),
     *("pubsub/table.py", "pubsub/router.py", "pubsub/server.py", "pubsub/tap_format.py"),
+    *("client/signed_text.py", "client/cluster_facts.py", "client/cluster_reader.py"),
     *("client/view.py", "client/envelope.py", "client/lines.py", "client/dedup.py", "client/gaps.py"),
     *("client/leases.py", "client/rtt.py", "client/session.py", "client/core.py", "client/events.py"),
     *("client/requests.py", "client/stamps.py", "client/lease_requests.py", "client/outbox.py"),
@@ -33,6 +34,11 @@ CORES = (
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
     *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py"),
     *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py", "client/trust/bundle.py"),
+    *("client/trust/document.py", "client/trust/quorum.py"),
+    *("client/trust/asking.py", "client/trust/log_checks.py", "client/trust/list_checks.py"),
+    *("client/trust/judge.py", "client/trust/salts.py"),
+    *("client/trust/faults.py", "client/trust/verdicts.py"),
+    "client/trust/witnessing.py",
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
@@ -46,7 +52,7 @@ ARROWS = {
     "client": (
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
-        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops"),
+        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops", "kcast.pubsub.http"),
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.

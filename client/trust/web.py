@@ -1,0 +1,189 @@
+"""Asks web servers, which may be slow, endless or lost: each wait and each answer ends."""
+
+import http.client
+import io
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.message import Message
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from kcast.pubsub.errors import KcastError
+
+_HEADERS = {"User-Agent": "kcast", "Accept-Encoding": "identity"}
+_CHUNK_BYTES = 65536
+_REASON_CHARS_MAX = 120
+_REFUSAL_BYTES_MAX = 1024
+
+
+class WebError(KcastError, RuntimeError):
+    """A web server has not answered; one line that names the URL and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a web server has answered; `data` are the body's first bytes, `reason` is one short line."""
+
+    status: int
+    reason: str
+    headers: Message
+    data: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the server did what was asked."""
+        return 200 <= self.status < 300
+
+
+def ask(url: str, bytes_max: int, *, deadline: float, silence_s: float, body: bytes | None = None) -> Answer:
+    """Gets a URL of http or https, or posts a `body` to it. Returns whatever is answered, redirects too.
+
+    Of what comes with it, at most `bytes_max` + 1 bytes are read, and of a refusal less. Each wait ends after
+    `silence_s`, and all at `deadline`, a time of `monotonic`. Raises WebError.
+    """
+    began = monotonic()
+    headers = _HEADERS if body is None else {**_HEADERS, "Content-Type": "text/plain; charset=utf-8"}
+    try:
+        request = urllib.request.Request(url, data=body, headers=headers)
+        wait_s = min(silence_s, max(deadline - began, 0.001))
+        with _opener(deadline, silence_s).open(request, timeout=wait_s) as response:
+            most = bytes_max if response.status < 300 else min(bytes_max, _REFUSAL_BYTES_MAX)
+            data = _first_bytes(response, most + 1)
+            return Answer(response.status, short(response.reason), response.headers, data)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        late_s = deadline - began if monotonic() >= deadline else None
+        raise WebError(f"{url}: {_why(error, late_s, silence_s)}") from None
+
+
+def _why(error: Exception, late_s: float | None, silence_s: float) -> str:
+    reason: object = error.reason if isinstance(error, urllib.error.URLError) else error
+    match reason:
+        case _ if late_s is not None:
+            return f"not all of it came in {late_s:.3g} s"
+        case TimeoutError():
+            return f"nothing came for {silence_s:g} s"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not valid: {short(reason.verify_message)}"
+        case socket.gaierror():
+            return f"its name leads to no address: {reason.strerror}"
+        case http.client.IncompleteRead():
+            return "it ended in the middle of the file"
+        case http.client.HTTPException():
+            return f"it does not speak HTTP ({type(reason).__name__})"
+        case OSError():
+            return short(reason.strerror or str(reason))
+    return short(str(reason))
+
+
+def short(text: str) -> str:
+    """Returns the beginning of a text as one line."""
+    return " ".join(text.split())[:_REASON_CHARS_MAX]
+
+
+def _first_bytes(response: http.client.HTTPResponse, count: int) -> bytes:
+    """Reads `count` bytes, or all that there are."""
+    data = bytearray()
+    while len(data) < count and (chunk := response.read(min(_CHUNK_BYTES, count - len(data)))):
+        data += chunk
+    if len(data) < count and response.length:  # as its head says, there should be more
+        raise http.client.IncompleteRead(bytes(data))
+    return bytes(data)
+
+
+def _opener(deadline: float, silence_s: float) -> urllib.request.OpenerDirector:
+    """Returns what opens URLs of http and https alone, through the proxies that the environment names.
+
+    It follows no redirect, and gives back every answer: urllib would read all of some, however much that is.
+    """
+    opener = urllib.request.OpenerDirector()
+    opener.addheaders = []
+    for handler in (
+        urllib.request.ProxyHandler(),
+        _Http(deadline, silence_s),
+        _Https(deadline, silence_s),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+class _Http(urllib.request.HTTPHandler):
+    """Opens http, and reads no longer than until the deadline."""
+
+    def __init__(self, deadline: float, silence_s: float) -> None:
+        super().__init__()
+        self._answer = partial(_Answer, deadline, silence_s)
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        def connection(host: str, **options: Any) -> http.client.HTTPConnection:
+            return _reading(http.client.HTTPConnection(host, **options), self._answer)
+
+        return self.do_open(connection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    """Opens https, and reads no longer than until the deadline."""
+
+    def __init__(self, deadline: float, silence_s: float) -> None:
+        super().__init__()
+        self._answer = partial(_Answer, deadline, silence_s)
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        # Made for each connection, so that a file of certificates that was mended is read again.
+        context = ssl.create_default_context()
+
+        def connection(host: str, **options: Any) -> http.client.HTTPConnection:
+            return _reading(http.client.HTTPSConnection(host, context=context, **options), self._answer)
+
+        return self.do_open(connection, request)
+
+
+def _reading(
+    connection: http.client.HTTPConnection, answer: Callable[..., http.client.HTTPResponse]
+) -> http.client.HTTPConnection:
+    connection.response_class = answer  # type: ignore[assignment]
+    return connection
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer whose head and body together must have come by a deadline.
+
+    A socket's own timeout begins anew with each byte: a server that drips could keep us for ever.
+    """
+
+    def __init__(
+        self, deadline: float, silence_s: float, sock: socket.socket, *args: Any, **options: Any
+    ) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Patient(sock, sock.makefile("rb", 0), deadline, silence_s))
+
+
+class _Patient(io.RawIOBase):
+    """Reads from a socket until a deadline; raises TimeoutError then."""
+
+    def __init__(self, sock: socket.socket, file: Any, deadline: float, silence_s: float) -> None:
+        self._sock = sock
+        self._file = file  # keeps the socket open, as long as this is
+        self._deadline = deadline
+        self._silence_s = silence_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self._deadline - monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._sock.settimeout(min(left_s, self._silence_s))
+        return self._sock.recv_into(buffer)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
