@@ -69,8 +69,8 @@ def next_document(place: Workplace, keys: Keys) -> NextDocument:
             if (document.name, document.version) != (former.name, former.version + 1):
                 raise EditError(
                     f"{place.trust_file}: it is version {document.version} of {document.name}, and "
-                    f"version {former.version} of {former.name} is published: 'kcast servers rotate' makes the "
-                    "next one"
+                    f"version {former.version} of {former.name} is published: 'kcast servers rotate' makes "
+                    "the next one"
                 )
         owners = (*document.owners, *(former.owners if former else ()))
         signers_of(note, owners, str(place.trust_file))
@@ -93,8 +93,8 @@ class NextList:
         if count < document.signer_threshold:
             raise Incomplete(
                 f"{file}: version {facts_of(self.cluster).version} has {count} of the "
-                f"{document.signer_threshold} signatures that it needs: give it to the other signers, who run "
-                "'kcast servers sign'"
+                f"{document.signer_threshold} signatures that it needs: give it to the other signers, who "
+                "run 'kcast servers sign'"
             )
 
 

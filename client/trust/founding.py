@@ -19,6 +19,7 @@ from kcast.hashring.policy import Policy as Spread
 
 GROUP = "q"  # the name of the group of all witnesses
 CHURN_PERCENT = 25
+FREE_HOSTS = 4  # so many may come or go at once, however few there are
 _T = TypeVar("_T")
 
 
@@ -58,7 +59,7 @@ def first_document(name: str, terms: Terms, servers: Sequence[ServerEntry]) -> T
         signer_threshold=_majority(len(terms.signers)),
         owner_threshold=_majority(len(terms.owners or terms.signers)),
         policy=_policy(terms.log, (), None),
-        churn_percent=max(CHURN_PERCENT, -(-100 // hosts)),
+        churn_percent=max(CHURN_PERCENT, min(100, -(-100 * FREE_HOSTS // hosts))),
         hosts_per_prefix=hosts_per_prefix(servers),
         floor=max(1, hosts // 2),
     )

@@ -19,6 +19,7 @@ from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.drafts import Keys, NextList, next_document, next_list
 from kcast.client.trust.durable import make_folder, write_whole
 from kcast.client.trust.editing import EditError, Lifetime, facts_of
+from kcast.client.trust.faults import ListFault
 from kcast.client.trust.log import Log
 from kcast.client.trust.note import Note, SigningKey, VerifierKey
 from kcast.client.trust.record import ListRecord, TrustRecord
@@ -137,7 +138,10 @@ def _require_taken(
     demanded = replace(document, signer_threshold=min(document.signer_threshold, len(signers)))
     verdict = rehearse(demanded, held, record, list_.note.data, now_unix_s)
     if isinstance(verdict, Refused):
-        raise NotPublished(f"clients would refuse it: {verdict.text} ({verdict.fault})")
+        way_out = ""
+        if verdict.fault is ListFault.CHURN:
+            way_out = f"; 'kcast servers rotate --except {record.version}' lets this one through"
+        raise NotPublished(f"clients would refuse it: {verdict.text} ({verdict.fault}){way_out}")
 
 
 def _log_key(document: TrustDocument, keys: Keys) -> SigningKey:
@@ -153,7 +157,7 @@ def _log_key(document: TrustDocument, keys: Keys) -> SigningKey:
 def _witnessed(
     signed: Note, document: TrustDocument, log: Log, collect: Collect
 ) -> tuple[Note, dict[str, str]]:
-    """Returns the checkpoint with the cosignatures of those witnesses that answer; says of the others why not.
+    """Returns the checkpoint with the cosignatures of the witnesses that answer; says of the others why not.
 
     Raises NotPublished where they make no quorum.
     """
