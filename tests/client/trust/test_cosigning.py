@@ -107,7 +107,11 @@ def test_those_who_are_down_or_slow_cost_nobody_elses_cosignature(serving: Servi
                 time.sleep(0.02)
 
     hangs = threading.Event()
-    with web_server(drip) as drips, web_server(lambda *_: hangs.wait(WAIT_S) and None) as silent:
+
+    def say_nothing(connection: socket.socket, _: str) -> None:
+        hangs.wait(WAIT_S)
+
+    with web_server(drip) as drips, web_server(say_nothing) as silent:
         with socket.create_server(("127.0.0.1", 0)) as closed:
             down = f"http://127.0.0.1:{closed.getsockname()[1]}"
         witnesses = {
