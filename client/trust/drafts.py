@@ -3,7 +3,7 @@
 PROTOCOL §10.4.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from kcast.client.trust.meeting import Difference, hosts_changed
 from kcast.client.trust.note import Note, NoteError, SigningKey, VerifierKey
 from kcast.client.trust.signing import signed, signers_of
 from kcast.client.trust.workplace import Workplace, read_note
+
+IN_USE_MAX = 64
 
 Keys = Callable[[VerifierKey], SigningKey | None]
 """Returns the secret key of a public one; None where it is not at hand."""
@@ -127,8 +129,10 @@ def next_list(
         )
     before = clusters.parse(published.text, file) if published else None
     if not note.signatures or facts.version == newest:
-        fresh_s = (life or lifetime(facts)).fresh_s
-        begins_s = _begin(before, cluster, now_unix_s, fresh_s, is_at_once=is_at_once)
+        begins_s = now_unix_s
+        if published and not is_at_once:
+            fresh_s = (life or lifetime(facts)).fresh_s
+            begins_s = _begin(_in_use(place, newest, now_unix_s), cluster, now_unix_s, fresh_s)
         version = facts.version if facts.version > newest else newest + 1
         cluster = renewed(cluster, version, document.version, begins_s, life)
         note = Note(clusters.format_cluster(cluster))
@@ -144,23 +148,34 @@ def next_list(
     )
 
 
-def _begin(
-    before: Cluster | None, cluster: Cluster, now_unix_s: int, fresh_s: int, *, is_at_once: bool
-) -> int:
-    """Returns when the list is to hold: at once if clients with either list always meet, else when all have
-    learned of it, so that all change over together."""
-    if before is None or is_at_once:
-        return now_unix_s
-    holds_from_s = facts_of(before).valid_after_s
-    if hosts_changed(before, cluster, now_unix_s).always_meet:
+def _begin(in_use: Sequence[Cluster], cluster: Cluster, now_unix_s: int, fresh_s: int) -> int:
+    """Returns when the list is to hold: at once if clients that have it always meet those with any list that
+    is `in_use`, newest first; else when all have learned of it, so that all change over together."""
+    holds_from_s = facts_of(in_use[0]).valid_after_s
+    if all(hosts_changed(each, cluster, now_unix_s).always_meet for each in in_use):
         return max(now_unix_s, holds_from_s)
     if holds_from_s > now_unix_s:
         raise EditError(
-            f"version {facts_of(before).version} is published, and holds only in "
+            f"version {facts_of(in_use[0]).version} is published, and holds only in "
             f"{duration(holds_from_s - now_unix_s)}: publish this change after that, or at once with --now, "
             "and some messages may be missed"
         )
     return now_unix_s + fresh_s
+
+
+def _in_use(place: Workplace, newest: int, now_unix_s: int) -> list[Cluster]:
+    """Returns the published lists that clients may still go by, newest first: those that were not replaced
+    before the last fresh interval, in which each client looks for a newer one."""
+    found: list[Cluster] = []
+    version = newest
+    while (data := place.published_list(version)) is not None:
+        cluster = clusters.parse(data.decode(), f"list/{version}")
+        found.append(cluster)
+        facts = facts_of(cluster)
+        if facts.valid_after_s <= now_unix_s - lifetime(facts).fresh_s or len(found) == IN_USE_MAX:
+            break
+        version -= 1
+    return found
 
 
 def at_hand(public: Iterable[VerifierKey], keys: Keys) -> tuple[SigningKey, ...]:

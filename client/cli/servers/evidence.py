@@ -72,4 +72,7 @@ def _proves(folder: Path) -> str:
     first, second = sorted(seen, key=lambda each: each.size)[:2]
     if first.size == second.size and first.root != second.root:
         return f"{first.origin} has signed two different logs of size {first.size}"
-    return f"{first.origin} has signed a log of size {second.size} that does not extend its log of size {first.size}"
+    return (
+        f"{first.origin} has signed a log of size {second.size} that does not extend its log of size "
+        f"{first.size}"
+    )

@@ -1,16 +1,26 @@
 """`kcast servers init`: begins a signed list of servers."""
 
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import escaped
+from kcast.client.cli.common import count_of, escaped, say
 from kcast.client.cli.servers.common import errors_of
-from kcast.client.cli.servers.terms import TERMS, read_terms, terms_options
+from kcast.client.cli.servers.keyring import Keyring
+from kcast.client.cli.servers.published import publish_here, trust_own
+from kcast.client.cli.servers.terms import read_terms, terms_options
+from kcast.client.cluster import Cluster
+
+if TYPE_CHECKING:
+    from kcast.client.trust.document import TrustDocument
+    from kcast.client.trust.editing import Lifetime
+    from kcast.client.trust.founding import Terms
+    from kcast.client.trust.workplace import Workplace
 
 
 @click.command("init")
@@ -152,9 +162,9 @@ def _from_file(file: Path) -> Cluster:
 def _begin(
     place: "Workplace", name: str, start: Cluster, terms: "Terms", life: "Lifetime", ring: Keyring
 ) -> None:
+    from kcast.client.trust.drafts import Incomplete
     from kcast.client.trust.founding import first_document, first_list
     from kcast.client.trust.note import Note
-    from kcast.client.trust.publishing import Incomplete, publish
     from kcast.client.trust.workplace import write_note
 
     signer, log = ring.own(f"{name}/signer-0"), ring.own(f"{name}/log")
@@ -164,37 +174,37 @@ def _begin(
     try:
         write_note(place.trust_file, Note(document.text))
         write_note(place.file, Note(clusters.format_cluster(first_list(name, start, life, now))))
-        publish(place, ring, now)
-    except Incomplete as error:
-        _tell_made(place, ring)
-        raise error
+        publish_here(place, ring, now)
+    except Incomplete:
+        _tell_made(ring)
+        raise
     except BaseException:
         place.file.unlink(missing_ok=True)
         place.trust_file.unlink(missing_ok=True)
         raise
-    _tell_made(place, ring)
-    trust_own(place)
+    _tell_made(ring)
+    trust_own(place, now)
     _tell_next(place, document)
 
 
-def _tell_made(place: "Workplace", ring: Keyring) -> None:
+def _tell_made(ring: Keyring) -> None:
     if ring.made:
         files = " and ".join(path.name for path in ring.made)
         click.echo(
-            f"made {count_of(len(ring.made), 'key')} in {escaped(str(ring.made[0].parent))}: {escaped(files)}, "
-            "readable by you alone: back them up"
+            f"made {count_of(len(ring.made), 'key')} in {escaped(str(ring.made[0].parent))}:\n"
+            f"  {escaped(files)}\n  readable by you alone: back them up"
         )
 
 
 def _tell_next(place: "Workplace", document: "TrustDocument") -> None:
-    click.echo(f"made a log ({place.served.name}/) and {place.file.name}, version 1")
     where = document.urls[0] if document.urls else "https://HOST/PATH"
     click.echo(
+        f"made a log ({place.served.name}/) and {place.file.name}, version 1\n"
         f"serve {place.served.name}/ with any web server, and give people:\n"
         f"  kcast servers trust {escaped(where)} {document.pin}"
     )
     if not document.policy.needed:
         click.echo(
-            "without witnesses, whoever steals this key can show different people different lists; "
+            "without witnesses, whoever steals these keys can show different people different\nlists; "
             "'kcast servers witness --help' says what helps"
         )

@@ -35,7 +35,7 @@ def stored(name: str) -> "tuple[Store, Held]":
     if held is None:
         known = known_names()
         raise StateError(
-            f"@{bare}: no list of this name is trusted here{did_you_mean(bare, known)}: 'kcast servers trust URL "
-            "PIN' begins that"
+            f"@{bare}: no list of this name is trusted here{did_you_mean(bare, known)}: 'kcast servers trust "
+            "URL PIN' begins that"
         )
     return store, held

@@ -65,8 +65,8 @@ def _of_document(file: Path, note: "Note") -> "tuple[Note, str]":
 
 def _of_list(file: Path, note: "Note", trust_file: Path | None) -> "tuple[Note, str]":
     from kcast.client.trust.document import parse_text
+    from kcast.client.trust.drafts import next_list
     from kcast.client.trust.editing import EditError, facts_of
-    from kcast.client.trust.publishing import next_list
     from kcast.client.trust.workplace import Workplace, read_note
 
     cluster = clusters.parse(note.text, str(file))
@@ -96,8 +96,8 @@ def _signed(
     file: Path, note: "Note", allowed: "tuple[VerifierKey, ...]", published_text: str | None = None
 ) -> "Note":
     """Returns the note with the signatures of the keys at hand. Raises EditError where there is none."""
+    from kcast.client.trust.drafts import at_hand
     from kcast.client.trust.editing import EditError
-    from kcast.client.trust.publishing import at_hand
     from kcast.client.trust.signing import signed, signers_of
 
     signers_of(note, allowed, str(file), published_text)
