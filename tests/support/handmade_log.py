@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint
 from kcast.client.trust.merkle import leaf_hash, root_of
 from kcast.client.trust.note import Note, SigningKey, sign
-from tests.client.trust.test_merkle import proof
 from tests.support.lists import LOG as LOG_KEY
+from tests.support.rfc9162 import LiteralTree
 
 ORIGIN = LOG_KEY.verifier.name
 
@@ -31,7 +31,7 @@ class HandmadeLog:
         return sign(self.checkpoint(size).text, [self.key] if keys is None else keys)
 
     def path(self, old_size: int, size: int) -> tuple[bytes, ...]:
-        return tuple(proof(old_size, self.entries[:size])) if 0 < old_size < size else ()
+        return tuple(LiteralTree(self.entries[:size]).proof(old_size)) if 0 < old_size < size else ()
 
     def body(self, old_size: int, size: int) -> bytes:
         """The body of an add-checkpoint request."""
