@@ -1,0 +1,138 @@
+"""What a stored state is worth when a program starts, and for how long. Sans-IO. PROTOCOL §10.8.
+
+At the start, these are verified again: that enough owners have signed the trust document, that the log and a
+quorum of witnesses have signed the checkpoint, that the list's record is in that log, that the list is that
+of the record byte for byte, and that enough signers have signed it. That suffices. All other checks compare
+a list with those before it, and were made when it was accepted; they cannot come out otherwise now. A disk
+that has changed a bit, or lost a file, is found by hashes and signatures. Whoever can put one sound state in
+place of another owns the user's files, and the user.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kcast.client import cluster as clusters
+from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.trust import document as documents
+from kcast.client.trust.checkpoint import Checkpoint, LogProof, cosignatures
+from kcast.client.trust.document import TrustDocument
+from kcast.client.trust.faults import ListFault
+from kcast.client.trust.merkle import includes, leaf_hash
+from kcast.client.trust.note import Note, NoteError, verify
+from kcast.client.trust.record import ListRecord
+from kcast.client.trust.verdicts import Accepted, Held, Trouble
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A list that was verified: its cluster, the trust document, and the newest checkpoint of the log.
+
+    `former` is the cluster of the list before it, None where that is not known.
+    """
+
+    document: TrustDocument
+    cluster: Cluster
+    former: Cluster | None
+    checkpoint: Checkpoint
+
+    @classmethod
+    def of(cls, accepted: Accepted) -> "Standing":
+        """Returns that of a list that was just accepted."""
+        held = accepted.held
+        document, _ = documents.parse(held.trust)
+        newest, former = accepted.upcoming or accepted.cluster, accepted.cluster if accepted.upcoming else None
+        return cls(document, newest, former, _checkpoint_of(held.checkpoint or b""))
+
+    def present(self, now_unix_s: float) -> Cluster:
+        """Returns the cluster to go by at this time: that of the list before, while the newest waits."""
+        return self.cluster if self.former is None or self.is_valid_at(now_unix_s) else self.former
+
+    def is_valid_at(self, now_unix_s: float) -> bool:
+        """Returns whether the newest list holds already."""
+        return self.cluster.signed is None or self.cluster.signed.valid_after_s <= now_unix_s
+
+    def lateness(self, now_unix_s: float) -> Trouble | None:
+        """Returns what to say of a list that should have been replaced, or holds no more."""
+        facts = self.cluster.signed
+        assert facts is not None
+        since_s = now_unix_s - facts.valid_until_s
+        if since_s > 0:
+            advice = "the list is frozen, or the clock here is fast by as much"
+            return Trouble(ListFault.EXPIRED, f"version {facts.version} expired {age(since_s)} ago: {advice}")
+        since_s = now_unix_s - facts.fresh_until_s
+        if since_s > 0:
+            advice = "nobody has published a newer one, or it does not reach this machine"
+            text = f"version {facts.version} should have been replaced {age(since_s)} ago: {advice}"
+            return Trouble(ListFault.STALE, text)
+        return None
+
+    def refuses(self, now_unix_s: float) -> bool:
+        """Returns whether the list must not be used any more: it has expired, and the trust document wants
+        that."""
+        late = self.lateness(now_unix_s)
+        return late is not None and late.fault is ListFault.EXPIRED and self.document.expiry == "refuse"
+
+
+@lru_cache(maxsize=2)
+def standing_of(held: Held) -> Standing:
+    """Verifies a stored state that has a list. Raises NoteError, and ClusterError, where it is damaged.
+
+    What was verified last is not verified again: a program may open many clients.
+    """
+    document = documents.check_own(held.trust)
+    # The list was accepted under this one, which may have other keys, of the log too.
+    signed_under = documents.check_own(held.list_trust or b"")
+    data = held.list or b""
+    proof = LogProof.parse(held.proof or b"")
+    policy = signed_under.policy
+    if not verify(proof.checkpoint, [policy.log]):
+        raise NoteError("the log has not signed the checkpoint")
+    if not policy.is_met(cosignatures(proof.checkpoint, policy.keys).keys()):
+        raise NoteError("too few witnesses have cosigned the checkpoint")
+    logged = Checkpoint.parse(proof.checkpoint.text)
+    if not includes(proof.index, logged.size, leaf_hash(proof.extra), proof.path, logged.root):
+        raise NoteError("the list is not in the log")
+    signers = signed_under.signers_of(Note.parse(data))
+    if len(signers) < signed_under.signer_threshold:
+        raise NoteError("too few signers have signed the list")
+    cluster = clusters.parse(data.decode(), "list")
+    facts = cluster.signed
+    if facts is None or cluster.name != document.name:
+        raise NoteError("the list is that of another name, or of none")
+    if ListRecord.of(cluster.name, facts.version, facts.trust, data).data != proof.extra:
+        raise NoteError("the list is not the one that is in the log")
+    return Standing(document, cluster, _former(held), _checkpoint_of(held.checkpoint or b""))
+
+
+def is_sound(held: Held) -> bool:
+    """Returns whether a stored state is undamaged."""
+    try:
+        if held.list is None:
+            documents.check_own(held.trust)
+        else:
+            standing_of(held)
+    except (NoteError, ClusterError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _former(held: Held) -> Cluster | None:
+    try:
+        return clusters.parse(held.former[0].decode(), "list") if held.former else None
+    except (ClusterError, UnicodeDecodeError):
+        return None
+
+
+def _checkpoint_of(data: bytes) -> Checkpoint:
+    return Checkpoint.parse(Note.parse(data).text)
+
+
+def age(seconds: float) -> str:
+    """Returns a span of time for people: `3 days`, `2 h`, `5 min`."""
+    if seconds >= 2 * _DAY_S:
+        return f"{seconds // _DAY_S:.0f} days"
+    if seconds >= 2 * _HOUR_S:
+        return f"{seconds // _HOUR_S:.0f} h"
+    return f"{max(1, seconds // _MINUTE_S):.0f} min"
