@@ -1,6 +1,6 @@
 """A client's sessions by name and by address, and the lookups of servers that are known by name. Sans-IO.
 
-PROTOCOL §10. A named server is looked up when the client first deals with it, and again when it is lost or
+PROTOCOL §10.2. A named server is looked up when the client first deals with it, and again when it is lost or
 has forgotten us, since another server may have its address now. As long as it is lost, or its name does not
 resolve, it is looked up again, each time later. The address that it has stays in use until another is known:
 a name server that is down takes nobody's servers away.

@@ -1,7 +1,8 @@
 """A client's subscriptions: which of a topic's servers it has leases on, and which it believes. Sans-IO.
 
-PROTOCOL §8.5, §10. Of a topic's k servers it draws as many as the policy says, keeps this draw, and replaces
-those that are lost or drain. After a change of the cluster it has a draw for each of `kcast.client.views`.
+PROTOCOL §8.5, §10.3. Of a topic's k servers it draws as many as the policy says, keeps this draw, and
+replaces those that are lost or drain. After a change of the cluster it has a draw for each of
+`kcast.client.views`.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,6 +1,6 @@
 """The view that a client goes by, and former ones that it serves for a while after a change. Sans-IO.
 
-PROTOCOL §10. Clients adopt a changed cluster file at different moments. For a topic let S be its servers in
+PROTOCOL §10.3. Clients adopt a changed cluster file at different moments. For a topic let S be its servers in
 the former view and T those in the new one. While some clients have adopted the change and others have not,
 each pair of a publisher and a subscriber must meet as it would have met without the change:
 

@@ -1,4 +1,4 @@
-"""Watches a cluster file, so that a client adopts what changes in it. PROTOCOL §10.
+"""Watches a cluster file, so that a client adopts what changes in it. PROTOCOL §10.3.
 
 A file that is being written may be a sound one at any moment, with fewer servers. So a change is read only
 once the file has stayed as it is for a while; whoever replaces it at once, by a rename, avoids that at all.
@@ -17,7 +17,7 @@ SETTLE_S = 2.0
 
 def watch(cluster: Cluster, now: float) -> "FileWatch | None":
     """Returns a watch on the file that a cluster was read from; None where it is signed, or no plain file."""
-    if cluster.path is None or cluster.signatures or not cluster.path.is_file():
+    if cluster.path is None or cluster.is_signed or not cluster.path.is_file():
         return None
     return FileWatch(cluster, cluster.path, now)
 
@@ -56,7 +56,7 @@ class FileWatch:
         if self._path.exists() and not self._path.is_file():
             raise ClusterError(f"{self._path}: no plain file any more")  # to read a pipe could last for ever
         cluster = clusters.load(self._path)
-        if cluster.signatures:
+        if cluster.is_signed:
             raise ClusterError(f"{self._path}: it is signed now: restart the client to use it")
         if cluster.name != self._cluster.name:
             names = f"{cluster.name!r}, and not {self._cluster.name!r}"

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 
+from kcast.client.signed_text import SIGNATURE_MARK, cut
 from kcast.client.trust import ed25519
 from kcast.pubsub.errors import KcastError
 
@@ -26,8 +27,6 @@ KIND_COSIGNATURE = 4  # C2SP tlog-cosignature: Ed25519 with a time
 SIGNATURES_MAX = 16  # that are looked at; C2SP demands at least as many
 KEY_ID_BYTES = 4
 
-_DASH = "\N{EM DASH} "
-_SEPARATOR = "\n\n"
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f]")
 _KEY_ID = re.compile("[0-9a-f]{8}")
 
@@ -125,13 +124,13 @@ class Signature:
     @property
     def line(self) -> str:
         """The line, without its LF."""
-        return f"{_DASH}{self.name} {encode_base64(self.key_id + self.body)}"
+        return f"{SIGNATURE_MARK}{self.name} {encode_base64(self.key_id + self.body)}"
 
     @classmethod
     def parse(cls, line: str) -> "Signature":
         """Reads a signature line. Raises NoteError."""
         words = line.split(" ")
-        if len(words) != 3 or f"{words[0]} " != _DASH or not is_key_name(words[1]):
+        if len(words) != 3 or f"{words[0]} " != SIGNATURE_MARK or not is_key_name(words[1]):
             raise NoteError(f"expected a signature line, '\N{EM DASH} NAME BASE64', not {line[:80]!r}")
         data = decode_base64(words[2])
         if len(data) <= KEY_ID_BYTES:
@@ -168,11 +167,11 @@ class Note:
             raise NoteError("expected a signed note, which is UTF-8 text") from None
         if _CONTROL.search(text):
             raise NoteError("expected a signed note, which has no control characters but LF")
-        head, separator, tail = text.rpartition(_SEPARATOR)
-        if not separator or not tail.endswith("\n"):
+        text, tail = cut(text)
+        if not tail.endswith("\n"):
             raise NoteError("expected a signed note: a text, an empty line, and lines of signatures")
         lines = tail[:-1].split("\n", SIGNATURES_MAX)[:SIGNATURES_MAX]
-        return cls(f"{head}\n", tuple(map(Signature.parse, lines)))
+        return cls(text, tuple(map(Signature.parse, lines)))
 
     def with_signatures(self, signatures: Iterable[Signature]) -> "Note":
         """Returns the note with further signatures; those that it has already are not added again."""

@@ -1,6 +1,7 @@
 """client/cluster.py: every word of the cluster file, and every complaint with its line. PROTOCOL §10."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcast.client import cluster as clusters
+from kcast.client import cluster_reader
 from kcast.client.cluster import (
     Cluster,
     ClusterError,
+    ListFacts,
     ServerEntry,
     format_cluster,
     host_key,
@@ -41,7 +44,7 @@ def test_smallest_file() -> None:
     assert (cluster.name, cluster.salt, cluster.is_lab) == ("", b"", False)
 
 
-def test_file_with_every_word() -> None:
+def test_file_with_every_word_that_needs_no_signature() -> None:
     text = """\
 kcast-cluster 1          # the first line
 # a comment
@@ -51,20 +54,13 @@ policy k=3 publish=2 subscribe=3
 salt   6b63617374
 salt   00ff from=1800000000
 salt   01 from=1900000000
-version 7
-valid-after 1700000000
-fresh-until 1700003600
-valid-until 1700007200
-min-servers 2
-next-keys abc def
 x-owner whoever, whatever=1
 lab
 server 192.0.2.7:7400,[2001:db8::7]:7400  key=north
 \tserver [2001:db8::8]:7401\t
-\N{EM DASH} signed by one
-anything at all # even this
 """
-    assert parse(text) == Cluster(
+    cluster = parse(text)
+    assert cluster == Cluster(
         servers=(
             ServerEntry((("192.0.2.7", 7400), ("2001:db8::7", 7400)), "north"),
             ServerEntry((("2001:db8::8", 7401),), "[2001:db8::8]:7401"),
@@ -74,16 +70,61 @@ anything at all # even this
         salt=b"kcast",
         is_lab=True,
         next_salts=((b"\x00\xff", 1800000000), (b"\x01", 1900000000)),
-        reserved=(
-            ("version", "7"),
-            ("valid-after", "1700000000"),
-            ("fresh-until", "1700003600"),
-            ("valid-until", "1700007200"),
-            ("min-servers", "2"),
-            ("next-keys", "abc def"),
-        ),
-        signatures=("\N{EM DASH} signed by one", "anything at all # even this"),
     )
+    assert not cluster.is_signed
+
+
+LIST = """\
+kcast-cluster 1
+name example.org/lab
+policy k=1 publish=1 subscribe=1
+salt 6b63617374
+version 7
+trust 2
+valid-after 1700000000
+fresh-until 1700003600
+valid-until 1700007200
+min-servers 2
+"""
+FACTS = ListFacts(7, 2, 1700000000, 1700003600, 1700007200, 2)
+
+
+def test_signed_list_with_every_word() -> None:
+    """§10.4"""
+    text = f"""\
+{LIST}lab
+salt 00ff from=1800000000
+next-salt 0a0b0c0d {"01" * 32}
+next-salt 0a0b0c0e {"02" * 32}
+salt-reveal 0a0b0c0d {"03" * 32} in=6
+server 192.0.2.7:7400 key=north
+
+server 192.0.2.8:7400
+pending 192.0.2.9:7400,[2001:db8::9]:7400 key=south   # soon
+"""
+    pending = ServerEntry((("192.0.2.9", 7400), ("2001:db8::9", 7400)), "south")
+    signatures = ("\N{EM DASH} signer-0 AAAA", "\N{EM DASH} signer-1 BBBB # no comment")
+    expected = Cluster(
+        servers=(
+            ServerEntry((("192.0.2.7", 7400),), "north"),
+            ServerEntry((("192.0.2.8", 7400),), "192.0.2.8:7400"),
+        ),
+        policy=Policy(1, 1, 1),
+        name="example.org/lab",
+        salt=b"kcast",
+        is_lab=True,
+        next_salts=((b"\x00\xff", 1800000000),),
+        signed=replace(
+            FACTS,
+            pending=(pending,),
+            commitments=(("0a0b0c0d", "01" * 32), ("0a0b0c0e", "02" * 32)),
+            reveals=(("0a0b0c0d", "03" * 32, 6),),
+        ),
+    )
+    assert parse(text) == expected and expected.is_signed
+    signed = parse(f"{text}\n{signatures[0]}\n{signatures[1]}\n")
+    assert signed == replace(expected, signatures=signatures)
+    assert parse(format_cluster(signed)) == expected
 
 
 @pytest.mark.parametrize("line", ["name a#b", "name a#b # c", "name a#b #", "name a#b #c#d"])
@@ -192,6 +233,7 @@ def test_several_servers_of_one_host() -> None:
 
 # --- Complaints ---------------------------------------------------------------------------------------
 
+HASH = "01" * 32
 COMPLAINTS = [
     ("", 1, "expected 'kcast-cluster 1' as the first line, but there is none"),
     ("# only a comment\n\n", 1, "expected 'kcast-cluster 1' as the first line, but there is none"),
@@ -200,7 +242,16 @@ COMPLAINTS = [
     ("\ufeff" + HEADER, 1, "expected 'kcast-cluster 1' as the first line, not "),
     (HEADER, 1, "expected at least one 'server IP:PORT' line before the end of the file"),
     (HEADER + "name n\n\n", 3, "expected at least one 'server IP:PORT' line"),
-    (HEADER + "\N{EM DASH} x\n" + ONE, 3, "expected at least one 'server IP:PORT' line"),
+    (HEADER + ONE + "\n\N{EM DASH} x\n" + ONE, 4, "expected signatures at the end of the file alone, behind"),
+    (HEADER + ONE + "\N{EM DASH} x\n", 3, "expected signatures at the end of the file alone, behind its las"),
+    (HEADER + ONE + "\N{EM DASH}\n", 3, "expected signatures at the end of the file alone, behind its last"),
+    (HEADER + "\n\N{EM DASH} x\n", 1, "expected at least one 'server IP:PORT' line"),
+    *((HEADER + f"# a{char}{ONE}", 2, f"expected no control characters, not U+{ord(char):04X}")
+      for char in "\x00\x0b\x0c\x1b\x1c\x1d\x1e\x1f\x7f\x80\x85\x9f\u2028\u2029\ud800"),
+    (HEADER + "name a\rname b\n" + ONE, 2, "expected lines that end with LF or CR LF, not with CR"),
+    (HEADER + ONE.replace("\n", "\r\r\n"), 2, "expected lines that end with LF or CR LF, not with CR"),
+    (HEADER + ONE.replace("\n", "\r"), 2, "expected lines that end with LF or CR LF, not with CR"),
+    (HEADER + "server\u00a0192.0.2.1:1\n", 2, "or x-..., not 'server\\xa0192.0.2.1:1'"),
     (HEADER + "srever 192.0.2.1:1\n", 2, "expected one of name, policy, salt, lab, names, server, version, "),
     (HEADER + "Server 192.0.2.1:1\n", 2, "or x-..., not 'Server'"),
     (HEADER + HEADER, 2, "not 'kcast-cluster'"),
@@ -208,7 +259,7 @@ COMPLAINTS = [
     (HEADER + "lab\n\nlab\n", 4, "expected 'lab' once; it stands in line 2 already"),
     (HEADER + "policy scheme=S\npolicy scheme=S\n", 3, "expected 'policy' once"),
     (HEADER + "version 1\nversion 1\n", 3, "expected 'version' once"),
-    (HEADER + "next-keys a\nnext-keys a\n", 3, "expected 'next-keys' once"),
+    (HEADER + "next-keys a\n", 2, "or x-..., not 'next-keys'"),
     (HEADER + "name\n", 2, "expected 'name NAME', the name without spaces"),
     (HEADER + "name a b\n", 2, "expected 'name NAME', the name without spaces"),
     (HEADER + "lab yes\n", 2, "expected 'lab' alone on its line"),
@@ -226,7 +277,45 @@ COMPLAINTS = [
     (HEADER + "version -1\n", 2, "expected 'version NUMBER'"),
     (HEADER + "min-servers \u0663\n", 2, "expected 'min-servers NUMBER'"),
     (HEADER + "valid-until\n", 2, "expected 'valid-until NUMBER'"),
-    (HEADER + "next-keys\n", 2, "expected 'next-keys KEY...'"),
+    (HEADER + "salt " + "aa" * 65 + "\n", 2, "expected a salt of at most 64 bytes, not 65"),
+    (HEADER + "salt aa from=1\nsalt aa from=1\n", 3, "expected a salt from later than the one before, 1"),
+    (HEADER + "".join(f"salt aa from={at}\n" for at in range(17)), 18, "expected at most 16 salts with from"),
+    (HEADER + "next-salt 0a0b0c0d aa\n", 2, "expected 'next-salt KEYID SHA256', 8 and 64 digits of lower-ca"),
+    (HEADER + f"next-salt 0A0B0C0D {HASH}\n", 2, "expected 'next-salt KEYID SHA256', 8 and 64 digits of low"),
+    (HEADER + f"next-salt 0a0b0c0d {HASH} x\n", 2, "expected 'next-salt KEYID SHA256'"),
+    (HEADER + f"next-salt 0a0b0c0d {HASH}\n" * 2, 3, "expected 'next-salt 0a0b0c0d' once"),
+    (HEADER + "salt-reveal 0a0b0c0d\n", 2, "expected 'salt-reveal KEYID HEX in=VERSION', 8 and 64 digits of"),
+    (HEADER + f"salt-reveal 0a0b0c0d {HASH}\n", 2, "expected 'salt-reveal KEYID HEX in=VERSION'"),
+    (HEADER + f"salt-reveal 0a0b0c0d {HASH} in=x\n", 2, "expected 'salt-reveal KEYID HEX in=VERSION'"),
+    (HEADER + f"salt-reveal 0a0b0c0d {HASH} in=1\n" * 2, 3, "expected 'salt-reveal 0a0b0c0d' once"),
+    (HEADER + "pending\n", 2, "expected 'pending IP:PORT[,[IPv6]:PORT] [key=NAME]'"),
+    (HEADER + "pending a.b:1\n", 2, "expected IP:PORT or [IPv6]:PORT, not 'a.b:1'; names are not looked up"),
+    (HEADER + ONE + "pending 192.0.2.1:7400\n", 3, "192.0.2.1:7400 stands in line 2 already"),
+    (HEADER + "pending 192.0.2.1:7400\n" + ONE, 2, "192.0.2.1:7400 stands in line 3 already"),
+    (LIST + ONE + "pending 192.0.2.2:1 key=a\n", 12, "key= may stand in files with 'lab' or 'names' only; a"),
+    *((LIST.replace(old, new) + ONE, line, complaint) for old, new, line, complaint in (
+        ("trust 2\n", "", 5, "expected 'trust' too, in a signed list"),
+        ("version 7\ntrust 2\n", "", 5, "expected 'version', 'trust' too, in a signed list"),
+        ("version 7", "version 0", 5, "expected 'version NUMBER', which counts from 1"),
+        ("trust 2", "trust 0", 6, "expected 'trust NUMBER', which counts from 1"),
+        ("name example.org/lab\n", "", 4, "expected 'name NAME' in a signed list: such as example.org/lab"),
+        ("name example.org/lab", "name Lab", 2, "expected 'name NAME' in a signed list: such as example.org"),
+        ("until 1700003600", "until 1699999999", 8, "expected 'fresh-until' not before 'valid-after', 17000"),
+        ("until 1700007200", "until 1700003599", 9, "expected 'valid-until' not before 'fresh-until', 17000"),
+        ("min", f"salt-reveal 0a0b0c0d {HASH} in=7\nmin", 10, "expected in=VERSION of a list before this on"),
+        ("min", f"salt-reveal 0a0b0c0d {HASH} in=0\nmin", 10, "expected in=VERSION of a list before this on"),
+        ("policy", "names\npolicy", 3, "expected no 'names' in a signed list: names are for files that nobo"),
+        ("trust 2", "trust\t2", 6, "expected spaces, not tabs, in a signed list"),
+        ("trust 2\n", "trust 2\r\n", 6, "expected LF alone at the end of a line, not CR LF"),
+    )),
+    (LIST + ONE.strip(), 11, "expected LF at the end of a signed list"),
+    (LIST + ONE + "\n\N{EM DASH} x y", 13, "expected LF at the end of a signed list"),
+    (LIST + ONE + "\N{EM DASH} x y\n" + ONE, 12, "expected signatures at the end of the file alone, behind"),
+    (LIST + ONE + "\n\N{EM DASH} x y\nserver 192.0.2.2:1\n", 13, "expected signatures at the end of the fil"),
+    (LIST + ONE + "\n\N{EM DASH} x y\n\n", 13, "expected signatures at the end of the file alone, behind it"),
+    (HEADER + ONE + "\n\N{EM DASH} x y\n", 4, "expected 'version', 'trust', 'valid-after', 'fresh-until', '"),
+    (HEADER + "server 192.0.2.1:1,192.0.2.2:1,192.0.2.3:1\n", 2, "expected at most 2 addresses: one for eac"),
+    (HEADER + "server " + "9" * 200 + "\n", 2, "not '" + "9" * 80 + "...'"),
     (HEADER + "server\n", 2, "expected 'server IP:PORT[,[IPv6]:PORT] [key=NAME]'"),
     (HEADER + "server localhost:1\n", 2,
      "localhost is a name: give the address, or add a line 'names' to have it looked up"),
@@ -238,9 +327,8 @@ COMPLAINTS = [
     (HEADER + "names\nserver node:1,192.0.2.1:1 key=a\n", 3, "beside a name nothing else may stand"),
     (HEADER + "names\nserver node:1 key=a\nserver NODE:1 key=b\n", 4, "node:1 stands in line 3 already"),
     (HEADER + "names\nserver a:1 key=a\nserver b:1 key=a\n", 4, "line 3 has port 1 on 'a' too"),
-    (HEADER + "names\nversion 1\n" + ONE, 4, "expected no 'names' beside 'version': names are for files "),
-    (HEADER + "names\nsalt aa from=1\n" + ONE, 4, "expected no 'names' beside 'salt ... from='"),
-    (HEADER + "names\n" + ONE + "\N{EM DASH} x\n", 4, "expected no 'names' beside signatures"),
+    (HEADER + "names\nversion 1\n" + ONE, 2, "expected no 'names' in a signed list: names are for files "),
+    (HEADER + "names\n" + ONE + "\n\N{EM DASH} x\n", 2, "expected no 'names' in a signed list"),
     (HEADER + "server 192.0.2.1:0\n", 2, "not '192.0.2.1:0'; ports are 1 to 65535"),
     (HEADER + "server [2001:db8::1]:70000\n", 2, "not '[2001:db8::1]:70000'; ports are 1 to 65535"),
     (HEADER + "server 192.0.2.1:1,\n", 2, "expected IP:PORT or [IPv6]:PORT, not ''"),
@@ -292,8 +380,8 @@ def test_complaint_names_the_line_and_what_was_expected(text: str, line: int, co
 
 
 def test_every_word_has_a_complaint() -> None:
-    complained = {line.split()[0] for text, _, _ in COMPLAINTS for line in text.splitlines() if line.split()}
-    assert set(clusters._Reader("")._words) - {"valid-after", "fresh-until"} <= complained
+    complained = {line.split()[0] for text, _, _ in COMPLAINTS for line in text.split("\n") if line.split()}
+    assert set(cluster_reader._Reader("")._words) <= complained
 
 
 # --- Names --------------------------------------------------------------------------------------------
@@ -391,6 +479,28 @@ SALTS = st.binary(min_size=1, max_size=8)
 TIMES = st.integers(0, 10**12)
 
 
+LIST_NAMES = st.from_regex(r"[a-z0-9]{1,9}(\.[a-z]{1,9})?(/[a-z0-9]{1,9})?", fullmatch=True)
+KEY_IDS = st.binary(min_size=4, max_size=4).map(bytes.hex)
+HASHES = st.binary(min_size=32, max_size=32).map(bytes.hex)
+
+
+@st.composite
+def facts_of_any_kind(draw: st.DrawFn) -> ListFacts:
+    version = draw(st.integers(2, 10**9))
+    key_ids = draw(st.lists(KEY_IDS, max_size=3, unique=True))
+    valid_after_s, fresh_until_s, valid_until_s = sorted(draw(st.tuples(TIMES, TIMES, TIMES)))
+    return ListFacts(
+        version,
+        draw(st.integers(1, 10**9)),
+        valid_after_s,
+        fresh_until_s,
+        valid_until_s,
+        min_servers=draw(st.integers(0, 99)),
+        commitments=tuple((key_id, draw(HASHES)) for key_id in key_ids),
+        reveals=tuple((key_id, draw(HASHES), draw(st.integers(1, version - 1))) for key_id in key_ids),
+    )
+
+
 @st.composite
 def clusters_of_any_kind(draw: st.DrawFn) -> Cluster:
     is_lab = draw(st.booleans())
@@ -419,17 +529,15 @@ def clusters_of_any_kind(draw: st.DrawFn) -> Cluster:
             ),
         )
     )
-    numbers = st.tuples(st.sampled_from(["version", "valid-after", "min-servers"]), TIMES.map(str))
-    reserved = draw(st.lists(numbers, max_size=3, unique_by=lambda pair: pair[0]))
-    keys = draw(st.lists(WORDS, max_size=2))
+    is_signed = draw(st.booleans()) and not has_names
     return Cluster(
         servers=tuple(servers.values()),
         policy=policy,
-        name=draw(st.just("") | WORDS),
+        name=draw(LIST_NAMES) if is_signed else draw(st.just("") | WORDS),
         salt=draw(st.just(b"") | SALTS),
         is_lab=is_lab,
-        next_salts=() if has_names else tuple(draw(st.lists(st.tuples(SALTS, TIMES), max_size=2))),
-        reserved=() if has_names else (*reserved, *((("next-keys", " ".join(keys)),) if keys else ())),
+        next_salts=tuple((draw(SALTS), at) for at in sorted(draw(st.sets(TIMES, max_size=2)))),
+        signed=draw(facts_of_any_kind()) if is_signed else None,
         has_names=has_names,
     )
 
@@ -450,8 +558,15 @@ WORDS_OF_FILES = (
     "policy",
     "salt",
     "name",
-    "version",
-    "next-keys",
+    "version 2",
+    "trust 1",
+    "valid-after 1",
+    "fresh-until 1",
+    "valid-until 1",
+    "min-servers 0",
+    "pending",
+    "next-salt",
+    "salt-reveal",
     "x-y",
 )
 VALUES_OF_FILES = (

@@ -1,4 +1,4 @@
-"""client/sessions.py: servers known by name, whose addresses come, go, change and collide. PROTOCOL §10."""
+"""client/sessions.py: servers known by name, whose addresses come, go, change and collide. PROTOCOL §10.2."""
 
 from itertools import pairwise
 from random import Random

@@ -1,4 +1,4 @@
-"""client/views.py: what a client does between two cluster files. PROTOCOL §10."""
+"""client/views.py: what a client does between two cluster files. PROTOCOL §10.3."""
 
 from dataclasses import replace
 

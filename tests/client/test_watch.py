@@ -13,6 +13,8 @@ from kcast.client.watch import LOOK_INTERVAL_S, SETTLE_S, FileWatch, watch
 
 ONE = "kcast-cluster 1\nname a\nserver 192.0.2.1:1\n"
 TWO = ONE + "server 192.0.2.2:1\n"
+WORDS = "version 1\ntrust 1\nvalid-after 1\nfresh-until 1\nvalid-until 1\nmin-servers 1\n"
+SIGNED = f"{ONE}{WORDS}\n\N{EM DASH} s\n"
 
 
 @pytest.fixture
@@ -97,7 +99,7 @@ def test_file_that_is_being_written_is_not_read(path: Path) -> None:
             TWO.replace("name a", "name b"),
             "it is the cluster 'b', and not 'a' now: restart the client to use it",
         ),
-        (TWO + "\N{EM DASH} s\n", "it is signed now: restart the client to use it"),
+        (SIGNED, "it is signed now: restart the client to use it"),
     ],
 )
 def test_what_is_not_adopted_is_told_once_with_the_reason(path: Path, text: str, reason: str) -> None:
@@ -133,7 +135,7 @@ def test_pipe_in_its_place_is_never_waited_for(path: Path) -> None:
 
 def test_what_cannot_change_or_is_signed_is_not_watched(path: Path) -> None:
     assert watch(parse(ONE), 0.0) is None
-    path.write_text(ONE + "\N{EM DASH} s\n")
+    path.write_text(SIGNED)
     assert watch(clusters.load(path), 0.0) is None
     cluster = clusters.load(path)
     path.unlink()

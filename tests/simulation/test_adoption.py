@@ -1,4 +1,4 @@
-"""A cluster file that changes under traffic: clients adopt it one by one. PROTOCOL §10."""
+"""A cluster file that changes under traffic: clients adopt it one by one. PROTOCOL §10.3."""
 
 import os
 from collections.abc import Iterable
