@@ -5,26 +5,26 @@
         newer one -> judged, stored -> Change, ListChanged
     a fault -> ListTrouble, once a day for each; the list in use stays
 
-Like a watch on a file it is polled in the engine's turns, every few seconds: nobody waits for it, and a message on its
-way meets nothing of it. A thread (under gevent a greenlet) runs only during a fetch, and the interpreter does
-not wait for it when it ends: what it stores is whole or not at all.
+Like a watch on a file it is polled in the engine's turns, every few seconds: nobody waits for it, and a
+message on its way meets nothing of it. A thread (under gevent a greenlet) runs only during a fetch, and the
+interpreter does not wait for it when it ends: what it stores is whole or not at all.
 """
 
 import _thread
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from random import Random, SystemRandom
+from time import time
 
-from kcast.client.events import Event, ListChanged, ListTrouble
+from kcast.client.events import ListChanged, ListTrouble
 from kcast.client.trust import heads as hints
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.list_checks import facts_of
 from kcast.client.trust.opening import Opened
-from kcast.client.trust.standing import Standing
+from kcast.client.trust.standing import Standing, refusal
 from kcast.client.trust.update import Round
 from kcast.client.trust.verdicts import ListState, Trouble
-from kcast.client.watch import Change
+from kcast.client.watch import Change, News, Stop
 from kcast.pubsub.errors import KcastError
 
 LOOK_INTERVAL_S = 5.0
@@ -46,14 +46,25 @@ def _in_thread(act: Callable[[], None]) -> None:
 class Keeper:
     """The list of one name, in use by one client. For one thread at a time; `look_at` is when to ask again.
 
-    `update` is called in a thread that `start` starts, and does not overlap itself.
+    `heads` returns what servers tell of the log, by server; `update` is called in a thread that `start`
+    starts, once at a time, and `clock` returns the seconds since 1970.
     """
 
     def __init__(
-        self, opened: Opened, now: float, update: Update, chance: Random | None = None, start: Start = _in_thread
+        self,
+        opened: Opened,
+        now: float,
+        heads: Callable[[], Mapping[str, str]],
+        *,
+        update: Update | None = None,
+        chance: Random | None = None,
+        clock: Callable[[], float] = time,
+        start: Start = _in_thread,
     ) -> None:
         self.look_at = now
-        self._update = update
+        self._heads = heads
+        self._clock = clock
+        self._update = update or opened.update
         self._start = start
         self._chance = chance or SystemRandom()
         self._standing = opened.standing
@@ -78,29 +89,29 @@ class Keeper:
         """Has a fetch that is under way end soon; what it finds is stored at most."""
         self._is_closed = True
 
-    def look(self, now: float, unix_s: float, heads: Callable[[], Mapping[str, str]]) -> list[Change | Event]:
-        """Returns what is new: lists to adopt, and events. `heads` gives what servers tell, by server."""
-        news: list[Change | Event] = []
+    def look(self, now: float) -> list[News]:
+        """Returns what is new: lists to adopt, and events."""
+        news: list[News] = []
         if now < self.look_at:
             return news
+        unix_s = self._clock()
         if self._begin is not None:
             self._begin_with(self._begin, now, news)
         while self._rounds:
             self._take(self._rounds.popleft(), now, unix_s, news)
         self._look_at_times(now, unix_s, news)
         if not self._is_fetching:
-            is_hinted = self._look_at_heads(heads(), now, news)
+            is_hinted = self._look_at_heads(self._heads(), now, news)
             if is_hinted or (now >= self._retry_at and self._is_due(unix_s)):
                 self._fetch(unix_s, is_hinted)
         self.look_at = now + (FETCH_POLL_S if self._is_fetching else LOOK_INTERVAL_S)
+        if (error := refusal(self._standing, unix_s)) is not None:
+            news.append(Stop(error))
         return news
 
-    def failure(self, unix_s: float) -> KcastError | None:
-        """Returns why the list must not be used any more; None while it may."""
-        return refusal(self._standing, unix_s)
-
-    def state(self, unix_s: float) -> ListState:
+    def state(self) -> ListState:
         """Returns what is known of the list now."""
+        unix_s = self._clock()
         present = facts_of(self._standing.present(unix_s))
         newest = facts_of(self._standing.cluster)
         return ListState(
@@ -132,14 +143,14 @@ class Keeper:
 
         self._start(fetch)
 
-    def _begin_with(self, opened: Opened, now: float, news: list[Change | Event]) -> None:
+    def _begin_with(self, opened: Opened, now: float, news: list[News]) -> None:
         self._begin = None
         for trouble in opened.troubles:
             self._tell(trouble, now, news)
         if self._standing.cluster is not opened.cluster:
             self._adopt(self._standing, news)
 
-    def _take(self, found: Round | KcastError, now: float, unix_s: float, news: list[Change | Event]) -> None:
+    def _take(self, found: Round | KcastError, now: float, unix_s: float, news: list[News]) -> None:
         self._is_fetching = False
         if isinstance(found, KcastError):
             found = Round(None, unreachable=(str(found),))
@@ -171,7 +182,7 @@ class Keeper:
 
     # --- What is told ---------------------------------------------------------------------------------
 
-    def _adopt(self, before: Standing, news: list[Change | Event], unix_s: float | None = None) -> None:
+    def _adopt(self, before: Standing, news: list[News], unix_s: float | None = None) -> None:
         new, old = self._standing.cluster, before.cluster
         facts = facts_of(new)
         is_later = unix_s is None or facts.valid_after_s > unix_s
@@ -182,13 +193,13 @@ class Keeper:
             news.append(ListChanged(self._name, facts.version, added, removed, from_unix_s))
         news.append(Change(new, from_unix_s))
 
-    def _look_at_times(self, now: float, unix_s: float, news: list[Change | Event]) -> None:
+    def _look_at_times(self, now: float, unix_s: float, news: list[News]) -> None:
         late = self._standing.lateness(unix_s)
         if late is not None:
             why = f". The last fetch: {self._last_failure}" if self._last_failure else ""
             self._tell(Trouble(late.fault, late.text + why), now, news)
 
-    def _look_at_heads(self, heads: Mapping[str, str], now: float, news: list[Change | Event]) -> bool:
+    def _look_at_heads(self, heads: Mapping[str, str], now: float, news: list[News]) -> bool:
         """Returns whether heads hint at a newer log, so that it is time to fetch."""
         newer = hints.newer_heads(heads, self._standing.checkpoint)
         if not newer:
@@ -205,7 +216,7 @@ class Keeper:
                 self._tell(Trouble(ListFault.BEHIND, text), now, news)
         return now >= self._hint_at
 
-    def _tell(self, trouble: Trouble, now: float, news: list[Change | Event], evidence: str = "") -> None:
+    def _tell(self, trouble: Trouble, now: float, news: list[News], evidence: str = "") -> None:
         """Tells of a fault, once a day at most."""
         kept = facts_of(self._standing.cluster).version
         event = ListTrouble(self._name, trouble.fault.value, trouble.text, kept, evidence)

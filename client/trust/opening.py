@@ -4,22 +4,19 @@ With a sound state no network is needed. Where only a trust document is here, dr
 list is fetched, from the bundle beside it or from the places that it names, and that is waited for.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from random import Random, SystemRandom
+from random import SystemRandom
 
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.trust import document as documents
 from kcast.client.trust import places, update
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.note import NoteError
-from kcast.client.trust.places import StateError
-from kcast.client.trust.sources import Source, source_of
 from kcast.client.trust.standing import Standing, refusal, standing_of
 from kcast.client.trust.store import Store, Unstored
 from kcast.client.trust.update import Round
-from kcast.client.trust.verdicts import Accepted, Held, Trouble
+from kcast.client.trust.verdicts import Held, Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +43,8 @@ def open_list(name: str, now_unix_s: int) -> Opened:
     held = store.load()
     troubles: list[Trouble] = []
     if store.is_damaged():
-        text = f"its state in {store.folder} is damaged; an older one is used" if held else "lost"
-        troubles.append(Trouble(ListFault.MALFORMED, text))
+        rest = "an older one is in use" if held is not None and held.list is not None else "none is left"
+        troubles.append(Trouble(ListFault.MALFORMED, f"what is stored in {store.folder} is damaged: {rest}"))
     if held is None or held.list is None:
         held = _first_list(store, held, now_unix_s, troubles)
     standing = standing_of(held)
@@ -61,7 +58,7 @@ def _first_list(store: Store, held: Held | None, now_unix_s: int, troubles: list
     path = places.dropped(store.name)
     if held is None:
         if path is None:
-            raise ClusterError(_unknown(store))
+            raise ClusterError(unknown(store.name))
         try:
             held = Held(path.read_bytes())
             documents.check_own(held.trust)
@@ -72,12 +69,24 @@ def _first_list(store: Store, held: Held | None, now_unix_s: int, troubles: list
         try:
             store.begin(held)
         except Unstored as error:
-            troubles.append(Trouble(ListFault.UNSTORED, update.told_unstored(error)))
-    why = []
-    for fetch in _ways(store, path and places.bundle_beside(path), now_unix_s):
-        found = fetch()
+            troubles.append(update.trouble_of(error))
+    bundle = None if path is None else places.bundle_beside(path)
+    why: list[str] = []
+    for names in ([str(bundle)] if bundle else [], None):
+        found = update.run_round(store, now_unix_s, SystemRandom(), names=names)
         if found.accepted is not None:
             troubles += found.accepted.warnings
             return found.accepted.held
-        why += [*(refused.text for refused in found.refused), *found.unreachable]
-    raise ClusterError(f"@{store.name}: no list could be fetched: {'; '.join(why)}")
+        why += [*(f"{refused.text} ({refused.fault})" for refused in found.refused), *found.unreachable]
+    raise ClusterError(f"@{store.name}: there is no list of it here yet: {'; '.join(why)}")
+
+
+def unknown(name: str) -> str:
+    """Returns what to say of a name that is not known here."""
+    from kcast.client.resembling import did_you_mean  # slow to import, and seldom needed
+
+    meant = did_you_mean(name, places.known_names())
+    return (
+        f"@{name} is not known here{meant}: type 'kcast servers trust URL PIN', with the URL and the pin that "
+        "its operators give you"
+    )

@@ -68,11 +68,14 @@ class Standing:
             return Trouble(ListFault.STALE, text)
         return None
 
-    def refuses(self, now_unix_s: float) -> bool:
-        """Returns whether the list must not be used any more: it has expired, and the trust document wants
-        that."""
-        late = self.lateness(now_unix_s)
-        return late is not None and late.fault is ListFault.EXPIRED and self.document.expiry == "refuse"
+
+def refusal(standing: Standing, now_unix_s: float) -> ClusterError | None:
+    """Returns why a list must not be used: it has expired, and its trust document wants that. None where it
+    may be used."""
+    late = standing.lateness(now_unix_s)
+    if late is None or late.fault is not ListFault.EXPIRED or standing.document.expiry == "warn":
+        return None
+    return ClusterError(f"@{standing.document.name}: {late.text}. Its trust document forbids to use it")
 
 
 @lru_cache(maxsize=2)

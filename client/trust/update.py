@@ -3,7 +3,7 @@
 It has the network, the disk and the lock; `kcast.client.trust.judge` has the rules.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from time import monotonic
@@ -86,8 +86,13 @@ def _try_to_store(act: Callable[[], None], unstored: list[Trouble]) -> None:
     try:
         act()
     except Unstored as error:
-        text = f"it cannot be stored ({error}): after a restart, an older list would not be noticed"
-        unstored.append(Trouble(ListFault.UNSTORED, text))
+        unstored.append(trouble_of(error))
+
+
+def trouble_of(error: Unstored) -> Trouble:
+    """Returns what to tell of a list that cannot be stored, and what that costs."""
+    text = f"it cannot be stored ({error}): after a restart, an older list would not be noticed"
+    return Trouble(ListFault.UNSTORED, text)
 
 
 def run_round(
@@ -95,24 +100,22 @@ def run_round(
     now_unix_s: int,
     chance: Random,
     *,
+    names: Sequence[str] | None = None,
     judging: Judging = judge,
     is_wanted: Callable[[], bool] = lambda: True,
-    open_source: Callable[[str], Source] = source_of,
 ) -> Round:
-    """Updates from the places that the trust document names, in random order, until one has a list to accept.
-
-    Raises StateError.
-    """
-    held = store.load()
-    urls = [] if held is None else list(documents.parse(held.trust)[0].urls)
-    if not urls:
-        return Round(None, unreachable=("no place to fetch it from is known: its trust document names none",))
-    chance.shuffle(urls)
+    """Updates from the sources of these names, by default those of the trust document, in random order, until
+    one has a list to accept. Raises StateError."""
+    if names is None:
+        held = store.load()
+        names = () if held is None else documents.parse(held.trust)[0].urls
+        if not names:
+            return Round(None, unreachable=("its trust document names no place to fetch it from",))
     refused: list[Refused] = []
     unreachable: list[str] = []
-    for url in urls:
+    for name in chance.sample(list(names), len(names)):
         try:
-            verdict = run(store, open_source(url), now_unix_s, judging=judging, is_wanted=is_wanted)
+            verdict = run(store, source_of(name), now_unix_s, judging=judging, is_wanted=is_wanted)
         except SourceError as error:
             unreachable.append(str(error))
             continue
