@@ -13,6 +13,7 @@ from typing import Protocol
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.events import ClusterRefused, Event
+from kcast.client.list_state import ListState
 from kcast.pubsub.errors import KcastError
 
 LOOK_INTERVAL_S = 10.0
@@ -45,12 +46,15 @@ class Watch(Protocol):
     def look(self, now: float) -> Sequence[News]:
         """Returns what is new."""
 
+    def state(self) -> ListState | None:
+        """Returns what is known of a signed list; None of an unsigned file."""
+
     def close(self) -> None:
         """Ends what is under way."""
 
 
 def watch(cluster: Cluster, now: float) -> "FileWatch | None":
-    """Returns a watch on the file that a cluster was read from; None where it is signed, or no plain file."""
+    """Returns a watch on the file that a cluster was read from; None where it is no plain file."""
     if cluster.path is None or cluster.is_signed or not cluster.path.is_file():
         return None
     return FileWatch(cluster, cluster.path, now)
@@ -85,6 +89,9 @@ class FileWatch:
         except ClusterError as error:
             return (ClusterRefused(str(error)),)
         return () if cluster is None else (Change(cluster),)
+
+    def state(self) -> None:
+        """Returns None."""
 
     def close(self) -> None:
         """Does nothing."""

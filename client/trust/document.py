@@ -136,7 +136,7 @@ def check_first(data: bytes, pin: str) -> TrustDocument:
 
     Raises DocumentError.
     """
-    document, note = parse(data)
+    note = Note.parse(data)
     if pin_of(note.text) != pin:
         raise DocumentError(f"its pin is {pin_of(note.text)}, and not {pin}")
     return check_own(data)

@@ -17,13 +17,14 @@ from random import Random, SystemRandom
 from time import time
 
 from kcast.client.events import ListChanged, ListTrouble
+from kcast.client.list_state import ListState
 from kcast.client.trust import heads as hints
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.list_checks import facts_of
 from kcast.client.trust.opening import Opened
 from kcast.client.trust.standing import Standing, refusal
 from kcast.client.trust.update import Round
-from kcast.client.trust.verdicts import ListState, Trouble
+from kcast.client.trust.verdicts import Trouble
 from kcast.client.watch import Change, News, Stop
 from kcast.pubsub.errors import KcastError
 
@@ -166,7 +167,8 @@ class Keeper:
             for trouble in found.accepted.warnings:
                 self._tell(trouble, now, news)
         for refused in found.refused:
-            self._tell(Trouble(refused.fault, refused.text), now, news, refused.kept_in)
+            text = f"a server list was refused: {refused.text}"
+            self._tell(Trouble(refused.fault, text), now, news, refused.kept_in)
         is_done = found.accepted is not None and not self._is_due(unix_s)
         self._attempts = 0 if is_done else self._attempts + 1
         if self._attempts:

@@ -1,4 +1,4 @@
-"""Opens the list of a name for use: from the state on disk, or at first contact from elsewhere. PROTOCOL §10.8.
+"""Opens the list of a name: from the state on disk, or at first contact from elsewhere. PROTOCOL §10.8.
 
 With a sound state no network is needed. Where only a trust document is here, dropped by an administrator, the
 list is fetched, from the bundle beside it or from the places that it names, and that is waited for.
@@ -86,7 +86,5 @@ def unknown(name: str) -> str:
     from kcast.client.resembling import did_you_mean  # slow to import, and seldom needed
 
     meant = did_you_mean(name, places.known_names())
-    return (
-        f"@{name} is not known here{meant}: type 'kcast servers trust URL PIN', with the URL and the pin that "
-        "its operators give you"
-    )
+    how = "type 'kcast servers trust URL PIN', with the URL and the pin that its operators give you"
+    return f"@{name} is not known here{meant}: {how}"

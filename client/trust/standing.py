@@ -14,15 +14,17 @@ from functools import lru_cache
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.trust import document as documents
-from kcast.client.trust.checkpoint import Checkpoint, LogProof, cosignatures
+from kcast.client.trust import list_checks
+from kcast.client.trust.asking import Fault
+from kcast.client.trust.checkpoint import Checkpoint
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.faults import ListFault
+from kcast.client.trust.list_checks import Clock
+from kcast.client.trust.log_checks import Tree, newest_tree
 from kcast.client.trust.merkle import includes, leaf_hash
-from kcast.client.trust.note import Note, NoteError, verify
+from kcast.client.trust.note import Note, NoteError
 from kcast.client.trust.record import ListRecord
 from kcast.client.trust.verdicts import Accepted, Held, Trouble
-
-_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +44,20 @@ class Standing:
         """Returns that of a list that was just accepted."""
         held = accepted.held
         document, _ = documents.parse(held.trust)
-        newest, former = accepted.upcoming or accepted.cluster, accepted.cluster if accepted.upcoming else None
+        newest, former = (
+            accepted.upcoming or accepted.cluster,
+            accepted.cluster if accepted.upcoming else None,
+        )
         return cls(document, newest, former, _checkpoint_of(held.checkpoint or b""))
 
     def present(self, now_unix_s: float) -> Cluster:
         """Returns the cluster to go by at this time: that of the list before, while the newest waits."""
-        return self.cluster if self.former is None or self.is_valid_at(now_unix_s) else self.former
-
-    def is_valid_at(self, now_unix_s: float) -> bool:
-        """Returns whether the newest list holds already."""
-        return self.cluster.signed is None or self.cluster.signed.valid_after_s <= now_unix_s
+        every = [self.cluster] if self.former is None else [self.cluster, self.former]
+        return list_checks.in_force(every, Clock(int(now_unix_s))) or self.cluster
 
     def lateness(self, now_unix_s: float) -> Trouble | None:
         """Returns what to say of a list that should have been replaced, or holds no more."""
-        facts = self.cluster.signed
-        assert facts is not None
-        since_s = now_unix_s - facts.valid_until_s
-        if since_s > 0:
-            advice = "the list is frozen, or the clock here is fast by as much"
-            return Trouble(ListFault.EXPIRED, f"version {facts.version} expired {age(since_s)} ago: {advice}")
-        since_s = now_unix_s - facts.fresh_until_s
-        if since_s > 0:
-            advice = "nobody has published a newer one, or it does not reach this machine"
-            text = f"version {facts.version} should have been replaced {age(since_s)} ago: {advice}"
-            return Trouble(ListFault.STALE, text)
-        return None
+        return list_checks.overdue(self.cluster, Clock(int(now_unix_s)))
 
 
 def refusal(standing: Standing, now_unix_s: float) -> ClusterError | None:
@@ -88,25 +79,34 @@ def standing_of(held: Held) -> Standing:
     # The list was accepted under this one, which may have other keys, of the log too.
     signed_under = documents.check_own(held.list_trust or b"")
     data = held.list or b""
-    proof = LogProof.parse(held.proof or b"")
-    policy = signed_under.policy
-    if not verify(proof.checkpoint, [policy.log]):
-        raise NoteError("the log has not signed the checkpoint")
-    if not policy.is_met(cosignatures(proof.checkpoint, policy.keys).keys()):
-        raise NoteError("too few witnesses have cosigned the checkpoint")
-    logged = Checkpoint.parse(proof.checkpoint.text)
-    if not includes(proof.index, logged.size, leaf_hash(proof.extra), proof.path, logged.root):
+    tree = _tree_of(held.proof, signed_under)
+    proof, checkpoint = tree.proof, tree.checkpoint
+    if not includes(proof.index, checkpoint.size, leaf_hash(proof.extra), proof.path, checkpoint.root):
         raise NoteError("the list is not in the log")
     signers = signed_under.signers_of(Note.parse(data))
     if len(signers) < signed_under.signer_threshold:
         raise NoteError("too few signers have signed the list")
-    cluster = clusters.parse(data.decode(), "list")
+    cluster = clusters.parse(clusters.decode(data, "list"), "list")
     facts = cluster.signed
     if facts is None or cluster.name != document.name:
         raise NoteError("the list is that of another name, or of none")
     if ListRecord.of(cluster.name, facts.version, facts.trust, data).data != proof.extra:
         raise NoteError("the list is not the one that is in the log")
     return Standing(document, cluster, _former(held), _checkpoint_of(held.checkpoint or b""))
+
+
+def _tree_of(proof: bytes | None, document: TrustDocument) -> Tree:
+    """Returns the tree of a stored log proof, if log and witnesses have signed it."""
+    steps = newest_tree(document)
+    next(steps)
+    try:
+        steps.send(proof)
+    except StopIteration as done:
+        tree: Tree = done.value
+        return tree
+    except Fault as fault:
+        raise NoteError(fault.text) from None
+    raise AssertionError("one file is enough to judge a tree")
 
 
 def is_sound(held: Held) -> bool:
@@ -116,7 +116,7 @@ def is_sound(held: Held) -> bool:
             documents.check_own(held.trust)
         else:
             standing_of(held)
-    except (NoteError, ClusterError, UnicodeDecodeError):
+    except (NoteError, ClusterError):
         return False
     return True
 
@@ -130,12 +130,3 @@ def _former(held: Held) -> Cluster | None:
 
 def _checkpoint_of(data: bytes) -> Checkpoint:
     return Checkpoint.parse(Note.parse(data).text)
-
-
-def age(seconds: float) -> str:
-    """Returns a span of time for people: `3 days`, `2 h`, `5 min`."""
-    if seconds >= 2 * _DAY_S:
-        return f"{seconds // _DAY_S:.0f} days"
-    if seconds >= 2 * _HOUR_S:
-        return f"{seconds // _HOUR_S:.0f} h"
-    return f"{max(1, seconds // _MINUTE_S):.0f} min"

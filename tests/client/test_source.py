@@ -7,7 +7,7 @@ import pytest
 
 from kcast.client import contexts
 from kcast.client.cluster import ClusterError, format_cluster, lab
-from kcast.client.source import CLUSTER_VARIABLE, find, given
+from kcast.client.source import CLUSTER_VARIABLE, FileSource, find, given
 
 CLUSTER = lab([("127.0.0.1", 9)], name="here")
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def found(name: str | Path | None = None) -> tuple[Path, str]:
     source = find(name)
-    assert source is not None
+    assert isinstance(source, FileSource)
     return source.path, source.name
 
 
