@@ -107,25 +107,27 @@ class Engine:
         renewals_per_ttl: float = RENEWALS_PER_TTL,
         kernel_times: bool = False,
     ) -> None:
+        # Whoever gives a Cluster has nothing that could change.
         source = None
-        if not isinstance(cluster, Cluster):
+        if isinstance(cluster, Cluster):
+            found = cluster
+        else:
             source = named(cluster)
-            cluster = source.read()
-        self.cluster = cluster
-        self.families = usable_families(server.addresses for server in self.cluster.servers)
-        if any(server.named for server in self.cluster.servers):
+            found = source.read()
+        self.families = usable_families(server.addresses for server in found.servers)
+        if any(server.named for server in found.servers):
             self.families = present_families()
         self._resolver = Resolver()
         self.core = ClientCore(
-            self.cluster,
+            found,
             rng or random.SystemRandom(),
             avoid_dead=avoid_dead,
             publisher=publisher,
             families=self.families,
             renewals_per_ttl=renewals_per_ttl,
+            unix_s=time(),
         )
-        # Whoever gives a Cluster has nothing that could change.
-        self._watch = None if source is None else source.watch(self.cluster, monotonic(), self.core.heads)
+        self._watch = None if source is None else source.watch(found, monotonic(), self.core.heads)
         self.local_port = 0  # until it is open
         self.send_errors: Counter[str] = Counter()
         self.resources = ExitStack()
@@ -147,6 +149,11 @@ class Engine:
         # walks it.)
         self._listeners: list[weakref.ref[Inbox[Event]]] = []
         _engines.add(self)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the moment."""
+        return self.core.view.cluster
 
     # --- Opening and closing --------------------------------------------------------------------------
 
@@ -259,9 +266,9 @@ class Engine:
         """Publishes with the next turn; the outcome goes to `waiter`. Raises what the core raises."""
         self.require_open()
         refuse_unknown(options)
-        handle = self.core.publish(
-            as_bytes(topic, "topic"), as_bytes(payload, "payload"), monotonic(), **options
-        )
+        now = monotonic()
+        self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
+        handle = self.core.publish(as_bytes(topic, "topic"), as_bytes(payload, "payload"), now, **options)
         self._waiters[handle] = waiter
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
@@ -378,9 +385,8 @@ class Engine:
     def _take(self, news: News, now: float) -> None:
         """Goes by another cluster, or by none any more, or tells what is new of the one there is."""
         match news:
-            case Change(cluster):
-                self.cluster = cluster
-                self.core.adopt(cluster, now)
+            case Change(cluster, from_unix_s):
+                self.core.adopt(cluster, now, from_unix_s)
             case Stop(error):
                 self.close(error)
             case _:
@@ -421,7 +427,7 @@ class Engine:
                 logger.warning("%s: %s (%s)", event.name, event.text, event.fault)
             case ClusterChanged():
                 logger.info(
-                    "the cluster file has changed: %d added, %d removed",
+                    "the cluster has changed: %d added, %d removed",
                     *map(len, (event.added, event.removed)),
                 )
         logger.debug("%s", event)
