@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from kcast.client import cluster as clusters
 from kcast.client import contexts, watch
 from kcast.client.cluster import Cluster, ClusterError, is_list_name
+from kcast.client.trust.extras import MissingExtra
 from kcast.client.watch import Watch
 
 if TYPE_CHECKING:
@@ -81,15 +82,21 @@ class SignedSource:
         if not is_list_name(list_name):
             raise ClusterError(f"{led}@{list_name}: the name of a signed list is such as @example.org/lab")
         self.name = f"{led}@{list_name}"
+        self._led = led
         self._list_name = list_name
         self._opened: Opened | None = None
 
     def read(self) -> Cluster:
         """Opens the list, and returns the cluster in force. Raises ClusterError."""
-        # Slow to import, and it needs an extra.
-        from kcast.client.trust.opening import open_list
+        try:
+            # Slow to import, and it needs an extra.
+            from kcast.client.trust.opening import open_list
 
-        self._opened = open_list(self._list_name, int(time()))
+            self._opened = open_list(self._list_name, int(time()))
+        except MissingExtra:
+            raise
+        except ClusterError as error:
+            raise ClusterError(f"{self._led}{error}") from None
         return self._opened.cluster
 
     def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:

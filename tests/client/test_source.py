@@ -81,14 +81,14 @@ def test_a_name_with_an_at_sign_is_a_signed_list(by: str, monkeypatch: pytest.Mo
         contexts.use("prod")
     assert isinstance(find(name), SignedSource)
     with pytest.raises(
-        ClusterError, match="@example.org/prod is not known here: type 'kcast servers trust URL"
+        ClusterError, match=r"@example\.org/prod is not known here: type 'kcast servers trust URL"
     ):
         given(name)
 
 
 @pytest.mark.parametrize("name", ["@", "@Prod", "@../x", "@a b", "@" + "a" * 65])
 def test_what_cannot_be_the_name_of_a_signed_list_is_told(name: str) -> None:
-    with pytest.raises(ClusterError, match="the name of a signed list is such as @example.org/lab"):
+    with pytest.raises(ClusterError, match=r"the name of a signed list is such as @example\.org/lab"):
         find(name)
 
 

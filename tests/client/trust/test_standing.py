@@ -1,6 +1,7 @@
 """client/trust/standing.py: what is verified again at the start, and what a damaged state is found by."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,8 @@ def test_every_flipped_bit_is_found(lists: Lists) -> None:
         for at in range(0, len(data), 7):
             mutant = bytearray(data)
             mutant[at] ^= 1 << at % 8
-            changed: Held = replace(held, **{name: bytes(mutant)})
+            given: dict[str, Any] = {name: bytes(mutant)}
+            changed = replace(held, **given)
             if is_sound(changed):
                 # Signatures of unknown keys mean nothing, and what is left are enough.
                 assert standing_of(changed).cluster == standing_of(held).cluster

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.trust import durable, update
+from kcast.client.trust import update
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.places import StateError
 from kcast.client.trust.sources import FolderSource, SourceError
@@ -102,7 +102,7 @@ def test_a_disk_that_takes_nothing_is_a_warning(
     def refuse(*_: object) -> None:
         raise OSError(30, os.strerror(30))
 
-    monkeypatch.setattr(durable.os, "fsync", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
     lists.publish_document(document(version=2), OWNERS)
     lists.publish()
     verdict = run(store, Dictionary(lists.files), NOW_UNIX_S)
@@ -181,7 +181,7 @@ def test_killed_at_each_file_it_leaves_a_whole_state(lists: Lists, store: Store)
         if os.waitpid(pid, 0)[1] == 0:
             break
         states.append(store.load())
-    assert all(state is not None and state.list == states[0].list for state in states if states[0])  # type: ignore[union-attr]
+    assert all(state is not None and state.list == states[0].list for state in states if states[0])
     assert {state.trust for state in states if state} == set(lists.trust), "before and after it was stored"
     final = store.load()
     assert final is not None and final.list == lists.files["list/2"]
