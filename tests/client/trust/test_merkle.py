@@ -1,50 +1,11 @@
 """Merkle proofs against RFC 9162 written down literally."""
 
-from hashlib import sha256
 from itertools import pairwise
 
 import pytest
 
 from kcast.client.trust import merkle
-
-
-def mth(entries: list[bytes]) -> bytes:
-    """RFC 9162 2.1.1."""
-    if not entries:
-        return sha256(b"").digest()
-    if len(entries) == 1:
-        return sha256(b"\x00" + entries[0]).digest()
-    k = largest_power_below(len(entries))
-    return sha256(b"\x01" + mth(entries[:k]) + mth(entries[k:])).digest()
-
-
-def largest_power_below(n: int) -> int:
-    return 1 << ((n - 1).bit_length() - 1)
-
-
-def path(m: int, entries: list[bytes]) -> list[bytes]:
-    """RFC 9162 2.1.3.1."""
-    if len(entries) == 1:
-        return []
-    k = largest_power_below(len(entries))
-    if m < k:
-        return [*path(m, entries[:k]), mth(entries[k:])]
-    return [*path(m - k, entries[k:]), mth(entries[:k])]
-
-
-def proof(m: int, entries: list[bytes]) -> list[bytes]:
-    """RFC 9162 2.1.4.1."""
-
-    def subproof(m: int, entries: list[bytes], whole: bool) -> list[bytes]:
-        if m == len(entries):
-            return [] if whole else [mth(entries)]
-        k = largest_power_below(len(entries))
-        if m <= k:
-            return [*subproof(m, entries[:k], whole), mth(entries[k:])]
-        return [*subproof(m - k, entries[k:], False), mth(entries[:k])]
-
-    return subproof(m, entries, True)
-
+from tests.support.rfc9162 import mth, path, proof
 
 ENTRIES = [b"entry %d" % index for index in range(40)]
 
