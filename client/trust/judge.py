@@ -310,11 +310,8 @@ class _Judgement:
         if wanted is not None and basis is None:
             basis = yield from self._logged_list(wanted, document, tree)
         fault = salts.fault_in(cluster, basis, document)
-        for each in former:
-            if fault is None and salts.last_salt(each) == salts.last_salt(cluster):
-                fault = salts.fault_within(cluster, each)
-            elif fault is None and basis is None:
-                fault = "its salt is another one than before, and nobody shows a part of it"
+        for each in former if basis is None else ():
+            fault = fault or salts.fault_in_first_epoch(cluster, each)
         if fault is not None:
             raise Fault(ListFault.SALT, f"version {facts_of(cluster).version}: {fault}")
         if basis is None:

@@ -50,7 +50,12 @@ def keys_folder() -> Path:
 
 def path_of(name: str) -> Path:
     """Returns where the key of this name is kept."""
-    return keys_folder() / f"{quote(name, safe='')}.pem"
+    return keys_folder() / file_name(name)
+
+
+def file_name(name: str) -> str:
+    """Returns the name of the file of a key."""
+    return f"{quote(name, safe='')}.pem"
 
 
 def make(path: Path, name: str, kind: int = KIND_ED25519, *, passphrase: bytes = b"") -> SigningKey:

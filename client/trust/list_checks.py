@@ -143,11 +143,13 @@ def too_different(
 def apart(cluster: Cluster, former: Cluster, clock: Clock) -> Trouble | None:
     """Returns whether clients with the list before may miss clients with this one.
 
-    A list that holds from a later time than the one before gives everybody until then to learn of it.
+    By the time until which the one before was fresh, everybody has asked for a newer one. So what changes
+    only then is no trouble.
     """
     new, old = facts_of(cluster), facts_of(former)
-    difference = hosts_changed(former, cluster, clock.at_least_unix_s)
-    if difference.is_none or difference.always_meet or new.valid_after_s > old.valid_after_s:
+    begins = [max(new.valid_after_s, clock.at_least_unix_s), *(at for _, at in cluster.next_salts)]
+    differences = (hosts_changed(former, cluster, at) for at in begins if at < old.fresh_until_s)
+    if all(each.is_none or each.always_meet for each in differences):
         return None
     return Trouble(
         ListFault.APART,

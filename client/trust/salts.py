@@ -6,7 +6,8 @@ order of events is fixed: the signers commit to their parts of the next salt; ad
 an address knew the salt, and nobody who chose a part knew the addresses, if one signer of those who reveal is
 honest.
 
-An *epoch* is the time of one salt. Its lists add no servers but in the first of them.
+An *epoch* is the time of one salt. All its lists show the parts, and the version of the list that promised
+them: the last one of the epoch before. What was neither a server nor pending there may not be a server.
 
 A signer's part is an HMAC, by his key's seed, of the list's name and the salt in force: there is nothing to
 store, and nothing to choose once that salt is known.
@@ -85,10 +86,12 @@ def fault_in(cluster: Cluster, basis: Cluster | None, document: TrustDocument) -
     return None
 
 
-def fault_within(cluster: Cluster, former: Cluster) -> str | None:
-    """Returns what is wrong with a list against a former one of the same epoch: nothing may enter."""
-    entering = sorted(_names(cluster.servers) - _names(former.servers))
+def fault_in_first_epoch(cluster: Cluster, former: Cluster) -> str | None:
+    """Returns what is wrong with a list that builds on no epoch before, against a former one of its epoch."""
     assert former.signed is not None
+    if last_salt(cluster) != last_salt(former):
+        return "its salt is another one than before, and nobody shows a part of it"
+    entering = sorted(_names(cluster.servers) - _names(former.servers))
     if entering:
         return f"{entering[0]} entered within an epoch; version {former.signed.version} did not have it"
     return None

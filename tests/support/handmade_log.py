@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint
 from kcast.client.trust.merkle import leaf_hash, root_of
 from kcast.client.trust.note import KIND_COSIGNATURE, Note, SigningKey, sign
-from tests.client.trust.test_merkle import proof
+from tests.support.rfc9162 import LiteralTree
 
 ORIGIN = "example.org/lab/log"
 LOG_KEY = SigningKey.from_seed(ORIGIN, bytes([0x20]) * 32)
@@ -36,7 +36,7 @@ class HandmadeLog:
         return sign(self.checkpoint(size).text, [self.key] if keys is None else keys)
 
     def path(self, old_size: int, size: int) -> tuple[bytes, ...]:
-        return tuple(proof(old_size, self.entries[:size])) if 0 < old_size < size else ()
+        return tuple(LiteralTree(self.entries[:size]).proof(old_size)) if 0 < old_size < size else ()
 
     def body(self, old_size: int, size: int) -> bytes:
         """The body of an add-checkpoint request."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from nacl.signing import SigningKey
 
-from tests.support import rfc9162
 from tests.support.checkout import ROOT
+from tests.support.rfc9162 import LiteralTree
 
 FILE = ROOT / "client" / "vectors" / "trust.json"
 
@@ -137,7 +137,8 @@ ENTRIES = [
     list_record(INDEX, LIST),
 ]
 LEAVES = [entry.encode() for entry in ENTRIES]
-CHECKPOINT_TEXT = f"{LOG.name}\n{len(LEAVES)}\n{base64(rfc9162.mth(LEAVES))}\n"
+TREE = LiteralTree(LEAVES)
+CHECKPOINT_TEXT = f"{LOG.name}\n{len(LEAVES)}\n{base64(TREE.mth())}\n"
 LOG_LINE = LOG.line(CHECKPOINT_TEXT)
 COSIGNATURES = [key.cosignature(CHECKPOINT_TEXT, COSIGNED_AT_UNIX_S + i) for i, key in enumerate(WITNESSES)]
 CHECKPOINT = CHECKPOINT_TEXT + "\n" + LOG_LINE + "".join(COSIGNATURES)
@@ -148,13 +149,18 @@ def hashes(path: Sequence[bytes]) -> str:
     return "".join(f"{base64(each)}\n" for each in path)
 
 
+def proof_from(old_size: int) -> list[bytes]:
+    """The consistency proof from a tree of this size; from the empty one it is empty."""
+    return TREE.proof(old_size) if old_size else []
+
+
 PROOF = (
     f"c2sp.org/tlog-proof@v1\nextra {base64(LEAVES[INDEX])}\nindex {INDEX}\n"
-    f"{hashes(rfc9162.path(INDEX, LEAVES))}\n{CHECKPOINT}"
+    f"{hashes(TREE.path(INDEX))}\n{CHECKPOINT}"
 )
 OLD_SIZES = (0, 1, 2, 32, 42, 43, 41)
 ADDED = {
-    old_size: f"old {old_size}\n{hashes(rfc9162.proof(old_size, LEAVES))}\n{CHECKPOINT_TEXT}\n{LOG_LINE}"
+    old_size: f"old {old_size}\n{hashes(proof_from(old_size))}\n{CHECKPOINT_TEXT}\n{LOG_LINE}"
     for old_size in OLD_SIZES
 }
 
@@ -197,9 +203,9 @@ def uncanonical(line: str) -> str:
 
 
 OTHER_LINE = LOG.line("another text\n")
-FIRST_HASH = hashes(rfc9162.path(INDEX, LEAVES)[:1])
-LAST_HASH = hashes(rfc9162.path(INDEX, LEAVES)[-1:])
-ADDED_FIRST = hashes(rfc9162.proof(OLD_SIZES[-1], LEAVES)[:1])
+FIRST_HASH = hashes(TREE.path(INDEX)[:1])
+LAST_HASH = hashes(TREE.path(INDEX)[-1:])
+ADDED_FIRST = hashes(proof_from(OLD_SIZES[-1])[:1])
 
 # (of, why, old, new, fault)
 MUTANTS: tuple[tuple[str, str, str, str, str], ...] = (
@@ -376,7 +382,7 @@ def document() -> Vector:
             "signed_by": [SIGNERS[i].name for i in (0, 2)],
         },
         "record": {"data": ENTRIES[INDEX], "leaf_hash_hex": sha256(b"\0" + LEAVES[INDEX]).hexdigest()},
-        "log": {"index": INDEX, "entries": ENTRIES, "root_hex": rfc9162.mth(LEAVES).hex()},
+        "log": {"index": INDEX, "entries": ENTRIES, "root_hex": TREE.mth().hex()},
         "checkpoint": {
             "data": CHECKPOINT,
             "cosigned_at_unix_s": {key.name: COSIGNED_AT_UNIX_S + i for i, key in enumerate(WITNESSES)},
@@ -385,7 +391,7 @@ def document() -> Vector:
         "add_checkpoint": [
             {
                 "old_size": old_size,
-                "old_root_hex": rfc9162.mth(LEAVES[:old_size]).hex(),
+                "old_root_hex": TREE.mth(old_size).hex(),
                 "data": data,
             }
             for old_size, data in ADDED.items()

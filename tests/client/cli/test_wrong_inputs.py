@@ -175,6 +175,11 @@ WRONG_USAGE = [
     ("serve --prot 7400", "did you mean --port?"),
     ("serve extra", "unexpected extra argument (extra)"),
     # demo
+    # servers
+    ("servers witness", "missing argument 'NAME'"),
+    ("servers witness w0 --listen 7480", "expected IP:PORT or [IPv6]:PORT, not '7480'"),
+    ("servers witness w0 --listen example.org:7480", "names are not looked up"),
+    ("servers witness w0 --key k.pem", "no such option --key"),
     ("demo --servers 5 --kill 5", "of 5 servers at most 4 can be killed"),
 ]
 

@@ -437,6 +437,32 @@ def test_a_list_that_holds_later_leaves_the_one_before_in_use() -> None:
         assert len(verdict.upcoming.servers) == 15
 
 
+def test_a_change_that_is_too_large_at_once_is_told() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(hosts(12, first=3)))
+    verdict = judged(held, lists.files)
+    assert isinstance(verdict, Accepted)
+    assert [warning.fault for warning in verdict.warnings] == [ListFault.APART]
+    assert [check.step for check in verdict.checks if not check.is_ok] == ["meeting"]
+    lists.publish(lists.cluster(hosts(12, first=0), valid_after_s=lists.now_unix_s + 7 * DAY_S))
+    held = verdict.held
+    staged = judged(held, lists.files)
+    assert isinstance(staged, Accepted)
+    assert staged.warnings == ()
+
+
+def test_a_new_salt_that_begins_at_once_is_told() -> None:
+    lists = published()
+    held = lists.accepted()
+    for ahead_s, faults in ((3600, [ListFault.APART]), (7 * DAY_S, [])):
+        salt = b"other", lists.now_unix_s + ahead_s
+        lists.publish(lists.cluster(next_salts=(salt,)))
+        verdict = judged(held, lists.files)
+        assert isinstance(verdict, Accepted)
+        assert [warning.fault for warning in verdict.warnings] == faults
+
+
 def test_a_one_person_list_needs_no_witnesses() -> None:
     lists = Lists(
         document=document(policy=policy(0), own_owners=(), owner_threshold=1, signer_threshold=1),
