@@ -63,7 +63,11 @@ def forms_of_document(data: bytes) -> tuple[bytes, bytes]:
     """A policy may have comments and spaces (C2SP tlog-policy); what comes before it has one form."""
     document, note = documents.parse(data)
     assert documents.parse_text(document.text) == document
-    return tuple(text.partition("\npolicy\n")[0].encode() for text in (document.text, note.text))  # type: ignore[return-value]
+    return before_policy(document.text), before_policy(note.text)
+
+
+def before_policy(text: str) -> bytes:
+    return text.partition("\npolicy\n")[0].encode()
 
 
 def forms_of_text(parse: Callable[[str], object]) -> Callable[[bytes], tuple[bytes, bytes]]:
