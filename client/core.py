@@ -11,7 +11,6 @@ way are in `kcast.client.publications`.
 import heapq
 from collections import Counter
 from collections.abc import Collection
-from itertools import chain
 from math import inf
 from numbers import Integral, Real
 from random import Random
@@ -23,7 +22,6 @@ from kcast.client.dedup import CopyFilter
 from kcast.client.errors import Backlog
 from kcast.client.events import (
     AllServersLost,
-    ClusterChanged,
     Delivery,
     Drop,
     Event,
@@ -46,7 +44,7 @@ from kcast.client.session import Session
 from kcast.client.sessions import Sessions
 from kcast.client.subscriptions import Subscriptions
 from kcast.client.view import View
-from kcast.client.views import Views
+from kcast.client.views import Views, change_between
 from kcast.client.whereabouts import FAMILIES, family_of
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
@@ -71,8 +69,9 @@ class ClientCore:
     that never goes back. While `is_minting`, call `work` between turns: where servers ask for work, leases
     come up only if somebody does.
 
-    `clock_offset_s` makes seconds since 1970 of `now`, for `Delivery.received_at_s`. The caller sets
-    it, and again where the wall clock has been changed. Nothing else depends on it.
+    `clock_offset_s` makes seconds since 1970 of `now`, for `Delivery.received_at_s`, and for lists and salts
+    that hold from a time on. The caller sets it, and again where the wall clock has been changed. `unix_s` is
+    the time at the start: of several salts, the one in force then counts from the beginning.
 
     Topics are given decoded, and appear decoded in events. A server has one name, which is its first address,
     whichever of its addresses it is asked at.
@@ -97,6 +96,7 @@ class ClientCore:
         publisher: str | None = None,
         families: Collection[int] = FAMILIES,
         renewals_per_ttl: float = RENEWALS_PER_TTL,
+        unix_s: float = 0.0,
         copies: CopyFilter | None = None,
         gaps: GapTracker | None = None,
     ) -> None:
@@ -112,7 +112,7 @@ class ClientCore:
         self.drops: Counter[Drop] = Counter()
         self.outcomes: Counter[Outcome] = Counter()  # of publishes, at each server
         self._rng = rng
-        self._views = Views(cluster)
+        self._views = Views(cluster, unix_s)
         self._copies = copies or CopyFilter()
         self._gaps = gaps or GapTracker()
         self.sessions = Sessions(rng, frozenset(families), renewals_per_ttl)
@@ -178,35 +178,45 @@ class ClientCore:
         line = publish_line(wire_topic, payload, self.publisher, seq)
         if seq is not None:
             self._seqs.use(wire_topic, seq)
-        views = self._views.all()
-        *former, candidates = [[self._session(each, now) for each in view.servers(topic)] for view in views]
-        count = max(view.policy.publish for view in views)
+        if self._views.is_moving:
+            self._look(now)
+        view = self._views.present
+        candidates = [self._session(server, now) for server in view.servers(topic)]
+        count = view.policy.publish
         publication = Publication(topic, seq, line, confirm, candidates, count, repeat - 1, repeat_interval_s)
-        if former:
-            known = dict.fromkeys(chain(*former))
-            publication.newcomers = [session for session in candidates if session not in known]
-            publication.leavers = [session for session in known if session not in candidates]
+        if former := self._views.overlapping:
+            publication.count = max(each.policy.publish for each in (view, *former))
+            servers = (server for each in former for server in each.servers(topic))
+            publication.former = dict.fromkeys(self._session(server, now) for server in servers)
         return self._publications.begin(publication, now)
 
-    def adopt(self, cluster: Cluster, now: float) -> None:
-        """Goes by another cluster from now on; for a while the present one is served too (`Views`)."""
-        before = {server.name for server in self.view.cluster.servers}
-        self._views.adopt(cluster, now)
-        for session in self.sessions.adopt(cluster.servers, now):
-            self._digest(session, now)
-        self._subscriptions.adopt(now)
-        self._replace_all(now)
-        after = {server.name for server in cluster.servers}
-        self._events.append(ClusterChanged(tuple(sorted(after - before)), tuple(sorted(before - after))))
+    def adopt(self, cluster: Cluster, now: float, from_unix_s: float | None = None) -> None:
+        """Goes by another cluster: from a time on, in seconds since 1970, or at once.
 
-    def _end_overlaps(self, now: float) -> None:
-        """Lets go of what only views have whose overlap is over."""
-        count = self._views.expire(now)
-        if count:
-            self._subscriptions.forget(count)
-            names = {server.name for view in self._views.all() for server in view.cluster.servers}
-            for session in self.sessions.keep(names, now):
+        Publishers go by it from that time on. Subscribers hold leases in both until publishers whose clocks
+        are slow do so too (`kcast.client.views`). What was to come at that time or later comes no more.
+        """
+        self._views.adopt(cluster, now, self.clock_offset_s, self.sessions.ttl_s_max, from_unix_s)
+        self._look(now, is_news=from_unix_s is None)
+
+    def _look(self, now: float, *, is_news: bool = False) -> None:
+        """Sees whether another view is in force or held by now, and does what follows from it."""
+        before, held_before = self.view, self._views.held
+        if not self._views.is_due(now, self.clock_offset_s):
+            return
+        has_changed = self._views.look(now, self.clock_offset_s, self.sessions.ttl_s_max)
+        if has_changed:
+            changed = [] if self.view is before else self.sessions.adopt(self.view.cluster.servers, now)
+            self._subscriptions.follow(now)
+            self._replace_all(now)
+            held = self._views.held
+            if any(view not in held for view in held_before):
+                names = {server.name for view in held for server in view.cluster.servers}
+                changed += self.sessions.keep(names, now)
+            for session in changed:
                 self._digest(session, now)
+        if is_news or self.view is not before:
+            self._events.append(change_between(before.cluster, self.view.cluster))
 
     # --- Names ---------------------------------------------------------------------------------------
 
@@ -229,7 +239,7 @@ class ClientCore:
 
     @property
     def view(self) -> View:
-        """The servers that there are at present, and which of them a topic has."""
+        """The servers that there are at present, and which of them a topic has: the view in force."""
         return self._views.present
 
     @property
@@ -322,13 +332,14 @@ class ClientCore:
                 del self._wakeup_at[session]
                 session.handle_timeout(now)
                 self._digest(session, now)
-        self._end_overlaps(now)
+        if self._views.is_moving:
+            self._look(now)
         self._publications.handle_timeout(now)
         self._events += self._gaps.settle(now)
 
     def next_timeout(self) -> float | None:
-        """Returns when the next is due of sessions' deadlines, repeats, settling gaps, ends of overlaps and
-        lookups; None where nothing is."""
+        """Returns when the next is due of sessions' deadlines, repeats, settling gaps, other views, lookups;
+        None where nothing is."""
         wakeup_at = self._wakeups[0][0] if self._wakeups else None
         times = (
             *(wakeup_at, self._publications.next_timeout(), self._gaps.next_timeout()),
@@ -390,8 +401,7 @@ class ClientCore:
         self.counts["copies_received"] += 1
         wire_topic, _, message = line.partition(b" ")
         subscription = self._subscriptions.get(wire_topic)
-        # Only a topic's own servers are believed. One that was left for another may still send for a ttl.
-        if subscription is None or not subscription.believes(session):
+        if subscription is None or session not in subscription.believed:
             self.drops[Drop.NOT_SUBSCRIBED] += 1
             return
         raw = not enveloping.is_enveloped(message)

@@ -105,20 +105,21 @@ class Engine:
         renewals_per_ttl: float = RENEWALS_PER_TTL,
         kernel_times: bool = False,
     ) -> None:
-        self.cluster = given(cluster)
-        self.families = usable_families(server.addresses for server in self.cluster.servers)
-        if any(server.named for server in self.cluster.servers):
+        found = given(cluster)
+        self.families = usable_families(server.addresses for server in found.servers)
+        if any(server.named for server in found.servers):
             self.families = present_families()
         self._resolver = Resolver()
         # Whoever gives a Cluster has no file that could change.
-        self._watch = None if isinstance(cluster, Cluster) else watch(self.cluster, monotonic())
+        self._watch = None if isinstance(cluster, Cluster) else watch(found, monotonic())
         self.core = ClientCore(
-            self.cluster,
+            found,
             rng or random.SystemRandom(),
             avoid_dead=avoid_dead,
             publisher=publisher,
             families=self.families,
             renewals_per_ttl=renewals_per_ttl,
+            unix_s=time(),
         )
         self.local_port = 0  # until it is open
         self.send_errors: Counter[str] = Counter()
@@ -141,6 +142,11 @@ class Engine:
         # walks it.)
         self._listeners: list[weakref.ref[Inbox[Event]]] = []
         _engines.add(self)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the moment."""
+        return self.core.view.cluster
 
     # --- Opening and closing --------------------------------------------------------------------------
 
@@ -247,9 +253,9 @@ class Engine:
         """Publishes with the next turn; the outcome goes to `waiter`. Raises what the core raises."""
         self.require_open()
         refuse_unknown(options)
-        handle = self.core.publish(
-            as_bytes(topic, "topic"), as_bytes(payload, "payload"), monotonic(), **options
-        )
+        now = monotonic()
+        self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
+        handle = self.core.publish(as_bytes(topic, "topic"), as_bytes(payload, "payload"), now, **options)
         self._waiters[handle] = waiter
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
@@ -364,7 +370,6 @@ class Engine:
         """Goes by the cluster that the file says now, or tells why not."""
         match news:
             case Cluster():
-                self.cluster = news
                 self.core.adopt(news, now)
             case ClusterRefused():
                 self._dispatch(news, now)
@@ -402,7 +407,7 @@ class Engine:
                 logger.warning("the cluster stays as it was: %s", event.reason)
             case ClusterChanged():
                 logger.info(
-                    "the cluster file has changed: %d added, %d removed",
+                    "the cluster has changed: %d added, %d removed",
                     *map(len, (event.added, event.removed)),
                 )
         logger.debug("%s", event)

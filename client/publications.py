@@ -21,8 +21,8 @@ class Publication:
     """A message, and what is known of it at each server.
 
     `line` is its wire form, with the LF. Each time it is sent to `count` of the candidates. After a change of
-    the cluster, `newcomers` are those of them that the topic did not have before, and `leavers` its servers
-    that are no candidates any more: see `kcast.client.views`.
+    the cluster, `former` are the servers that the topic has in views that it overlaps with: see
+    `kcast.client.views`.
     """
 
     topic: bytes
@@ -33,8 +33,7 @@ class Publication:
     count: int
     repeats_left: int
     repeat_interval_s: float
-    newcomers: Collection[Session] = ()
-    leavers: Collection[Session] = ()
+    former: Collection[Session] = ()
     awaited: int = 0
     sends: int = 0
     last_send: dict[Session, int] = field(default_factory=dict)
@@ -116,7 +115,9 @@ class Publications:
     def _send(self, handle: int, publication: Publication, now: float) -> None:
         """Sends a message once, to as many servers as the policy says."""
         drawn = sorted(publication.candidates, key=lambda session: self._rank(publication, session, now))
-        leavers = [session for session in publication.leavers if session.is_alive]
+        leavers = [
+            each for each in publication.former if each not in publication.candidates and each.is_alive
+        ]
         for session in (*drawn[: publication.count], *leavers):
             self._send_to(handle, publication, session)
         if publication.repeats_left:
@@ -127,7 +128,7 @@ class Publications:
     def _rank(self, publication: Publication, session: Session, now: float) -> tuple[int, int, float]:
         """Alive first, then not yet used for this message, then least recently used, then by chance."""
         rank = session.rank(now) if self.avoid_dead else 0
-        if session in publication.newcomers:
+        if publication.former and session not in publication.former:
             rank = max(rank, 2)  # subscribers may have still to lease there, as where it has just come back
         return rank, publication.last_send.get(session, 0), self._rng.random()
 

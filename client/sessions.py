@@ -60,6 +60,11 @@ class Sessions:
         """Returns all of them."""
         return self._by_name.values()
 
+    @property
+    def ttl_s_max(self) -> float:
+        """The longest ttl that any server has told; 0 before that."""
+        return max((session.ttl_s or 0.0 for session in self._by_name.values()), default=0.0)
+
     def of(self, server: ServerEntry, now: float) -> Session:
         """Returns the session of a server; makes one where there is none."""
         session = self._by_name.get(server.name)

@@ -1,10 +1,11 @@
-"""What a cluster file says of the time to come: one salt after another. Sans-IO. PROTOCOL §10.
+"""What a cluster file says of the time to come: one salt after another. Sans-IO. PROTOCOL §10.3.
 
 A file may have several salts: one that holds from the beginning, and more that hold each from a time on. So a
 file has *stages*, one after another, and each is a cluster with a single salt, from which a view is made.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from operator import attrgetter
@@ -12,9 +13,12 @@ from operator import attrgetter
 from kcast.client.cluster import Cluster
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """A cluster as it is from a time on, until the next stage begins; `cluster` has that one salt only."""
+    """A cluster as it is from a time on, until the next stage begins; `cluster` has that one salt only.
+
+    Each is equal to itself alone: to compare two lists of many servers would take long.
+    """
 
     from_unix_s: float
     cluster: Cluster
@@ -39,6 +43,6 @@ def in_force(cluster: Cluster, unix_s: float) -> Cluster:
     return every[index_in_force(every, unix_s)].cluster
 
 
-def index_in_force(line: list[Stage], unix_s: float) -> int:
+def index_in_force(line: Sequence[Stage], unix_s: float) -> int:
     """Returns which of these stages is in force: the last that has begun, or the first where none has."""
     return max(0, bisect_right(line, unix_s, key=attrgetter("from_unix_s")) - 1)

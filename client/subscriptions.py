@@ -1,12 +1,13 @@
 """A client's subscriptions: which of a topic's servers it has leases on, and which it believes. Sans-IO.
 
 PROTOCOL §8.5, §10.3. Of a topic's k servers it draws as many as the policy says, keeps this draw, and
-replaces those that are lost or drain. After a change of the cluster it has a draw for each of
-`kcast.client.views`.
+replaces those that are lost or drain. Around a change of the cluster it has a draw in each view that is held
+(`kcast.client.views`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from random import Random
 
 from kcast.client.cluster import ServerEntry
@@ -27,23 +28,20 @@ class _Draw:
 
 @dataclass(slots=True)
 class Subscription:
-    """A topic, with a draw for each view: that of the present one is the last."""
+    """A topic, with a draw for each view that is held.
+
+    `believed` are all of its servers: copies are taken from these alone. One that was left for another may
+    still send for a ttl.
+    """
 
     name: bytes
-    draws: list[_Draw]
-    leases: tuple[int, int]  # those that stand in the present view, and those wanted, as it was told
+    draws: dict[View, _Draw] = field(default_factory=dict)
+    believed: Collection[Session] = ()
+    leases: tuple[int, int] = 0, 0  # those that stand in the present view, and those wanted, as it was told
 
-    def believes(self, session: Session) -> bool:
-        """Whether this is one of the topic's servers. One that was left for another may still send for a
-        ttl."""
-        draws = self.draws
-        return session in draws[-1].candidates or (
-            len(draws) > 1 and any(session in each.candidates for each in draws)
-        )
-
-    def uses(self, session: Session) -> bool:
-        """Whether a lease on it is wanted."""
-        return any(session in each.used for each in self.draws)
+    def used(self) -> dict[Session, None]:
+        """Each session that leases are wanted on, once, always in the same order."""
+        return dict.fromkeys(session for each in self.draws.values() for session in each.used)
 
 
 class Subscriptions:
@@ -80,38 +78,42 @@ class Subscriptions:
 
     def begin(self, name: bytes, wire_topic: bytes, now: float) -> None:
         """Holds leases on a topic from now on; `name` is its decoded form."""
-        draws = [self._draw(name, view, (), now) for view in self._views.all()]
-        self._subscriptions[wire_topic] = Subscription(name, draws, (0, len(draws[-1].used)))
-        for each in draws:
-            self._want(wire_topic, each.used, now)
+        subscription = self._subscriptions[wire_topic] = Subscription(name)
+        self._follow(wire_topic, subscription, now)
+        subscription.leases = 0, len(subscription.draws[self._views.present].used)
 
     def end(self, wire_topic: bytes) -> None:
         """Stops renewing."""
         subscription = self._subscriptions.pop(wire_topic, None)
         if subscription is not None:
-            self._let_go(wire_topic, _used_in(subscription.draws))
+            self._let_go(wire_topic, subscription.used())
 
-    def adopt(self, now: float) -> None:
-        """Draws in the present view, which is new; servers that have a lease already go first."""
+    def follow(self, now: float) -> None:
+        """Draws in views that are new, where servers with a lease go first, and lets go of views that are not
+        held any more."""
         for wire_topic, subscription in self._subscriptions.items():
-            new = self._draw(subscription.name, self._views.present, subscription.draws[-1].used, now)
-            subscription.draws.append(new)
-            self._want(wire_topic, new.used, now)
+            self._follow(wire_topic, subscription, now)
             self.count_leases(wire_topic)
 
-    def forget(self, view_count: int) -> None:
-        """Lets go of what only the oldest views have."""
-        for wire_topic, subscription in self._subscriptions.items():
-            old = _used_in(subscription.draws[:view_count])
-            del subscription.draws[:view_count]
-            self._let_go(wire_topic, [session for session in old if not subscription.uses(session)])
+    def _follow(self, wire_topic: bytes, subscription: Subscription, now: float) -> None:
+        before, draws = subscription.used(), subscription.draws
+        subscription.draws = {view: draws[view] for view in self._views.held if view in draws}
+        for view in self._views.held:
+            if view not in draws:
+                kept = {**before, **subscription.used()}
+                subscription.draws[view] = self._draw(subscription.name, view, kept, now)
+        every = chain.from_iterable(each.candidates for each in subscription.draws.values())
+        subscription.believed = frozenset(every)
+        after = subscription.used()
+        self._want(wire_topic, after, now)
+        self._let_go(wire_topic, [session for session in before if session not in after])
 
     def count_leases(self, wire_topic: bytes) -> None:
         """Tells the number of leases that stand in the present view where it has changed."""
         subscription = self._subscriptions.get(wire_topic)
         if subscription is None:
             return
-        used = subscription.draws[-1].used
+        used = subscription.draws[self._views.present].used
         leases = sum(session.is_leased(wire_topic) for session in used), len(used)
         if leases != subscription.leases:
             subscription.leases = leases
@@ -128,7 +130,7 @@ class Subscriptions:
         A draining server still forwards until after the new lease stands.
         """
         subscription = self._subscriptions[wire_topic]
-        for each in subscription.draws:
+        for each in subscription.draws.values():
             if len(each.used) == len(each.candidates):
                 continue
             for index, left in enumerate(each.used):
@@ -142,7 +144,7 @@ class Subscriptions:
                 if spare:
                     each.used[index] = self._rng.choice(spare)
                     self._want(wire_topic, [each.used[index]], now)
-                    if not subscription.uses(left):
+                    if left not in subscription.used():
                         self._let_go(wire_topic, [left])
                     self.count_leases(wire_topic)
 
@@ -163,8 +165,3 @@ class Subscriptions:
         for session in sessions:
             session.unwant(wire_topic)
             self._touch(session)
-
-
-def _used_in(draws: Iterable[_Draw]) -> Iterable[Session]:
-    """Each session that leases are wanted on, once, always in the same order."""
-    return dict.fromkeys(session for each in draws for session in each.used)

@@ -208,7 +208,7 @@ class _Publisher:
     async def run(self, lines: AsyncIterator[InputLine]) -> None:
         """Publishes all lines; returns when the outcome of all is known."""
         async with Client(to_watch(self.cluster)) as client:
-            self.servers = tuple(server.name for server in View(self.cluster).servers(self.topic))
+            self.servers = tuple(server.name for server in View(client.cluster).servers(self.topic))
             places = asyncio.Semaphore(OUTSTANDING_MAX)
             pace = _Pace(self.rate)
             failure: BaseException | None = None

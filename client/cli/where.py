@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from time import time
 
 import click
 
@@ -15,12 +16,15 @@ from kcast.client.cli.common import (
     topic_argument,
 )
 from kcast.client.cli.layout import folded, paragraph, table
+from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster, ServerEntry
+from kcast.client.stages import in_force, stages
 from kcast.client.view import View
 from kcast.hashring.hashing import ARCS, OFFSET_BITS, hashed_bytes, topic_hash
 from kcast.hashring.policy import Policy
 
 _RING = 2**64
+_TIMES_MAX_S = 253_402_300_800  # the year 10000: no calendar shows more
 
 
 @click.command("where")
@@ -44,7 +48,9 @@ def command(topic: str, cluster_name: str | None, k: int | None, as_json: bool) 
     """
     with errors_as_lines("where"):
         name = topic_argument(topic)
-        cluster = load_cluster("where", cluster_name)
+        file = load_cluster("where", cluster_name)
+        now_unix_s = time()
+        cluster = in_force(file, now_unix_s)
         policy = cluster.policy
         if policy.placement != "ring":
             if k is not None:
@@ -54,6 +60,9 @@ def command(topic: str, cluster_name: str | None, k: int | None, as_json: bool) 
             lines = _on_ring(cluster, name, policy.k if k is None else k, as_json)
         for line in lines:
             click.echo(line)
+        if not as_json:
+            for line in _coming(file, now_unix_s):
+                click.echo(line)
 
 
 def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[str]:
@@ -144,6 +153,14 @@ def _head(cluster: Cluster, topic: bytes) -> Iterator[str]:
     yield f"topic     {escaped(topic)}"
     yield f"hashed    {escaped(hashed)}" + ("" if hashed == topic else " (only what is inside {...})")
     yield f"policy    {cluster.policy}"
+
+
+def _coming(file: Cluster, now_unix_s: float) -> Iterator[str]:
+    """Yields a note where another salt is to come, which places the topic anew."""
+    begins = [stage.from_unix_s for stage in stages(file) if now_unix_s < stage.from_unix_s < _TIMES_MAX_S]
+    if begins:
+        yield ""
+        yield from paragraph(f"Another salt holds from {utc(begins[0])} on: topics have other servers then.")
 
 
 def _fact(name: str, text: str) -> list[str]:

@@ -170,10 +170,10 @@ def _read_path(lines: Sequence[str]) -> tuple[bytes, ...]:
 def _head_and_checkpoint(data: bytes, what: str) -> tuple[list[str], Note]:
     """Splits at the first empty line. What follows it is a checkpoint, verbatim."""
     head, separator, rest = data.partition(b"\n\n")
+    if not separator:
+        raise NoteError(f"expected {what}: some lines, an empty line, and a checkpoint")
     try:
         lines = head.decode("ascii").split("\n")
     except UnicodeDecodeError:
         raise NoteError(f"expected {what}, which is ASCII text before its checkpoint") from None
-    if not separator:
-        raise NoteError(f"expected {what}: some lines, an empty line, and a checkpoint")
     return lines, Note.parse(rest)

@@ -8,17 +8,19 @@ own, have signed it.
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, cast
 
 from kcast.client.trust.note import KIND_ED25519, Note, NoteError, VerifierKey, verify
-from kcast.client.trust.quorum import Policy, PolicyReader
+from kcast.client.trust.quorum import Policy, read_policy
 
 HEADER = "kcast-trust 1"
 DOCUMENT_BYTES_MAX = 64 * 1024
-KEYS_MAX = 16  # owners, and signers: a note has as many signatures
+KEYS_MAX = 16  # owners, and signers: as many signatures of a note are looked at
+OWNER_THRESHOLD_MAX = KEYS_MAX // 2  # so that a note can have the signatures of two versions' owners
+URLS_MAX = 16
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[a-z0-9]([a-z0-9.-]*[a-z0-9])?)*")
 _NAME_CHARS_MAX = 64
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
@@ -118,17 +120,16 @@ def parse(data: bytes) -> tuple[TrustDocument, Note]:
 
 
 def parse_text(text: str) -> TrustDocument:
-    """Reads the text of a trust document. Raises DocumentError."""
-    reader = _Reader()
-    for number, line in enumerate(text.split("\n")[:-1], 1):
-        try:
-            reader.read(line)
-        except NoteError as error:
-            raise DocumentError(f"line {number}: {error}") from None
+    """Reads the text of a trust document. Raises DocumentError, which names the line."""
+    if not text.endswith("\n"):
+        raise DocumentError("expected a text that ends with LF")
+    lines = _Lines(text)
     try:
-        return reader.document()
+        return _document(lines)
+    except DocumentError:  # it names an earlier line
+        raise
     except NoteError as error:
-        raise DocumentError(str(error)) from None
+        raise DocumentError(f"line {lines.at}: {error}") from None
 
 
 def check_first(data: bytes, pin: str) -> TrustDocument:
@@ -165,151 +166,165 @@ def _demand(whose: TrustDocument, note: Note, document: TrustDocument) -> None:
         )
 
 
-class _Reader:
-    """Reads a trust document line by line."""
+class _Lines:
+    """The lines of a text, taken one after the other. `at` is the number of the line that was looked at last.
 
-    def __init__(self) -> None:
-        self._has_header = False
-        self._policy: PolicyReader | None = None
-        self._once: set[str] = set()
-        self._values: dict[str, int] = {}
-        self._name = ""
-        self._admission: Admission = "now"
-        self._expiry: Expiry = "warn"
-        self._counts: dict[str, int] = {}
-        self._owners: list[VerifierKey] = []
-        self._signers: list[VerifierKey] = []
-        self._urls: list[str] = []
-        self._words: dict[str, Callable[[list[str]], None]] = {
-            "name": self._read_name,
-            "version": self._read_number,
-            "owners": self._read_threshold,
-            "owner": self._read_key,
-            "lists": self._read_threshold,
-            "signer": self._read_key,
-            "churn": self._read_churn,
-            "hosts": self._read_hosts,
-            "floor": self._read_number,
-            "admission": self._read_choice,
-            "expiry": self._read_choice,
-            "lists-from": self._read_number,
-            "from": self._read_from,
-            "policy": self._read_policy,
-        }
+    All words are there, in one order, with one space between them. So a document has one form, and no client
+    has a default that another one lacks.
+    """
 
-    def read(self, line: str) -> None:
-        if not self._has_header:
-            if line != HEADER:
-                raise NoteError(f"expected {HEADER!r}, not {line[:40]!r}")
-            self._has_header = True
-            return
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            return
-        if self._policy is not None:
-            self._policy.read(words)
-            return
-        read = self._words.get(words[0])
-        if read is None:
-            raise NoteError(f"expected one of {', '.join(self._words)}, not {words[0][:40]!r}")
-        if words[0] not in ("owner", "signer", "from"):
-            if words[0] in self._once:
-                raise NoteError(f"expected {words[0]!r} once")
-            self._once.add(words[0])
-        read(words)
+    def __init__(self, text: str) -> None:
+        self._lines = text.split("\n")[:-1]
+        self.at = 0
 
-    def _read_name(self, words: list[str]) -> None:
-        if len(words) != 2 or not is_name(words[1]):
-            raise NoteError("expected 'name NAME', of 1 to 64 of a-z, 0-9, '.', '/' and '-'")
-        self._name = words[1]
+    def one(self, form: str) -> list[str]:
+        """Returns the values of the next line, of this form: a word, and what its values are called."""
+        word = form.partition(" ")[0]
+        line = self._next()
+        self.at += 1
+        words = line.split(" ")
+        if words[0] != word:
+            raise NoteError(f"expected {form!r}, not {line[:40]!r}" if line else f"expected {form!r}")
+        if "" in words:
+            raise NoteError(f"expected {form!r}, with one space between words")
+        return words[1:]
 
-    def _read_number(self, words: list[str]) -> None:
-        if len(words) != 2:
-            raise NoteError(f"expected '{words[0]} NUMBER'")
-        self._values[words[0]] = _number(words[1])
+    def single(self, form: str) -> str:
+        """Returns the value of the next line, which has one."""
+        values = self.one(form)
+        if len(values) != 1:
+            raise NoteError(f"expected {form!r}")
+        return values[0]
 
-    def _read_threshold(self, words: list[str]) -> None:
-        if len(words) != 4 or words[2] != "of":
-            raise NoteError(f"expected '{words[0]} T of N'")
-        self._values[words[0]], self._counts[words[0]] = _number(words[1]), _number(words[3])
+    def all(self, form: str) -> Iterator[str]:
+        """Yields the values of the next lines, as many as have this form."""
+        while self._next().startswith(form.partition(" ")[0] + " "):
+            yield self.single(form)
 
-    def _read_key(self, words: list[str]) -> None:
-        keys = self._owners if words[0] == "owner" else self._signers
-        if len(words) != 2:
-            raise NoteError(f"expected '{words[0]} VKEY'")
-        key = VerifierKey.parse(words[1])
+    def rest(self) -> Iterator[str]:
+        """Yields all further lines."""
+        while self.at < len(self._lines):
+            line = self._next()
+            self.at += 1
+            yield line
+
+    def _next(self) -> str:
+        return self._lines[self.at] if self.at < len(self._lines) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Threshold:
+    """How many of how many keys it takes, and the line that says so."""
+
+    needed: int
+    count: int
+    line: int
+    form: str
+
+    @classmethod
+    def read(cls, lines: _Lines, form: str) -> "_Threshold":
+        match lines.one(form):
+            case [needed, "of", count]:
+                return cls(_number(needed), _number(count), lines.at, form)
+        raise NoteError(f"expected {form!r}")
+
+    def of(self, keys: tuple[VerifierKey, ...], most: int) -> int:
+        """Returns what it takes of these keys."""
+        if self.count != len(keys):
+            raise DocumentError(
+                f"line {self.line}: expected {self.form!r} with N = {len(keys)}, as keys follow"
+            )
+        if not 1 <= self.needed <= min(self.count, most):
+            raise DocumentError(
+                f"line {self.line}: expected {self.form!r} with T from 1 to {min(self.count, most)}"
+            )
+        return self.needed
+
+
+def _document(lines: _Lines) -> TrustDocument:
+    if lines.one(HEADER) != HEADER.split()[1:]:
+        raise NoteError(f"expected {HEADER!r}")
+    name = lines.single("name NAME")
+    if not is_name(name):
+        raise NoteError("expected 'name NAME', of 1 to 64 of a-z, 0-9, '.', '/' and '-'")
+    version = _number(lines.single("version NUMBER"), 1)
+    owners_needed = _Threshold.read(lines, "owners T of N")
+    own_owners = _keys(lines, "owner VKEY")
+    signers_needed = _Threshold.read(lines, "lists T of N")
+    signers = _keys(lines, "signer VKEY")
+    owner_threshold = owners_needed.of(own_owners or signers, OWNER_THRESHOLD_MAX)
+    signer_threshold = signers_needed.of(signers, KEYS_MAX)
+    churn_percent, except_version = _churn(lines)
+    return TrustDocument(
+        name=name,
+        version=version,
+        signers=signers,
+        signer_threshold=signer_threshold,
+        owner_threshold=owner_threshold,
+        own_owners=own_owners,
+        churn_percent=churn_percent,
+        except_version=except_version,
+        hosts_per_prefix=_hosts(lines),
+        floor=_number(lines.single("floor NUMBER"), 1),
+        admission=cast("Admission", _choice(lines, "admission epoch|now")),
+        expiry=cast("Expiry", _choice(lines, "expiry warn|refuse")),
+        lists_from=_number(lines.single("lists-from VERSION"), 1),
+        urls=_urls(lines),
+        policy=_policy(lines),
+    )
+
+
+def _keys(lines: _Lines, form: str) -> tuple[VerifierKey, ...]:
+    keys: dict[bytes, VerifierKey] = {}
+    for vkey in lines.all(form):
+        key = VerifierKey.parse(vkey)
         if key.kind != KIND_ED25519:
-            raise NoteError(f"expected a {words[0]}'s key of type 1, not one for cosignatures")
-        if any(each.public == key.public for each in keys):
-            raise NoteError(f"expected {words[0]}s with different keys")
+            raise NoteError(f"expected {form!r}, of type 1, not one for cosignatures")
+        if key.public in keys:
+            raise NoteError(f"expected {form!r}, another key on each line")
         if len(keys) == KEYS_MAX:
-            raise NoteError(f"expected at most {KEYS_MAX} {words[0]}s")
-        keys.append(key)
-
-    def _read_churn(self, words: list[str]) -> None:
-        if len(words) not in (2, 4) or not words[1].endswith("%") or words[2:3] not in ([], ["except"]):
-            raise NoteError("expected 'churn N%' or 'churn N% except VERSION'")
-        self._values["churn"] = _number(words[1].removesuffix("%"))
-        if len(words) == 4:
-            self._values["except"] = _number(words[3])
-
-    def _read_hosts(self, words: list[str]) -> None:
-        if len(words) != 3 or words[2] != "per-prefix":
-            raise NoteError("expected 'hosts N per-prefix'")
-        self._values["hosts"] = _number(words[1])
-
-    def _read_choice(self, words: list[str]) -> None:
-        choices = {"admission": ("epoch", "now"), "expiry": ("warn", "refuse")}[words[0]]
-        if len(words) != 2 or words[1] not in choices:
-            raise NoteError(f"expected '{words[0]} {'|'.join(choices)}'")
-        if words[0] == "admission":
-            self._admission = cast("Admission", words[1])
-        else:
-            self._expiry = cast("Expiry", words[1])
-
-    def _read_from(self, words: list[str]) -> None:
-        if len(words) != 2 or len(self._urls) == KEYS_MAX:
-            raise NoteError(f"expected 'from URL', at most {KEYS_MAX} times")
-        self._urls.append(words[1])
-
-    def _read_policy(self, words: list[str]) -> None:
-        if len(words) != 1:
-            raise NoteError("expected 'policy' alone on its line")
-        self._policy = PolicyReader()
-
-    def document(self) -> TrustDocument:
-        missing = {"name", "version", "owners", "lists", "policy"} - self._once
-        if missing or self._policy is None:
-            raise NoteError(f"expected a line '{min(missing)}' before the end")
-        if self._values["version"] < 1 or self._values.get("lists-from", 1) < 1:
-            raise NoteError("expected versions that count from 1")
-        owners = self._owners or self._signers
-        for word, keys in (("owners", owners), ("lists", self._signers)):
-            if not 1 <= self._values[word] <= len(keys) == self._counts[word]:
-                raise NoteError(
-                    f"expected '{word} T of {len(keys)}', as many as there are keys, and T from 1 to that"
-                )
-        values = self._values
-        return TrustDocument(
-            name=self._name,
-            version=values["version"],
-            signers=tuple(self._signers),
-            signer_threshold=values["lists"],
-            owner_threshold=values["owners"],
-            policy=self._policy.policy(),
-            own_owners=tuple(self._owners),
-            churn_percent=values.get("churn", 25),
-            except_version=values.get("except"),
-            hosts_per_prefix=values.get("hosts", 1),
-            floor=values.get("floor", 1),
-            admission=self._admission,
-            expiry=self._expiry,
-            lists_from=values.get("lists-from", 1),
-            urls=tuple(self._urls),
-        )
+            raise NoteError(f"expected at most {KEYS_MAX} lines {form!r}")
+        keys[key.public] = key
+    return tuple(keys.values())
 
 
-def _number(text: str) -> int:
-    if not _NUMBER.fullmatch(text):
-        raise NoteError(f"expected a number, not {text[:40]!r}")
+def _churn(lines: _Lines) -> tuple[int, int | None]:
+    match lines.one("churn N%"):
+        case [percent] if percent.endswith("%"):
+            return _number(percent.removesuffix("%")), None
+        case [percent, "except", version] if percent.endswith("%"):
+            return _number(percent.removesuffix("%")), _number(version, 1)
+    raise NoteError("expected 'churn N%' or 'churn N% except VERSION'")
+
+
+def _hosts(lines: _Lines) -> int:
+    match lines.one("hosts N per-prefix"):
+        case [count, "per-prefix"]:
+            return _number(count)
+    raise NoteError("expected 'hosts N per-prefix'")
+
+
+def _choice(lines: _Lines, form: str) -> str:
+    value = lines.single(form)
+    if value not in form.partition(" ")[2].split("|"):
+        raise NoteError(f"expected {form!r}")
+    return value
+
+
+def _urls(lines: _Lines) -> tuple[str, ...]:
+    urls = tuple(lines.all("from URL"))
+    if len(urls) > URLS_MAX:
+        raise NoteError(f"expected at most {URLS_MAX} lines 'from URL'")
+    return urls
+
+
+def _policy(lines: _Lines) -> Policy:
+    if lines.one("policy"):
+        raise NoteError("expected 'policy' alone on its line")
+    return read_policy(lines.rest())
+
+
+def _number(text: str, least: int = 0) -> int:
+    if not _NUMBER.fullmatch(text) or int(text) < least:
+        raise NoteError(f"expected a number from {least}, of at most 18 digits, not {text[:40]!r}")
     return int(text)

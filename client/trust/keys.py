@@ -12,21 +12,25 @@ from secrets import token_bytes
 from tempfile import NamedTemporaryFile
 from urllib.parse import quote
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    KeySerializationEncryption,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
-
 from kcast.client.contexts import config_folder
 from kcast.client.trust import durable
 from kcast.client.trust.ed25519 import SEED_BYTES
+from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.note import KIND_ED25519, SigningKey
 from kcast.pubsub.errors import KcastError
+
+try:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        KeySerializationEncryption,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+except ImportError:
+    raise MissingExtra("a key file") from None
 
 _FILE_BYTES_MAX = 16_384
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -46,7 +50,12 @@ def keys_folder() -> Path:
 
 def path_of(name: str) -> Path:
     """Returns where the key of this name is kept."""
-    return keys_folder() / f"{quote(name, safe='')}.pem"
+    return keys_folder() / file_name(name)
+
+
+def file_name(name: str) -> str:
+    """Returns the name of the file of a key."""
+    return f"{quote(name, safe='')}.pem"
 
 
 def make(path: Path, name: str, kind: int = KIND_ED25519, *, passphrase: bytes = b"") -> SigningKey:

@@ -1,4 +1,4 @@
-"""Two lists at once: do clients that have different ones still meet? Sans-IO. PROTOCOL §8.3, §10.
+"""Two lists at once: do clients that have different ones still meet? Sans-IO. PROTOCOL §8.3, §10.3.
 
 Let two lists have the same policy k/publish/subscribe and the same salt. A topic's servers are S in the one
 and T in the other. The lists differ by x hosts: the larger of the number added and the number removed.

@@ -56,8 +56,10 @@ def encode_base64(data: bytes) -> str:
 
 
 def is_key_name(text: str) -> bool:
-    """Returns whether a key may have this name: not empty, without spaces and `+`."""
-    return bool(text) and "+" not in text and not any(char.isspace() or char < " " for char in text)
+    """Returns whether a key may have this name: UTF-8, not empty, without spaces, controls and `+`."""
+    return bool(text) and not any(
+        char < " " or char == "+" or char.isspace() or "\ud800" <= char <= "\udfff" for char in text
+    )
 
 
 @dataclass(frozen=True)

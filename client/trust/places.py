@@ -27,15 +27,18 @@ class StateError(KcastError, RuntimeError):
     """A folder of state that cannot be used. The message names it, and says what to do."""
 
 
-def state_root() -> Path:
-    """Returns the folder that holds the state of all names. Raises StateError where nobody says where."""
+def state_root(what: str = "trust") -> Path:
+    """Returns the folder that holds the state of all names; `witness` is that of all witnesses.
+
+    Raises StateError where nobody says where it is.
+    """
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     if given.is_absolute():  # the specification has others ignored
-        return given / "kcast" / "trust"
+        return given / "kcast" / what
     try:
-        return Path.home() / ".local" / "state" / "kcast" / "trust"
+        return Path.home() / ".local" / "state" / "kcast" / what
     except RuntimeError:  # neither HOME nor an entry in /etc/passwd
-        raise StateError("there is no place for trust: set HOME or XDG_STATE_HOME to a folder") from None
+        raise StateError(f"there is no place for {what}: set HOME or XDG_STATE_HOME to a folder") from None
 
 
 def folder_of(name: str, root: Path | None = None) -> Path:

@@ -9,13 +9,17 @@ Names are defined before they are used, and each is a member of one group at mos
 one way only.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from kcast.client.trust.note import KIND_COSIGNATURE, KIND_ED25519, NoteError, VerifierKey
+from kcast.client.trust.note import KIND_COSIGNATURE, KIND_ED25519, SIGNATURES_MAX, NoteError, VerifierKey
 
 NONE = "none"
 NAMES_MAX = 64  # witnesses and groups together
+COSIGNATURES_MAX = SIGNATURES_MAX - 1  # beside the log's signature
+_WHITESPACE = re.compile("[ \t]+")  # no other character, whatever Unicode takes for a space
+_COUNT = re.compile("[1-9][0-9]{0,2}")
 
 
 class PolicyError(NoteError):
@@ -94,6 +98,16 @@ def _line(*words: str) -> str:
     return " ".join(word for word in words if word) + "\n"
 
 
+def read_policy(lines: Iterable[str]) -> Policy:
+    """Reads a policy. Empty lines, and those that begin with `#`, say nothing. Raises NoteError."""
+    reader = PolicyReader()
+    for line in lines:
+        words = _WHITESPACE.split(line.strip(" \t"))
+        if words[0] and not words[0].startswith("#"):
+            reader.read(words)
+    return reader.policy()
+
+
 class PolicyReader:
     """Reads a policy line by line."""
 
@@ -129,7 +143,15 @@ class PolicyReader:
         """Returns what was read. Raises PolicyError where something is missing."""
         if self._log is None or not self._quorum:
             raise PolicyError("expected a line 'log VKEY' and a line 'quorum NAME|none' after 'policy'")
-        return Policy(self._log[0], self._witnesses, self._groups, self._quorum, self._log[1])
+        if self._log[0].public in {each.key.public for each in self._witnesses.values()}:
+            raise PolicyError("expected witnesses with other keys than the log's")
+        policy = Policy(self._log[0], self._witnesses, self._groups, self._quorum, self._log[1])
+        if policy.needed > COSIGNATURES_MAX:
+            raise PolicyError(
+                f"expected a quorum of at most {COSIGNATURES_MAX} witnesses: {SIGNATURES_MAX} signatures of "
+                "a checkpoint are looked at, and one is the log's"
+            )
+        return policy
 
     def _read_log(self, vkey: str, url: str) -> None:
         if self._log is not None:
@@ -156,7 +178,7 @@ class PolicyReader:
                 raise PolicyError(f"expected {member!r} in one group only")
             self._members.add(member)
         count = {"any": "1", "all": str(len(members))}.get(needed, needed)
-        if not (count.isascii() and count.isdigit() and len(count) < 4 and 1 <= int(count) <= len(members)):
+        if not _COUNT.fullmatch(count) or int(count) > len(members):
             raise PolicyError(f"expected all, any or a number from 1 to {len(members)}, not {needed!r}")
         self._groups[name] = Group(int(count), members)
 

@@ -17,9 +17,9 @@ from threading import Lock
 from time import monotonic, time
 from typing import Any
 
-from kcast.client.trust import durable
+from kcast.client.trust import durable, keys
 from kcast.client.trust.checkpoint import Checkpoint
-from kcast.client.trust.note import NoteError
+from kcast.client.trust.note import KIND_COSIGNATURE, NoteError, SigningKey
 from kcast.client.trust.witnessing import (
     BODY_BYTES_MAX,
     TEXT_TYPE,
@@ -35,7 +35,7 @@ from kcast.pubsub.http import BoundedHttpServer
 REQUEST_S = 10.0  # for a whole request to come in, and for its answer to be taken
 CONNECTIONS_MAX = 32
 _HEADER_BYTES_MAX = 16_384
-_CHECKPOINT, _FORK = "checkpoint", "fork"
+_CHECKPOINT, _FORK, _LOCK = "checkpoint", "fork", "lock"
 
 
 class WitnessError(KcastError):
@@ -128,7 +128,7 @@ class Witness:
 
 def _remove_leftovers(folder: Path) -> None:
     """Removes what an earlier process did not finish writing."""
-    for path in folder.glob(f".{_CHECKPOINT}.*"):
+    for path in folder.glob(".*"):
         path.unlink()
 
 
@@ -141,7 +141,9 @@ def opened(folder: Path) -> Iterator[None]:
     durable.make_folder(folder, mode=0o700)
     if folder.stat().st_uid != os.geteuid():
         raise WitnessError(f"{folder}: belongs to another user; give another --state")
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if any(folder.iterdir()) and not (folder / _LOCK).exists():
+        raise WitnessError(f"{folder}: has other files in it; give another --state")
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,6 +152,23 @@ def opened(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def key_of(name: str, folder: Path) -> SigningKey:
+    """Returns the key of a witness, which is made where its state folder is new.
+
+    Key and state lie together: a witness that has lost its state must not cosign with its old key. Raises
+    WitnessError and KeyFileError.
+    """
+    path = folder / keys.file_name(name)
+    others = sorted(each.name for each in folder.glob("*.pem") if each != path)
+    if others:
+        raise WitnessError(f"{folder}: belongs to another witness ({others[0]}); give another --state")
+    with suppress(FileNotFoundError):
+        return keys.load(path, name, KIND_COSIGNATURE)
+    if any(each.is_dir() for each in folder.iterdir()):
+        raise WitnessError(f"{path}: is missing, and there are checkpoints beside it; give another --state")
+    return keys.make(path, name, KIND_COSIGNATURE)
 
 
 # --- Over HTTP ---------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def bench_list() -> None:
     for number in range(ROUNDS):
         views.append(seconds(lambda: View(cluster)))
         view = View(cluster)
-        topics.append(seconds(lambda view=view, number=number: view.servers(b"topic %d" % number)))
+        topics.append(seconds(partial(view.servers, b"topic %d" % number)))
     print(f"{SERVERS} servers with IPv4 addresses, {len(data) / 1e6:.1f} MB")
     shown("read", fast)
     shown("read word by word", slow)

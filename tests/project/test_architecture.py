@@ -35,6 +35,8 @@ CORES = (
     *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py"),
     *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py", "client/trust/bundle.py"),
     *("client/trust/document.py", "client/trust/quorum.py"),
+    *("client/trust/asking.py", "client/trust/log_checks.py", "client/trust/list_checks.py"),
+    *("client/trust/judge.py", "client/trust/salts.py"),
     *("client/trust/faults.py", "client/trust/verdicts.py"),
     "client/trust/witnessing.py",
     "hashring/*.py",

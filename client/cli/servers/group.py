@@ -9,6 +9,7 @@ _HERE = "kcast.client.cli.servers"
 # Verbs of those who publish a list, then of those who use one, then of witnesses.
 VERBS = {
     "show": (f"{_HERE}.show", "print a list of servers"),
+    "witness": (f"{_HERE}.witness", "vouch that a list's log shows everybody the same"),
 }
 
 

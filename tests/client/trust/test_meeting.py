@@ -1,4 +1,4 @@
-"""client/trust/meeting.py: clients with different lists meet while margin > x. PROTOCOL §8.3, §10."""
+"""client/trust/meeting.py: clients with different lists meet while margin > x. PROTOCOL §8.3, §10.3."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,0 +1,171 @@
+"""`kcast servers witness`: runs a witness, which cosigns the checkpoints of logs."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import click
+
+from kcast.client.cli.common import count_of, say
+from kcast.client.cli.servers.common import errors_of
+from kcast.client.cluster import parse_address
+from kcast.pubsub.endpoint import Address, format_address
+
+if TYPE_CHECKING:
+    from kcast.client.trust.note import VerifierKey
+    from kcast.client.trust.witness import Witness
+
+_VERB = "servers witness"
+_LISTEN = "127.0.0.1:7480"
+
+
+def _address(ctx: click.Context, param: click.Parameter, value: str) -> Address:
+    try:
+        return parse_address(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command("witness")
+@click.argument("name")
+@click.option("--log", "logs", multiple=True, metavar="VKEY", help="The key of a log to serve; repeatable.")
+@click.option(
+    "--trust",
+    "documents",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A trust document whose log to serve, in place of --log; repeatable.",
+)
+@click.option(
+    "--listen",
+    "address",
+    default=_LISTEN,
+    show_default=True,
+    callback=_address,
+    metavar="IP:PORT",
+    help="Where to serve, over HTTP. A web server before it adds TLS.",
+)
+@click.option("--url", default="", metavar="URL", help="What logs reach it by.  [default: that of --listen]")
+@click.option(
+    "--state",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Its key, and what it has cosigned.  [default: ~/.local/state/kcast/witness/NAME]",
+)
+def command(
+    name: str,
+    logs: tuple[str, ...],
+    documents: tuple[Path, ...],
+    address: Address,
+    url: str,
+    folder: Path | None,
+) -> None:
+    """Run a witness until Ctrl-C or SIGTERM. NAME is its own, such as w0.example.net.
+
+    A witness remembers the latest checkpoint of each log that it serves. It cosigns a newer one only with a
+    proof that the log has grown by it, and changed nothing. So nobody can show different people different
+    lists, not even with the keys of the list and of its log, unless enough witnesses lie.
+
+    How many are enough: with a quorum of q out of w witnesses, a client needs q cosignatures. Two histories
+    of a log need q each, so at least 2q - w witnesses must cosign both. 5 of 7 holds while at most 2 lie, and
+    goes on while at most 2 are down. 3 of 5 holds while none lies, with 2 down. With 3 of 7 lying, and the
+    log's key, two histories are possible: they are found when clients compare what they hold. A lying witness
+    alone can do nothing: it can refuse, or cosign what nobody else does.
+
+    Witnesses are worth as much as they are apart: other people, other places, other machines. Run one for a
+    friend's list, and ask friends to run one for yours.
+
+    The first run makes the key. Each run prints the line by which a trust document names this witness;
+    without --log that is all it does. The log asks it: nothing else needs to reach it. Requests are short and
+    bounded, and a request that no log has signed costs next to nothing.
+
+    Never copy the folder of --state, and never go back to a backup of it: a witness that has forgotten what
+    it cosigned cosigns a fork. If the folder is lost, make another witness.
+
+    \b
+    Example: a key, and the line for the trust document; later, with the log's key, the witness itself
+      kcast servers witness w0.example.net
+      kcast servers witness w0.example.net --log example.org/lab/log+ab3d9983+ASCCi...
+    """
+    with errors_of("witness"):
+        from kcast.client.trust import keys
+        from kcast.client.trust import witness as witnesses
+        from kcast.client.trust.note import is_key_name
+        from kcast.client.trust.places import state_root
+        from kcast.client.trust.witnessing import WitnessCore
+
+        if not is_key_name(name):
+            raise click.BadParameter(
+                "give a name without spaces and '+', such as w0.example.net", param_hint="NAME"
+            )
+        served = [*_keys_of(logs), *_logs_of(documents)]
+        folder = folder or state_root("witness") / keys.file_name(name).removesuffix(".pem")
+        with witnesses.opened(folder):
+            key = witnesses.key_of(name, folder)
+            where = f"http://{format_address(address)}"
+            line = f"witness {name} {key.verifier} {url or where}"
+            if not served:
+                click.echo(line)
+                say(_VERB, "the line is for a trust document; give --log VKEY to run the witness")
+                return
+            witness = witnesses.Witness(WitnessCore(key, served), folder, lambda text: say(_VERB, text))
+            with witnesses.http_server(witness, address) as server:
+                click.echo(line)
+                many = count_of(len({log.name for log in served}), "log")
+                say(_VERB, f"serving {many} on {where}")
+                _wait_for_a_signal(server.serve_forever)
+                server.shutdown()
+            say(_VERB, _summary(witness))
+
+
+def _keys_of(vkeys: Iterable[str]) -> "list[VerifierKey]":
+    from kcast.client.trust.note import KIND_ED25519, NoteError, VerifierKey
+
+    found = []
+    for vkey in vkeys:
+        try:
+            found.append(VerifierKey.parse(vkey))
+        except NoteError as error:
+            raise click.BadParameter(str(error), param_hint="--log") from None
+        if found[-1].kind != KIND_ED25519:
+            raise click.BadParameter(f"{found[-1].name} is the key of a witness", param_hint="--log")
+    return found
+
+
+def _logs_of(files: Iterable[Path]) -> "list[VerifierKey]":
+    from kcast.client.trust import document
+    from kcast.client.trust.note import NoteError
+
+    found = []
+    for file in files:
+        try:
+            with file.open("rb") as opened:
+                parsed, _ = document.parse(opened.read(document.DOCUMENT_BYTES_MAX + 1))
+        except NoteError as error:
+            raise click.BadParameter(f"{file}: {error}", param_hint="--trust") from None
+        found.append(parsed.policy.log)
+    return found
+
+
+def _wait_for_a_signal(serve: Callable[[], None]) -> None:
+    ended = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    Thread(target=serve, name="witness", daemon=True).start()
+    sys.stdout.flush()
+    ended.wait()
+
+
+def _summary(witness: "Witness") -> str:
+    counts = {str(what): count for what, count in witness.counts.items()}
+    parts = [f"cosigned: {counts.pop('200', 0)}"]
+    if counts:
+        refused = " ".join(f"{what}={count}" for what, count in sorted(counts.items()))
+        parts.append(f"refused: {refused}")
+    parts += [f"{origin}: {held.size}" for origin, held in sorted(witness.held.items())]
+    return "; ".join(parts)

@@ -1,0 +1,271 @@
+"""`kcast servers witness`, as a command and as real processes; seven of them, with a quorum of five."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nacl")
+pytest.importorskip("cryptography")
+
+from click.testing import CliRunner, Result
+
+from kcast.client.cli import main
+from kcast.client.trust.checkpoint import Checkpoint, cosignatures
+from kcast.client.trust.cosigning import Asked, collect
+from kcast.client.trust.note import Note, VerifierKey
+from kcast.client.trust.quorum import Policy, PolicyReader
+from tests.support.handmade_log import ORIGIN, HandmadeLog
+from tests.support.lists import LOG as LOG_KEY
+from tests.support.witness_process import PROGRAM, WAIT_S, WitnessProcess, free_port
+
+pytestmark = pytest.mark.world
+
+LOG = HandmadeLog(50)
+VKEY = str(LOG_KEY.verifier)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["servers", "witness", *arguments])
+
+
+# --- The command -------------------------------------------------------------------------------------
+
+
+def test_without_a_log_it_makes_its_key_and_says_the_line_for_a_trust_document(tmp_path: Path) -> None:
+    arguments = ("w0.example.net", "--state", str(tmp_path / "w0"))
+    first, second = run(*arguments), run(*arguments, "--url", "https://w0.example.net/kcast")
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    word, name, vkey, url = first.stdout.split()
+    assert (word, name, url) == ("witness", "w0.example.net", "http://127.0.0.1:7480")
+    assert VerifierKey.parse(vkey).name == "w0.example.net"
+    assert second.stdout.split() == ["witness", name, vkey, "https://w0.example.net/kcast"]
+    assert first.stderr == (
+        "kcast servers witness: the line is for a trust document; give --log VKEY to run the witness\n"
+    )
+    # The line is one that a trust document takes.
+    reader = PolicyReader()
+    for line in (f"log {VKEY}", first.stdout.removesuffix("\n"), "quorum w0.example.net"):
+        reader.read(line.split(" "))
+    assert reader.policy().needed == 1
+
+
+def test_its_state_is_kept_where_state_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    run("example.net/w 0".replace(" ", ""))
+    assert (tmp_path / "kcast/witness/example.net%2Fw0/example.net%2Fw0.pem").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "exit_code"),
+    [
+        (("a+b",), "give a name without spaces and '+', such as w0.example.net", 2),
+        (("w0", "--log", "x"), "--log: expected NAME+KEYID+BASE64, not 'x'", 2),
+        (("w0", "--log", VKEY[:-1]), "--log: expected base64", 2),
+        (("w0", "--trust", "/dev/null"), "--trust: /dev/null: expected a signed note", 2),
+        (("w0", "--trust", "/none"), "/none: No such file or directory", 1),
+        (("w0", "--listen", "example.org:80"), "names are not looked up", 2),
+        (("w0", "--listen", "127.0.0.1"), "expected IP:PORT or [IPv6]:PORT", 2),
+        (("w0", "--state", "/dev/null"), "/dev/null: Not a directory", 1),
+        (("w0", "--state", "/dev/null/w0"), "/dev/null", 1),
+        (("w0", "--state", "/proc/w0"), "/proc/w0: ", 1),
+        (("w0", "--state", "/"), "/: has other files in it; give another --state", 1),
+        (("w0", "--log", VKEY, "--listen", "192.0.2.1:7480"), "192.0.2.1:7480 cannot be served on", 1),
+    ],
+)
+def test_wrong_inputs_are_one_line(
+    arguments: tuple[str, ...], words: str, exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("kcast servers witness: ")
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("data", "mode", "words"),
+    [
+        (b"", 0o600, "w0.pem: not a private key in PEM"),
+        (
+            b"-----BEGIN PRIVATE KEY-----\nMA==\n-----END PRIVATE KEY-----\n",
+            0o600,
+            "not a private key in PEM",
+        ),
+        (b"", 0o640, "w0.pem: others may read or write it: chmod 600"),
+    ],
+)
+def test_a_bad_key_is_one_line(tmp_path: Path, data: bytes, mode: int, words: str) -> None:
+    (tmp_path / "lock").touch()
+    (tmp_path / "w0.pem").write_bytes(data)
+    (tmp_path / "w0.pem").chmod(mode)
+    result = run("w0", "--state", str(tmp_path), "--log", VKEY)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert words in result.stderr
+    assert (tmp_path / "w0.pem").read_bytes() == data
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
+    run("w0", "--state", str(tmp_path / "w0"))  # imports all, which another user may not
+    folder = tmp_path / "w1"
+    folder.mkdir(mode=0o500)
+    os.chown(folder, 65534, 65534)
+    for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        parent.chmod(parent.stat().st_mode | 0o011)
+    os.seteuid(65534)
+    try:
+        result = run("w1", "--state", str(folder))
+    finally:
+        os.seteuid(0)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"kcast servers witness: {folder}/lock: Permission denied\n"
+    assert list(folder.iterdir()) == []
+
+
+# --- One process ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_a_signal_and_sums_up(tmp_path: Path, number: signal.Signals) -> None:
+    with WitnessProcess("w0", LOG_KEY.verifier, tmp_path / "w0") as witness:
+        for size in (5, 9):
+            (asked,) = ask([witness], size).values()
+            assert asked.cosignatures
+        told = witness.stop(number).splitlines()
+        assert witness.process.returncode == 0
+    assert told == [
+        f"kcast servers witness: serving 1 log on {witness.url}",
+        # The second question began with the size that was not known.
+        f"kcast servers witness: cosigned: 2; refused: 409=1; {ORIGIN}: 9",
+    ]
+
+
+def test_a_second_process_keeps_out_and_a_taken_port_is_one_line(tmp_path: Path) -> None:
+    with WitnessProcess("w0", LOG_KEY.verifier, tmp_path / "w0") as witness:
+        second = run("w0", "--log", VKEY, "--state", str(witness.folder))
+        assert (second.exit_code, second.stdout) == (1, "")
+        assert second.stderr == (
+            f"kcast servers witness: {witness.folder}: another witness uses it; give another --state\n"
+        )
+        port = witness.url.rpartition(":")[2]
+        third = run("w1", "--log", VKEY, "--state", str(tmp_path / "w1"), "--listen", f"127.0.0.1:{port}")
+        assert (third.exit_code, third.stdout) == (1, "")
+        assert third.stderr == (
+            f"kcast servers witness: 127.0.0.1:{port} is in use; give --listen another port\n"
+        )
+
+
+def test_it_takes_the_log_of_a_trust_document(tmp_path: Path) -> None:
+    from kcast.client.trust.document import TrustDocument
+    from kcast.client.trust.note import SigningKey, sign
+
+    signer = SigningKey.from_seed("example.org/lab/signer-0", bytes([1]) * 32)
+    reader = PolicyReader()
+    for line in (f"log {VKEY}", "quorum none"):
+        reader.read(line.split(" "))
+    text = TrustDocument("example.org/lab", 1, (signer.verifier,), 1, 1, reader.policy()).text
+    (tmp_path / "lab.trust").write_bytes(sign(text, [signer]).data)
+    arguments = ("w0", "--trust", str(tmp_path / "lab.trust"), "--state", str(tmp_path / "w0"))
+    process = subprocess.Popen(
+        (*PROGRAM, *arguments, "--listen", f"127.0.0.1:{free_port()}"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        _, _, vkey, url = process.stdout.readline().split()
+        (asked,) = collect(LOG.signed(5), {VerifierKey.parse(vkey): url}, LOG.path).values()
+        assert asked.cosignatures
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT_S)
+
+
+# --- Seven, of which five are needed -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def seven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[WitnessProcess]]:
+    folder = tmp_path_factory.mktemp("witnesses")
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                WitnessProcess(f"w{number}.example.net", LOG_KEY.verifier, folder / f"w{number}")
+            )
+            for number in range(7)
+        ]
+
+
+def ask(
+    witnesses: list[WitnessProcess], size: int, log: HandmadeLog = LOG, deadline_s: float = WAIT_S
+) -> dict[VerifierKey, Asked]:
+    return collect(
+        log.signed(size), {each.key: each.url for each in witnesses}, log.path, deadline_s=deadline_s
+    )
+
+
+def policy_of(witnesses: list[WitnessProcess], needed: int) -> Policy:
+    reader = PolicyReader()
+    for line in (
+        f"log {VKEY}",
+        *(f"witness w{number} {each.key} {each.url}" for number, each in enumerate(witnesses)),
+        f"group q {needed} {' '.join(f'w{number}' for number in range(len(witnesses)))}",
+        "quorum q",
+    ):
+        reader.read(line.split(" "))
+    return reader.policy()
+
+
+def cosigned(asked: dict[VerifierKey, Asked], size: int, log: HandmadeLog = LOG) -> Note:
+    return log.signed(size).with_signatures(
+        signature for each in asked.values() for signature in each.cosignatures
+    )
+
+
+def test_five_of_seven_over_real_processes(seven: list[WitnessProcess]) -> None:
+    rules = policy_of(seven, 5)
+
+    def cosigners(size: int) -> set[VerifierKey]:
+        return set(cosignatures(cosigned(ask(seven, size), size), rules.keys))
+
+    assert len(cosigners(10)) == 7
+    # Two are down: killed, as when a machine loses power.
+    for each in seven[:2]:
+        each.stop(signal.SIGKILL)
+    asked = ask(seven, 20)
+    assert rules.is_met(set(cosignatures(cosigned(asked, 20), rules.keys)))
+    for each in seven[:2]:
+        assert asked[each.key] == Asked(why_not=f"{each.url}/add-checkpoint: Connection refused")
+    # A third: then nothing can be published, and it is said who is missing.
+    seven[2].stop(signal.SIGKILL)
+    assert not rules.is_met(cosigners(21))
+    # They come back, with what they knew, and catch up.
+    for each in seven[:3]:
+        each.start()
+        assert Checkpoint.parse(Note.parse(stored(each)).text) == LOG.checkpoint(
+            20 if each is seven[2] else 10
+        )
+    assert len(cosigners(22)) == 7
+    # Whoever has the log's key gets no cosignature for another history, of this size or a larger one.
+    fork = HandmadeLog(50, fork_at=15)
+    for size in (22, 30):
+        refused = ask(seven, size, fork)
+        assert not any(each.cosignatures for each in refused.values())
+        assert all("HTTP 422" in each.why_not for each in refused.values())
+    assert all((found / "fork").exists() for each in seven for found in folders(each))
+
+
+def folders(witness: WitnessProcess) -> list[Path]:
+    return [path for path in witness.folder.iterdir() if path.is_dir()]
+
+
+def stored(witness: WitnessProcess) -> bytes:
+    (folder,) = folders(witness)
+    return (folder / "checkpoint").read_bytes()
