@@ -87,7 +87,7 @@ class Keeper:
         self._troubles: dict[str, ListTrouble] = {}  # those that have not passed
 
     def close(self) -> None:
-        """Has a fetch that is under way end soon; what it finds is stored at most."""
+        """Ends a fetch that is under way soon; what it has found until then may still be stored."""
         self._is_closed = True
 
     def look(self, now: float) -> list[News]:
