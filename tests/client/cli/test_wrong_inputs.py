@@ -175,6 +175,11 @@ WRONG_USAGE = [
     ("serve --prot 7400", "did you mean --port?"),
     ("serve extra", "unexpected extra argument (extra)"),
     # demo
+    # servers
+    ("servers witness", "missing argument 'NAME'"),
+    ("servers witness w0 --listen 7480", "expected IP:PORT or [IPv6]:PORT, not '7480'"),
+    ("servers witness w0 --listen example.org:7480", "names are not looked up"),
+    ("servers witness w0 --key k.pem", "no such option --key"),
     ("demo --servers 5 --kill 5", "of 5 servers at most 4 can be killed"),
 ]
 
@@ -185,7 +190,7 @@ FAILURES = [
     ("ping --cluster prod", "prod: no such file, and no such context"),
     ("ping --cluster LAB_NAMED", "LAB_NAMED:2: node is a name: give the address, or add a line 'names' to"),
     ("where t --cluster LAB_KEYLESS", "LAB_KEYLESS:3: expected key=NAME: the ring needs a key that stays"),
-    ("sub t --cluster LAB_SIGNED", "LAB_SIGNED:5: expected no 'names' beside 'version'"),
+    ("sub t --cluster LAB_SIGNED", "LAB_SIGNED:2: expected no 'names' in a signed list"),
     ("context add prod NO", "NO: No such file or directory"),
     ("context add a/b LAB", "'a/b' cannot be a context's name: give 1 to 64 of A-Z"),
     ("context add prod @prod", "@prod: this version of kcast has no signed lists"),

@@ -1,6 +1,7 @@
 """client/trust/sources.py: folders, web servers and bundles that answer, lie, drip, hang or are not there."""
 
 import os
+import re
 import socket
 import ssl
 import threading
@@ -32,6 +33,11 @@ def web_server(talk: Talk) -> Iterator[str]:
                     head = b""
                     while b"\r\n\r\n" not in head and (more := connection.recv(4096)):
                         head += more
+                    # What a client sends must be read: else its answer may be lost with the connection.
+                    if length := re.search(rb"\r\nContent-Length: (\d+)", head):
+                        _, _, body = head.partition(b"\r\n\r\n")
+                        while len(body) < int(length[1]) and (more := connection.recv(4096)):
+                            body += more
                     line = head.decode("latin-1").split(" ")  # what a TLS client says is no request
                     talk(connection, line[1] if len(line) > 1 else "")
 
