@@ -94,8 +94,9 @@ class FamilyMissing:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChanged:
-    """The cluster file has changed, and the client goes by the new one. `added` and `removed` are names of
-    servers. Those removed are used for five minutes more, since other clients may not know yet."""
+    """The client goes by another cluster: its file has changed, or the time of a salt or a list has come.
+    `added` and `removed` are names of servers. Those removed are used for some minutes more, since other
+    clients may not know yet."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
