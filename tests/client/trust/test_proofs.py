@@ -1,0 +1,21 @@
+"""A sample of what `python -m tests.benchmarks.proofs` checks in full."""
+
+import pytest
+
+from tests.support import proofs
+
+SIZES = (*range(1, 34), 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1000, 1023, 1024, 1025)
+
+
+def test_right_proofs_are_taken() -> None:
+    assert proofs.check_right_proofs(SIZES, step=7) > 2000
+
+
+def test_pymerkle_has_the_same_paths_of_inclusion() -> None:
+    pytest.importorskip("pymerkle")
+    assert proofs.check_against_pymerkle(SIZES, step=11) > 500
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_mutant_is_taken(seed: int) -> None:
+    assert proofs.false_proofs(5000, seed, proofs.tree_of()) == 0
