@@ -28,6 +28,10 @@ class Incomplete(EditError):
     """More people must sign first. What was signed here is kept in the work file."""
 
 
+class Waiting(EditError):
+    """The newest list is published, and holds only later: a newer one would say nothing else."""
+
+
 @dataclass(frozen=True, slots=True)
 class NextDocument:
     """The trust document under which the next list is published. `note` is None where it is published."""
@@ -128,6 +132,11 @@ def next_list(
             f"cp {place.served / 'list' / str(newest)} {file}"
         )
     before = clusters.parse(published.text, file) if published else None
+    if note.signatures and facts.version == newest and facts.valid_after_s > now_unix_s and not is_at_once:
+        wait = duration(facts.valid_after_s - now_unix_s)
+        raise Waiting(
+            f"{file}: version {newest} is published, and holds in {wait}; there is nothing to renew"
+        )
     if not note.signatures or facts.version == newest:
         begins_s = now_unix_s
         if published and not is_at_once:

@@ -85,7 +85,9 @@ def publish(
             *trusted, index = log.append([*records, record.data])
             signed = log.sign({*trusted[len(place.trust_documents()) :], index})
             checkpoint, missing = _witnessed(signed, document, log, collect)
-            files = _Files(log, checkpoint, document, list_, record, index)
+            published = place.published()
+            before = published.record.version if published and facts.valid_after_s > now_unix_s else None
+            files = _Files(log, checkpoint, document, list_, record, index, before)
             for version, data in enumerate(trust, 1):
                 files.add_trust(version, data, records[version - 1], trusted[version - 1])
             write(place.served, files.in_order(place))
@@ -190,7 +192,8 @@ def _witnessed(
 
 
 class _Files:
-    """The files of a publication, each where readers look for it."""
+    """The files of a publication, each where readers look for it. `before` is the version that holds until
+    the new list does, None where that holds at once."""
 
     def __init__(
         self,
@@ -200,10 +203,12 @@ class _Files:
         list_: NextList,
         record: ListRecord,
         index: int,
+        before: int | None,
     ) -> None:
         self._log = log
         self._checkpoint = checkpoint
         self._cluster = list_.cluster
+        self._before = before
         self._trust: dict[str, bytes] = {}
         self._list = {
             f"list/{record.version}": list_.note.data,
@@ -222,16 +227,26 @@ class _Files:
     def in_order(self, place: Workplace) -> dict[str, bytes]:
         """Returns the files by path, in the order in which they are to be put there."""
         steps = self._steps(place)
-        basis = basis_version(self._cluster)
-        of_basis = {
-            path: data
-            for path in (f"list/{basis}", f"list/{basis}.tlog-proof")
-            if basis is not None and (data := place.served_file(path)) is not None
-        }
+        others = self._other_lists(place)
         latest = {"latest.tlog-proof": self._latest}
-        whole = bundle.format_bundle({**self._trust, **latest, **of_basis, **self._list, **steps})
+        whole = bundle.format_bundle({**self._trust, **latest, **others, **self._list, **steps})
         last = {"bundle": whole, **latest, "checkpoint": self._checkpoint.data}
         return {**self._log.new_files(), **self._trust, **self._list, **steps, **last}
+
+    def _other_lists(self, place: Workplace) -> dict[str, bytes]:
+        """Returns what clients need beside the newest list: the one on which its salt rests, and the one that
+        holds until this one does. Their proofs are of the newest checkpoint, since a bundle has no tiles."""
+        found: dict[str, bytes] = {}
+        for version in dict.fromkeys((basis_version(self._cluster), self._before)):
+            data = None if version is None else place.published_list(version)
+            if data is None:
+                continue
+            former = facts_of(clusters.parse(data.decode(), f"list/{version}"))
+            record = ListRecord.of(self._cluster.name, former.version, former.trust, data).data
+            index = self._log.find(record)
+            if index is not None:
+                found |= {f"list/{version}": data, f"list/{version}.tlog-proof": self._proof(record, index)}
+        return found
 
     def _steps(self, place: Workplace) -> dict[str, bytes]:
         """Returns the ways here from the last sizes that were published."""
