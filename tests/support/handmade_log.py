@@ -4,16 +4,11 @@ from collections.abc import Iterable
 
 from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint
 from kcast.client.trust.merkle import leaf_hash, root_of
-from kcast.client.trust.note import KIND_COSIGNATURE, Note, SigningKey, sign
+from kcast.client.trust.note import Note, SigningKey, sign
+from tests.support.lists import LOG as LOG_KEY
 from tests.support.rfc9162 import LiteralTree
 
-ORIGIN = "example.org/lab/log"
-LOG_KEY = SigningKey.from_seed(ORIGIN, bytes([0x20]) * 32)
-
-
-def witness_key(number: int) -> SigningKey:
-    """The key of a witness: `w0.example.net` and so on."""
-    return SigningKey.from_seed(f"w{number}.example.net", bytes([0x30 + number]) * 32, KIND_COSIGNATURE)
+ORIGIN = LOG_KEY.verifier.name
 
 
 class HandmadeLog:

@@ -18,14 +18,16 @@ from kcast.client.trust.note import SigningKey, VerifierKey
 from kcast.client.trust.witness import Witness, http_server
 from kcast.client.trust.witnessing import WitnessCore
 from tests.client.trust.test_sources import answer, web_server
-from tests.support.handmade_log import LOG_KEY, HandmadeLog, witness_key
+from tests.support.handmade_log import HandmadeLog
+from tests.support.lists import LOG as LOG_KEY
+from tests.support.lists import WITNESSES
 
 pytestmark = pytest.mark.world
 
 LOG = HandmadeLog(60)
 NOW = 1_790_000_000
 WAIT_S = 20.0
-KEY = witness_key(0)
+KEY = WITNESSES[0]
 SIZE_HELD = "Content-Type: text/x.tlog.size"
 
 Serving = Callable[[SigningKey], tuple[Witness, str]]
@@ -60,7 +62,7 @@ def ask_one(said: bytes, size: int = 10) -> Asked:
 
 
 def test_all_are_asked_and_each_cosignature_verifies(serving: Serving) -> None:
-    keys = [witness_key(number) for number in range(4)]
+    keys = WITNESSES[:4]
     served = {key: serving(key) for key in keys}
     urls = {key.verifier: url for key, (_, url) in served.items()}
     for size in (10, 25, 25, 60):
@@ -115,13 +117,13 @@ def test_those_who_are_down_or_slow_cost_nobody_elses_cosignature(serving: Servi
         with socket.create_server(("127.0.0.1", 0)) as closed:
             down = f"http://127.0.0.1:{closed.getsockname()[1]}"
         witnesses = {
-            witness_key(0).verifier: serving(witness_key(0))[1],
-            witness_key(1).verifier: drips,
-            witness_key(2).verifier: silent,
-            witness_key(3).verifier: down,
-            witness_key(4).verifier: "",
-            witness_key(5).verifier: "ftp://127.0.0.1",
-            witness_key(6).verifier: serving(witness_key(6))[1],
+            WITNESSES[0].verifier: serving(WITNESSES[0])[1],
+            WITNESSES[1].verifier: drips,
+            WITNESSES[2].verifier: silent,
+            WITNESSES[3].verifier: down,
+            WITNESSES[4].verifier: "",
+            WITNESSES[5].verifier: "ftp://127.0.0.1",
+            WITNESSES[6].verifier: serving(WITNESSES[6])[1],
         }
         began = time.monotonic()
         asked = ask(witnesses, deadline_s=1.0)
@@ -141,7 +143,7 @@ def line_of(key: SigningKey, size: int = 10) -> bytes:
 
 
 def test_lines_of_keys_that_are_not_asked_are_ignored() -> None:
-    said = line_of(witness_key(1)) + line_of(KEY) + b"\xe2\x80\x94 w9 %s\n" % (b"A" * 3228 + b"AAA=")
+    said = line_of(WITNESSES[1]) + line_of(KEY) + b"\xe2\x80\x94 w9 %s\n" % (b"A" * 3228 + b"AAA=")
     asked = ask_one(answer("200 OK", said))
     assert [each.line for each in asked.cosignatures] == [line_of(KEY).decode().removesuffix("\n")]
 
@@ -151,14 +153,14 @@ def test_lines_of_keys_that_are_not_asked_are_ignored() -> None:
     [
         (answer("200 OK"), "expected a signature line"),
         (answer("200 OK", b"thanks\n"), "expected a signature line"),
-        (answer("200 OK", line_of(witness_key(1))), "it gave no cosignature of w0.example.net"),
+        (answer("200 OK", line_of(WITNESSES[1])), "it gave no cosignature of w0.example.net"),
         (
             answer("200 OK", line_of(KEY, 9)),
             "the cosignature of w0.example.net is not one of this checkpoint",
         ),
         (answer("200 OK", line_of(SigningKey(KEY.verifier, bytes(32)))), "is not one of this checkpoint"),
         (answer("200 OK", b"\xff" * 50), "expected a signature line"),
-        (answer("200 OK", line_of(witness_key(1)) * 16 + line_of(KEY)), "it gave no cosignature"),
+        (answer("200 OK", line_of(WITNESSES[1]) * 16 + line_of(KEY)), "it gave no cosignature"),
         (answer("200 OK", b"x" * 100_000), "expected a signature line"),
         (answer("403 Forbidden", b"no\nsuch log"), "/add-checkpoint: HTTP 403: no such log"),
         (answer("404 Not Found"), "/add-checkpoint: HTTP 404: Not Found"),

@@ -4,22 +4,29 @@ Whoever attacks has the key of the log, so the log signs both histories, and cho
 for what, and when. Lying witnesses cosign whatever they are given.
 """
 
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.trust.checkpoint import Checkpoint, cosign, cosignatures
+from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosign, cosignatures
+from kcast.client.trust.faults import ListFault
 from kcast.client.trust.merkle import extends
 from kcast.client.trust.note import Note, Signature, SigningKey, verify
-from kcast.client.trust.quorum import Policy, PolicyReader
+from kcast.client.trust.quorum import Policy
+from kcast.client.trust.verdicts import Accepted, Held, Refused
 from kcast.client.trust.witnessing import Answer, WitnessCore
-from tests.support.handmade_log import LOG_KEY, HandmadeLog, witness_key
+from tests.support.handmade_log import HandmadeLog
+from tests.support.lists import LOG as LOG_KEY
+from tests.support.lists import WITNESSES as KEYS
+from tests.support.lists import Lists, judged, policy
 
 NOW = 1_790_000_000
-WITNESSES = 7
-KEYS = [witness_key(number) for number in range(WITNESSES)]
+WITNESSES = len(KEYS)
 COMMON, SIZE = 8, 10  # the histories part at entry 8
 GOOD, FORK = HandmadeLog(14), HandmadeLog(14, fork_at=COMMON)
 
@@ -28,12 +35,16 @@ class Honest:
     """A witness that keeps to C2SP tlog-witness."""
 
     def __init__(self, key: SigningKey) -> None:
+        self.key = key
         self._core = WitnessCore(key, [LOG_KEY.verifier])
         self.held: Checkpoint | None = None
 
     def cosign(self, log: HandmadeLog, size: int) -> Signature | None:
         held_size = self.held.size if self.held else 0
-        request = self._core.read(log.body(held_size, max(size, held_size)))
+        return self.answer(log.body(held_size, max(size, held_size)), size)
+
+    def answer(self, body: bytes, size: int) -> Signature | None:
+        request = self._core.read(body)
         assert not isinstance(request, Answer)
         answer = self._core.decide(request, self.held, NOW)
         if answer.cosigned is None:
@@ -46,23 +57,13 @@ class Lying:
     """A witness that cosigns anything."""
 
     def __init__(self, key: SigningKey) -> None:
-        self._key = key
+        self.key = key
 
     def cosign(self, log: HandmadeLog, size: int) -> Signature:
-        return cosign(log.signed(size), self._key, NOW)
+        return self.answer(log.body(0, size), size)
 
-
-def policy(needed: int) -> Policy:
-    names = [f"w{number}" for number in range(WITNESSES)]
-    reader = PolicyReader()
-    for line in (
-        f"log {LOG_KEY.verifier}",
-        *(f"witness {name} {key.verifier}" for name, key in zip(names, KEYS, strict=True)),
-        f"group q {needed} {' '.join(names)}",
-        "quorum q",
-    ):
-        reader.read(line.split(" "))
-    return reader.policy()
+    def answer(self, body: bytes, _: int) -> Signature:
+        return cosign(AddCheckpoint.parse(body).checkpoint, self.key, NOW)
 
 
 def is_believed(note: Note, rules: Policy) -> bool:
@@ -158,3 +159,66 @@ def test_without_the_logs_key_not_even_all_witnesses_together_can() -> None:
         note = note.with_signatures([cosign(note, key, NOW)])
     assert cosignatures(note, policy(5).keys).keys() == set(policy(5).keys)
     assert not is_believed(note, policy(5))
+
+
+# --- The same with whole lists, and clients that judge them ----------------------------------------------
+
+
+def ask(lists: Lists, asked: Sequence[Lying | Honest]) -> None:
+    """Asks these witnesses to cosign the newest checkpoint; each decides by itself."""
+    size = len(lists.entries)
+    bare = Note.parse(lists.files["checkpoint"])
+    cosigners = []
+    for witness in asked:
+        held = witness.held.size if isinstance(witness, Honest) and witness.held else 0
+        # Whoever attacks knows what each witness holds, and has the best proof that there is.
+        path = lists.consistency(held) if 0 < held < size else ()
+        if witness.answer(AddCheckpoint(held, path, bare).data, size):
+            cosigners.append(witness.key)
+    note = lists.serve_tree(cosigners)
+    proof = LogProof.parse(lists.files["latest.tlog-proof"])
+    lists.files["latest.tlog-proof"] = replace(proof, checkpoint=note).data
+
+
+def split(liars: int, honest_for_good: int) -> tuple[Held, Lists, Lists]:
+    """Whoever has the keys of the log and of the signers makes two lists of version 2, and asks some honest
+    witnesses first for the one, and the others for the other. Returns what clients held before, and both."""
+    witnesses: list[Lying | Honest] = [
+        *(Lying(key) for key in KEYS[:liars]),
+        *(Honest(key) for key in KEYS[liars:]),
+    ]
+    good = Lists()
+    good.publish()
+    ask(good, witnesses)
+    held = good.accepted()
+    fork = deepcopy(good)
+    good.publish(good.cluster(13))
+    fork.publish(fork.cluster(14))
+    ask(good, witnesses[: liars + honest_for_good])
+    ask(fork, witnesses)
+    ask(good, witnesses)
+    return held, good, fork
+
+
+@pytest.mark.parametrize("liars", range(4))
+def test_two_clients_are_shown_two_lists(liars: int) -> None:
+    for honest_for_good in range(WITNESSES - liars + 1):
+        held, good, fork = split(liars, honest_for_good)
+        verdicts = [judged(held, lists.files) for lists in (good, fork)]
+        accepted = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
+        refused = [verdict for verdict in verdicts if isinstance(verdict, Refused)]
+        assert {verdict.fault for verdict in refused} <= {ListFault.NO_QUORUM}
+        if liars < 3:
+            assert len(accepted) <= 1
+        if len(accepted) == 2:
+            # Not seen at download; seen where one client is shown what the other holds.
+            for mine, other in ((accepted[0], fork), (accepted[1], good)):
+                found = judged(mine.held, other.files)
+                assert isinstance(found, Refused)
+                assert found.fault is ListFault.FORK
+                notes = [Note.parse(found.evidence[f"{which}.checkpoint"]) for which in ("held", "shown")]
+                assert all(verify(note, [LOG_KEY.verifier]) for note in notes)
+    # With three liars, and two honest ones asked for each, both clients are deceived.
+    if liars == 3:
+        held, good, fork = split(3, 2)
+        assert all(isinstance(judged(held, lists.files), Accepted) for lists in (good, fork))

@@ -27,12 +27,14 @@ from kcast.client.trust.witness import Witness, WitnessError, http_server, key_o
 from kcast.client.trust.witnessing import BODY_BYTES_MAX, Status, WitnessCore
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.errors import KcastError
-from tests.support.handmade_log import LOG_KEY, ORIGIN, HandmadeLog, witness_key
+from tests.support.handmade_log import ORIGIN, HandmadeLog
+from tests.support.lists import LOG as LOG_KEY
+from tests.support.lists import WITNESSES
 
 pytestmark = pytest.mark.world
 
 NOW = 1_790_000_000
-KEY = witness_key(0)
+KEY = WITNESSES[0]
 WAIT_S = 20.0
 LOG = HandmadeLog(40)
 MONITORED = f"/{sha256(ORIGIN.encode()).hexdigest()}/checkpoint"

@@ -11,10 +11,12 @@ from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, cosignature
 from kcast.client.trust.merkle import EMPTY_ROOT
 from kcast.client.trust.note import KIND_COSIGNATURE, Note, NoteError, Signature, SigningKey, sign
 from kcast.client.trust.witnessing import SIZE_TYPE, Answer, Request, Status, WitnessCore, origin_hash
-from tests.support.handmade_log import LOG_KEY, ORIGIN, HandmadeLog, witness_key
+from tests.support.handmade_log import ORIGIN, HandmadeLog
+from tests.support.lists import LOG as LOG_KEY
+from tests.support.lists import WITNESSES
 
 NOW = 1_790_000_000
-KEY = witness_key(0)
+KEY = WITNESSES[0]
 STRANGER = SigningKey.from_seed("stranger", bytes(32))
 
 

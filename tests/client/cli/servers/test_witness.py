@@ -19,7 +19,8 @@ from kcast.client.trust.checkpoint import Checkpoint, cosignatures
 from kcast.client.trust.cosigning import Asked, collect
 from kcast.client.trust.note import Note, VerifierKey
 from kcast.client.trust.quorum import Policy, PolicyReader
-from tests.support.handmade_log import LOG_KEY, ORIGIN, HandmadeLog
+from tests.support.handmade_log import ORIGIN, HandmadeLog
+from tests.support.lists import LOG as LOG_KEY
 from tests.support.witness_process import PROGRAM, WAIT_S, WitnessProcess, free_port
 
 pytestmark = pytest.mark.world
