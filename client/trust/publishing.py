@@ -81,7 +81,9 @@ def publish(
         list_.require_signers(place.file, document)
         trust = [*place.trust_documents(), *([next_.note.data] if next_.note else [])]
         records = [TrustRecord.of(document.name, version, data).data for version, data in enumerate(trust, 1)]
-        with Log(place.database, place.served, _log_key(document, keys), state_of_log(document.name)) as log:
+        with Log(
+            place.database, place.served, _log_key(document, keys), state_of_log(document.policy.log.name)
+        ) as log:
             *trusted, index = log.append([*records, record.data])
             signed = log.sign({*trusted[len(place.trust_documents()) :], index})
             checkpoint, missing = _witnessed(signed, document, log, collect)

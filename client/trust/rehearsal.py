@@ -14,7 +14,7 @@ from kcast.client.trust.judge import judge
 from kcast.client.trust.note import SigningKey, sign
 from kcast.client.trust.quorum import NONE, Policy
 from kcast.client.trust.record import ListRecord
-from kcast.client.trust.verdicts import Held, Verdict, Want
+from kcast.client.trust.verdicts import Held, Verdict, answered
 
 _SEED = bytes(32)
 
@@ -33,11 +33,4 @@ def rehearse(
         f"list/{record.version}": data,
     }
     steps = judge(replace(held, trust=trust, list_trust=trust, checkpoint=None), now_unix_s)
-    answer: bytes | None = None
-    while True:
-        try:
-            step = steps.send(answer)
-        except StopIteration as end:
-            verdict: Verdict = end.value
-            return verdict
-        answer = files.get(step.path) if isinstance(step, Want) else None
+    return answered(steps, lambda path, bytes_max: files.get(path))

@@ -1,13 +1,9 @@
 """`kcast servers head`: the head of a list's log, for `kcast serve --head @FILE`."""
 
-from base64 import urlsafe_b64encode
-
 import click
 
 from kcast.client.cli.servers.common import errors_of
 from kcast.client.cli.servers.names import name_argument, stored
-
-_ROOT_BYTES = 16
 
 
 @click.command("head")
@@ -25,11 +21,11 @@ def command(name: str) -> None:
     with errors_of("head"):
         from kcast.client.trust.checkpoint import Checkpoint
         from kcast.client.trust.editing import EditError
+        from kcast.client.trust.heads import head_of
         from kcast.client.trust.note import Note
 
         held = stored(name)[1]
         if held.checkpoint is None:
             raise EditError(f"{name}: no list has been seen yet: 'kcast servers verify {name}' fetches it")
         checkpoint = Checkpoint.parse(Note.parse(held.checkpoint).text)
-        root = urlsafe_b64encode(checkpoint.root[:_ROOT_BYTES]).decode().rstrip("=")
-        click.echo(f"{checkpoint.size}.{root}")
+        click.echo(head_of(checkpoint))

@@ -98,8 +98,7 @@ def _of_source(source: str, now: int) -> "Verdict":
     from kcast.client.trust.note import NoteError
     from kcast.client.trust.sources import source_of
     from kcast.client.trust.store import Store
-    from kcast.client.trust.update import drive
-    from kcast.client.trust.verdicts import Held
+    from kcast.client.trust.verdicts import Held, answered
 
     place = source_of(source)
     data = place.get("trust/1", documents.DOCUMENT_BYTES_MAX)
@@ -116,7 +115,7 @@ def _of_source(source: str, now: int) -> "Verdict":
         click.echo(
             f"{escaped(document.name)} is not known here: all that follows rests on the pin {pin}", err=True
         )
-    return drive(judge(held or Held(data), now), place)
+    return answered(judge(held or Held(data), now), place.get)
 
 
 def _is_bundle(path: Path) -> bool:

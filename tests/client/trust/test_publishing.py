@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("nacl")
 pytest.importorskip("pymerkle")
 
-from kcast.client.trust import bundle
+from kcast.client.trust import bundle, durable
 from kcast.client.trust import publishing as publishing_module
 from kcast.client.trust.checkpoint import cosign
 from kcast.client.trust.cosigning import Asked
@@ -24,7 +24,7 @@ from kcast.client.trust.meeting import hosts_changed
 from kcast.client.trust.note import KIND_COSIGNATURE, Note, SigningKey
 from kcast.client.trust.publishing import NotPublished
 from kcast.client.trust.quorum import Witness
-from kcast.client.trust.verdicts import Accepted, Held, NewTrust, Verdict, Want
+from kcast.client.trust.verdicts import Accepted, Held, answered
 from kcast.client.trust.workplace import read_note, write_note
 from tests.support.list_publisher import HOSTS, NAME, NOW_S, ListPublisher, key
 
@@ -32,26 +32,12 @@ DAY_S = 86_400
 MANY = [f"192.0.2.{20 + number}:7400" for number in range(5)]
 
 
-def verdict_on(files: Mapping[str, bytes], held: Held, now_s: int) -> Verdict:
-    """What a client says that holds this, and fetches these files."""
-    steps = judge(held, now_s)
-    answer: bytes | None = None
-    while True:
-        try:
-            step = steps.send(answer)
-        except StopIteration as end:
-            verdict: Verdict = end.value
-            return verdict
-        answer = files.get(step.path) if isinstance(step, Want) else None
-        assert isinstance(step, Want | NewTrust)
-
-
 def first_contact(publisher: ListPublisher) -> Held:
     return Held(publisher.place.trust_documents()[0])
 
 
 def accepted(files: Mapping[str, bytes], held: Held, now_s: int) -> Accepted:
-    verdict = verdict_on(files, held, now_s)
+    verdict = answered(judge(held, now_s), lambda path, bytes_max: files.get(path))
     assert isinstance(verdict, Accepted), verdict
     return verdict
 
@@ -358,7 +344,7 @@ def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publishe
     class Died(Exception):
         pass
 
-    real = publishing_module.write_whole
+    real = durable.write_whole
     copy = publisher.place.file.parent / "copy"
     copytree(publisher.place.served, copy)
     deaths = 0
