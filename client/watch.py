@@ -37,7 +37,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """From now on these are kcast's own topics to be subscribed to, and no others; `Watch.hear` gets what
+    """The topics of kcast's own to be subscribed to from now on, and no others; `Watch.hear` gets what
     comes on them."""
 
     topics: tuple[bytes, ...]
