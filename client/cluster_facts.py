@@ -17,7 +17,8 @@ _NUMBER_DIGITS_MAX = 18
 _HOST_CHARS_MAX = 253
 _HOST_LABEL = re.compile("[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?", re.ASCII | re.IGNORECASE)
 _LIST_NAME_CHARS_MAX = 64
-_LIST_NAME = re.compile("[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[a-z0-9]([a-z0-9.-]*[a-z0-9])?)*", re.ASCII)
+_NAME_LABEL = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_LIST_NAME = re.compile(f"{_NAME_LABEL}(?:[./]{_NAME_LABEL})*")
 
 
 class ClusterError(KcastError, ValueError):
@@ -116,7 +117,7 @@ def is_host_name(text: str) -> bool:
 
 
 def is_list_name(text: str) -> bool:
-    """Returns whether a signed list may have this name (§10.4): `example.org/lab`."""
+    """Returns whether a signed list may have this name (§10.4), such as `example.org/lab`."""
     return len(text) <= _LIST_NAME_CHARS_MAX and _LIST_NAME.fullmatch(text) is not None
 
 

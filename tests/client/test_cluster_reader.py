@@ -4,24 +4,35 @@ PROTOCOL §10.1.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
+from typing import TypeVar
 
 import pytest
 
-from kcast.client.cluster import Cluster, ClusterError, ServerEntry, decode, format_cluster, parse
+from kcast.client.cluster import (
+    Cluster,
+    ClusterError,
+    ServerEntry,
+    decode,
+    format_cluster,
+    is_list_name,
+    parse,
+)
 from kcast.client.signed_text import cut
+from tests.support.grammar import PROTOCOL, Grammar
 from tests.support.word_by_word import parse_word_by_word
 
+Data = TypeVar("Data", str, bytes)
 HEADER = "kcast-cluster 1\n"
 WORDS = "name a\nversion 9\ntrust 1\nvalid-after 1\nfresh-until 2\nvalid-until 3\nmin-servers 1\n"
 SIGNATURES = "\n\N{EM DASH} a/signer-0 AAAA\n\N{EM DASH} a/signer-1 BBBB\n"
 
 
-def outcome(read: Callable[[str], Cluster], text: str) -> Cluster | str:
+def outcome(read: Callable[[Data], Cluster], data: Data) -> Cluster | str:
     try:
-        return read(text)
+        return read(data)
     except ClusterError as error:
         return str(error)
 
@@ -122,8 +133,8 @@ PIECES = (
 )
 
 
-def mutant(chance: Random) -> bytes:
-    data = bytearray(chance.choice(SOUND).encode())
+def mutant(chance: Random, texts: Sequence[str] = SOUND) -> bytes:
+    data = bytearray(chance.choice(texts).encode())
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
         at, to = sorted((chance.randrange(len(data) + 1), chance.randrange(len(data) + 1)))
         kind = chance.randrange(5)
@@ -186,6 +197,45 @@ LONG = 100_000
 def test_complaint_about_a_long_line_is_short(line: str) -> None:
     assert not check(f"{HEADER}{line}\nserver 192.0.2.1:1\n".encode())
     assert not check(f"{line}\n".encode())
+
+
+# --- The grammar of PROTOCOL §10 ----------------------------------------------------------------------
+
+FACTS = ("version", "trust", "valid-until", "pending", "next-salt", "salt-reveal")
+GRAMMAR = Grammar(PROTOCOL.read_text(encoding="utf-8"))
+
+
+@pytest.mark.long
+def test_signed_lists_that_are_read_are_in_the_grammar() -> None:
+    """§10.4, as a whole and fact by fact."""
+    chance = Random(15)
+    whole, fact = GRAMMAR.pattern("signed-list"), GRAMMAR.pattern("list-fact")
+    facts_seen = 0
+    for data in (mutant(chance, SOUND[2:]) for _ in range(6000)):
+        read = outcome(lambda data: parse(decode(data, "x")), data)
+        if isinstance(read, str) or not read.signatures:
+            continue
+        assert whole.fullmatch(data), data
+        for line in cut(data.decode())[0].split("\n"):
+            words = re.split("(?:^| )#", line)[0].strip(" ")
+            if words.split(" ")[0] in FACTS:
+                facts_seen += 1
+                assert fact.fullmatch(words.encode()), line
+    assert facts_seen > 500
+
+
+def test_names_of_lists_are_those_of_the_grammar() -> None:
+    chance = Random(16)
+    name = GRAMMAR.pattern("list-name")
+    texts = [
+        "".join(chance.choices("a0.-/A_ \n", (6, 6, 2, 2, 2, 0.2, 0.2, 0.2, 0.2), k=chance.randrange(9)))
+        for _ in range(5000)
+    ]
+    assert [is_list_name(text) for text in texts] == [
+        name.fullmatch(text.encode()) is not None for text in texts
+    ]
+    assert 500 < sum(map(is_list_name, texts)) < 4500
+    assert is_list_name("a" * 64) and not is_list_name("a" * 65)
 
 
 # --- Where the text ends ------------------------------------------------------------------------------
