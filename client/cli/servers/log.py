@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import count_of, escaped, say, to_json
+from kcast.client.cli.common import count_of, errors_as_lines, escaped, say, to_json
 from kcast.client.cli.layout import table
-from kcast.client.cli.servers.common import errors_of
 from kcast.client.cli.servers.names import complete_names, stored
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def command(what: str, last: int, as_json: bool) -> None:
       kcast servers log @example.org/lab
       kcast servers log lab.cluster --last 100
     """
-    with errors_of("log"):
+    with errors_as_lines("servers log"):
         source = _source(what)
         checkpoint, records = _entries(source, last)
         rows = _rows(source, records)
