@@ -42,6 +42,7 @@ from kcast.client.events import (
     ServerReturned,
 )
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.list_state import ListState
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
@@ -49,9 +50,10 @@ from kcast.pubsub.wire import TopicError
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterChanged", "ClusterError",
     "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
-    "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListTrouble", "MessageTooLarge",
-    "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost",
-    "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState", "ListTrouble",
+    "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining",
+    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError",
+    "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -86,6 +88,8 @@ class Client(ClientBase):
         self._loop = asyncio.get_running_loop()
         self._engine.open()
         self._loop.add_reader(self._engine.fileno(), self._turn)
+        # The engine may close by itself.
+        self._engine.resources.callback(self._loop.remove_reader, self._engine.fileno())
         return self
 
     async def __aexit__(
@@ -97,7 +101,6 @@ class Client(ClientBase):
             # What was published without waiting leaves before the socket does.
             self._turn()
         finally:
-            self._loop.remove_reader(self._engine.fileno())
             self._wake_in(None)
             self._engine.close()
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from kcast.client.cluster import Cluster
 from kcast.client.engine import Engine, Wrap
 from kcast.client.events import Drop
+from kcast.client.list_state import ListState
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 
 Figure = TypeVar("Figure")
@@ -33,10 +34,11 @@ class ClientBase(ABC):
     ) -> None:
         """Prepares a client; it opens its socket, and sends, only once it is entered.
 
-        - `cluster`: the path of a cluster file, the name of a context (`kcast context`), or a Cluster. By
-          default what the environment variable KCAST_CLUSTER names, else the context in use. A str that
-          contains `/` or `.`, or exists, is a path, and so is every Path. A file that changes is
-          adopted within a minute (`ClusterChanged`).
+        - `cluster`: the path of a cluster file, `@NAME` of a signed list that is trusted here (`kcast servers
+          trust`), the name of a context (`kcast context`), or a Cluster. By default what the environment
+          variable KCAST_CLUSTER names, else the context in use. A str that contains `/` or `.`, or exists, is
+          a path, and so is every Path. A file that changes is adopted within a minute (`ClusterChanged`), a
+          newer signed list after it has been checked (`ListChanged`).
         - `avoid_dead`: whether servers that seem dead are avoided; True by default. A publish then prefers
           those believed alive, and goes to another one when a server does not answer; a subscription leaves
           servers that are lost or about to stop. With False each stays with the servers drawn for it.
@@ -79,6 +81,18 @@ class ClientBase(ABC):
     def cluster(self) -> Cluster:
         """The cluster that the client goes by. It is another one after each `ClusterChanged`."""
         return self._engine.cluster
+
+    def list_state(self) -> ListState | None:
+        """Returns what is known of the signed list that the client goes by; None with an unsigned file."""
+        return self._read(self._engine.list_state)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the client has closed by itself; None where it has not.
+
+        A ClusterError: its signed list has expired, and the list's owners want it not to be used then.
+        """
+        return self._engine.failure
 
     @property
     def drops(self) -> Counter[Drop]:

@@ -47,6 +47,7 @@ from kcast.client.events import (
     ServerReturned,
 )
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.list_state import ListState
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
@@ -54,9 +55,10 @@ from kcast.pubsub.wire import TopicError
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterChanged", "ClusterError",
     "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
-    "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListTrouble", "MessageTooLarge",
-    "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining", "ServerForgot", "ServerLost",
-    "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState", "ListTrouble",
+    "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining",
+    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError",
+    "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")

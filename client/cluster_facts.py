@@ -5,7 +5,7 @@ PROTOCOL §8.1, §10. Sans-IO. `client/cluster.py` has all that other packages n
 
 import re
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 from kcast.hashring.policy import Policy
@@ -17,7 +17,8 @@ _NUMBER_DIGITS_MAX = 18
 _HOST_CHARS_MAX = 253
 _HOST_LABEL = re.compile("[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?", re.ASCII | re.IGNORECASE)
 _LIST_NAME_CHARS_MAX = 64
-_LIST_NAME = re.compile("[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[a-z0-9]([a-z0-9.-]*[a-z0-9])?)*", re.ASCII)
+_NAME_LABEL = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_LIST_NAME = re.compile(f"{_NAME_LABEL}(?:[./]{_NAME_LABEL})*")
 
 
 class ClusterError(KcastError, ValueError):
@@ -96,11 +97,10 @@ def parse_address(text: str) -> Address:
     bracketed = host.startswith("[") and host.endswith("]")
     why = ""
     try:
-        ip = ip_address(host[1:-1] if bracketed else host)
-        if bracketed == (ip.version == 6) and not (isinstance(ip, IPv6Address) and ip.scope_id):
-            if is_port(port):
-                return _plain(ip), int(port)
-            why = "; ports are 1 to 65535"
+        ip = _plain(IPv6Address(host[1:-1])) if bracketed else str(IPv4Address(host))
+        if is_port(port):
+            return ip, int(port)
+        why = "; ports are 1 to 65535"
     except ValueError:
         if is_host_name(host):
             why = "; names are not looked up"
@@ -117,7 +117,7 @@ def is_host_name(text: str) -> bool:
 
 
 def is_list_name(text: str) -> bool:
-    """Returns whether a signed list may have this name (§10.4): `example.org/lab`."""
+    """Returns whether a signed list may have this name (§10.4), such as `example.org/lab`."""
     return len(text) <= _LIST_NAME_CHARS_MAX and _LIST_NAME.fullmatch(text) is not None
 
 
@@ -143,8 +143,8 @@ def host_key(address: Address) -> str:
     The port is left out, and so are the 64 bits that the owner of an IPv6 network may choose freely:
     otherwise trying ports or addresses until one falls beside a topic would cost nothing.
     """
-    ip = ip_address(address[0])
-    return str(ip) if ip.version == 4 else str(IPv6Network((ip, 64), strict=False))
+    host, _ = address
+    return f"{IPv6Address(int(IPv6Address(host)) >> 64 << 64)}/64" if ":" in host else host
 
 
 def own_key(addresses: tuple[Address, ...], is_lab: bool) -> str | None:
@@ -154,5 +154,8 @@ def own_key(addresses: tuple[Address, ...], is_lab: bool) -> str | None:
     return format_address(addresses[0]) if is_lab else host_key(addresses[0])
 
 
-def _plain(ip: IPv4Address | IPv6Address) -> str:
-    return str(ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else str(ip)
+def _plain(ip: IPv6Address) -> str:
+    """Returns an IPv4 address where this is one, mapped. Raises ValueError for an address with a scope."""
+    if ip.scope_id:
+        raise ValueError("an address with a scope means another thing on each machine")
+    return str(ip.ipv4_mapped or ip)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from itertools import takewhile
 from typing import cast
 
 from kcast.client.cluster_facts import (
@@ -35,8 +36,9 @@ SALTS_MAX = 16
 ADDRESSES_MAX = 2  # of one server: one for each IP version
 
 # What other readers or screens may take for the end of a line, or may not show at all.
-_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]|\r(?!\n)")
-_UNSIGNED_ONLY = re.compile("[\t\r]")
+# Written as all but what is taken, which is searched for twice as fast.
+_REFUSED = re.compile("[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\U0010ffff]")
+_LONE_CR = re.compile("\r(?!\n)")
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 _CANONICAL = re.compile(rf"^server ({_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET}):({_PORT})\n", re.MULTILINE)
@@ -54,7 +56,12 @@ def read(text: str, source: str = "cluster") -> Cluster:
     reader = _Reader(source)
     refused = _REFUSED.search(text)
     if refused:
-        raise reader.error(_expected_instead(refused[0]), _line_of(text, refused.start()))
+        what = f"expected no control characters, not U+{ord(refused[0]):04X}"
+        raise reader.error(what, _line_of(text, refused.start()))
+    lone_cr = _LONE_CR.search(text)
+    if lone_cr:
+        what = "expected lines that end with LF or CR LF, not with CR"
+        raise reader.error(what, _line_of(text, lone_cr.start()))
     facts, tail = cut(text)
     signatures = tuple(tail.removesuffix("\n").split("\n"))
     if not all(line.startswith(SIGNATURE_MARK) for line in signatures):
@@ -62,12 +69,9 @@ def read(text: str, source: str = "cluster") -> Cluster:
     reader.read(facts)
     cluster = reader.cluster(signatures)
     if cluster.is_signed:
-        unsigned_only = _UNSIGNED_ONLY.search(text)
-        if unsigned_only:
-            what = (
-                "spaces, not tabs" if unsigned_only[0] == "\t" else "LF alone at the end of a line, not CR LF"
-            )
-            raise reader.error(f"expected {what}, in a signed list", _line_of(text, unsigned_only.start()))
+        for char, what in (("\t", "spaces, not tabs"), ("\r", "LF alone at the end of a line, not CR LF")):
+            if char in text:
+                raise reader.error(f"expected {what}, in a signed list", _line_of(text, text.index(char)))
         if not text.endswith("\n"):
             raise reader.error("expected LF at the end of a signed list", _line_of(text, len(text)))
     return cluster
@@ -77,17 +81,13 @@ def _line_of(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-def _expected_instead(char: str) -> str:
-    if char == "\r":
-        return "expected lines that end with LF or CR LF, not with CR"
-    return f"expected no control characters, not U+{ord(char):04X}"
-
-
 def _words(line: str) -> list[str]:
     """Returns the words of a line, without its comment."""
-    words = [word for word in line.rstrip("\r\n").replace("\t", " ").split(" ") if word]
-    comment = next((index for index, word in enumerate(words) if word.startswith("#")), None)
-    return words[:comment]
+    # Of ASCII only space, tab, CR and LF are left to separate words here; outside it nothing does.
+    words = line.split() if line.isascii() else [word for word in re.split("[ \t\r\n]+", line) if word]
+    if "#" not in line:
+        return words
+    return list(takewhile(lambda word: not word.startswith("#"), words))
 
 
 def _host_and_port(text: str) -> tuple[str, int] | None:
@@ -115,8 +115,8 @@ class _CanonicalLines:
 
     def entries(self, is_lab: bool) -> Iterator[ServerEntry]:
         """Yields the servers."""
-        hosts = map(format_address, self.addresses) if is_lab else (host for host, _ in self.addresses)
-        return map(ServerEntry, zip(self.addresses), hosts)
+        keys = map(format_address, self.addresses) if is_lab else (host for host, _ in self.addresses)
+        return map(ServerEntry, zip(self.addresses), keys)
 
 
 class _Reader:
@@ -169,7 +169,8 @@ class _Reader:
             begun = index
             for line in StringIO(others, newline="\n"):
                 self._number += 1
-                self._read_line(_words(line))
+                if line != "\n":
+                    self._read_line(_words(line))
 
     def _take_canonical(self, hosts: list[str], ports: list[str]) -> None:
         if not hosts:

@@ -12,8 +12,8 @@ A load test has to lose, delay and write down datagrams of real clients. So an e
 *path*, may stand between socket and core.
 
 All events but deliveries and outcomes are logged at DEBUG; at WARNING, too, that all servers are lost, that a
-name cannot be looked up, and that a changed cluster file is not adopted; at INFO that one is.
-Drivers may hold a lock meanwhile, so a handler of these logs must not use the client.
+name cannot be looked up, that a changed cluster file is not adopted, and troubles with a signed list; at INFO
+that a changed one is. Drivers may hold a lock meanwhile, so a handler of these logs must not use the client.
 """
 
 import logging
@@ -22,7 +22,7 @@ import random
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, Protocol
@@ -38,17 +38,23 @@ from kcast.client.events import (
     Delivery,
     Drop,
     Event,
+    Gap,
+    GapFilled,
+    LeaseRefused,
     LeasesChanged,
+    ListTrouble,
     Outcome,
     Published,
     ServerLost,
 )
 from kcast.client.families import ANY_HOSTS, present_families, usable_families
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.list_state import ListState
 from kcast.client.resolver import Resolver
-from kcast.client.source import given
-from kcast.client.watch import watch
+from kcast.client.source import named
+from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub.endpoint import Endpoint
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort, open_socket
 from kcast.pubsub.wire import TopicError
@@ -105,13 +111,17 @@ class Engine:
         renewals_per_ttl: float = RENEWALS_PER_TTL,
         kernel_times: bool = False,
     ) -> None:
-        found = given(cluster)
+        # Whoever gives a Cluster has nothing that could change.
+        source = None
+        if isinstance(cluster, Cluster):
+            found = cluster
+        else:
+            source = named(cluster)
+            found = source.read()
         self.families = usable_families(server.addresses for server in found.servers)
         if any(server.named for server in found.servers):
             self.families = present_families()
         self._resolver = Resolver()
-        # Whoever gives a Cluster has no file that could change.
-        self._watch = None if isinstance(cluster, Cluster) else watch(found, monotonic())
         self.core = ClientCore(
             found,
             rng or random.SystemRandom(),
@@ -121,6 +131,7 @@ class Engine:
             renewals_per_ttl=renewals_per_ttl,
             unix_s=time(),
         )
+        self._watch = None if source is None else source.watch(found, monotonic(), self.core.heads)
         self.local_port = 0  # until it is open
         self.send_errors: Counter[str] = Counter()
         self.resources = ExitStack()
@@ -134,6 +145,7 @@ class Engine:
         self._kernel_times = kernel_times
         self._kernel_drops = 0
         self._inboxes: dict[bytes, list[DeliveryInbox]] = {}
+        self._own_topics: tuple[bytes, ...] = ()  # kcast's, on which the watch listens
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
         # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
         self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
@@ -159,6 +171,8 @@ class Engine:
         sock = open_socket(host, 0, report_unreachable=True)
         self._port = self.resources.enter_context(UdpPort(sock, kernel_times=self._kernel_times))
         self.local_port, self.send_errors = self._port.address[1], self._port.send_errors
+        if self._watch is not None:
+            self.resources.callback(self._watch.close)
         self.is_open = self._has_been_open = True
 
     def close(self, failure: BaseException | None = None) -> None:
@@ -244,6 +258,10 @@ class Engine:
             "send_errors": dict(self.send_errors),
             "servers": {state: states[state] for state in ("alive", "suspected", "lost")},
         }
+
+    def list_state(self) -> ListState | None:
+        """Returns what `kcast.client.base.ClientBase.list_state` tells."""
+        return None if self._watch is None else self._watch.state()
 
     # --- Verbs ----------------------------------------------------------------------------------------
 
@@ -352,10 +370,13 @@ class Engine:
             endpoint.receive(burst, now)
         for server in port.unreachable():
             core.handle_unreachable(server, now)
-        for named, addresses in self._resolver.answers(now):
-            core.located(named, addresses, now)
+        for host, addresses in self._resolver.answers(now):
+            core.located(host, addresses, now)
         if self._watch is not None:
-            self._adopt(self._watch.look(now), now)
+            for news in self._watch.look(now):
+                self._take(news, now)
+            if not self.is_open:
+                return None
         endpoint.handle_timeout(now)
         port.send(endpoint.flush(now))
         self._resolver.ask(core.take_lookups(now), now)
@@ -366,12 +387,24 @@ class Engine:
         due_at = min((at for at in due if at is not None), default=None)
         return None if due_at is None else max(0.0, due_at - now)
 
-    def _adopt(self, news: Cluster | ClusterRefused | None, now: float) -> None:
-        """Goes by the cluster that the file says now, or tells why not."""
+    def _take(self, news: News, now: float) -> None:
+        """Goes by another cluster, or by none any more, or tells what is new of the one there is."""
         match news:
-            case Cluster():
-                self.core.adopt(news, now)
-            case ClusterRefused():
+            case Change(cluster, from_unix_s):
+                self.core.adopt(cluster, now, from_unix_s)
+            case Stop(error):
+                self.close(error)
+            case Listen(topics):
+                for topic in set(self._own_topics) - set(topics):
+                    self.core.unsubscribe(topic)
+                for topic in topics:
+                    self.core.subscribe(topic, now, is_own=True)
+                self._own_topics = topics
+            case Say(topic, payload):
+                # What does not fit, or has to wait too long, another client says, or this one later.
+                with suppress(KcastError):
+                    self.core.publish(topic, payload, now, is_own=True)
+            case _:
                 self._dispatch(news, now)
 
     def mint(self) -> None:
@@ -384,6 +417,8 @@ class Engine:
         """Gives an event to those who wait for it."""
         match event:
             case Delivery():
+                if event.topic in self._own_topics and self._watch is not None:
+                    self._watch.hear(event.topic, event.payload, now)
                 for inbox in self._inboxes.get(event.topic, ()):
                     if inbox.sequencer is None:
                         self._put(inbox, event)
@@ -396,6 +431,8 @@ class Engine:
                 if waiter is not None and not waiter.done():
                     waiter.set_result(event)
                 return
+            case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic in self._own_topics:
+                return  # nobody has asked for it
             case LeasesChanged():
                 for inbox in self._inboxes.get(event.topic, ()):
                     inbox.put_leases(event.topic, event.leased, event.wanted)
@@ -405,6 +442,8 @@ class Engine:
                 logger.warning("%s: the name leads to no address to use; it is tried again", event.server)
             case ClusterRefused():
                 logger.warning("the cluster stays as it was: %s", event.reason)
+            case ListTrouble():
+                logger.warning("%s: %s (%s)", event.name, event.text, event.fault)
             case ClusterChanged():
                 logger.info(
                     "the cluster has changed: %d added, %d removed",

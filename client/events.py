@@ -94,8 +94,9 @@ class FamilyMissing:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChanged:
-    """The cluster file has changed, and the client goes by the new one. `added` and `removed` are names of
-    servers. Those removed are used for five minutes more, since other clients may not know yet."""
+    """The client goes by another cluster: its file has changed, or the time of a salt or a list has come.
+    `added` and `removed` are names of servers. Those removed are used for some minutes more, since other
+    clients may not know yet."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -114,13 +115,15 @@ class ListTrouble:
     """Something is wrong with the signed list `name`, or with a newer one, which is refused then.
 
     `fault` is its kind (`kcast.client.trust.faults.ListFault`), `text` a sentence on it, and `kept` the
-    version that stays in use, None where there is none. The same fault is told once a day at most.
+    version that stays in use, None where there is none. `evidence` is the folder with evidence of it, if
+    there is any. The same fault is told once a day at most.
     """
 
     name: str
     fault: str
     text: str
     kept: int | None
+    evidence: str = ""
 
 
 @dataclass(frozen=True, slots=True)

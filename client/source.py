@@ -2,37 +2,120 @@
 
 What the program or the option says goes before the variable, and the variable before the context in use.
 
-- `@NAME` is a signed list. This version has none, and says so.
+- `@NAME` is a signed list (PROTOCOL §10.8), which is read from this user's state.
 - What contains `/` or `.`, or exists, is the path of a cluster file.
-- Anything else is a context (`kcast.client.contexts`), which holds the path of a cluster file.
+- Anything else is a context (`kcast.client.contexts`), which holds the path of a cluster file, or `@NAME`.
+
+A signed list is used by its name alone: a file of it would go unchecked. For the same reason no unsigned file
+is read that has the name of a signed list which is known here.
 """
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Protocol
 
 from kcast.client import cluster as clusters
-from kcast.client import contexts
-from kcast.client.cluster import Cluster, ClusterError
+from kcast.client import contexts, watch
+from kcast.client.cluster import Cluster, ClusterError, is_list_name
+from kcast.client.trust.extras import MissingExtra
+from kcast.client.watch import Watch
+
+if TYPE_CHECKING:
+    from kcast.client.trust.opening import Opened
 
 CLUSTER_VARIABLE = (
     "KCAST_CLUSTER"  # the environment variable that names the cluster, where a program does not
 )
 
+Heads = Callable[[], Mapping[str, str]]
+
+
+class Source(Protocol):
+    """Where a cluster is read from. `name`, in complaints, begins with what led to it, unless that is the
+    program: `context prod: /etc/prod.cluster`."""
+
+    @property
+    def name(self) -> str:
+        """What stands in complaints."""
+
+    def read(self) -> Cluster:
+        """Reads the cluster. Raises ClusterError, also where it cannot be read."""
+
+    def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
+        """Returns a watch on the cluster that `read` has returned last; None where it cannot change.
+
+        `heads` returns what servers tell of the log of a signed list, by server.
+        """
+
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The file that a cluster is read from: its absolute path, and its name in complaints.
-
-    The name begins with what led to the file, unless that is the program: `context prod: /etc/prod.cluster`.
-    """
+class FileSource:
+    """A cluster file, by its absolute path."""
 
     path: Path
     name: str
 
     def read(self) -> Cluster:
-        """Reads the cluster file. Raises ClusterError, also where the file cannot be read."""
-        return clusters.load(self.path, self.name)
+        """Reads the file. Raises ClusterError, also for a signed one, and for one that should be signed."""
+        cluster = clusters.load(self.path, self.name)
+        if cluster.is_signed:
+            raise ClusterError(f"{self.name}: it is a signed list: {_how_to_use(cluster.name)}")
+        if cluster.name and _is_known(cluster.name):
+            raise ClusterError(
+                f"{self.name}: it is not signed, and {cluster.name} is a signed list here (unsigned): "
+                f"{_how_to_use(cluster.name)}"
+            )
+        return cluster
+
+    def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
+        """Returns a watch on the file; None where it is no plain one."""
+        return watch.watch(cluster, now)
+
+
+class SignedSource:
+    """The signed list of a name, from this user's state; at first contact from where that may come from."""
+
+    def __init__(self, list_name: str, led: str = "") -> None:
+        if not is_list_name(list_name):
+            raise ClusterError(f"{led}@{list_name}: the name of a signed list is such as @example.org/lab")
+        self.name = f"{led}@{list_name}"
+        self._led = led
+        self._list_name = list_name
+        self._opened: Opened | None = None
+
+    def read(self) -> Cluster:
+        """Opens the list, and returns the cluster in force. Raises ClusterError."""
+        try:
+            # Slow to import, and it needs an extra.
+            from kcast.client.trust.opening import open_list
+
+            self._opened = open_list(self._list_name, int(time()))
+        except MissingExtra:
+            raise
+        except ClusterError as error:
+            raise ClusterError(f"{self._led}{error}") from None
+        return self._opened.cluster
+
+    def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
+        """Returns what keeps the list up to date."""
+        from kcast.client.trust.keeper import Keeper
+
+        assert self._opened is not None  # it has been read
+        return Keeper(self._opened, now, heads)
+
+
+def _is_known(list_name: str) -> bool:
+    from kcast.client.trust import places
+
+    return places.is_known(list_name)
+
+
+def _how_to_use(list_name: str) -> str:
+    first = "" if _is_known(list_name) else ", after 'kcast servers trust URL PIN'"
+    return f"use --cluster @{list_name}{first}"
 
 
 def given(cluster: Cluster | str | Path | None) -> Cluster:
@@ -40,19 +123,22 @@ def given(cluster: Cluster | str | Path | None) -> Cluster:
 
     Raises ClusterError, and TypeError where something else is given.
     """
-    if isinstance(cluster, Cluster):
-        return cluster
-    source = find(cluster)
+    return cluster if isinstance(cluster, Cluster) else named(cluster).read()
+
+
+def named(name: str | Path | None) -> Source:
+    """Returns where the cluster that is meant is read from. Raises as `find`, and where nothing names one."""
+    source = find(name)
     if source is None:
         raise ClusterError(
             "no cluster is given: give the path of a cluster file or a context, or set "
             f"{CLUSTER_VARIABLE} to one"
         )
-    return source.read()
+    return source
 
 
 def find(name: str | Path | None) -> Source | None:
-    """Returns the file that is meant; None where nothing names one.
+    """Returns where the cluster that is meant is read from; None where nothing names one.
 
     Raises ClusterError where what is named is not there, and TypeError where it is no name.
     """
@@ -78,7 +164,7 @@ def _found_elsewhere() -> Source | None:
 
 def _named(name: str, led: str = "") -> Source:
     if name.startswith("@"):
-        raise ClusterError(_no_signed_list(f"{led}{name}"))
+        return SignedSource(name[1:], led)
     if "/" in name or "." in name or _exists(name):
         return _file(name, led)
     return _context(name, led)
@@ -99,18 +185,13 @@ def _context(name: str, led: str) -> Source:
 
 
 def of_context(name: str, text: str, led: str = "") -> Source:
-    """Returns the file that a context means which holds this text; `led` is what led to the context.
+    """Returns what a context means which holds this text; `led` is what led to the context.
 
-    Raises ClusterError where it means none.
+    Raises ClusterError where it means nothing.
     """
-    if text.startswith("@"):
-        raise ClusterError(_no_signed_list(f"{led}context {name}: {text}"))
-    return _file(text, f"{led}context {name}: ")
+    led += f"context {name}: "
+    return SignedSource(text[1:], led) if text.startswith("@") else _file(text, led)
 
 
 def _file(path: str, led: str = "") -> Source:
-    return Source(Path(path).absolute(), f"{led}{path}")
-
-
-def _no_signed_list(name: str) -> str:
-    return f"{name}: this version of kcast has no signed lists: give the path of a cluster file, or a context"
+    return FileSource(Path(path).absolute(), f"{led}{path}")

@@ -5,18 +5,75 @@ once the file has stayed as it is for a while; whoever replaces it at once, by a
 """
 
 import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.events import ClusterRefused
+from kcast.client.events import ClusterRefused, Event
+from kcast.client.list_state import ListState
+from kcast.pubsub.errors import KcastError
 
 LOOK_INTERVAL_S = 10.0
 SETTLE_S = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Another cluster to go by: from a time in seconds since 1970, or at once."""
+
+    cluster: Cluster
+    from_unix_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The cluster must not be used any more, and there is no other."""
+
+    error: KcastError
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """The topics of kcast's own to be subscribed to from now on, and no others; `Watch.hear` gets what
+    comes on them."""
+
+    topics: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A message on one of kcast's own topics, to be published."""
+
+    topic: bytes
+    payload: bytes
+
+
+News = Change | Stop | Listen | Say | Event
+
+
+class Watch(Protocol):
+    """Looks now and then whether the cluster is another one. `look_at` is when it is to be asked again."""
+
+    look_at: float
+
+    def look(self, now: float) -> Sequence[News]:
+        """Returns what is new."""
+
+    def hear(self, topic: bytes, payload: bytes, now: float) -> None:
+        """Takes a message on one of kcast's own topics."""
+
+    def state(self) -> ListState | None:
+        """Returns what is known of a signed list; None of an unsigned file."""
+
+    def close(self) -> None:
+        """Ends what is under way."""
+
+
 def watch(cluster: Cluster, now: float) -> "FileWatch | None":
-    """Returns a watch on the file that a cluster was read from; None where it is signed, or no plain file."""
+    """Returns a watch on the file that a cluster was read from; None where it is no plain file."""
     if cluster.path is None or cluster.is_signed or not cluster.path.is_file():
         return None
     return FileWatch(cluster, cluster.path, now)
@@ -33,23 +90,33 @@ class FileWatch:
         self._read: object = "not known"
         self._seen: object = "not known"
 
-    def look(self, now: float) -> Cluster | ClusterRefused | None:
+    def look(self, now: float) -> Sequence[Change | ClusterRefused]:
         """Returns the cluster that the file says, or why it is refused, where that is news."""
         if now < self.look_at:
-            return None
+            return ()
         before, self._seen = self._seen, _state_of(self._path)
         if self._seen == self._read:
             self.look_at = now + LOOK_INTERVAL_S
-            return None
+            return ()
         if self._seen != before:
             self.look_at = now + SETTLE_S
-            return None
+            return ()
         self._read = self._seen
         self.look_at = now + LOOK_INTERVAL_S
         try:
-            return self._sound_news()
+            cluster = self._sound_news()
         except ClusterError as error:
-            return ClusterRefused(str(error))
+            return (ClusterRefused(str(error)),)
+        return () if cluster is None else (Change(cluster),)
+
+    def hear(self, topic: bytes, payload: bytes, now: float) -> None:
+        """Does nothing: nobody talks of an unsigned file."""
+
+    def state(self) -> None:
+        """Returns None."""
+
+    def close(self) -> None:
+        """Does nothing."""
 
     def _sound_news(self) -> Cluster | None:
         """Returns the cluster that the file says where it is another one. Raises ClusterError."""

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -18,7 +19,10 @@ import click
 from kcast.client import cluster as clusters
 from kcast.client import contexts
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.source import CLUSTER_VARIABLE, Source, find
+from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
+from kcast.client.trust import places
+from kcast.client.trust.extras import MissingExtra
+from kcast.client.watch import Watch
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import encode_topic
 
@@ -53,9 +57,9 @@ def cluster_option(command: _Command) -> _Command:
     return click.option(
         "--cluster",
         "cluster_name",
-        metavar="FILE|CONTEXT",
+        metavar="FILE|@NAME|CONTEXT",
         shell_complete=complete_cluster,
-        help="The cluster file, or the name of a context. "
+        help="The cluster file, the name of a signed list, or that of a context. "
         f"[default: what the variable {CLUSTER_VARIABLE} names, else the context in use]",
     )(command)
 
@@ -71,10 +75,20 @@ def complete_contexts(ctx: click.Context, param: click.Parameter, incomplete: st
     return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 
+def complete_lists(incomplete: str) -> "list[CompletionItem]":
+    """Returns the signed lists that are known here whose `@NAME` begins like this, for the shell."""
+    from click.shell_completion import CompletionItem
+
+    known = (f"@{name}" for name in places.known_names())
+    return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+
 def complete_cluster(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Returns the contexts that begin like this; where there is none, has the shell complete files."""
     from click.shell_completion import CompletionItem
 
+    if incomplete.startswith("@"):
+        return complete_lists(incomplete)
     return complete_contexts(ctx, param, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
@@ -104,10 +118,24 @@ def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
     return cluster
 
 
-def to_watch(cluster: Cluster) -> Cluster | Path:
-    """Returns what to give a client that runs for long: the file, so that it adopts what changes in it; the
-    cluster itself where that came from a pipe, which cannot be read again."""
+def to_watch(cluster: Cluster) -> Cluster | Path | str:
+    """Returns what to give a client that runs for long: the file, or the signed list's name, so that it
+    adopts what changes; the cluster itself where that came from a pipe, which cannot be read again."""
+    if cluster.is_signed:
+        return f"@{cluster.name}"
     return cluster.path if cluster.path is not None and cluster.path.is_file() else cluster
+
+
+def watch_of(cluster: Cluster) -> Watch | None:
+    """Returns a watch on what a cluster was read from, for what runs for long without a client; None where it
+    cannot change. Raises ClusterError."""
+    what = to_watch(cluster)
+    if isinstance(what, Cluster):
+        return None
+    source = named(what)
+    if cluster.is_signed:
+        source.read()
+    return source.watch(cluster, monotonic(), dict)
 
 
 def _cluster_source(command: str, cluster_name: str | None) -> Source:
@@ -215,6 +243,8 @@ def errors_as_lines(command: str, closed_pipe_exit: int = 0) -> Iterator[None]:
     """Turns the errors that users can meet into one line and an exit code."""
     try:
         yield
+    except MissingExtra as error:
+        fail(command, str(error), EXIT_USAGE)
     except KcastError as error:
         fail(command, str(error))
     except BrokenPipeError:

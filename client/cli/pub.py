@@ -40,6 +40,8 @@ from kcast.client.events import (
     ClusterChanged,
     ClusterRefused,
     FamilyMissing,
+    ListChanged,
+    ListTrouble,
     Outcome,
     Published,
 )
@@ -254,7 +256,9 @@ class _Publisher:
             match event:
                 case FamilyMissing(server, family):
                     say("pub", f"cannot reach {server}: no IPv{family} here")
-                case ClusterChanged() | ClusterRefused():
+                case ClusterChanged() if client.cluster.is_signed:
+                    pass  # ListChanged says it
+                case ClusterChanged() | ClusterRefused() | ListChanged() | ListTrouble():
                     say("pub", file_news.told(event))
                 case AllServersLost():
                     if not any(self.receipts):

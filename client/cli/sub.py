@@ -43,6 +43,8 @@ from kcast.client.events import (
     GapFilled,
     LeaseRefused,
     LeasesChanged,
+    ListChanged,
+    ListTrouble,
     ServerDraining,
     ServerForgot,
     ServerLost,
@@ -203,6 +205,8 @@ async def _run(
             subscription.close()  # lets go of what is held
             await printer.finish(subscription)
             watcher.report_drops()
+        if client.failure is not None:
+            raise client.failure
         if timed_out:
             watcher.report_missing_leases()
         if printer.wanted and printer.printed < printer.wanted:
@@ -365,8 +369,9 @@ class _Watcher:
                 self._leases_changed(topic, leased, wanted)
             case ClusterChanged(added, removed):
                 self._removed = (self._removed - set(added)) | set(removed)
-                self._say(file_news.told(event))
-            case ClusterRefused():
+                if not self._client.cluster.is_signed:  # else ListChanged says it
+                    self._say(file_news.told(event))
+            case ClusterRefused() | ListChanged() | ListTrouble():
                 self._say(file_news.told(event))
             case ServerLost(server, why):
                 gone = ", and is no longer in the cluster file" if server in self._removed else ""

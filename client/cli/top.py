@@ -20,6 +20,7 @@ from kcast.client.cli.common import (
     load_cluster_to_use,
     say,
     to_json,
+    watch_of,
 )
 from kcast.client.cli.layout import COLUMNS, terminal_columns
 from kcast.client.cli.pinger import Pinger, Target, targets_of
@@ -28,10 +29,10 @@ from kcast.client.cli.screen import Screen, is_screen
 from kcast.client.cli.times import utc
 from kcast.client.cli.top_figures import Table, Watched
 from kcast.client.cluster import Cluster
-from kcast.client.events import ClusterRefused
+from kcast.client.events import ClusterRefused, ListChanged, ListTrouble
 from kcast.client.families import usable_families
 from kcast.client.resolver import Resolver
-from kcast.client.watch import watch
+from kcast.client.watch import Change, Stop
 from kcast.client.whereabouts import family_of
 
 PING_TIMEOUT_S = 1.0
@@ -167,7 +168,7 @@ class Loop:
         self._table = self._make_table()
         self._screen: Screen | None = None
         self._exit_code: int | None = None
-        self._file = watch(cluster, monotonic())
+        self._source = watch_of(cluster)
         self._note = "q quits"
         self.changed: Cluster | None = None
         self.shown = 0
@@ -230,13 +231,19 @@ class Loop:
         self._names.ask((named for named, target in self._target_of.items() if target.server in down), now)
 
     def _look_for_change(self) -> Cluster | None:
-        """Returns the cluster that the file says, if it is another one, and sound."""
-        news = None if self._file is None else self._file.look(monotonic())
-        if isinstance(news, ClusterRefused):
-            self._note = file_news.told(news)
-            if self._screen is None:
-                say("top", self._note)
-        return news if isinstance(news, Cluster) else None
+        """Returns the cluster to go by from now on, if it is another one; says what else there is."""
+        changed = None
+        for news in () if self._source is None else self._source.look(monotonic()):
+            match news:
+                case Change(cluster):
+                    changed = cluster
+                case Stop(error):
+                    raise error
+                case ClusterRefused() | ListTrouble() | ListChanged():
+                    self._note = file_news.told(news)
+                    if self._screen is None:
+                        say("top", self._note)
+        return changed
 
     def _find_urls(self) -> dict[int, str]:
         """Returns where the metrics of servers are, by the servers' places in the list."""

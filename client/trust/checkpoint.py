@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kcast.client.cluster_facts import shown
 from kcast.client.trust import ed25519
 from kcast.client.trust.merkle import HASH_BYTES, SIZE_MAX
 from kcast.client.trust.note import (
@@ -22,6 +23,7 @@ from kcast.client.trust.note import (
     VerifierKey,
     decode_base64,
     encode_base64,
+    is_key_name,
 )
 
 PROOF_HEADER = "c2sp.org/tlog-proof@v1"
@@ -33,7 +35,7 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,18}")
 def read_size(text: str) -> int:
     """Reads the size of a tree, or an index in it: decimal, without leading zeros. Raises NoteError."""
     if not _NUMBER.fullmatch(text) or int(text) > SIZE_MAX:
-        raise NoteError(f"expected a number of at most 2^63 - 1 without leading zeros, not {text[:40]!r}")
+        raise NoteError(f"expected a number of at most 2^63 - 1 without leading zeros, not {shown(text)}")
     return int(text)
 
 
@@ -54,7 +56,7 @@ class Checkpoint:
     def parse(cls, text: str) -> "Checkpoint":
         """Reads the text of a note. Raises NoteError, also where it has extension lines."""
         lines = text.split("\n")
-        if len(lines) != 4 or not lines[0] or lines[3]:
+        if len(lines) != 4 or not is_key_name(lines[0]) or lines[3]:
             raise NoteError("expected a checkpoint: three lines with the log's name, size and root")
         root = decode_base64(lines[2])
         if len(root) != HASH_BYTES:

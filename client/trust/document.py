@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, cast
 
+from kcast.client.cluster_facts import is_list_name, shown
 from kcast.client.trust.note import KIND_ED25519, Note, NoteError, VerifierKey, verify
 from kcast.client.trust.quorum import Policy, read_policy
 
@@ -21,9 +22,9 @@ DOCUMENT_BYTES_MAX = 64 * 1024
 KEYS_MAX = 16  # owners, and signers: as many signatures of a note are looked at
 OWNER_THRESHOLD_MAX = KEYS_MAX // 2  # so that a note can have the signatures of two versions' owners
 URLS_MAX = 16
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[a-z0-9]([a-z0-9.-]*[a-z0-9])?)*")
-_NAME_CHARS_MAX = 64
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
+
+is_name = is_list_name  # whether a text can be the name of a list
 
 Admission = Literal["now", "epoch"]
 Expiry = Literal["warn", "refuse"]
@@ -31,12 +32,6 @@ Expiry = Literal["warn", "refuse"]
 
 class DocumentError(NoteError):
     """A trust document that cannot be used. The message names the line where there is one."""
-
-
-def is_name(text: str) -> bool:
-    """Returns whether this can be the name of a list: 1 to 64 of a-z, 0-9, '.', '/' and '-', where each part
-    between slashes begins and ends with a letter or digit."""
-    return len(text) <= _NAME_CHARS_MAX and _NAME.fullmatch(text) is not None and ".." not in text
 
 
 def pin_of(text: str) -> str:
@@ -137,9 +132,18 @@ def check_first(data: bytes, pin: str) -> TrustDocument:
 
     Raises DocumentError.
     """
-    document, note = parse(data)
+    note = Note.parse(data)
     if pin_of(note.text) != pin:
         raise DocumentError(f"its pin is {pin_of(note.text)}, and not {pin}")
+    return check_own(data)
+
+
+def check_own(data: bytes) -> TrustDocument:
+    """Returns a trust document that enough of its own owners have signed: it is whole, whoever they are.
+
+    Raises NoteError.
+    """
+    document, note = parse(data)
     _demand(document, note, document)
     return document
 
@@ -184,7 +188,7 @@ class _Lines:
         self.at += 1
         words = line.split(" ")
         if words[0] != word:
-            raise NoteError(f"expected {form!r}, not {line[:40]!r}" if line else f"expected {form!r}")
+            raise NoteError(f"expected {form!r}, not {shown(line)}" if line else f"expected {form!r}")
         if "" in words:
             raise NoteError(f"expected {form!r}, with one space between words")
         return words[1:]
@@ -245,7 +249,7 @@ def _document(lines: _Lines) -> TrustDocument:
     if lines.one(HEADER) != HEADER.split()[1:]:
         raise NoteError(f"expected {HEADER!r}")
     name = lines.single("name NAME")
-    if not is_name(name):
+    if not is_list_name(name):
         raise NoteError("expected 'name NAME', of 1 to 64 of a-z, 0-9, '.', '/' and '-'")
     version = _number(lines.single("version NUMBER"), 1)
     owners_needed = _Threshold.read(lines, "owners T of N")
@@ -326,5 +330,5 @@ def _policy(lines: _Lines) -> Policy:
 
 def _number(text: str, least: int = 0) -> int:
     if not _NUMBER.fullmatch(text) or int(text) < least:
-        raise NoteError(f"expected a number from {least}, of at most 18 digits, not {text[:40]!r}")
+        raise NoteError(f"expected a number from {least}, of at most 18 digits, not {shown(text)}")
     return int(text)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 
+from kcast.client.cluster_facts import shown
 from kcast.client.signed_text import SIGNATURE_MARK, cut
 from kcast.client.trust import ed25519
 from kcast.pubsub.errors import KcastError
@@ -26,6 +27,7 @@ KIND_ED25519 = 1
 KIND_COSIGNATURE = 4  # C2SP tlog-cosignature: Ed25519 with a time
 SIGNATURES_MAX = 16  # that are looked at; C2SP demands at least as many
 KEY_ID_BYTES = 4
+NAME_CHARS_MAX = 200  # of our keys; other lines of a note may have longer ones
 
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f]")
 _KEY_ID = re.compile("[0-9a-f]{8}")
@@ -44,9 +46,9 @@ def decode_base64(text: str) -> bytes:
     try:
         data = b64decode(text, validate=True)
     except ValueError:
-        raise NoteError(f"expected base64, not {text[:40]!r}") from None
+        raise NoteError(f"expected base64, not {shown(text)}") from None
     if b64encode(data).decode() != text:
-        raise NoteError(f"expected canonical base64, not {text[:40]!r}")
+        raise NoteError(f"expected canonical base64, not {shown(text)}")
     return data
 
 
@@ -72,7 +74,11 @@ class VerifierKey:
 
     def __post_init__(self) -> None:
         if not is_key_name(self.name):
-            raise NoteError(f"a key's name is not empty and has no spaces and no '+', unlike {self.name!r}")
+            raise NoteError(
+                f"expected a key's name, not empty and without spaces and '+', not {shown(self.name)}"
+            )
+        if len(self.name) > NAME_CHARS_MAX:
+            raise NoteError(f"expected a key's name of at most {NAME_CHARS_MAX} characters")
         if self.kind not in (KIND_ED25519, KIND_COSIGNATURE):
             raise NoteError(f"expected a key of type 1 or 4, which are Ed25519, not {self.kind}")
         if len(self.public) != ed25519.PUBLIC_BYTES:
@@ -94,11 +100,11 @@ class VerifierKey:
         name, _, rest = text.partition("+")
         key_id, plus, encoded = rest.partition("+")
         if not plus or not _KEY_ID.fullmatch(key_id):
-            raise NoteError(f"expected NAME+KEYID+BASE64, not {text[:80]!r}")
+            raise NoteError(f"expected NAME+KEYID+BASE64, not {shown(text)}")
         data = decode_base64(encoded)
         key = cls(name, data[0] if data else 0, data[1:])
         if key.key_id.hex() != key_id:
-            raise NoteError(f"expected the key ID {key.key_id.hex()} in {text[:80]!r}")
+            raise NoteError(f"expected the key ID {key.key_id.hex()} in {shown(text)}")
         return key
 
 
@@ -133,10 +139,10 @@ class Signature:
         """Reads a signature line. Raises NoteError."""
         words = line.split(" ")
         if len(words) != 3 or f"{words[0]} " != SIGNATURE_MARK or not is_key_name(words[1]):
-            raise NoteError(f"expected a signature line, '\N{EM DASH} NAME BASE64', not {line[:80]!r}")
+            raise NoteError(f"expected a signature line, '\N{EM DASH} NAME BASE64', not {shown(line)}")
         data = decode_base64(words[2])
         if len(data) <= KEY_ID_BYTES:
-            raise NoteError(f"expected a key ID and a signature in {line[:80]!r}")
+            raise NoteError(f"expected a key ID and a signature in {shown(line)}")
         return cls(words[1], data[:KEY_ID_BYTES], data[KEY_ID_BYTES:])
 
     def is_of(self, key: VerifierKey) -> bool:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from kcast.pubsub.errors import KcastError
+from kcast.client.cluster import ClusterError
 
 PATH_VARIABLE = "KCAST_TRUST_PATH"
 SYSTEM_FOLDER = Path("/etc/kcast/trust")
@@ -23,7 +23,7 @@ _DOCUMENT_BYTES_MAX = 64 * 1024
 _NAME_LINE = re.compile(rb"^name ([a-z0-9./-]{1,64})$", re.MULTILINE)
 
 
-class StateError(KcastError, RuntimeError):
+class StateError(ClusterError):
     """A folder of state that cannot be used. The message names it, and says what to do."""
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from kcast.client.cluster_facts import shown
 from kcast.client.trust.note import KIND_COSIGNATURE, KIND_ED25519, SIGNATURES_MAX, NoteError, VerifierKey
 
 NONE = "none"
@@ -175,19 +176,19 @@ class PolicyReader:
         for member in members:
             self._known(member)
             if member in self._members:
-                raise PolicyError(f"expected {member!r} in one group only")
+                raise PolicyError(f"expected {shown(member)} in one group only")
             self._members.add(member)
         count = {"any": "1", "all": str(len(members))}.get(needed, needed)
         if not _COUNT.fullmatch(count) or int(count) > len(members):
-            raise PolicyError(f"expected all, any or a number from 1 to {len(members)}, not {needed!r}")
+            raise PolicyError(f"expected all, any or a number from 1 to {len(members)}, not {shown(needed)}")
         self._groups[name] = Group(int(count), members)
 
     def _define(self, name: str) -> None:
         if name in (NONE, *self._witnesses, *self._groups):
-            raise PolicyError(f"expected a name that is not {name!r}, which has a meaning already")
+            raise PolicyError(f"expected a name that is not {shown(name)}, which has a meaning already")
         if len(self._witnesses) + len(self._groups) >= NAMES_MAX:
             raise PolicyError(f"expected at most {NAMES_MAX} witnesses and groups")
 
     def _known(self, name: str) -> None:
         if name not in self._witnesses and name not in self._groups:
-            raise PolicyError(f"expected the name of a witness or group above, not {name!r}")
+            raise PolicyError(f"expected the name of a witness or group above, not {shown(name)}")

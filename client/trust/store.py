@@ -20,14 +20,14 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 
-from kcast.client.trust import document
+from kcast.client.trust import document, standing
 from kcast.client.trust.checkpoint import Checkpoint, LogProof
 from kcast.client.trust.durable import make_folder, sync_folder, write_whole
 from kcast.client.trust.note import Note, NoteError
@@ -57,30 +57,40 @@ class Unstored(StateError):
 
 
 class Store:
-    """The state of one name. `root` is the folder that holds those of all names."""
+    """The state of one name. `root` is the folder that holds those of all names; `is_sound` says whether
+    what was read is undamaged."""
 
-    def __init__(self, name: str, root: Path | None = None) -> None:
+    def __init__(
+        self, name: str, root: Path | None = None, is_sound: Callable[[Held], bool] = standing.is_sound
+    ) -> None:
         self.name = name
+        self._is_sound = is_sound
         self.folder = folder_of(name, root)
         self._unstored: Held | None = None
 
     # --- Reading --------------------------------------------------------------------------------------
 
     def load(self) -> Held | None:
-        """Returns the newest generation that can be read; None where there is none.
+        """Returns the present generation, or where that is damaged an older one; None where there is none.
 
-        Raises StateError where the folder cannot be used.
-        """
-        return next(self.generations(), None)
-
-    def generations(self) -> Iterator[Held]:
-        """Returns what is held, the present generation first, then older ones; unreadable ones are left out.
-
-        Raises StateError where the folder cannot be used.
+        Where no list can be read any more, its trust document may be left. Raises StateError where the folder
+        cannot be used.
         """
         if self._unstored is not None:
-            yield self._unstored
+            return self._unstored
         self._require_ours()
+        sound = (held for held in self._generations() if self._is_sound(held))
+        return next(sound, None) or self._trust_alone()
+
+    def is_damaged(self) -> bool:
+        """Returns whether there is a state, and the present generation of it is damaged, or missing."""
+        names = self._names()
+        present = self._present()
+        held = None if present is None else self._read(present)
+        return bool(names) and (held is None or not self._is_sound(held))
+
+    def _generations(self) -> Iterator[Held]:
+        """Yields what is held, the present generation first, then older ones, without unreadable ones."""
         seen = set()
         for _ in range(_READ_TRIES):  # while it is read, a writer may remove it: then there is a newer one
             present = self._present()
@@ -95,12 +105,12 @@ class Store:
             if name not in seen and (held := self._read(name)) is not None:
                 yield held
 
-    def is_damaged(self) -> bool:
-        """Returns whether there is a state, of which the present generation cannot be read."""
-        present = self._present()
-        return self.folder.is_dir() and (
-            bool(self._names()) if present is None else self._read(present) is None
-        )
+    def _trust_alone(self) -> Held | None:
+        for name in self._names():
+            data = _bytes_of(self.folder / name / _FILES["trust"])
+            if data is not None and self._is_sound(Held(data)):
+                return Held(data)
+        return None
 
     def _present(self) -> str | None:
         try:
@@ -258,10 +268,14 @@ class Store:
         link.replace(self.folder / "current")
         sync_folder(self.folder)
         # The one before stays. What a writer has left that was killed before it renamed `current` does not.
-        older = [name for name in (present, *names) if name is not None and self._read(name) is not None]
+        one_before = next(filter(self._can_be_read, (present or "", *names)), None)
         for name in names:
-            if name != (older[0] if older else None):
+            if name != one_before:
                 shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def _can_be_read(self, generation: str) -> bool:
+        held = self._read(generation)
+        return held is not None and self._is_sound(held)
 
     def _put_folder(self, folder: Path, contents: Mapping[str, tuple[bytes, Path | None]]) -> None:
         """Writes a folder of files, each with a path that has the same content already, or None."""

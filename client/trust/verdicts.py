@@ -79,12 +79,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The list must not be used. `evidence` is what to keep for people to look at, by file name."""
+    """The list must not be used. `evidence` is what to keep for people to look at, by file name; `kept_in`
+    is the folder where whoever drives the judge has put it."""
 
     fault: ListFault
     text: str
     evidence: Mapping[str, bytes] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+    kept_in: str = ""
 
 
 Step = Want | NewTrust

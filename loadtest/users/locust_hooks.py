@@ -25,6 +25,7 @@ from locust.exception import StopTest
 from locust.runners import STATE_MISSING, LocalRunner, MasterRunner, Runner, WorkerRunner
 
 from kcast.client.cluster import Cluster, ClusterError, format_cluster
+from kcast.client.source import FileSource
 from kcast.loadtest.capture.folder import CaptureError, RunFolder, ScenarioFolder, create_run
 from kcast.loadtest.scenario import Scenario, ScenarioError
 from kcast.loadtest.users import clocks, exact_times, messages, options
@@ -186,7 +187,8 @@ class _Hooks:
     @property
     def host(self) -> str:
         """What stands for the cluster file on locust's page and in its reports, which ask for a URL."""
-        return f"kcast://{quote(cluster_source(self._options).path.name)}"
+        source = cluster_source(self._options)
+        return f"kcast://{quote(source.path.name if isinstance(source, FileSource) else source.name)}"
 
     def check_form(self) -> Any:
         """Answers a request to the web UI that would start a test with wrong options; None for all others."""

@@ -7,7 +7,8 @@ import pytest
 
 from kcast.client import contexts
 from kcast.client.cluster import ClusterError, format_cluster, lab
-from kcast.client.source import CLUSTER_VARIABLE, find, given
+from kcast.client.source import CLUSTER_VARIABLE, FileSource, SignedSource, find, given
+from kcast.client.trust.places import folder_of
 
 CLUSTER = lab([("127.0.0.1", 9)], name="here")
 
@@ -24,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def found(name: str | Path | None = None) -> tuple[Path, str]:
     source = find(name)
-    assert source is not None
+    assert isinstance(source, FileSource)
     return source.path, source.name
 
 
@@ -70,15 +71,61 @@ def test_argument_before_variable_before_context_in_use(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("by", ["argument", "variable", "context", "context in use"])
-def test_a_signed_list_is_refused(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    contexts.add("prod", "@prod")
-    name: str | None = {"argument": "@prod", "context": "prod"}.get(by)
+def test_a_name_with_an_at_sign_is_a_signed_list(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("nacl")
+    contexts.add("prod", "@example.org/prod")
+    name: str | None = {"argument": "@example.org/prod", "context": "prod"}.get(by)
     if by == "variable":
-        monkeypatch.setenv(CLUSTER_VARIABLE, "@prod")
+        monkeypatch.setenv(CLUSTER_VARIABLE, "@example.org/prod")
     if by == "context in use":
         contexts.use("prod")
-    with pytest.raises(ClusterError, match="@prod: this version of kcast has no signed lists: give the path"):
+    assert isinstance(find(name), SignedSource)
+    with pytest.raises(
+        ClusterError, match=r"@example\.org/prod is not known here: type 'kcast servers trust URL"
+    ):
+        given(name)
+
+
+@pytest.mark.parametrize("name", ["@", "@Prod", "@../x", "@a b", "@" + "a" * 65])
+def test_what_cannot_be_the_name_of_a_signed_list_is_told(name: str) -> None:
+    with pytest.raises(ClusterError, match=r"the name of a signed list is such as @example\.org/lab"):
         find(name)
+
+
+FACTS = "version 1\ntrust 1\nvalid-after 1\nfresh-until 1\nvalid-until 1\nmin-servers 1\n"
+UNSIGNED = "kcast-cluster 1\nname example.org/lab\nserver 192.0.2.1:1\n"
+
+
+def know(name: str) -> None:
+    folder = folder_of(name)
+    folder.mkdir(parents=True)
+    (folder / "current").symlink_to("1.1")
+
+
+def test_a_signed_list_is_not_used_by_its_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    Path("lab.cluster").write_text(UNSIGNED + FACTS + "\n\N{EM DASH} example.org/lab/signer-0 AAAA\n")
+    told = "lab.cluster: it is a signed list: use --cluster @example.org/lab"
+    with pytest.raises(ClusterError) as unknown:
+        given("lab.cluster")
+    assert str(unknown.value) == f"{told}, after 'kcast servers trust URL PIN'"
+    know("example.org/lab")
+    with pytest.raises(ClusterError) as known:
+        given("lab.cluster")
+    assert str(known.value) == told
+
+
+def test_a_known_name_is_not_read_unsigned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    Path("lab.cluster").write_text(UNSIGNED)
+    assert given("lab.cluster").name == "example.org/lab", "nobody here knows it as signed"
+    know("example.org/lab")
+    with pytest.raises(
+        ClusterError, match=r"it is not signed, .* \(unsigned\): use --cluster @example.org/lab$"
+    ):
+        given("lab.cluster")
+    Path("lab.cluster").write_text(UNSIGNED.replace("name example.org/lab\n", ""))
+    assert given("lab.cluster").name == ""
 
 
 def test_an_unknown_name_is_told_with_those_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, parse
 from kcast.client.events import ClusterRefused
-from kcast.client.watch import LOOK_INTERVAL_S, SETTLE_S, FileWatch, watch
+from kcast.client.watch import LOOK_INTERVAL_S, SETTLE_S, Change, FileWatch, watch
 
 ONE = "kcast-cluster 1\nname a\nserver 192.0.2.1:1\n"
 TWO = ONE + "server 192.0.2.2:1\n"
@@ -34,11 +34,11 @@ def looked(
     watch: FileWatch, until: float, meanwhile: Callable[[float], None] = lambda now: None
 ) -> list[object]:
     """What it tells when it is asked each second until then, from now on."""
-    told = []
+    told: list[Change | ClusterRefused] = []
     for now in range(int(watch.look_at), int(until) + 1):
         meanwhile(now)
-        told.append(watch.look(float(now)))
-    return [each for each in told if each is not None]
+        told += watch.look(float(now))
+    return [each.cluster if isinstance(each, Change) else each for each in told]
 
 
 def test_file_that_stays_is_no_news(path: Path) -> None:

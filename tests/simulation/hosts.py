@@ -8,7 +8,8 @@ A stopped machine keeps what arrives, within the bound of its socket's buffer, a
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ SEGMENTS_MAX = 64
 SPINS_MAX = 50
 SLICE_S = 0.001
 RETURN_SLACK_S = 1.5
+START_UNIX_S = 1_800_000_000.0
 
 
 class Host(ABC):
@@ -288,6 +290,7 @@ class ClientHost(Host):
             gaps=self.gaps,
         )
         self._path = world.make_path(self.core)
+        self._views: list[View] = []  # beside its own, those of changes that are not over yet
         self.subscribed: dict[bytes, float] = {}  # decoded topic -> since when, in virtual time
         self._believed: dict[bytes, frozenset[Address]] = {}
         self._asked: frozenset[Address | None] = frozenset()
@@ -318,20 +321,47 @@ class ClientHost(Host):
             self.core.subscribe(topic, self.now)
             self.turn()
 
-    def adopt(self, view: View) -> None:
-        """Reads a changed cluster file. For the overlap it takes copies from servers of either view."""
-        before, self.view = self.view, view
-        for topic in self.subscribed:
-            servers = {*before.servers(topic), *view.servers(topic)}
-            addresses = {address for server in servers for address in server.addresses}
-            self._believed[wire.encode_topic(topic)] = frozenset(addresses)
-        self.core.adopt(view.cluster, self.now)
-        self.turn()
-        self.world.clock.after(views.OVERLAP_S, self._end_overlap)
+    def set_wall_clock(self, error_s: float) -> None:
+        """Sets its wall clock, which is wrong by this much (positive: fast)."""
+        self.core.clock_offset_s = START_UNIX_S + error_s - self.clock_offset_s
 
-    def _end_overlap(self) -> None:
+    def adopt(self, view: View, from_unix_s: float | None = None) -> None:
+        """Reads a changed list, which holds at once, or from a time on by its own wall clock. For a while it
+        takes copies from servers of either view."""
+        wait_s, until_s = 0.0, views.OVERLAP_S
+        if from_unix_s is not None:
+            wait_s = from_unix_s - (self.now + self.core.clock_offset_s)
+            late_s = wait_s + views.LATE_S + 2 * self.world.options.ttl_s
+            until_s = late_s if wait_s > 0 else max(until_s, late_s)
+        both = [self.view, view]
+        self._views += both
+        self.core.adopt(view.cluster, self.now, from_unix_s)
+        if wait_s <= 0:
+            self._go_by(view)
+        else:
+            self.world.clock.after(wait_s, partial(self._go_by, view))
+        self._believe()
+        self.turn()
+        self.world.clock.after(max(0.0, until_s), partial(self._end_overlap, both))
+
+    def may_hold(self, several: Iterable[View]) -> None:
+        """Takes copies from servers of these views too, from now on."""
+        self._views += several
+        self._believe()
+
+    def _go_by(self, view: View) -> None:
+        self.view = view
+
+    def _believe(self) -> None:
         for topic in self.subscribed:
-            self._believed[wire.encode_topic(topic)] = self.world.server_addresses(self, topic)
+            servers = (server for view in (self.view, *self._views) for server in view.servers(topic))
+            addresses = (address for server in servers for address in server.addresses)
+            self._believed[wire.encode_topic(topic)] = frozenset(addresses)
+
+    def _end_overlap(self, both: list[View]) -> None:
+        for view in both:
+            self._views.remove(view)
+        self._believe()
         self.turn()
 
     def unsubscribe(self, topic: bytes) -> None:

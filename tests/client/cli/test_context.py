@@ -100,7 +100,7 @@ def test_what_cannot_be_used_is_not_added() -> None:
     for name, file, complaint in (
         ("a", "wrong.txt", "context a: "),
         ("a", "gone.txt", "No such file or directory"),
-        ("a", "@prod", "@prod: this version of kcast has no signed lists"),
+        ("a", "@prod", "context a: @prod is not known here: type 'kcast servers trust URL PIN'"),
         ("a.b", "lab.txt", "'a.b' cannot be a context's name: give 1 to 64 of"),
     ):
         refused = kcast("context", "add", name, file)

@@ -6,6 +6,7 @@ Nothing is asked of any server here: each is wrong by itself. A new option bring
 import re
 import shlex
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -185,7 +186,11 @@ WRONG_USAGE = [
 
 FAILURES = [
     ("pub t m --cluster ''", "the cluster's name is empty: give the path of a cluster file, or a context"),
-    ("sub t --cluster @prod", "@prod: this version of kcast has no signed lists: give the path"),
+    ("sub t --cluster @Prod", "@Prod: the name of a signed list is such as @example.org/lab"),
+    (
+        "sub t --cluster LAB_LIST",
+        "LAB_LIST: it is a signed list: use --cluster @example.org/lab, after 'kcast",
+    ),
     ("where t --cluster prod", "prod: no such file, and no such context ('kcast context add NAME FILE'"),
     ("ping --cluster prod", "prod: no such file, and no such context"),
     ("ping --cluster LAB_NAMED", "LAB_NAMED:2: node is a name: give the address, or add a line 'names' to"),
@@ -193,7 +198,6 @@ FAILURES = [
     ("sub t --cluster LAB_SIGNED", "LAB_SIGNED:2: expected no 'names' in a signed list"),
     ("context add prod NO", "NO: No such file or directory"),
     ("context add a/b LAB", "'a/b' cannot be a context's name: give 1 to 64 of A-Z"),
-    ("context add prod @prod", "@prod: this version of kcast has no signed lists"),
     ("context use prod", "no such context: prod ('kcast context add NAME FILE' makes one)"),
     ("context show prod", "no such context: prod"),
     ("context show", "no context is in use: give a NAME, or put one into use"),
@@ -217,6 +221,18 @@ FAILURES = [
     ("pub t -f / --cluster LAB", "/: Is a directory"),
 ]
 
+# Without the extra they all end with the line that installs it.
+SIGNED = [
+    ("sub t --cluster @prod", "@prod is not known here: type 'kcast servers trust URL PIN'"),
+    ("pub t m --cluster @prod", "@prod is not known here: type 'kcast servers trust URL PIN'"),
+    ("where t --cluster @prod", "@prod is not known here: type 'kcast servers trust URL PIN'"),
+    ("context add prod @prod", "context prod: @prod is not known here"),
+]
+if find_spec("nacl") is None:
+    WRONG_USAGE += [(line, "a signed list needs the extra 'trust': pip install") for line, _ in SIGNED]
+else:
+    FAILURES += SIGNED
+
 
 @pytest.fixture
 def typed(tmp_path: Path) -> Callable[[str], list[str]]:
@@ -227,6 +243,10 @@ def typed(tmp_path: Path) -> Callable[[str], list[str]]:
     (tmp_path / "LAB_NAMED").write_text("kcast-cluster 1\nserver node:7400 key=a\n")
     (tmp_path / "LAB_KEYLESS").write_text("kcast-cluster 1\nnames\nserver node:7400\n")
     (tmp_path / "LAB_SIGNED").write_text("kcast-cluster 1\nnames\nversion 1\nserver node:7400 key=a\n\n")
+
+    words = "version 1\ntrust 1\nvalid-after 1\nfresh-until 1\nvalid-until 1\nmin-servers 1\n"
+    signed = f"kcast-cluster 1\nname example.org/lab\n{words}server 192.0.2.1:1\n\n"
+    (tmp_path / "LAB_LIST").write_text(f"{signed}\N{EM DASH} example.org/lab/signer-0 AAAA\n")
 
     def arguments(line: str) -> list[str]:
         return [re.sub(r"^(@?)(?=LAB|NO)", rf"\1{tmp_path}/", word) for word in shlex.split(line)]

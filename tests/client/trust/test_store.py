@@ -45,9 +45,14 @@ def held(version: int, size: int | None = None, *, trust_version: int = 1, forme
     return Held(trust(trust_version), checkpoint.data, data, proof.data, trust(), earlier)
 
 
+def store_in(root: Path) -> Store:
+    """What is stored here is sound if it is there; what a list must be is for others to test."""
+    return Store(NAME, root, is_sound=lambda held: True)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store(NAME, tmp_path)
+    return store_in(tmp_path)
 
 
 def keep(store: Store, *states: Held) -> None:
@@ -60,7 +65,7 @@ def test_what_is_kept_is_loaded_again(store: Store, tmp_path: Path) -> None:
     assert store.load() is None and not store.is_damaged() and not any(tmp_path.iterdir())
     for state in (Held(trust()), held(1), held(42, former=3)):
         keep(store, state)
-        assert Store(NAME, tmp_path).load() == state
+        assert store_in(tmp_path).load() == state
     assert (tmp_path / "example.org%2Flab" / "current").readlink() == Path("42.3")
     assert sorted(path.name for path in store.folder.iterdir()) == ["1.2", "42.3", "current"]
 
@@ -137,9 +142,7 @@ def test_where_the_present_state_is_damaged_there_is_the_one_before(
     keep(store, held(1), held(2))
     damage(store)
     assert store.is_damaged()
-    assert held(1) in list(store.generations())
-    before = store.load()
-    assert before in (held(1), held(2))
+    assert store.load() == (held(2) if damage is lead_away else held(1))
     keep(store, held(3))
     assert store.load() == held(3) and not store.is_damaged()
 
@@ -191,17 +194,17 @@ def test_killed_at_each_write_it_leaves_the_old_state_or_the_new(store: Store, t
     seen = []
     for count in range(1, 200):
         root = tmp_path / str(count)
-        here = Store(NAME, root)
+        here = store_in(root)
         keep(here, held(1), held(2))
         status = killed_at(count, lambda here=here: keep(here, held(3, former=2)))  # type: ignore[misc]
         if status == 0:
             break
         assert os.WTERMSIG(status) == signal.SIGKILL
-        after = Store(NAME, root).load()
+        after = store_in(root).load()
         assert after in (held(2), held(3, former=2)), f"after {count} writes"
         seen.append(after)
         keep(here, held(4))
-        assert Store(NAME, root).load() == held(4)
+        assert store_in(root).load() == held(4)
         assert len([path for path in here.folder.iterdir() if path.name != "current"]) == 2, "nothing is left"
     assert status == 0, "the last one was not killed"
     assert len(seen) > 15 and seen[0] == held(2) and seen[-1] == held(3, former=2)
@@ -210,12 +213,12 @@ def test_killed_at_each_write_it_leaves_the_old_state_or_the_new(store: Store, t
 def test_killed_at_each_first_write_it_leaves_nothing_or_all(tmp_path: Path) -> None:
     for count in range(1, 200):
         root = tmp_path / str(count)
-        status = killed_at(count, lambda root=root: Store(NAME, root).begin(held(1)))  # type: ignore[misc]
+        status = killed_at(count, lambda root=root: store_in(root).begin(held(1)))  # type: ignore[misc]
         if status == 0:
             break
-        assert Store(NAME, root).load() in (None, held(1))
-        Store(NAME, root).begin(held(1))
-        assert Store(NAME, root).load() == held(1)
+        assert store_in(root).load() in (None, held(1))
+        store_in(root).begin(held(1))
+        assert store_in(root).load() == held(1)
     assert status == 0 and count > 10
 
 
@@ -230,7 +233,7 @@ def test_a_reader_meanwhile_sees_a_whole_state_at_any_moment(store: Store) -> No
             os._exit(0)
     last = 1
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
-        found = Store(NAME, store.folder.parent).load()
+        found = store_in(store.folder.parent).load()
         assert found == held(1) or found in states
         version = 1 if found == held(1) else states.index(found) + 2
         assert version >= last
@@ -258,7 +261,7 @@ def test_writers_take_turns_and_versions_only_rise(store: Store) -> None:
 
 def test_whoever_waits_for_the_lock_too_long_is_told(store: Store) -> None:
     with store.locked():
-        other = Store(NAME, store.folder.parent)
+        other = store_in(store.folder.parent)
         with (
             pytest.raises(Busy, match="another kcast has been at work there for 0 s"),
             other.locked(wait_s=0),
@@ -276,7 +279,7 @@ def test_a_lock_ends_with_its_process_and_is_not_inherited(store: Store) -> None
         if pid == 0:  # lives on without the lock
             os.read(released, 1)
             os._exit(0)
-    with Store(NAME, store.folder.parent).locked(wait_s=0):
+    with store_in(store.folder.parent).locked(wait_s=0):
         pass
     os.write(ready, b"x")
     os.waitpid(pid, 0)
@@ -286,7 +289,7 @@ def test_a_thread_that_waits_gets_the_lock(store: Store) -> None:
     entered = threading.Event()
 
     def wait() -> None:
-        with Store(NAME, store.folder.parent).locked():
+        with store_in(store.folder.parent).locked():
             entered.set()
 
     with store.locked():
@@ -318,7 +321,7 @@ def test_a_full_disk_is_said_and_the_state_is_held_in_memory(
     with pytest.raises(Unstored, match="No space left on device"):
         keep(store, held(2))
     assert store.load() == held(2)
-    assert Store(NAME, tmp_path).load() == held(1)
+    assert store_in(tmp_path).load() == held(1)
     assert sorted(path.name for path in store.folder.iterdir()) == ["1.1", "current"]
     assert store.evidence({"a": b"b"}) is None
 
@@ -331,7 +334,7 @@ def test_after_the_disk_has_room_again_all_is_stored(
         with pytest.raises(Unstored, match="Quota"):
             keep(store, held(1))
     keep(store, held(2))
-    assert Store(NAME, tmp_path).load() == held(2)
+    assert store_in(tmp_path).load() == held(2)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")

@@ -1,0 +1,98 @@
+"""Opens the list of a name: from the state on disk, or at first contact from elsewhere. PROTOCOL §10.8.
+
+With a sound state no network is needed. Where only a trust document is here, dropped by an administrator, the
+list is fetched, from the bundle beside it or from the places that it names, and that is waited for.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import SystemRandom
+
+from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.trust import document as documents
+from kcast.client.trust import places, update
+from kcast.client.trust.faults import ListFault
+from kcast.client.trust.note import NoteError
+from kcast.client.trust.standing import Standing, refusal, standing_of
+from kcast.client.trust.store import Store, Unstored
+from kcast.client.trust.update import Round
+from kcast.client.trust.verdicts import Held, Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A list in use: what was verified, the cluster to go by at first, and what is to be told of it."""
+
+    store: Store
+    standing: Standing
+    cluster: Cluster
+    troubles: tuple[Trouble, ...] = ()
+
+    def update(self, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
+        """Fetches what is new, as a `Keeper` wants it. Raises StateError."""
+        return update.run_round(self.store, now_unix_s, SystemRandom(), is_wanted=is_wanted)
+
+    def update_from(self, bundle: bytes, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
+        """Judges a bundle that other clients have sent. Raises StateError."""
+        return update.run_on_bundle(self.store, bundle, now_unix_s, is_wanted=is_wanted)
+
+    def keep_evidence(self, files: Mapping[str, bytes]) -> str:
+        """Stores evidence of a fork; returns where, empty where that fails."""
+        return str(self.store.evidence(files) or "")
+
+
+def open_list(name: str, now_unix_s: int) -> Opened:
+    """Returns the list of a name, ready for use.
+
+    Raises ClusterError where the name is not known, where no list can be had, and where the list has expired
+    and its trust document refuses it then; StateError where the folder of its state cannot be used.
+    """
+    store = Store(name)
+    held = store.load()
+    troubles: list[Trouble] = []
+    if store.is_damaged():
+        rest = "an older one is in use" if held is not None and held.list is not None else "none is left"
+        troubles.append(Trouble(ListFault.MALFORMED, f"what is stored in {store.folder} is damaged: {rest}"))
+    if held is None or held.list is None:
+        held = _first_list(store, held, now_unix_s, troubles)
+    standing = standing_of(held)
+    error = refusal(standing, now_unix_s)
+    if error is not None:
+        raise error
+    return Opened(store, standing, standing.present(now_unix_s), tuple(troubles))
+
+
+def _first_list(store: Store, held: Held | None, now_unix_s: int, troubles: list[Trouble]) -> Held:
+    path = places.dropped(store.name)
+    if held is None:
+        if path is None:
+            raise ClusterError(unknown(store.name))
+        try:
+            held = Held(path.read_bytes())
+            documents.check_own(held.trust)
+        except OSError as error:
+            raise ClusterError(f"{path}: {error.strerror}") from None
+        except NoteError as error:
+            raise ClusterError(f"{path}: {error}") from None
+        try:
+            store.begin(held)
+        except Unstored as error:
+            troubles.append(update.trouble_of(error))
+    bundle = None if path is None else places.bundle_beside(path)
+    why: list[str] = []
+    for names in ([str(bundle)] if bundle else [], None):
+        found = update.run_round(store, now_unix_s, SystemRandom(), names=names)
+        if found.accepted is not None:
+            troubles += found.accepted.warnings
+            return found.accepted.held
+        why += [*(f"{refused.text} ({refused.fault})" for refused in found.refused), *found.unreachable]
+    raise ClusterError(f"@{store.name}: there is no list of it here yet: {'; '.join(why)}")
+
+
+def unknown(name: str) -> str:
+    """Returns what to say of a name that is not known here."""
+    from kcast.client.resembling import did_you_mean  # slow to import, and seldom needed
+
+    meant = did_you_mean(name, places.known_names())
+    how = "type 'kcast servers trust URL PIN', with the URL and the pin that its operators give you"
+    return f"@{name} is not known here{meant}: {how}"

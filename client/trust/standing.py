@@ -1,0 +1,135 @@
+"""What a stored state is worth when a program starts, and for how long. Sans-IO. PROTOCOL §10.8.
+
+At the start, these are verified again: that enough owners have signed the trust document, that the log and a
+quorum of witnesses have signed the checkpoint, that the list's record is in that log, that the list is that
+of the record byte for byte, and that enough signers have signed it. That suffices. All other checks compare
+a list with those before it, and were made when it was accepted; they cannot come out otherwise now. A disk
+that has changed a bit, or lost a file, is found by hashes and signatures. Whoever can put one sound state in
+place of another owns the user's files, and the user.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kcast.client import cluster as clusters
+from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.trust import document as documents
+from kcast.client.trust import list_checks
+from kcast.client.trust.asking import Fault
+from kcast.client.trust.checkpoint import Checkpoint
+from kcast.client.trust.document import TrustDocument
+from kcast.client.trust.faults import ListFault
+from kcast.client.trust.list_checks import Clock
+from kcast.client.trust.log_checks import Tree, newest_tree
+from kcast.client.trust.merkle import includes, leaf_hash
+from kcast.client.trust.note import Note, NoteError
+from kcast.client.trust.record import ListRecord
+from kcast.client.trust.verdicts import Accepted, Held, Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A list that was verified: its cluster, the trust document, and the newest checkpoint of the log.
+
+    `former` is the cluster of the list before it, None where that is not known. `note` is the newest
+    checkpoint as it was signed.
+    """
+
+    document: TrustDocument
+    cluster: Cluster
+    former: Cluster | None
+    note: bytes
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The newest checkpoint of the log."""
+        return Checkpoint.parse(Note.parse(self.note).text)
+
+    @classmethod
+    def of(cls, accepted: Accepted) -> "Standing":
+        """Returns that of a list that was just accepted."""
+        held = accepted.held
+        document, _ = documents.parse(held.trust)
+        newest, former = (
+            accepted.upcoming or accepted.cluster,
+            accepted.cluster if accepted.upcoming else None,
+        )
+        return cls(document, newest, former, held.checkpoint or b"")
+
+    def present(self, now_unix_s: float) -> Cluster:
+        """Returns the cluster to go by at this time: that of the list before, while the newest waits."""
+        every = [self.cluster] if self.former is None else [self.cluster, self.former]
+        return list_checks.in_force(every, Clock(int(now_unix_s))) or self.cluster
+
+    def lateness(self, now_unix_s: float) -> Trouble | None:
+        """Returns what to say of a list that should have been replaced, or holds no more."""
+        return list_checks.overdue(self.cluster, Clock(int(now_unix_s)))
+
+
+def refusal(standing: Standing, now_unix_s: float) -> ClusterError | None:
+    """Returns why a list must not be used: it has expired, and its trust document wants that. None where it
+    may be used."""
+    late = standing.lateness(now_unix_s)
+    if late is None or late.fault is not ListFault.EXPIRED or standing.document.expiry == "warn":
+        return None
+    return ClusterError(f"@{standing.document.name}: {late.text}. Its trust document forbids to use it")
+
+
+@lru_cache(maxsize=2)
+def standing_of(held: Held) -> Standing:
+    """Verifies a stored state that has a list. Raises NoteError, and ClusterError, where it is damaged.
+
+    What was verified last is not verified again: a program may open many clients.
+    """
+    document = documents.check_own(held.trust)
+    # The list was accepted under this one, which may have other keys, of the log too.
+    signed_under = documents.check_own(held.list_trust or b"")
+    data = held.list or b""
+    tree = _tree_of(held.proof, signed_under)
+    proof, checkpoint = tree.proof, tree.checkpoint
+    if not includes(proof.index, checkpoint.size, leaf_hash(proof.extra), proof.path, checkpoint.root):
+        raise NoteError("the list is not in the log")
+    signers = signed_under.signers_of(Note.parse(data))
+    if len(signers) < signed_under.signer_threshold:
+        raise NoteError("too few signers have signed the list")
+    cluster = clusters.parse(clusters.decode(data, "list"), "list")
+    facts = cluster.signed
+    if facts is None or cluster.name != document.name:
+        raise NoteError("the list is that of another name, or of none")
+    if ListRecord.of(cluster.name, facts.version, facts.trust, data).data != proof.extra:
+        raise NoteError("the list is not the one that is in the log")
+    Checkpoint.parse(Note.parse(held.checkpoint or b"").text)
+    return Standing(document, cluster, _former(held), held.checkpoint or b"")
+
+
+def _tree_of(proof: bytes | None, document: TrustDocument) -> Tree:
+    """Returns the tree of a stored log proof, if log and witnesses have signed it."""
+    steps = newest_tree(document)
+    next(steps)
+    try:
+        steps.send(proof)
+    except StopIteration as done:
+        tree: Tree = done.value
+        return tree
+    except Fault as fault:
+        raise NoteError(fault.text) from None
+    raise AssertionError("one file is enough to judge a tree")
+
+
+def is_sound(held: Held) -> bool:
+    """Returns whether a stored state is undamaged."""
+    try:
+        if held.list is None:
+            documents.check_own(held.trust)
+        else:
+            standing_of(held)
+    except (NoteError, ClusterError):
+        return False
+    return True
+
+
+def _former(held: Held) -> Cluster | None:
+    try:
+        return clusters.parse(held.former[0].decode(), "list") if held.former else None
+    except (ClusterError, UnicodeDecodeError):
+        return None

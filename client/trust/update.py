@@ -1,0 +1,148 @@
+"""Fetches what is new of a signed list, has it judged, and stores it. PROTOCOL §10.8.
+
+It has the network, the disk and the lock; `kcast.client.trust.judge` has the rules.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from time import monotonic
+
+from kcast.client.trust import document as documents
+from kcast.client.trust.faults import ListFault
+from kcast.client.trust.judge import judge
+from kcast.client.trust.places import StateError
+from kcast.client.trust.sources import BundleSource, Source, SourceError, source_of
+from kcast.client.trust.store import Store, Unstored
+from kcast.client.trust.verdicts import Accepted, Held, Judge, NewTrust, Refused, Trouble, Verdict, Want
+
+HANDED_ON_BYTES_MAX = 16 * 1024 * 1024
+UPDATE_S = 300.0  # all files of an update must have come by then; meanwhile other processes wait
+
+Judging = Callable[[Held, int], Judge]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What came of asking several sources, one after the other, until one had a list to accept.
+
+    `accepted` is None where none had. `refused` are verdicts on the others, `unreachable` says of each source
+    that could not be asked why.
+    """
+
+    accepted: Accepted | None
+    refused: tuple[Refused, ...] = ()
+    unreachable: tuple[str, ...] = ()
+    bundle: bytes | None = None  # of the log as it was accepted, to hand on, if the source has one
+
+
+def run(
+    store: Store,
+    source: Source,
+    now_unix_s: int,
+    *,
+    judging: Judging = judge,
+    is_wanted: Callable[[], bool] = lambda: True,
+    update_s: float = UPDATE_S,
+) -> Verdict:
+    """Updates what is held of a name from one source, under the lock; returns the verdict.
+
+    Where the disk takes nothing, what was accepted is held in memory by the Store, with the warning
+    `unstored`. Evidence is stored. Once `is_wanted` says no, or the time is over, nothing more is fetched.
+    Raises SourceError, and StateError where the name is not known here, or its folder cannot be used.
+    """
+    deadline = monotonic() + update_s
+    with store.locked():
+        held = store.load()
+        if held is None:
+            raise StateError(f"{store.name} is not known here: 'kcast servers trust URL PIN' makes it so")
+        unstored: list[Trouble] = []
+        steps = judging(held, now_unix_s)
+        answer: bytes | None = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                verdict: Verdict = end.value
+                break
+            answer = None
+            match step:
+                case Want(path, bytes_max):
+                    if not is_wanted():
+                        raise SourceError(f"{source.name}: nobody waits for it any more")
+                    if monotonic() >= deadline:
+                        raise SourceError(f"{source.name}: not all of it came in {update_s:g} s")
+                    answer = source.get(path, bytes_max)
+                case NewTrust(data):
+                    _try_to_store(lambda data=data: store.keep_trust(data), unstored)  # type: ignore[misc]
+        match verdict:
+            case Accepted(held):
+                _try_to_store(lambda: store.keep(held), unstored)
+                return replace(verdict, warnings=(*verdict.warnings, *unstored[-1:]))
+            case Refused(evidence=files) if files:
+                return replace(verdict, kept_in=str(store.evidence(files) or ""))
+        return verdict
+
+
+def _try_to_store(act: Callable[[], None], unstored: list[Trouble]) -> None:
+    try:
+        act()
+    except Unstored as error:
+        unstored.append(trouble_of(error))
+
+
+def trouble_of(error: Unstored) -> Trouble:
+    """Returns what to tell of a list that cannot be stored, and what that costs."""
+    text = f"it cannot be stored ({error}): after a restart, an older list would not be noticed"
+    return Trouble(ListFault.UNSTORED, text)
+
+
+def run_round(
+    store: Store,
+    now_unix_s: int,
+    chance: Random,
+    *,
+    names: Sequence[str] | None = None,
+    judging: Judging = judge,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Round:
+    """Updates from the sources of these names, by default those of the trust document, in random order, until
+    one has a list to accept. Raises StateError."""
+    if names is None:
+        held = store.load()
+        names = () if held is None else documents.parse(held.trust)[0].urls
+        if not names:
+            return Round(None, unreachable=("its trust document names no place to fetch it from",))
+    refused: list[Refused] = []
+    unreachable: list[str] = []
+    for name in chance.sample(list(names), len(names)):
+        try:
+            verdict = run(store, source_of(name), now_unix_s, judging=judging, is_wanted=is_wanted)
+        except SourceError as error:
+            unreachable.append(str(error))
+            continue
+        if isinstance(verdict, Accepted):
+            return Round(verdict, tuple(refused), tuple(unreachable), _bundle_of(name))
+        refused.append(verdict)
+    return Round(None, tuple(refused), tuple(unreachable))
+
+
+def run_on_bundle(
+    store: Store, bundle: bytes, now_unix_s: int, *, is_wanted: Callable[[], bool] = lambda: True
+) -> Round:
+    """Updates from a bundle that others have sent. Raises StateError."""
+    try:
+        verdict = run(store, BundleSource(bundle, "other clients"), now_unix_s, is_wanted=is_wanted)
+    except SourceError as error:
+        return Round(None, unreachable=(str(error),))
+    if isinstance(verdict, Accepted):
+        return Round(verdict, bundle=bundle)
+    return Round(None, (verdict,))
+
+
+def _bundle_of(name: str) -> bytes | None:
+    try:
+        data = source_of(name).get("bundle", HANDED_ON_BYTES_MAX)
+    except SourceError:
+        return None
+    return None if data is None or len(data) > HANDED_ON_BYTES_MAX else data

@@ -1,0 +1,215 @@
+"""The code against `client/vectors/trust.json`, and the file against what wrote it."""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client import cluster as clusters
+from kcast.client.trust import document as documents
+from kcast.client.trust import merkle
+from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosign, cosignatures
+from kcast.client.trust.faults import ListFault
+from kcast.client.trust.note import BadSignature, Note, NoteError, SigningKey, VerifierKey, sign, verify
+from kcast.client.trust.record import ListRecord, TrustRecord, read_record
+from tests.support import trust_vectors
+
+VECTORS: dict[str, Any] = json.loads(trust_vectors.FILE.read_text(encoding="ascii"))
+KEYS = {
+    vector["name"]: SigningKey.from_seed(vector["name"], bytes.fromhex(vector["seed_hex"]), vector["type"])
+    for vector in VECTORS["keys"]
+}
+DOCUMENT = documents.check_first(VECTORS["trust_document"]["data"].encode(), VECTORS["trust_document"]["pin"])
+ENTRIES = [entry.encode() for entry in VECTORS["log"]["entries"]]
+INDEX = VECTORS["log"]["index"]
+ROOTS = {each["old_size"]: bytes.fromhex(each["old_root_hex"]) for each in VECTORS["add_checkpoint"]}
+
+
+def test_the_file_is_what_is_written() -> None:
+    assert trust_vectors.FILE.read_text(encoding="ascii") == trust_vectors.text()
+
+
+@pytest.mark.parametrize("vector", VECTORS["keys"], ids=lambda vector: vector["name"])
+def test_keys(vector: dict[str, Any]) -> None:
+    key = KEYS[vector["name"]].verifier
+    assert (key.public.hex(), key.key_id.hex()) == (vector["public_hex"], vector["key_id"])
+    assert str(key) == vector["vkey"]
+    assert VerifierKey.parse(vector["vkey"]) == key
+
+
+def test_the_trust_document() -> None:
+    vector = VECTORS["trust_document"]
+    _, note = documents.parse(vector["data"].encode())
+    assert note.text == DOCUMENT.text == vector["text"]
+    assert DOCUMENT.pin == vector["pin"]
+    assert note.data == sign(DOCUMENT.text, [KEYS[name] for name in vector["signed_by"]]).data
+    assert [key.name for key in DOCUMENT.owners_of(note)] == vector["signed_by"]
+
+
+def test_the_list_and_its_record() -> None:
+    vector = VECTORS["list"]
+    data = vector["data"].encode()
+    note = Note.parse(data)
+    assert sign(note.text, [KEYS[name] for name in vector["signed_by"]]).data == note.data == data
+    cluster = clusters.parse(vector["data"])
+    assert cluster.signed is not None
+    record = ListRecord.of(cluster.name, cluster.signed.version, cluster.signed.trust, data)
+    assert record.data.decode() == VECTORS["record"]["data"] == VECTORS["log"]["entries"][INDEX]
+    assert (record.size_bytes, record.sha256) == (vector["bytes"], vector["sha256"])
+    assert merkle.leaf_hash(record.data).hex() == VECTORS["record"]["leaf_hash_hex"]
+
+
+def test_the_entries_are_records() -> None:
+    assert read_record(ENTRIES[0]) == TrustRecord.of(
+        DOCUMENT.name, 1, VECTORS["trust_document"]["data"].encode()
+    )
+    assert all(read_record(entry).data == entry for entry in ENTRIES)
+
+
+def test_the_checkpoint() -> None:
+    data = VECTORS["checkpoint"]["data"].encode()
+    checkpoint = Checkpoint(
+        DOCUMENT.policy.log.name, len(ENTRIES), merkle.root_of(list(map(merkle.leaf_hash, ENTRIES)))
+    )
+    assert checkpoint.root.hex() == VECTORS["log"]["root_hex"]
+    note = sign(checkpoint.text, [KEYS[checkpoint.origin]])
+    times = VECTORS["checkpoint"]["cosigned_at_unix_s"]
+    note = note.with_signatures(cosign(note, KEYS[name], at_unix_s) for name, at_unix_s in times.items())
+    assert note.data == data
+    found = cosignatures(Note.parse(data), DOCUMENT.policy.keys)
+    assert {key.name: at_unix_s for key, at_unix_s in found.items()} == times
+
+
+def test_the_proof() -> None:
+    data = VECTORS["proof"]["data"].encode()
+    proof = LogProof.parse(data)
+    assert proof.data == data
+    assert (proof.extra, proof.index) == (ENTRIES[INDEX], INDEX)
+    assert proof.checkpoint.data == VECTORS["checkpoint"]["data"].encode()
+
+
+@pytest.mark.parametrize("vector", VECTORS["add_checkpoint"], ids=lambda vector: str(vector["old_size"]))
+def test_add_checkpoint_bodies(vector: dict[str, Any]) -> None:
+    data = vector["data"].encode()
+    added = AddCheckpoint.parse(data)
+    assert added.data == data
+    assert added.old_size == vector["old_size"]
+    assert fault_of_add_checkpoint(data) is None
+
+
+def fault_of_document(data: bytes) -> str | None:
+    try:
+        documents.check_first(data, documents.pin_of(Note.parse(data).text))
+    except NoteError:
+        return ListFault.TRUST
+    return None
+
+
+def fault_of_list(data: bytes) -> str | None:
+    try:
+        signers = verify(Note.parse(data), DOCUMENT.signers)
+    except BadSignature:
+        return ListFault.BAD_SIGNATURE
+    except NoteError:
+        return ListFault.MALFORMED
+    return None if len(signers) >= DOCUMENT.signer_threshold else ListFault.TOO_FEW_SIGNERS
+
+
+def fault_of_record(data: bytes) -> str | None:
+    try:
+        read_record(data)
+    except NoteError:
+        return ListFault.MALFORMED
+    return None
+
+
+def fault_of_checkpoint(data: bytes) -> str | None:
+    try:
+        note = Note.parse(data)
+        Checkpoint.parse(note.text)
+        if not verify(note, [DOCUMENT.policy.log]):
+            return ListFault.BAD_SIGNATURE
+        cosigners = cosignatures(note, DOCUMENT.policy.keys)
+    except BadSignature:
+        return ListFault.BAD_SIGNATURE
+    except NoteError:
+        return ListFault.MALFORMED
+    return None if DOCUMENT.policy.is_met(cosigners) else ListFault.NO_QUORUM
+
+
+def fault_of_proof(data: bytes) -> str | None:
+    try:
+        proof = LogProof.parse(data)
+        checkpoint = Checkpoint.parse(proof.checkpoint.text)
+        read_record(proof.extra)
+    except NoteError:
+        return ListFault.MALFORMED
+    leaf = merkle.leaf_hash(proof.extra)
+    is_in = merkle.includes(proof.index, checkpoint.size, leaf, proof.path, checkpoint.root)
+    return None if is_in else ListFault.UNLOGGED
+
+
+def fault_of_add_checkpoint(data: bytes) -> str | None:
+    """What a client makes of it that holds the checkpoint of its old size."""
+    try:
+        added = AddCheckpoint.parse(data)
+        checkpoint = Checkpoint.parse(added.checkpoint.text)
+    except NoteError:
+        return ListFault.MALFORMED
+    old_root = ROOTS.get(added.old_size, ROOTS[41])
+    extends = merkle.extends(added.old_size, checkpoint.size, added.path, old_root, checkpoint.root)
+    return None if extends else ListFault.FORK
+
+
+FAULT_OF: dict[str, Callable[[bytes], str | None]] = {
+    "trust_document": fault_of_document,
+    "list": fault_of_list,
+    "record": fault_of_record,
+    "checkpoint": fault_of_checkpoint,
+    "proof": fault_of_proof,
+    "add_checkpoint": fault_of_add_checkpoint,
+}
+
+
+def data_of(kind: str) -> str:
+    vector = VECTORS[kind]
+    data: str = (vector[-1] if isinstance(vector, list) else vector)["data"]
+    return data
+
+
+@pytest.mark.parametrize("kind", FAULT_OF)
+def test_what_is_sound_has_no_fault(kind: str) -> None:
+    assert FAULT_OF[kind](data_of(kind).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "mutant", VECTORS["mutants"], ids=lambda mutant: f"{mutant['of']}: {mutant['description']}"
+)
+def test_mutants_are_refused(mutant: dict[str, str]) -> None:
+    data = data_of(mutant["of"])
+    assert mutant["old"] in data and mutant["old"] != mutant["new"]
+    assert FAULT_OF[mutant["of"]](data.replace(mutant["old"], mutant["new"], 1).encode()) == mutant["fault"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["vkeys_refused"], ids=lambda vector: vector["description"])
+def test_what_is_no_key(vector: dict[str, str]) -> None:
+    with pytest.raises(NoteError):
+        VerifierKey.parse(vector["vkey"])
+
+
+def test_parts_of_the_salt() -> None:
+    salts = pytest.importorskip("kcast.client.trust.salts")
+    vector = VECTORS["salt"]
+    parts = {}
+    for each in vector["parts"]:
+        part = salts.part_of(
+            bytes.fromhex(each["seed_hex"]), vector["name"], bytes.fromhex(vector["in_force_hex"])
+        )
+        assert part.hex() == each["part_hex"]
+        assert salts.commitment_to(part) == each["commitment"] == sha256(part).hexdigest()
+        parts[each["key_id"]] = part
+    assert salts.salt_of(parts).hex() == vector["salt_hex"]

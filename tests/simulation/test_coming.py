@@ -1,0 +1,196 @@
+"""A list that holds from a time on, under traffic: clients learn of it one by one, and clocks are wrong.
+
+PROTOCOL §10.3. `lost_in` looks at each message for each subscriber.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from kcast.client import views
+from kcast.client.trust.meeting import hosts_changed
+from kcast.client.view import View
+from kcast.hashring.policy import Policy
+from tests.simulation.hosts import START_UNIX_S, ClientHost
+from tests.simulation.options import Options
+from tests.simulation.test_adoption import ChangingWorld, lost_in, publish_for
+from tests.simulation.world import World
+
+SEEDS = max(2, int(os.environ.get("KCAST_SIM_SEEDS", "200")) // 100)
+MINUTES_S = 180.0  # by which clocks are wrong that somebody looks after
+HOURS_S = 14 * 3600.0  # ... and one in a wrong time zone
+KNOWN_FOR_S = 300.0  # clients learn of the list in this time
+POLICIES = [Policy(5, 3, 5), Policy(3, 3, 1), Policy(1, 1, 1)]
+TTL_S = 60
+
+
+def world_of(seed: int, policy: Policy, *, added: int, removed: int, servers: int = 8) -> ChangingWorld:
+    """All clients subscribe to all topics."""
+    options = Options(seed=seed, servers=servers, clients=4, policy=policy, topics=5, ttl_s=TTL_S, faults=0)
+    world = ChangingWorld(options, added=added, removed=removed)
+    for client in world.clients:
+        client.set_wall_clock(0.0)
+        for topic in world.topics:
+            client.subscribe(topic)
+    world.run_for(5)
+    return world
+
+
+def with_salt(world: ChangingWorld, salt: bytes) -> View:
+    return View(replace(world.changed.cluster, salt=salt))
+
+
+def learn_one_by_one(world: World, view: View, from_unix_s: float) -> None:
+    """Each client learns of the list at some moment, before anybody's clock says that it holds."""
+    for client in world.clients:
+        at_s = world.rng.uniform(0, KNOWN_FOR_S)
+        world.clock.after(at_s, partial(client.adopt, view, from_unix_s))
+
+
+def publish_sparsely(
+    world: World, duration_s: float, who: Callable[[ClientHost], bool] | None = None
+) -> None:
+    """Each message is from one of the clients, on one of the topics."""
+    clients = [client for client in world.clients if who is None or who(client)]
+    until = world.clock.time + duration_s
+    while world.clock.time < until:
+        client, topic = world.rng.choice(clients), world.rng.choice(world.topics)
+        client.publish(topic, [b"at %.3f" % world.clock.time], confirm=world.rng.random() < 0.7)
+        world.run_for(world.rng.expovariate(0.5))
+    world.run_for(10)
+
+
+def change_is_told(seed: int, policy: Policy) -> ChangingWorld:
+    """Three of eight servers, and the salt, are replaced from a time on; clocks are some minutes off."""
+    world = world_of(seed, policy, added=3, removed=3, servers=8)
+    for client in world.clients:
+        client.set_wall_clock(world.rng.uniform(-MINUTES_S, MINUTES_S))
+    from_s = KNOWN_FOR_S + MINUTES_S + 20
+    learn_one_by_one(world, with_salt(world, b"other"), START_UNIX_S + world.clock.time + from_s)
+    publish_sparsely(world, from_s + MINUTES_S + 60)
+    return world
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_all_is_placed_anew_and_nothing_is_lost(seed: int, policy: Policy) -> None:
+    world = change_is_told(seed, policy)
+    assert lost_in(world) == []
+    assert all(client.core.view.cluster.salt == b"other" for client in world.clients)
+    world.run_for(views.LATE_S + 2 * TTL_S + MINUTES_S)
+    for server in world.leaving:
+        server.crash()
+    since = world.clock.time
+    publish_sparsely(world, 60)
+    assert lost_in(world, since) == []
+    for client in world.clients:
+        asked = {session.address for session in client.core.sessions.all()}
+        assert asked.isdisjoint(server.address for server in world.leaving), "they are let go of"
+    world.finish()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_subscribers_clocks_may_be_slow_by_hours_and_publishers_fast_by_hours(seed: int) -> None:
+    """A wrong time zone. Both go by their own clocks, and 24 h ahead cover it."""
+    world = world_of(seed, Policy(5, 3, 5), added=3, removed=3)
+    slow, slower, fast, right = world.clients
+    slow.set_wall_clock(-HOURS_S / 2)
+    slower.set_wall_clock(-HOURS_S)
+    fast.set_wall_clock(HOURS_S / 2)
+    from_unix_s = START_UNIX_S + world.clock.time + KNOWN_FOR_S + 100
+    view = with_salt(world, b"other")
+    for client in (slow, slower, right):
+        world.clock.after(world.rng.uniform(0, KNOWN_FOR_S), partial(client.adopt, view, from_unix_s))
+    world.clock.after(KNOWN_FOR_S + 5, partial(fast.adopt, view, from_unix_s))
+    publish_sparsely(world, KNOWN_FOR_S + 400, lambda client: client in (fast, right))
+    assert lost_in(world) == []
+    assert [client.core.view.cluster.salt for client in world.clients] == [b"sim", b"sim", b"other", b"other"]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_several_lists_are_coming_and_nothing_is_lost(seed: int) -> None:
+    """A list, another that comes after it, and a third that replaces that one before it has come."""
+    world = world_of(seed, Policy(5, 3, 5), added=3, removed=3)
+    for client in world.clients:
+        client.set_wall_clock(world.rng.uniform(-60, 60))
+    start = START_UNIX_S + world.clock.time
+    first, second, third = (with_salt(world, salt) for salt in (b"first", b"second", b"third"))
+    learn_one_by_one(world, first, start + 400)
+    publish_sparsely(world, 310)
+    learn_one_by_one(world, second, start + 1500)
+    publish_sparsely(world, 320)
+    learn_one_by_one(world, third, start + 1100)
+    publish_sparsely(world, 700)
+    assert lost_in(world) == []
+    assert {client.core.view.cluster.salt for client in world.clients} == {b"third"}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_salts_of_a_file_hold_from_their_times_on_and_nothing_is_lost(seed: int) -> None:
+    """An unsigned file with two salts to come is put in place of one without; clocks are off by minutes."""
+    world = world_of(seed, Policy(5, 3, 5), added=1, removed=1)
+    for client in world.clients:
+        client.set_wall_clock(world.rng.uniform(-30, 30))
+    start = int(START_UNIX_S + world.clock.time)
+    salts = ((b"one", start + 150), (b"two", start + 400))
+    world.changed = View(replace(world.changed.cluster, next_salts=salts))
+    for client in world.clients:
+        client.may_hold(with_salt(world, salt) for salt, _ in salts)
+        world.clock.after(world.rng.uniform(0, 60), partial(client.adopt, world.changed))
+    publish_for(world, 450)
+    assert lost_in(world) == []
+    assert {client.core.view.cluster.salt for client in world.clients} == {b"two"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("AHEAD_S", -10 * MINUTES_S), ("LATE_S", -2 * TTL_S)],
+    ids=["coming views are not held", "former views are not held"],
+)
+def test_without_holding_both_messages_would_be_lost(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: float
+) -> None:
+    """Else the tests above would show nothing."""
+    monkeypatch.setattr(views, name, value)
+    with pytest.raises(AssertionError):
+        for seed in range(3):
+            assert lost_in(change_is_told(seed, Policy(5, 3, 5))) == []
+
+
+# --- Lists that differ by little ----------------------------------------------------------------------
+
+
+def two_lists_side_by_side(seed: int, policy: Policy, *, added: int, removed: int) -> ChangingWorld:
+    """One client after another adopts the change at once, without any overlap. The others go on as before for
+    as long as it lasts: minutes or days are the same to them, since nothing is to come."""
+    world = world_of(seed, policy, added=added, removed=removed, servers=9)
+    for client in world.clients:
+        client.adopt(world.changed)
+        publish_sparsely(world, 100)
+    return world
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(3, 2, 3), Policy(5, 1, 5), Policy(5, 3, 5), Policy(5, 5, 3)], ids=str
+)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_lists_within_the_margin_live_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, seed: int, policy: Policy
+) -> None:
+    monkeypatch.setattr(views, "OVERLAP_S", 0.0)
+    x = policy.margin - 1
+    world = two_lists_side_by_side(seed, policy, added=x, removed=x)
+    lists = world.clients[0].view.cluster, world._view(world._entries).cluster
+    assert hosts_changed(*lists, 0.0).always_meet
+    assert lost_in(world) == []
+
+
+def test_lists_beyond_the_margin_lose_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the test above would show nothing: one host more, and some topics are missed."""
+    monkeypatch.setattr(views, "OVERLAP_S", 0.0)
+    with pytest.raises(AssertionError):
+        for seed in range(6):
+            assert lost_in(two_lists_side_by_side(seed, Policy(5, 3, 3), added=1, removed=1)) == []
