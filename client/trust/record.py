@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import ClassVar
 
-from kcast.client.cluster_facts import shown
+from kcast.client.cluster_facts import is_list_name, shown
 from kcast.client.trust.checkpoint import read_size
 from kcast.client.trust.note import NoteError
 
@@ -85,7 +85,7 @@ def read_record(data: bytes) -> ListRecord | TrustRecord:
         record = TrustRecord(name, read_size(version), read_size(size_bytes), digest)
     else:
         raise NoteError(f"expected a record of a list or of a trust document, not {shown(header)}")
-    if record.data != data:
+    if record.data != data or not is_list_name(name):
         raise NoteError("expected a record in its one right form")
     return record
 
