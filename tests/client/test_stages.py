@@ -1,5 +1,6 @@
 """client/stages.py: several salts, each from a time on. PROTOCOL §10.3."""
 
+from dataclasses import replace
 from math import inf
 
 from kcast.client.cluster import Cluster, lab, parse
@@ -7,9 +8,8 @@ from kcast.client.stages import Stage, in_force, stages
 
 
 def cluster(*next_salts: tuple[bytes, int]) -> Cluster:
-    text = "kcast-cluster 1\nsalt 00\nserver 192.0.2.1:7400\n"
-    text += "".join(f"salt {salt.hex()} from={from_s}\n" for salt, from_s in next_salts)
-    return parse(text)
+    """Made by hand, so that its salts are in any order; those of a file are in that of their times."""
+    return replace(parse("kcast-cluster 1\nsalt 00\nserver 192.0.2.1:7400\n"), next_salts=next_salts)
 
 
 def salts(of: list[Stage]) -> list[tuple[float, bytes]]:
