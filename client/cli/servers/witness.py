@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client.cli.common import count_of, say
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import count_of, errors_as_lines, say
 from kcast.client.cluster import parse_address
 from kcast.pubsub.endpoint import Address, format_address
 
@@ -92,7 +91,7 @@ def command(
       kcast servers witness w0.example.net
       kcast servers witness w0.example.net --log example.org/lab/log+ab3d9983+ASCCi...
     """
-    with errors_of("witness"):
+    with errors_as_lines("servers witness"):
         from kcast.client.trust import keys
         from kcast.client.trust import witness as witnesses
         from kcast.client.trust.note import is_key_name
