@@ -3,13 +3,12 @@
 from dataclasses import replace
 from math import inf
 
-from kcast.client.cluster import Cluster, lab, parse
+from kcast.client.cluster import Cluster, lab
 from kcast.client.stages import Stage, in_force, stages
 
 
 def cluster(*next_salts: tuple[bytes, int]) -> Cluster:
-    """Made by hand, so that its salts are in any order; those of a file are in that of their times."""
-    return replace(parse("kcast-cluster 1\nsalt 00\nserver 192.0.2.1:7400\n"), next_salts=next_salts)
+    return replace(lab([("192.0.2.1", 7400)]), salt=b"\0", next_salts=next_salts)
 
 
 def salts(of: list[Stage]) -> list[tuple[float, bytes]]:
