@@ -25,7 +25,7 @@ ABOUT = [
     "trust_document, list, checkpoint, proof and add_checkpoint are sound, and belong together: the list is",
     "signed under the document, its record is entry 'index' of the log, and 'entries' are all entries.",
     "trust_proof shows the trust document's record in the log. Served as trust/1, trust/1.tlog-proof,",
-    "list/42 and latest.tlog-proof, all this is taken by a client that trusts the document, and whose clock is at",
+    "list/42 and latest.tlog-proof, all this is taken by a client that trusts the document, at",
     "'taken_at_unix_s'; with a mutant of checkpoint or proof in its place it is refused, with that fault.",
     "'text' and 'pin' of the trust document are what its owners signed, and what people give to each other.",
     "salt: 'part_hex' is HMAC-SHA256(seed, 'kcast-salt 1' LF NAME LF SALT LF), SALT that in force in hex;",
