@@ -97,6 +97,14 @@ def trouble_of(error: Unstored) -> Trouble:
     return Trouble(ListFault.UNSTORED, text)
 
 
+def places_of(store: Store) -> Sequence[str]:
+    """Returns where the list of a name lies, as its trust document says; where that does not say it, the
+    place where the list was found first. Raises StateError."""
+    held = store.load()
+    urls = () if held is None else documents.parse(held.trust)[0].urls
+    return urls or ((store.source,) if store.source else ())
+
+
 def run_round(
     store: Store,
     now_unix_s: int,
@@ -106,13 +114,12 @@ def run_round(
     judging: Judging = judge,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> Round:
-    """Updates from the sources of these names, by default those of the trust document, in random order, until
-    one has a list to accept. Raises StateError."""
+    """Updates from the sources of these names, by default `places_of` the list, in random order, until one
+    has a list to accept. Raises StateError."""
     if names is None:
-        held = store.load()
-        names = () if held is None else documents.parse(held.trust)[0].urls
+        names = places_of(store)
         if not names:
-            return Round(None, unreachable=("its trust document names no place to fetch it from",))
+            return Round(None, unreachable=("nothing says where to fetch it from",))
     refused: list[Refused] = []
     unreachable: list[str] = []
     for name in chance.sample(list(names), len(names)):
