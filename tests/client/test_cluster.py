@@ -231,6 +231,11 @@ def test_several_servers_of_one_host() -> None:
     assert [server.key for server in cluster.servers] == ["a", "a", "192.0.2.1:3"]
 
 
+def test_address_that_looks_like_the_key_of_another_server() -> None:
+    text = "names\nserver 192.0.2.9:1,192.0.2.1:1\nserver a.b:1 key=192.0.2.1\n"
+    assert [server.key for server in parse(HEADER + text).servers] == ["192.0.2.9", "192.0.2.1"]
+
+
 # --- Complaints ---------------------------------------------------------------------------------------
 
 HASH = "01" * 32
@@ -433,6 +438,16 @@ def test_load(tmp_path: Path) -> None:
     assert clusters.load(path).name == "Tromsø"
     path.write_text(HEADER + "name Tromsø\n" + ONE, encoding="utf-8-sig")
     assert clusters.load(path).name == "Tromsø"
+
+
+def test_signed_list_begins_with_its_first_word(tmp_path: Path) -> None:
+    """§10.4: what is signed is the file's bytes, so nothing may come before them."""
+    path = tmp_path / "lab.txt"
+    path.write_text(LIST + ONE, encoding="utf-8")
+    assert clusters.load(path).signed == FACTS
+    path.write_text(LIST + ONE, encoding="utf-8-sig")
+    with pytest.raises(ClusterError, match=r"lab\.txt:1: expected no U\+FEFF at the start of a signed list"):
+        clusters.load(path)
 
 
 def test_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
