@@ -20,9 +20,9 @@ def command(what: str, as_json: bool) -> None:
 
     @NAME is the newest list that is stored here.
 
-    With --json the keys are name, policy, hosts (their number) and servers; and for signed lists version,
-    trust (the version of its trust document), valid_after, fresh_until, valid_until (unix seconds), min_servers,
-    pending (servers), and signers (the names of keys; whether they fit is not checked).
+    With --json the keys are name, policy, hosts (their number) and servers. Signed lists have also version,
+    trust (the version of its trust document), valid_after, fresh_until and valid_until (unix seconds),
+    min_servers, pending (servers), and signers (the names of keys; whether they fit is not checked).
 
     \b
     Examples:
