@@ -190,13 +190,14 @@ def _witnessed(
         for name, witness in policy.witnesses.items()
         if not asked[witness.key].cosignatures
     }
-    if not policy.is_met(cosignatures(checkpoint, policy.keys)):
+    quorum = policy.fewest(cosignatures(checkpoint, policy.keys))
+    if quorum is None:
         why = "; ".join(f"{name}: {text}" for name, text in missing.items())
         raise NotPublished(
             f"{len(urls) - len(missing)} of {len(urls)} witnesses have cosigned, and it takes "
             f"{policy.needed}; nothing was published, and 'kcast servers publish' asks them again ({why})"
         )
-    return checkpoint, missing
+    return checkpoint.as_looked_at((policy.log, *quorum)), missing
 
 
 # --- The folder ------------------------------------------------------------------------------------------
