@@ -20,12 +20,13 @@ from kcast.client.trust.drafts import Incomplete, Keys, NextDocument, NextList, 
 from kcast.client.trust.durable import make_folder, write_whole
 from kcast.client.trust.editing import EditError, Lifetime, facts_of
 from kcast.client.trust.faults import ListFault
+from kcast.client.trust.judge import judge
 from kcast.client.trust.log import Log
 from kcast.client.trust.note import Note, SigningKey, VerifierKey
 from kcast.client.trust.record import ListRecord, TrustRecord
 from kcast.client.trust.rehearsal import rehearse
 from kcast.client.trust.salts import basis_version
-from kcast.client.trust.verdicts import Held, Refused
+from kcast.client.trust.verdicts import Held, Refused, answered
 from kcast.client.trust.workplace import Workplace, write_note
 
 STEPS_KEPT = 64  # files from/N
@@ -94,7 +95,7 @@ def publish(
             files = _Files(log, checkpoint, document, list_, record, index, before)
             for version, data in enumerate(trust, 1):
                 files.add_trust(version, data, records[version - 1], trusted[version - 1])
-            write(place.served, files.in_order(place))
+            _write(place, files.in_order(place), trust[0], now_unix_s)
         place.trust_file.unlink(missing_ok=True)
         cosigned = document.policy.who(cosignatures(checkpoint, document.policy.keys))
         is_renewal = held.list is not None and not (list_.difference and not list_.difference.is_none)
@@ -243,7 +244,7 @@ class _Files:
         latest = {"latest.tlog-proof": self._latest}
         whole = bundle.format_bundle({**self._trust, **latest, **others, **self._list, **steps})
         last = {"bundle": whole, **latest, "checkpoint": self._checkpoint.data}
-        return {**self._log.new_files(), **self._trust, **self._list, **steps, **last}
+        return {**self._log.new_files(), **self._trust, **self._list, **others, **steps, **last}
 
     def _other_lists(self, place: Workplace) -> dict[str, bytes]:
         """Returns what clients need beside the newest list: the one on which its salt rests, and the one that
@@ -269,8 +270,26 @@ class _Files:
         }
 
 
+def _write(place: Workplace, files: Mapping[str, bytes], first: bytes, now_unix_s: int) -> None:
+    """Puts the files into the folder, if with them it shows a list that whoever has its pin takes.
+
+    Raises NotPublished, and OSError.
+    """
+
+    def would_be(path: str, bytes_max: int) -> bytes | None:
+        data = files.get(path)
+        return place.served_file(path) if data is None else data
+
+    verdict = answered(judge(Held(first), now_unix_s), would_be)
+    if isinstance(verdict, Refused):
+        raise NotPublished(
+            f"clients would refuse it: {verdict.text} ({verdict.fault}); nothing was published"
+        )
+    write(place.served, files)
+
+
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Puts files into the folder, in their order, each whole or not at all. Raises OSError."""
+    """Puts files into a folder, in their order, each whole or not at all. Raises OSError."""
     for path, data in files.items():
         target = folder / path
         make_folder(target.parent)
