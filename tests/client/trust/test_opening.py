@@ -15,11 +15,11 @@ from kcast.client.cluster import ClusterError
 from kcast.client.source import given
 from kcast.client.trust.bundle import format_bundle
 from kcast.client.trust.faults import ListFault
-from kcast.client.trust.opening import open_list
+from kcast.client.trust.opening import open_list, refresh
 from kcast.client.trust.places import folder_of
 from kcast.client.trust.store import Store
 from kcast.hashring.policy import Policy
-from tests.support.lists import NAME, NOW_UNIX_S, VALID_S, Lists, hosts
+from tests.support.lists import DAY_S, FRESH_S, NAME, NOW_UNIX_S, VALID_S, Lists, hosts
 from tests.support.published import AT_NAME, KnownList, drop, lists_at, write_files
 
 
@@ -131,6 +131,43 @@ def test_a_folder_that_is_not_ours_is_told(lists: Lists) -> None:
     folder_of(NAME).chmod(0o777)
     with pytest.raises(ClusterError, match="others may write there: chmod 700"):
         given(AT_NAME)
+
+
+DUE_UNIX_S = NOW_UNIX_S + int(FRESH_S * 0.76)
+
+
+def test_what_ends_soon_fetches_first_where_that_is_due_and_seldom(lists: Lists, tmp_path: Path) -> None:
+    assert refresh(NAME, NOW_UNIX_S) == (), "there is no list yet, which the opening fetches"
+    open_list(NAME, NOW_UNIX_S)
+    lists.now_unix_s = DUE_UNIX_S
+    lists.publish(lists.cluster(hosts(13)))
+    write_files(lists, tmp_path / "published")
+    assert refresh(NAME, DUE_UNIX_S - DAY_S) == ()
+    assert len(open_list(NAME, DUE_UNIX_S - DAY_S).cluster.servers) == 12, "it was not due"
+    assert refresh(NAME, DUE_UNIX_S) == ()
+    assert len(open_list(NAME, DUE_UNIX_S).cluster.servers) == 13
+    # The next one is refused, which is told; and then not tried again at once.
+    later = DUE_UNIX_S + FRESH_S
+    lists.publish(lists.cluster(hosts(2)))
+    write_files(lists, tmp_path / "published")
+    (trouble,) = refresh(NAME, later)
+    assert (trouble.fault, trouble.kept) == ("small", 2)
+    assert refresh(NAME, later + 3599) == ()
+    assert len(refresh(NAME, later + 3600)) == 1
+
+
+def test_where_no_try_can_be_remembered_none_is_made(
+    lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_list(NAME, NOW_UNIX_S)
+    lists.publish(lists.cluster(hosts(2)))
+    write_files(lists, tmp_path / "published")
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, os.strerror(30))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    assert refresh(NAME, DUE_UNIX_S) == ()
 
 
 def test_an_expired_list_is_told_or_refused(tmp_path: Path) -> None:

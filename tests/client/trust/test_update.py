@@ -209,7 +209,7 @@ def test_the_next_place_is_asked_where_one_has_nothing_to_accept(tmp_path: Path)
 
 def test_where_no_place_is_named_that_is_said(lists: Lists, store: Store) -> None:
     assert run_round(store, NOW_UNIX_S, Random(1)) == Round(
-        None, unreachable=("its trust document names no place to fetch it from",)
+        None, unreachable=("nothing says where to fetch it from",)
     )
 
 
