@@ -36,7 +36,7 @@ from kcast.client.events import (
     Why,
 )
 from kcast.client.gaps import GapTracker
-from kcast.client.lines import publish_line
+from kcast.client.lines import publish_line, wire_topic_of
 from kcast.client.notices import Change, Notice
 from kcast.client.numbering import Numbering
 from kcast.client.publications import REPEAT_INTERVAL_S, Publication, Publications
@@ -132,9 +132,12 @@ class ClientCore:
 
     # --- Verbs ---------------------------------------------------------------------------------------
 
-    def subscribe(self, topic: bytes, now: float) -> None:
-        """Holds leases on this topic at as many of its servers as the policy says. Raises wire.TopicError."""
-        wire_topic = _users_topic(topic)
+    def subscribe(self, topic: bytes, now: float, *, is_own: bool = False) -> None:
+        """Holds leases on this topic at as many of its servers as the policy says. Raises wire.TopicError.
+
+        `is_own` opens kcast's own topics (§3.4).
+        """
+        wire_topic = wire_topic_of(topic, is_own)
         if wire_topic not in self._subscriptions:
             self._subscriptions.begin(topic, wire_topic, now)
             if self.avoid_dead:
@@ -154,6 +157,7 @@ class ClientCore:
         repeat_interval_s: float = REPEAT_INTERVAL_S,
         confirm: bool = True,
         raw: bool = False,
+        is_own: bool = False,
     ) -> int:
         """Sends a message; returns the handle that its `Published` event will carry.
 
@@ -173,7 +177,7 @@ class ClientCore:
             raise Backlog(
                 f"{UNSETTLED_MAX} publishes await their outcome; wait for some, or use confirm=False"
             )
-        wire_topic = _users_topic(topic)
+        wire_topic = wire_topic_of(topic, is_own)
         seq = None if raw else self._seqs.next(wire_topic)
         line = publish_line(wire_topic, payload, self.publisher, seq)
         if seq is not None:
@@ -488,10 +492,3 @@ class ClientCore:
     def _replace_all(self, now: float) -> None:
         if self.avoid_dead:
             self._subscriptions.replace_all(now)
-
-
-def _users_topic(name: bytes) -> bytes:
-    """Returns the wire form of a topic that users may use (§3.4). Raises wire.TopicError."""
-    if name.startswith(b"\0"):
-        raise wire.TopicError("a topic must not begin with a NUL byte: such topics are kcast's own")
-    return wire.encode_topic(name)

@@ -22,7 +22,7 @@ import random
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, Protocol
@@ -38,6 +38,9 @@ from kcast.client.events import (
     Delivery,
     Drop,
     Event,
+    Gap,
+    GapFilled,
+    LeaseRefused,
     LeasesChanged,
     ListTrouble,
     Outcome,
@@ -49,8 +52,9 @@ from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
 from kcast.client.resolver import Resolver
 from kcast.client.source import named
-from kcast.client.watch import Change, News, Stop
+from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub.endpoint import Endpoint
+from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort, open_socket
 from kcast.pubsub.wire import TopicError
@@ -141,6 +145,7 @@ class Engine:
         self._kernel_times = kernel_times
         self._kernel_drops = 0
         self._inboxes: dict[bytes, list[DeliveryInbox]] = {}
+        self._own_topics: tuple[bytes, ...] = ()  # kcast's, on which the watch listens
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
         # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
         self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
@@ -389,6 +394,16 @@ class Engine:
                 self.core.adopt(cluster, now, from_unix_s)
             case Stop(error):
                 self.close(error)
+            case Listen(topics):
+                for topic in set(self._own_topics) - set(topics):
+                    self.core.unsubscribe(topic)
+                for topic in topics:
+                    self.core.subscribe(topic, now, is_own=True)
+                self._own_topics = topics
+            case Say(topic, payload):
+                # What does not fit, or has to wait too long, another client says, or this one later.
+                with suppress(KcastError):
+                    self.core.publish(topic, payload, now, is_own=True)
             case _:
                 self._dispatch(news, now)
 
@@ -402,6 +417,8 @@ class Engine:
         """Gives an event to those who wait for it."""
         match event:
             case Delivery():
+                if event.topic in self._own_topics and self._watch is not None:
+                    self._watch.hear(event.topic, event.payload, now)
                 for inbox in self._inboxes.get(event.topic, ()):
                     if inbox.sequencer is None:
                         self._put(inbox, event)
@@ -414,6 +431,8 @@ class Engine:
                 if waiter is not None and not waiter.done():
                     waiter.set_result(event)
                 return
+            case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic in self._own_topics:
+                return  # nobody has asked for it
             case LeasesChanged():
                 for inbox in self._inboxes.get(event.topic, ()):
                     inbox.put_leases(event.topic, event.leased, event.wanted)

@@ -52,3 +52,10 @@ def too_large(payload_bytes: int, fits: Room) -> str:
         f"text, of which % and control bytes count three times, or for any {fits.any_bytes}; send less, "
         "or split it"
     )
+
+
+def wire_topic_of(name: bytes, is_own: bool) -> bytes:
+    """Returns the wire form of a topic; one of kcast's own (§3.4) is no user's. Raises wire.TopicError."""
+    if name[:1] == b"\0" and not is_own:
+        raise wire.TopicError("a topic must not begin with a NUL byte: such topics are kcast's own")
+    return wire.encode_topic(name)

@@ -35,7 +35,23 @@ class Stop:
     error: KcastError
 
 
-News = Change | Stop | Event
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """The topics of kcast's own to be subscribed to from now on, and no others; `Watch.hear` gets what
+    comes on them."""
+
+    topics: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A message on one of kcast's own topics, to be published."""
+
+    topic: bytes
+    payload: bytes
+
+
+News = Change | Stop | Listen | Say | Event
 
 
 class Watch(Protocol):
@@ -45,6 +61,9 @@ class Watch(Protocol):
 
     def look(self, now: float) -> Sequence[News]:
         """Returns what is new."""
+
+    def hear(self, topic: bytes, payload: bytes, now: float) -> None:
+        """Takes a message on one of kcast's own topics."""
 
     def state(self) -> ListState | None:
         """Returns what is known of a signed list; None of an unsigned file."""
@@ -89,6 +108,9 @@ class FileWatch:
         except ClusterError as error:
             return (ClusterRefused(str(error)),)
         return () if cluster is None else (Change(cluster),)
+
+    def hear(self, topic: bytes, payload: bytes, now: float) -> None:
+        """Does nothing: nobody talks of an unsigned file."""
 
     def state(self) -> None:
         """Returns None."""

@@ -106,6 +106,7 @@ class ListBus:
         self._packed = b""  # the bundle of the checkpoint, compressed
         self._packed_hash = ""
         self._say_at = inf
+        self._heard: tuple[Checkpoint, float] | None = None  # the newest that was verified, and when
         self._answers: dict[int, float] = {}  # offset -> when to answer
         self._sending: list[int] = []  # offsets of pieces, the next one last
         self._send_at = inf
@@ -128,10 +129,16 @@ class ListBus:
 
     def adopt(self, document: TrustDocument, checkpoint: bytes, bundle: bytes | None, now: float) -> None:
         """Goes by a checkpoint from now on, which was verified; `bundle` is what to answer with, if it is
-        there."""
+        there.
+
+        A newer one than before is said soon, unless another client has just said it.
+        """
+        is_newer = self._note is not None and self._note.text != Note.parse(checkpoint).text
         self._document, self._note = document, _trimmed(Note.parse(checkpoint), document)
         self._checkpoint = Checkpoint.parse(self._note.text)
-        self._say_at = now + self._rng.uniform(0, SAY_SOON_S)
+        if self._heard is not None and self._heard[0] == self._checkpoint:
+            is_newer = is_newer and now - self._heard[1] > SAY_INTERVAL_S
+        self._say_at = now + self._rng.uniform(0, SAY_SOON_S if is_newer else SAY_INTERVAL_S)
         self._packed = compress(bundle) if bundle else b""
         if len(self._packed) > SENT_BYTES_MAX:
             self._packed = b""
@@ -249,6 +256,7 @@ class ListBus:
         elif heard.size == self._checkpoint.size:
             self._news.append(Forked(payload))
         elif is_news:
+            self._heard = heard, now
             self._news.append(Newer(heard.size))
         else:  # whoever said this is behind: he should hear of the newer one soon
             self._say_at = min(self._say_at, now + self._rng.uniform(0, SAY_SOON_S))

@@ -30,6 +30,7 @@ from kcast.client.trust.verdicts import Accepted, Check, Held, Judge, NewTrust, 
 
 DOCUMENTS_MAX = 1024  # new trust documents in one update
 VERSIONS_AHEAD_MAX = 10_000
+VERSIONS_BACK_MAX = 4  # lists before the newest that are looked at for the one that holds now
 FORMER_MAX = 8  # lists before the one in use that are kept
 
 
@@ -81,7 +82,7 @@ class _Judgement:
                 list=data,
                 proof=tree.proof.data,
                 list_trust=self.held.trust,
-                former=self._still_valid(data, clock),
+                former=self._still_valid(data, in_force, clock),
             ),
             cluster=in_force,
             upcoming=cluster if in_force is not cluster else None,
@@ -269,13 +270,15 @@ class _Judgement:
         held = (self.held.list, *self.held.former)
         return [self._parsed(each)[0] for each in dict.fromkeys(held) if each is not None and each != data]
 
-    def _still_valid(self, data: bytes, clock: Clock) -> tuple[bytes, ...]:
-        """Returns the lists held but for this one that have not expired, newest first."""
-        held = (each for each in (self.held.list, *self.held.former) if each is not None and each != data)
+    def _still_valid(self, data: bytes, in_force: Cluster, clock: Clock) -> tuple[bytes, ...]:
+        """Returns the lists before this one that have not expired, newest first: those held, and the one that
+        holds until this one does."""
+        now = (each for each, (cluster, _) in self._read_already.items() if cluster is in_force)
+        every = (each for each in (self.held.list, *self.held.former, *now) if each is not None)
         valid = [
             each
-            for each in dict.fromkeys(held)
-            if facts_of(self._parsed(each)[0]).valid_until_s >= clock.now_unix_s
+            for each in dict.fromkeys(every)
+            if each != data and facts_of(self._parsed(each)[0]).valid_until_s >= clock.now_unix_s
         ]
         return tuple(valid[:FORMER_MAX])
 
@@ -353,10 +356,14 @@ class _Judgement:
         """Returns the list that holds now: the one judged, or one before it where that holds only later."""
         now = list_checks.in_force([cluster, *former], clock)
         facts = facts_of(cluster)
-        if now is None and facts.version > document.lists_from:
+        first = max(document.lists_from, facts.version - VERSIONS_BACK_MAX)
+        for version in reversed(range(first, facts.version)):  # not each of them needs to have come out
+            if now is not None:
+                break
             self.step = "times"
-            before = yield from self._logged_list(facts.version - 1, document, tree)
-            now = list_checks.in_force([before], clock)
+            if (yield from ask(f"list/{version}.tlog-proof", log_checks.PROOF_BYTES_MAX)) is not None:
+                before = yield from self._logged_list(version, document, tree)
+                now = list_checks.in_force([before], clock)
         if now is None:
             begins_s = facts.valid_after_s - clock.at_least_unix_s
             raise Fault(

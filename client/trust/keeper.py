@@ -3,6 +3,8 @@
     state on disk -> at once in use
     fetch in a thread: at a random time in 1/2 to 3/4 of the list's fresh interval, or when a head hints at a
         newer one -> judged, stored -> Change, ListChanged
+    the bus -> checkpoints of other clients: a newer one hints, another one of this size is a fork; and where
+        no place can be reached, a bundle -> judged, as any
     a fault -> ListTrouble, once a day for each; the list in use stays
 
 Like a watch on a file it is polled in the engine's turns, every few seconds: nobody waits for it, and a
@@ -13,19 +15,21 @@ interpreter does not wait for it when it ends: what it stores is whole or not at
 import _thread
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random, SystemRandom
 from time import time
 
 from kcast.client.events import ListChanged, ListTrouble
 from kcast.client.list_state import ListState
 from kcast.client.trust import heads as hints
+from kcast.client.trust.bus import Collected, Forked, ListBus, Newer
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.list_checks import facts_of
 from kcast.client.trust.opening import Opened
 from kcast.client.trust.standing import Standing, refusal
 from kcast.client.trust.update import Round
 from kcast.client.trust.verdicts import Trouble
-from kcast.client.watch import Change, News, Stop
+from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub.errors import KcastError
 
 LOOK_INTERVAL_S = 5.0
@@ -71,7 +75,12 @@ class Keeper:
         self._standing = opened.standing
         self._name = opened.standing.document.name
         self._in_use = opened.cluster
-        self._begin: Opened | None = opened
+        self._opened = opened
+        self._has_begun = False
+        self._bus = ListBus(self._name, self._chance)
+        self._topics: tuple[bytes, ...] = ()
+        self._heard_size = 0  # of the newest checkpoint that other clients have
+        self._is_from_bus = False  # what the fetch under way judges
         self._rounds: deque[Round | KcastError] = deque()  # the thread appends to it
         self._is_closed = False
         self._is_fetching = False
@@ -96,8 +105,8 @@ class Keeper:
         if now < self.look_at:
             return news
         unix_s = self._clock()
-        if self._begin is not None:
-            self._begin_with(self._begin, now, news)
+        if not self._has_begun:
+            self._begin(now, news)
         while self._rounds:
             self._take(self._rounds.popleft(), now, unix_s, news)
         self._look_at_times(now, unix_s, news)
@@ -105,7 +114,10 @@ class Keeper:
             is_hinted = self._look_at_heads(self._heads(), now, news)
             if is_hinted or (now >= self._retry_at and self._is_due(unix_s)):
                 self._fetch(unix_s, is_hinted)
+        self._talk(now, unix_s, news)
         self.look_at = now + (FETCH_POLL_S if self._is_fetching else LOOK_INTERVAL_S)
+        if (talk_at := self._bus.next_timeout()) is not None:
+            self.look_at = min(self.look_at, talk_at)
         if (error := refusal(self._standing, unix_s)) is not None:
             news.append(Stop(error))
         return news
@@ -128,14 +140,46 @@ class Keeper:
             troubles=tuple(self._troubles.values()),
         )
 
+    # --- The bus --------------------------------------------------------------------------------------
+
+    def hear(self, topic: bytes, payload: bytes, now: float) -> None:
+        """Takes what another client says of the list."""
+        self._bus.hear(topic, payload, now)
+        self.look_at = now
+
+    def _talk(self, now: float, unix_s: float, news: list[News]) -> None:
+        self._bus.handle_timeout(now)
+        for heard in self._bus.news():
+            match heard:
+                case Newer(size):
+                    self._heard_size = max(self._heard_size, size)
+                case Forked(data):
+                    files = {"held.checkpoint": self._standing.note, "heard.checkpoint": data}
+                    size = self._standing.checkpoint.size
+                    text = (
+                        f"another client has another history of the log at its size {size}: it tells people "
+                        "different things. Tell the list's owners, and others who use it"
+                    )
+                    self._tell(Trouble(ListFault.FORK, text), now, news, self._opened.keep_evidence(files))
+                case Collected(bundle) if not self._is_fetching:
+                    self._is_from_bus = True
+                    self._fetch(unix_s, False, partial(self._opened.update_from, bundle))
+                case Collected():
+                    self._bus.refuse(now)
+        if self._bus.topics != self._topics:
+            self._topics = self._bus.topics
+            news.append(Listen(self._topics))
+        news += [Say(topic, payload) for topic, payload in self._bus.take()]
+
     # --- Fetching -------------------------------------------------------------------------------------
 
-    def _fetch(self, unix_s: float, is_hinted: bool) -> None:
+    def _fetch(self, unix_s: float, is_hinted: bool, update: Update | None = None) -> None:
         self._is_fetching, self._is_hinted = True, is_hinted
+        update = update or self._update
 
         def fetch() -> None:
             try:
-                self._rounds.append(self._update(int(unix_s), lambda: not self._is_closed))
+                self._rounds.append(update(int(unix_s), lambda: not self._is_closed))
             except KcastError as error:
                 self._rounds.append(error)
             except Exception as error:  # a fault of ours must not end all fetching without a word
@@ -144,8 +188,9 @@ class Keeper:
 
         self._start(fetch)
 
-    def _begin_with(self, opened: Opened, now: float, news: list[News]) -> None:
-        self._begin = None
+    def _begin(self, now: float, news: list[News]) -> None:
+        self._has_begun, opened = True, self._opened
+        self._bus.adopt(self._standing.document, self._standing.note, None, now)
         for trouble in opened.troubles:
             self._tell(trouble, now, news)
         if self._standing.cluster is not opened.cluster:
@@ -161,6 +206,7 @@ class Keeper:
             before, self._standing = self._standing, Standing.of(found.accepted)
             self._checked_unix_s = unix_s
             self._troubles.clear()
+            self._bus.adopt(self._standing.document, self._standing.note, found.bundle, now)
             if facts_of(before.cluster).version != facts_of(self._standing.cluster).version:
                 self._share = self._chance.uniform(0.5, 0.75)
                 self._adopt(before, news, unix_s)
@@ -169,6 +215,12 @@ class Keeper:
         for refused in found.refused:
             text = f"a server list was refused: {refused.text}"
             self._tell(Trouble(refused.fault, text), now, news, refused.kept_in)
+        is_from_bus, self._is_from_bus = self._is_from_bus, False
+        if self._heard_size > self._standing.checkpoint.size:
+            if is_from_bus:
+                self._bus.refuse(now)
+            else:
+                self._bus.want(self._heard_size, now)
         is_done = found.accepted is not None and not self._is_due(unix_s)
         self._attempts = 0 if is_done else self._attempts + 1
         if self._attempts:
@@ -203,8 +255,9 @@ class Keeper:
 
     def _look_at_heads(self, heads: Mapping[str, str], now: float, news: list[News]) -> bool:
         """Returns whether heads hint at a newer log, so that it is time to fetch."""
-        newer = hints.newer_heads(heads, self._standing.checkpoint)
-        if not newer:
+        held = self._standing.checkpoint
+        newer = hints.newer_heads(heads, held)
+        if not newer and self._heard_size <= held.size:
             self._hint_failures, self._is_hinted = 0, False
             return False
         if self._is_hinted:  # the fetch because of them has ended, and was in vain
@@ -214,7 +267,8 @@ class Keeper:
             self._hint_at = now + min(wait_s, RETRY_MAX_S)
             if self._hint_failures >= HINT_FAILURES_TOLD:
                 why = self._last_failure or "what is handed out is not newer"
-                text = f"{hints.told(newer, heads, self._standing.checkpoint)}: {why}"
+                said = f"held {held.size}, other clients say {self._heard_size}"
+                text = f"{hints.told(newer, heads, held) if newer else said}: {why}"
                 self._tell(Trouble(ListFault.BEHIND, text), now, news)
         return now >= self._hint_at
 

@@ -4,7 +4,7 @@ With a sound state no network is needed. Where only a trust document is here, dr
 list is fetched, from the bundle beside it or from the places that it names, and that is waited for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import SystemRandom
 
@@ -31,6 +31,14 @@ class Opened:
     def update(self, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
         """Fetches what is new, as a `Keeper` wants it. Raises StateError."""
         return update.run_round(self.store, now_unix_s, SystemRandom(), is_wanted=is_wanted)
+
+    def update_from(self, bundle: bytes, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
+        """Judges a bundle that other clients have sent. Raises StateError."""
+        return update.run_on_bundle(self.store, bundle, now_unix_s, is_wanted=is_wanted)
+
+    def keep_evidence(self, files: Mapping[str, bytes]) -> str:
+        """Stores evidence of a fork; returns where, empty where that fails."""
+        return str(self.store.evidence(files) or "")
 
 
 def open_list(name: str, now_unix_s: int) -> Opened:

@@ -31,13 +31,19 @@ from kcast.client.trust.verdicts import Accepted, Held, Trouble
 class Standing:
     """A list that was verified: its cluster, the trust document, and the newest checkpoint of the log.
 
-    `former` is the cluster of the list before it, None where that is not known.
+    `former` is the cluster of the list before it, None where that is not known. `note` is the newest
+    checkpoint as it was signed.
     """
 
     document: TrustDocument
     cluster: Cluster
     former: Cluster | None
-    checkpoint: Checkpoint
+    note: bytes
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The newest checkpoint of the log."""
+        return Checkpoint.parse(Note.parse(self.note).text)
 
     @classmethod
     def of(cls, accepted: Accepted) -> "Standing":
@@ -48,7 +54,7 @@ class Standing:
             accepted.upcoming or accepted.cluster,
             accepted.cluster if accepted.upcoming else None,
         )
-        return cls(document, newest, former, _checkpoint_of(held.checkpoint or b""))
+        return cls(document, newest, former, held.checkpoint or b"")
 
     def present(self, now_unix_s: float) -> Cluster:
         """Returns the cluster to go by at this time: that of the list before, while the newest waits."""
@@ -92,7 +98,8 @@ def standing_of(held: Held) -> Standing:
         raise NoteError("the list is that of another name, or of none")
     if ListRecord.of(cluster.name, facts.version, facts.trust, data).data != proof.extra:
         raise NoteError("the list is not the one that is in the log")
-    return Standing(document, cluster, _former(held), _checkpoint_of(held.checkpoint or b""))
+    Checkpoint.parse(Note.parse(held.checkpoint or b"").text)
+    return Standing(document, cluster, _former(held), held.checkpoint or b"")
 
 
 def _tree_of(proof: bytes | None, document: TrustDocument) -> Tree:
@@ -126,7 +133,3 @@ def _former(held: Held) -> Cluster | None:
         return clusters.parse(held.former[0].decode(), "list") if held.former else None
     except (ClusterError, UnicodeDecodeError):
         return None
-
-
-def _checkpoint_of(data: bytes) -> Checkpoint:
-    return Checkpoint.parse(Note.parse(data).text)

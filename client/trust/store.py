@@ -5,6 +5,7 @@
             trust  list  list.tlog-proof  list.trust  checkpoint  former-0 ...
         41.6/                               the one before
         current -> 42.7                     a symbolic link, renamed over
+        source                              where it was first fetched from
         evidence/                           of forks, for people; nothing here is ever deleted by us
 
 A generation is written under another name, put on the disk, and renamed; only then is `current` renamed
@@ -45,6 +46,7 @@ _READ_TRIES = 5
 _FILES = {"trust": "trust", "checkpoint": "checkpoint", "list": "list", "proof": "list.tlog-proof"}
 _FILES |= {"list_trust": "list.trust"}  # fields of Held -> names of files
 _FORMER = "former-"
+_SOURCE = "source"
 _NEW = ".new-"  # what a writer that was killed has left begins so
 
 
@@ -229,6 +231,19 @@ class Store:
             elif before.trust != held.trust and _trust_version(before) == _trust_version(held):
                 what = f"{self.name} is known here by another trust document"
                 raise StateError(f"{what}: remove {self.folder}, if you are sure")
+
+    def remember_source(self, text: str) -> None:
+        """Keeps where the list was first fetched from: its trust document need not say where it lies.
+
+        Nothing is believed for that. What cannot be kept is given up.
+        """
+        with suppress(OSError):
+            write_whole(self.folder / _SOURCE, f"{text}\n".encode(), mode=0o600)
+
+    @property
+    def source(self) -> str:
+        """Where the list was first fetched from; empty where that is not known."""
+        return (_bytes_of(self.folder / _SOURCE) or b"").decode(errors="replace").strip()
 
     def evidence(self, files: Mapping[str, bytes]) -> Path | None:
         """Keeps files for people to look at, and returns their folder; None where they cannot be kept.

@@ -12,10 +12,11 @@ from kcast.client.trust import document as documents
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.judge import judge
 from kcast.client.trust.places import StateError
-from kcast.client.trust.sources import Source, SourceError, source_of
+from kcast.client.trust.sources import BundleSource, Source, SourceError, source_of
 from kcast.client.trust.store import Store, Unstored
 from kcast.client.trust.verdicts import Accepted, Held, Judge, NewTrust, Refused, Trouble, Verdict, Want
 
+HANDED_ON_BYTES_MAX = 16 * 1024 * 1024
 UPDATE_S = 300.0  # all files of an update must have come by then; meanwhile other processes wait
 
 Judging = Callable[[Held, int], Judge]
@@ -32,6 +33,7 @@ class Round:
     accepted: Accepted | None
     refused: tuple[Refused, ...] = ()
     unreachable: tuple[str, ...] = ()
+    bundle: bytes | None = None  # of the log as it was accepted, to hand on, if the source has one
 
 
 def run(
@@ -95,6 +97,14 @@ def trouble_of(error: Unstored) -> Trouble:
     return Trouble(ListFault.UNSTORED, text)
 
 
+def places_of(store: Store) -> Sequence[str]:
+    """Returns where the list of a name lies, as its trust document says; where that does not say it, the
+    place where the list was found first. Raises StateError."""
+    held = store.load()
+    urls = () if held is None else documents.parse(held.trust)[0].urls
+    return urls or ((store.source,) if store.source else ())
+
+
 def run_round(
     store: Store,
     now_unix_s: int,
@@ -104,13 +114,12 @@ def run_round(
     judging: Judging = judge,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> Round:
-    """Updates from the sources of these names, by default those of the trust document, in random order, until
-    one has a list to accept. Raises StateError."""
+    """Updates from the sources of these names, by default `places_of` the list, in random order, until one
+    has a list to accept. Raises StateError."""
     if names is None:
-        held = store.load()
-        names = () if held is None else documents.parse(held.trust)[0].urls
+        names = places_of(store)
         if not names:
-            return Round(None, unreachable=("its trust document names no place to fetch it from",))
+            return Round(None, unreachable=("nothing says where to fetch it from",))
     refused: list[Refused] = []
     unreachable: list[str] = []
     for name in chance.sample(list(names), len(names)):
@@ -120,6 +129,27 @@ def run_round(
             unreachable.append(str(error))
             continue
         if isinstance(verdict, Accepted):
-            return Round(verdict, tuple(refused), tuple(unreachable))
+            return Round(verdict, tuple(refused), tuple(unreachable), _bundle_of(name))
         refused.append(verdict)
     return Round(None, tuple(refused), tuple(unreachable))
+
+
+def run_on_bundle(
+    store: Store, bundle: bytes, now_unix_s: int, *, is_wanted: Callable[[], bool] = lambda: True
+) -> Round:
+    """Updates from a bundle that others have sent. Raises StateError."""
+    try:
+        verdict = run(store, BundleSource(bundle, "other clients"), now_unix_s, is_wanted=is_wanted)
+    except SourceError as error:
+        return Round(None, unreachable=(str(error),))
+    if isinstance(verdict, Accepted):
+        return Round(verdict, bundle=bundle)
+    return Round(None, (verdict,))
+
+
+def _bundle_of(name: str) -> bytes | None:
+    try:
+        data = source_of(name).get("bundle", HANDED_ON_BYTES_MAX)
+    except SourceError:
+        return None
+    return None if data is None or len(data) > HANDED_ON_BYTES_MAX else data

@@ -4,7 +4,7 @@ A judge (`kcast.client.trust.judge`) is a generator. It yields steps, is sent th
 a verdict. Who drives it has the network and the disk.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 
 from kcast.client.cluster import Cluster
@@ -92,3 +92,15 @@ class Refused:
 Step = Want | NewTrust
 Verdict = Accepted | Refused
 Judge = Generator[Step, bytes | None, Verdict]
+
+
+def answered(steps: Judge, get: Callable[[str, int], bytes | None]) -> Verdict:
+    """Returns the verdict of a judge whose files come from `get`, and who stores nothing."""
+    answer: bytes | None = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            verdict: Verdict = end.value
+            return verdict
+        answer = get(step.path, step.bytes_max) if isinstance(step, Want) else None

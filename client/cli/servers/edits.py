@@ -1,0 +1,31 @@
+"""What `add` and `remove` share: a work file is read, changed and written as the next version."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from kcast.client import cluster as clusters
+from kcast.client.cli.common import escaped
+from kcast.client.cluster import Cluster
+
+file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+
+
+def edit(file: Path, change: Callable[[Cluster], Cluster], what: str) -> None:
+    """Changes a work file, and says what is to be done next. Raises KcastError."""
+    from kcast.client.trust.editing import facts_of, next_draft
+    from kcast.client.trust.note import Note
+    from kcast.client.trust.signing import refuse_edit
+    from kcast.client.trust.workplace import Workplace, read_note, write_note
+
+    note = read_note(file)
+    before = clusters.parse(note.text, str(file))
+    refuse_edit(note, Workplace(file).published_text(facts_of(before).version), str(file))
+    after = next_draft(change(before), is_signed=bool(note.signatures))
+    write_note(file, Note(clusters.format_cluster(after)))
+    assert after.signed is not None
+    click.echo(
+        f"{escaped(str(file))}: {what}: version {after.signed.version}, which 'kcast servers publish "
+        f"{escaped(str(file))}' publishes"
+    )

@@ -1,0 +1,78 @@
+"""`kcast servers evidence`: what lies on this machine that shows that a log has lied."""
+
+from pathlib import Path
+from time import localtime, strftime
+
+import click
+
+from kcast.client.cli.common import escaped, say, to_json
+from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.servers.names import name_argument, stored
+
+
+@click.command("evidence")
+@name_argument
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each, one a line.")
+def command(name: str, as_json: bool) -> None:
+    """List the evidence against a list's log, and say what it proves.
+
+    A log that shows different people different histories signs two checkpoints that do not fit together.
+    Where this machine has met both, they lie here, for you to show to others; kcast never deletes them.
+
+    With --json the keys are folder, files (a list), at (when it was found) and proves.
+
+    \b
+    Example:
+      kcast servers evidence @example.org/lab
+    """
+    with errors_of("evidence"):
+        store, _ = stored(name)
+        folders = _folders(store.folder / "evidence")
+        for folder in folders:
+            files = sorted(path.name for path in folder.iterdir())
+            at = strftime("%Y-%m-%d %H:%M", localtime(folder.stat().st_mtime))
+            proves = _proves(folder)
+            if as_json:
+                fields: dict[str, object] = {
+                    "folder": str(folder),
+                    "files": files,
+                    "at": at,
+                    "proves": proves,
+                }
+                click.echo(to_json(fields))
+            else:
+                click.echo(f"{at}  {escaped(str(folder))}: {escaped(', '.join(files))}")
+                click.echo(f"{'':18}{escaped(proves)}")
+        if not folders and not as_json:
+            say("servers evidence", f"{name}: there is none")
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        return sorted(
+            (each for each in root.iterdir() if each.is_dir()), key=lambda each: each.stat().st_mtime
+        )
+    except FileNotFoundError:
+        return []
+
+
+def _proves(folder: Path) -> str:
+    """Says what two checkpoints prove: the log's key has signed both."""
+    from kcast.client.trust.checkpoint import Checkpoint
+    from kcast.client.trust.note import Note, NoteError
+
+    seen = []
+    for path in sorted(folder.iterdir()):
+        try:
+            seen.append(Checkpoint.parse(Note.parse(path.read_bytes()).text))
+        except NoteError:
+            continue
+    if len(seen) < 2:
+        return "no two checkpoints lie here: the files speak for themselves"
+    first, second = sorted(seen, key=lambda each: each.size)[:2]
+    if first.size == second.size and first.root != second.root:
+        return f"{first.origin} has signed two different logs of size {first.size}"
+    return (
+        f"{first.origin} has signed a log of size {second.size} that does not extend its log of size "
+        f"{first.size}"
+    )

@@ -1,0 +1,31 @@
+"""`kcast servers head`: the head of a list's log, for `kcast serve --head @FILE`."""
+
+import click
+
+from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.servers.names import name_argument, stored
+
+
+@click.command("head")
+@name_argument
+def command(name: str) -> None:
+    """Print the head of a list's log, as far as this machine has seen it.
+
+    Servers started with --head @FILE give the text in FILE to clients, who then look whether there is a newer
+    list. It is a hint: no client believes it.
+
+    \b
+    Example:
+      kcast servers head @example.org/lab > lab.head
+    """
+    with errors_of("head"):
+        from kcast.client.trust.checkpoint import Checkpoint
+        from kcast.client.trust.editing import EditError
+        from kcast.client.trust.heads import head_of
+        from kcast.client.trust.note import Note
+
+        held = stored(name)[1]
+        if held.checkpoint is None:
+            raise EditError(f"{name}: no list has been seen yet: 'kcast servers verify {name}' fetches it")
+        checkpoint = Checkpoint.parse(Note.parse(held.checkpoint).text)
+        click.echo(head_of(checkpoint))

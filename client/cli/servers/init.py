@@ -1,0 +1,210 @@
+"""`kcast servers init`: begins a signed list of servers."""
+
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kcast.client import cluster as clusters
+from kcast.client.cli.common import count_of, escaped, say
+from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.servers.keyring import Keyring
+from kcast.client.cli.servers.published import publish_here, trust_own
+from kcast.client.cli.servers.terms import read_terms, terms_options
+from kcast.client.cluster import Cluster
+
+if TYPE_CHECKING:
+    from kcast.client.trust.document import TrustDocument
+    from kcast.client.trust.editing import Lifetime
+    from kcast.client.trust.founding import Terms
+    from kcast.client.trust.workplace import Workplace
+
+
+@click.command("init")
+@click.argument("name")
+@click.argument("addresses", metavar="[ADDRESS]...", nargs=-1)
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Take the servers, the policy and the salt of this unsigned cluster file.",
+)
+@click.option(
+    "--key",
+    "role",
+    metavar="ROLE",
+    help="Only make a key of yours, such as signer-1 or owner-0, and print its public key for whoever begins "
+    "the list.",
+)
+@click.option(
+    "--fresh-days",
+    type=click.IntRange(1, 3650),
+    default=7,
+    show_default=True,
+    metavar="N",
+    help="Clients should have a newer list after so many days.",
+)
+@click.option(
+    "--valid-days",
+    type=click.IntRange(1, 3650),
+    default=90,
+    show_default=True,
+    metavar="N",
+    help="A list has expired after so many days.",
+)
+@click.option(
+    "--passphrase", "is_encrypted", is_flag=True, help="Encrypt the keys that are made, with a passphrase."
+)
+@terms_options
+def command(
+    name: str,
+    addresses: tuple[str, ...],
+    source: Path | None,
+    role: str | None,
+    fresh_days: int,
+    valid_days: int,
+    is_encrypted: bool,
+    **options: Any,
+) -> None:
+    """Begin a signed list of servers: make keys, a trust document, a log, and version 1 of the list.
+
+    NAME is 1 to 64 of a-z, 0-9, '.', '/' and '-', for people a URL without its scheme. An ADDRESS is IP:PORT
+    or [IPv6]:PORT, or both with a comma between them. The files are put into the current folder.
+
+    Keys of yours are made in the folder kcast/keys of $XDG_CONFIG_HOME, by default ~/.config.
+
+    \b
+    Examples:
+      kcast servers init example.org/lab 192.0.2.7:7400 192.0.2.8:7400
+      kcast servers init example.org/lab --from lab.cluster
+      kcast servers init example.org/lab --key signer-1
+    """
+    if role is not None and (addresses or source):
+        raise click.UsageError("--key only makes a key: give no servers beside it.")
+    if role is None and bool(addresses) == bool(source):
+        raise click.UsageError("give the servers: either ADDRESS..., or --from FILE.")
+    with errors_of("init"):
+        from kcast.client.trust.editing import DAY_S, Lifetime
+
+        _require_name(name)
+        ring = Keyring(is_encrypted=is_encrypted)
+        if role is not None:
+            _make_key(f"{name}/{role}", ring)
+            return
+        place = _new_place(name)
+        life = Lifetime(fresh_days * DAY_S, valid_days * DAY_S)
+        servers = _from_file(source) if source else _from_addresses(addresses)
+        _begin(place, name, servers, read_terms(options), life, ring)
+
+
+def _require_name(name: str) -> None:
+    from kcast.client.trust.document import is_name
+    from kcast.client.trust.editing import EditError
+
+    if not is_name(name):
+        raise EditError(
+            f"{name!r} cannot be the name of a list: give 1 to 64 of a-z, 0-9, '.', '/' and '-', such as "
+            "example.org/lab"
+        )
+
+
+def _make_key(name: str, ring: Keyring) -> None:
+    from kcast.client.trust import keys
+    from kcast.client.trust.editing import EditError
+
+    path = keys.path_of(name)
+    if path.exists():
+        raise EditError(f"{path}: there is a key already, and keys are never overwritten")
+    key = ring.own(name)
+    say("servers init", f"made a key ({path}, readable by you alone: back it up); its public key is:")
+    click.echo(str(key.verifier))
+
+
+def _new_place(name: str) -> "Workplace":
+    from kcast.client.trust.editing import EditError
+    from kcast.client.trust.workplace import Workplace
+
+    place = Workplace(Path(f"{name.rpartition('/')[2]}.cluster"))
+    for path in (place.file, place.trust_file, place.served, place.database):
+        if path.exists():
+            raise EditError(f"{path} is there already: go to another folder, or move it away")
+    return place
+
+
+def _from_addresses(addresses: tuple[str, ...]) -> Cluster:
+    from kcast.client.trust import salts
+    from kcast.client.trust.editing import entries
+    from kcast.client.trust.founding import spread_for
+
+    servers, is_lab = entries(addresses)
+    salt = secrets.token_bytes(salts.SALT_BYTES)
+    return Cluster(servers, spread_for(servers), salt=salt, is_lab=is_lab)
+
+
+def _from_file(file: Path) -> Cluster:
+    """Returns what an unsigned cluster file says. Raises KcastError where no list can say it."""
+    from kcast.client.trust.editing import EditError
+
+    cluster = clusters.load(file)
+    if cluster.is_signed:
+        raise EditError(f"{file}: it is a signed list already")
+    if cluster.has_names:
+        raise EditError(
+            f"{file}: it has 'names', which are looked up anew by each client: a signed list has addresses"
+        )
+    return cluster
+
+
+def _begin(
+    place: "Workplace", name: str, start: Cluster, terms: "Terms", life: "Lifetime", ring: Keyring
+) -> None:
+    from kcast.client.trust.drafts import Incomplete
+    from kcast.client.trust.founding import first_document, first_list
+    from kcast.client.trust.note import Note
+    from kcast.client.trust.workplace import write_note
+
+    signer, log = ring.own(f"{name}/signer-0"), ring.own(f"{name}/log")
+    terms = replace(terms, signers=(signer.verifier, *(terms.signers or ())), log=log.verifier)
+    document = first_document(name, terms, start.servers)
+    now = int(time())
+    try:
+        write_note(place.trust_file, Note(document.text))
+        write_note(place.file, Note(clusters.format_cluster(first_list(name, start, life, now))))
+        publish_here(place, ring, now)
+    except Incomplete:
+        _tell_made(ring)
+        raise
+    except BaseException:
+        place.file.unlink(missing_ok=True)
+        place.trust_file.unlink(missing_ok=True)
+        raise
+    _tell_made(ring)
+    trust_own(place, now)
+    _tell_next(place, document)
+
+
+def _tell_made(ring: Keyring) -> None:
+    if ring.made:
+        files = " and ".join(path.name for path in ring.made)
+        click.echo(
+            f"made {count_of(len(ring.made), 'key')} in {escaped(str(ring.made[0].parent))}:\n"
+            f"  {escaped(files)}\n  readable by you alone: back them up"
+        )
+
+
+def _tell_next(place: "Workplace", document: "TrustDocument") -> None:
+    where = document.urls[0] if document.urls else "https://HOST/PATH"
+    click.echo(
+        f"made a log ({place.served.name}/) and {place.file.name}, version 1\n"
+        f"serve {place.served.name}/ with any web server, and give people:\n"
+        f"  kcast servers trust {escaped(where)} {document.pin}"
+    )
+    if not document.policy.needed:
+        click.echo(
+            "without witnesses, whoever steals these keys can show different people different\nlists; "
+            "'kcast servers witness --help' says what helps"
+        )

@@ -1,0 +1,80 @@
+"""The secret keys of this user: found by their public keys, and made where there are none."""
+
+import os
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kcast.pubsub.errors import KcastError
+
+if TYPE_CHECKING:
+    from kcast.client.trust.note import SigningKey, VerifierKey
+
+PASSPHRASE_VARIABLE = "KCAST_KEY_PASSPHRASE"
+
+
+class Keyring:
+    """Finds and makes keys in one run of a command. A passphrase is asked for once."""
+
+    def __init__(self, *, is_encrypted: bool = False) -> None:
+        self._is_encrypted = is_encrypted  # whether keys that are made get a passphrase
+        self._passphrase: bytes | None = None
+        self.made: list[Path] = []
+
+    def __call__(self, key: "VerifierKey") -> "SigningKey | None":
+        """Returns the secret key of a public one; None where it is not at hand. Raises KcastError."""
+        from kcast.client.trust import keys
+
+        for path in _paths(key.name):
+            try:
+                found = keys.load(path, key.name, key.kind, ask=self._ask)
+            except FileNotFoundError:
+                return None
+            if found.verifier.public == key.public:
+                return found
+        return None
+
+    def own(self, name: str) -> "SigningKey":
+        """Returns the key of this name; makes it where there is none. Raises KcastError."""
+        from kcast.client.trust import keys
+
+        path = keys.path_of(name)
+        try:
+            return keys.load(path, name, ask=self._ask)
+        except FileNotFoundError:
+            return self._make(path, name)
+
+    def new(self, name: str) -> "SigningKey":
+        """Makes another key of this name. Raises KcastError."""
+        path = next(path for path in _paths(name) if not path.exists())
+        return self._make(path, name)
+
+    def _make(self, path: Path, name: str) -> "SigningKey":
+        from kcast.client.trust import keys
+
+        key = keys.make(path, name, passphrase=self._ask(is_new=True) if self._is_encrypted else b"")
+        self.made.append(path)
+        return key
+
+    def _ask(self, *, is_new: bool = False) -> bytes:
+        if self._passphrase is None:
+            given = os.environ.get(PASSPHRASE_VARIABLE)
+            self._passphrase = os.fsencode(given) if given else _asked(is_new=is_new)
+        return self._passphrase
+
+
+def _paths(name: str) -> "map[Path]":
+    """Returns where the keys of a name may be: a log keeps its name when its key is replaced."""
+    from kcast.client.trust import keys
+
+    return map(keys.path_of, (name if number == 1 else f"{name}.{number}" for number in count(1)))
+
+
+def _asked(*, is_new: bool) -> bytes:
+    try:
+        text = click.prompt("Passphrase of your keys", hide_input=True, err=True, confirmation_prompt=is_new)
+    except click.Abort:
+        raise KcastError(f"no passphrase was given: type it, or set {PASSPHRASE_VARIABLE}") from None
+    return str(text).encode()

@@ -1,0 +1,166 @@
+"""`kcast servers log`: the history of a list, as its public log has it."""
+
+from pathlib import Path
+from time import localtime, strftime
+from typing import TYPE_CHECKING
+
+import click
+
+from kcast.client import cluster as clusters
+from kcast.client.cli.common import count_of, escaped, say, to_json
+from kcast.client.cli.layout import table
+from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.servers.names import complete_names, stored
+
+if TYPE_CHECKING:
+    from kcast.client.cluster import Cluster
+    from kcast.client.trust.checkpoint import Checkpoint
+    from kcast.client.trust.record import ListRecord, TrustRecord
+    from kcast.client.trust.sources import Source
+
+_LAST = 20
+_VERB = "servers log"
+
+
+@click.command("log")
+@click.argument("what", metavar="@NAME|URL|FILE", shell_complete=complete_names)
+@click.option(
+    "--last",
+    type=click.IntRange(1),
+    default=_LAST,
+    show_default=True,
+    metavar="N",
+    help="Show the last N entries.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each, one a line.")
+def command(what: str, last: int, as_json: bool) -> None:
+    """Print what the public log of a list has: every version that was ever published.
+
+    Whoever reads it sees whom the list has taken in, and can ask why. @NAME is a list that this user trusts,
+    URL where one lies, FILE the work file of one's own.
+
+    With --json the keys are index, kind (list or trust), version, bytes, sha256, and for lists, where they
+    can be had, hosts, added, removed (numbers), and valid_after (unix seconds).
+
+    \b
+    Examples:
+      kcast servers log @example.org/lab
+      kcast servers log lab.cluster --last 100
+    """
+    with errors_of("log"):
+        source = _source(what)
+        checkpoint, records = _entries(source, last)
+        rows = _rows(source, records)
+        if as_json:
+            for row in rows:
+                click.echo(to_json(row))
+            return
+        heads = ("entry", "what", "hosts", "added", "removed", "holds from", "sha256")
+        for line in table(heads, map(_cells, rows), left=2):
+            click.echo(line)
+        shown = count_of(len(records), "entry").replace("entrys", "entries")
+        say(_VERB, f"{checkpoint.origin} has {checkpoint.size} entries; {shown} shown")
+
+
+def _source(what: str) -> "Source":
+    from kcast.client.trust.sources import FolderSource, source_of
+    from kcast.client.trust.update import places_of
+    from kcast.client.trust.workplace import Workplace
+
+    if what.startswith("@"):
+        store, _ = stored(what)
+        return source_of(places_of(store)[0])
+    place = Workplace(Path(what))
+    if "://" not in what and Path(what).is_file() and place.served.is_dir():
+        return FolderSource(place.served)
+    return source_of(what)
+
+
+def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]":
+    """Returns the checkpoint of a log, and its last entries with their indices."""
+    from kcast.client.trust import tiles
+    from kcast.client.trust.checkpoint import Checkpoint
+    from kcast.client.trust.editing import EditError
+    from kcast.client.trust.log_checks import PROOF_BYTES_MAX
+    from kcast.client.trust.note import Note, NoteError
+    from kcast.client.trust.record import read_record
+    from kcast.client.trust.tiles import ENTRIES_LEVEL, WIDTH, tile_at
+
+    found: list[tuple[int, ListRecord | TrustRecord]] = []
+    data = source.get("checkpoint", PROOF_BYTES_MAX)
+    if data is None:
+        raise EditError(f"{source.name}: there is no log (checkpoint)")
+    try:
+        checkpoint = Checkpoint.parse(Note.parse(data).text)
+        first = max(0, checkpoint.size - last)
+        for number in range(first // WIDTH, -(-checkpoint.size // WIDTH)):
+            tile = tile_at(ENTRIES_LEVEL, number, checkpoint.size)
+            bundle = source.get(tile.path, tile.size_bytes_max)
+            if bundle is None:
+                bundle = source.get(tile.full.path, tile.full.size_bytes_max)
+            entries = tiles.read_entries(bundle or b"")
+            if len(entries) < tile.width:
+                raise EditError(f"{source.name}: {tile.path} is missing or too short")
+            begin = number * WIDTH
+            for index in range(max(first, begin), begin + tile.width):
+                found.append((index, read_record(entries[index - begin])))
+    except NoteError as error:
+        raise EditError(f"{source.name}: {error}") from None
+    return checkpoint, found
+
+
+def _rows(source: "Source", records: "list[tuple[int, ListRecord | TrustRecord]]") -> list[dict[str, object]]:
+    from kcast.client.trust.record import ListRecord
+
+    rows: list[dict[str, object]] = []
+    before: Cluster | None = None
+    for index, record in records:
+        is_list = isinstance(record, ListRecord)
+        row: dict[str, object] = {
+            "index": index,
+            "kind": "list" if is_list else "trust",
+            "version": record.version,
+            "bytes": record.size_bytes,
+            "sha256": record.sha256,
+        }
+        rows.append(row)
+        if is_list:
+            cluster = _list(source, record)
+            row |= _change(before, cluster)
+            before = cluster
+    return rows
+
+
+def _list(source: "Source", record: "ListRecord | TrustRecord") -> "Cluster | None":
+    """Returns the list of a record; None where it cannot be had, or is another one."""
+    from hashlib import sha256
+
+    data = source.get(f"list/{record.version}", record.size_bytes)
+    if data is None or sha256(data).hexdigest() != record.sha256:
+        return None
+    return clusters.parse(data.decode(), f"list/{record.version}")
+
+
+def _change(before: "Cluster | None", cluster: "Cluster | None") -> dict[str, object]:
+    if cluster is None or cluster.signed is None:
+        return {"hosts": None, "added": None, "removed": None, "valid_after": None}
+    hosts = {server.key for server in cluster.servers}
+    former = {server.key for server in before.servers} if before else None
+    return {
+        "hosts": len(hosts),
+        "added": None if former is None else len(hosts - former),
+        "removed": None if former is None else len(former - hosts),
+        "valid_after": cluster.signed.valid_after_s,
+    }
+
+
+def _cells(row: dict[str, object]) -> tuple[str, ...]:
+    holds = row.get("valid_after")
+    counts = ("" if row.get(name) is None else str(row[name]) for name in ("hosts", "added", "removed"))
+    return (
+        str(row["index"]),
+        f"{row['kind']} {row['version']}",
+        *counts,
+        strftime("%Y-%m-%d %H:%M", localtime(float(str(holds)))) if holds is not None else "",
+        escaped(str(row["sha256"])[:16]),
+    )

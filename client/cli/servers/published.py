@@ -1,0 +1,40 @@
+"""What `init` and `publish` share: publishing with this user's keys, and this user's own trust."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kcast.client.cli.servers.keyring import Keyring
+    from kcast.client.trust.publishing import Publication
+    from kcast.client.trust.workplace import Workplace
+
+
+def publish_here(place: "Workplace", ring: "Keyring", now_unix_s: int, **options: Any) -> "Publication":
+    """Publishes what the work files have become. Raises KcastError and OSError."""
+    from kcast.client.trust.publishing import publish
+
+    return publish(place, ring, _state_of_log, now_unix_s, **options)
+
+
+def _state_of_log(name: str) -> Path:
+    """Returns where the last signed checkpoint of a log is kept: beside the log's key."""
+    from kcast.client.trust import keys
+
+    return keys.path_of(name).with_suffix(".checkpoint")
+
+
+def trust_own(place: "Workplace", now_unix_s: int) -> None:
+    """Has this user trust the list that he has published. Raises KcastError."""
+    from kcast.client.trust import update
+    from kcast.client.trust.document import parse
+    from kcast.client.trust.places import is_known
+    from kcast.client.trust.sources import FolderSource
+    from kcast.client.trust.store import Store
+    from kcast.client.trust.verdicts import Held
+
+    first = place.trust_documents()[0]
+    store = Store(parse(first)[0].name)
+    if not is_known(store.name):
+        store.begin(Held(first))
+        store.remember_source(str(place.served.absolute()))
+    update.run(store, FolderSource(place.served), now_unix_s)

@@ -1,0 +1,31 @@
+"""`kcast servers remove`: removes servers from a work file."""
+
+from pathlib import Path
+
+import click
+
+from kcast.client.cli.common import count_of
+from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.servers.edits import edit, file_argument
+
+
+@click.command("remove")
+@file_argument
+@click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
+def command(file: Path, addresses: tuple[str, ...]) -> None:
+    """Remove servers from the list that FILE is to become. 'kcast servers publish' publishes it.
+
+    A server is named by any of its addresses.
+
+    \b
+    Example:
+      kcast servers remove lab.cluster 192.0.2.8:7400
+    """
+    with errors_of("remove"):
+        from kcast.client.trust.editing import without_servers
+
+        edit(
+            file,
+            lambda list_: without_servers(list_, addresses),
+            f"{count_of(len(addresses), 'server')} removed",
+        )

@@ -1,0 +1,187 @@
+"""`kcast servers rotate`: makes the next trust document."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kcast.client.cli.common import escaped
+from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.servers.edits import file_argument
+from kcast.client.cli.servers.keyring import Keyring
+from kcast.client.cli.servers.terms import read_terms, terms_options
+
+if TYPE_CHECKING:
+    from kcast.client.trust.document import TrustDocument
+    from kcast.client.trust.founding import Terms
+    from kcast.client.trust.note import Note, VerifierKey
+    from kcast.client.trust.workplace import Workplace
+
+
+@click.command("rotate")
+@file_argument
+@click.option(
+    "--new",
+    "roles",
+    multiple=True,
+    type=click.Choice(("signer", "owner", "log")),
+    help="Make a new key of yours for this, and put it in.",
+)
+@click.option(
+    "--out",
+    "gone",
+    multiple=True,
+    metavar="KEY",
+    help="Take out a key of a signer, an owner or a witness: its name, or its key ID. May be given several "
+    "times.",
+)
+@click.option(
+    "--except",
+    "except_version",
+    type=click.IntRange(1),
+    metavar="VERSION",
+    help="Let this version of the list change more hosts than is allowed otherwise.",
+)
+@click.option(
+    "--lists-from",
+    type=click.IntRange(1),
+    metavar="VERSION",
+    help="Have versions of lists count from here: the way out of one that a thief has made too high.",
+)
+@click.option(
+    "--passphrase", "is_encrypted", is_flag=True, help="Encrypt the keys that are made, with a passphrase."
+)
+@terms_options
+def command(
+    file: Path,
+    roles: tuple[str, ...],
+    gone: tuple[str, ...],
+    except_version: int | None,
+    lists_from: int | None,
+    is_encrypted: bool,
+    **options: Any,
+) -> None:
+    """Make the next version of the trust document of the list in FILE, and sign it with your keys.
+
+    It is put beside FILE. Once enough owners of the version before, and of its own, have signed it ('kcast
+    servers sign'), 'kcast servers publish' publishes it, and the list anew under it. Whoever trusts the list
+    follows by himself: the pin stays that of the first version.
+
+    A stolen key is taken out by the owners that are left. Where these are fewer than are needed, nobody can:
+    then the list needs a new name.
+
+    \b
+    Examples:
+      kcast servers rotate lab.cluster --out example.org/lab/signer-1 --new signer
+      kcast servers rotate lab.cluster --witness 'w0 w0.example.net+b6fe738f+BKz... https://w0.example.net'
+    """
+    with errors_of("rotate"):
+        from kcast.client.trust import document as documents
+        from kcast.client.trust.drafts import at_hand
+        from kcast.client.trust.editing import EditError
+        from kcast.client.trust.founding import changed
+        from kcast.client.trust.note import Note
+        from kcast.client.trust.signing import signed
+        from kcast.client.trust.workplace import Workplace, write_note
+
+        place = Workplace(file)
+        published = place.trust_documents()
+        if not published:
+            raise EditError(f"{place.served}: no trust document is published there yet")
+        former = documents.parse(published[-1])[0]
+        ring = Keyring(is_encrypted=is_encrypted)
+        terms = replace(
+            _with_keys(former, read_terms(options), roles, gone, ring),
+            except_version=except_version,
+            lists_from=lists_from,
+        )
+        document = replace(changed(former, terms), version=former.version + 1)
+        if document == replace(former, version=former.version + 1):
+            raise EditError("nothing is to be changed: say what, by an option")
+        note = signed(Note(document.text), at_hand((*former.owners, *document.owners), ring))
+        write_note(place.trust_file, note)
+        _tell(place, former, document, note, ring)
+
+
+def _with_keys(
+    former: "TrustDocument", terms: "Terms", roles: tuple[str, ...], gone: tuple[str, ...], ring: Keyring
+) -> "Terms":
+    """Returns the terms with the keys that stay, those that are given, and those that are made.
+
+    Raises EditError.
+    """
+    from kcast.client.trust.editing import EditError
+
+    out = {_named(former, name) for name in gone}
+    signers = [key for key in former.signers if key not in out] + list(terms.signers or ())
+    owners = [key for key in former.own_owners if key not in out] + list(terms.owners or ())
+    witnesses = [each for each in former.policy.witnesses.items() if each[1].key not in out] + list(
+        terms.witnesses or ()
+    )
+    if "signer" in roles:
+        signers.append(ring.new(_free_name(f"{former.name}/signer", former.signers)).verifier)
+    if "owner" in roles:
+        owners.append(ring.new(_free_name(f"{former.name}/owner", former.own_owners)).verifier)
+    if not signers:
+        raise EditError("no signer would be left: --new signer makes a key, --signer VKEY gives one")
+    if former.own_owners and not owners:
+        raise EditError("no owner would be left: --new owner makes a key, --owner VKEY gives one")
+    has_new_witnesses = tuple(witnesses) != tuple(former.policy.witnesses.items())
+    return replace(
+        terms,
+        signers=tuple(dict.fromkeys(signers)),
+        owners=tuple(dict.fromkeys(owners)),
+        witnesses=tuple(witnesses) if has_new_witnesses or terms.quorum is not None else None,
+        log=ring.new(former.policy.log.name).verifier if "log" in roles else None,
+    )
+
+
+def _named(document: "TrustDocument", text: str) -> "VerifierKey":
+    """Returns the key of a trust document that is meant. Raises EditError."""
+    from kcast.client.trust.editing import EditError
+
+    for name, witness in document.policy.witnesses.items():
+        if text == name:
+            return witness.key
+    keys = dict.fromkeys((*document.signers, *document.own_owners, *document.policy.keys))
+    for key in keys:
+        if text in (key.name, key.name.removeprefix(f"{document.name}/"), key.key_id.hex(), str(key)):
+            return key
+    there = ", ".join(f"{key.name} ({key.key_id.hex()})" for key in keys)
+    raise EditError(f"--out {text}: there is no such key; there are {there}")
+
+
+def _free_name(stem: str, keys: "tuple[VerifierKey, ...]") -> str:
+    """Returns the first name with a number that no key has, neither in the trust document nor here."""
+    from itertools import count
+
+    from kcast.client.trust.keys import path_of
+
+    taken = {key.name for key in keys}
+    names = (f"{stem}-{number}" for number in count())
+    return next(name for name in names if name not in taken and not path_of(name).exists())
+
+
+def _tell(
+    place: "Workplace", former: "TrustDocument", document: "TrustDocument", note: "Note", ring: Keyring
+) -> None:
+    file, list_file = place.trust_file, place.file
+    for path in ring.made:
+        click.echo(f"made a key: {escaped(str(path))}, readable by you alone: back it up")
+    click.echo(f"made {escaped(str(file))}, version {document.version}")
+    missing = False
+    for each in (former, document):
+        count = len(each.owners_of(note))
+        missing |= count < each.owner_threshold
+        click.echo(
+            f"  {count} of the {each.owner_threshold} owners of version {each.version} that it needs have "
+            "signed"
+        )
+    if missing:
+        click.echo(f"give it to the others, who run 'kcast servers sign {escaped(str(file))}'")
+        click.echo("if they cannot be had any more, the list needs a new name")
+    else:
+        click.echo(
+            f"'kcast servers publish {escaped(str(list_file))}' publishes it, and the list anew under it"
+        )

@@ -1,0 +1,78 @@
+"""`kcast servers trust`: begins to trust a list, by its pin."""
+
+from time import time
+
+import click
+
+from kcast.client.cli.common import count_of, escaped, fail, say
+from kcast.client.cli.servers.common import errors_of
+
+_VERB = "servers trust"
+
+
+@click.command("trust")
+@click.argument("source", metavar="URL")
+@click.argument("pin", required=False)
+def command(source: str, pin: str | None) -> None:
+    """Trust the list of servers at URL, if its trust document has this PIN.
+
+    The PIN, 43 characters, says which trust document is meant, so that it does not matter by which way that
+    comes. Take it from the list's operators, and not from where the list lies. URL is one of http or https,
+    or the path of a folder or of a bundle.
+
+    Without a PIN, the one that was seen is shown, and nothing is trusted.
+
+    \b
+    Example:
+      kcast servers trust https://lists.example.org/lab kTD6gIQP3Kpuiq1pK8qE7ZRvOIX9Vfdt07K_Q-MqR5c
+    """
+    with errors_of("trust"):
+        from kcast.client.trust import document as documents
+        from kcast.client.trust import update
+        from kcast.client.trust.document import DOCUMENT_BYTES_MAX
+        from kcast.client.trust.editing import EditError
+        from kcast.client.trust.note import NoteError
+        from kcast.client.trust.sources import source_of
+        from kcast.client.trust.store import Store
+        from kcast.client.trust.verdicts import Accepted, Held
+
+        place = source_of(source)
+        data = place.get("trust/1", DOCUMENT_BYTES_MAX)
+        if data is None:
+            raise EditError(f"{source}: there is no trust document (trust/1)")
+        try:
+            document, note = documents.parse(data)
+            seen = documents.pin_of(note.text)
+            if pin is None:
+                fail(
+                    _VERB,
+                    f"{source} shows {document.name} with the pin {seen}: ask its operators whether it is "
+                    f"theirs, and then type: kcast servers trust {source} {seen}",
+                )
+            if seen != pin:
+                fail(
+                    _VERB,
+                    f"{source}: wrong pin: it shows {document.name} with the pin {seen}: nothing was trusted",
+                )
+            documents.check_first(data, pin)
+        except NoteError as error:
+            raise EditError(f"{source}: trust/1: {error}") from None
+        store = Store(document.name)
+        store.begin(Held(data))
+        store.remember_source(source)
+        verdict = update.run(store, place, int(time()))
+        if not isinstance(verdict, Accepted):
+            fail(
+                _VERB,
+                f"{document.name} is trusted by its pin now, but its list was refused: {verdict.text} "
+                f"({verdict.fault})",
+            )
+        facts = (verdict.upcoming or verdict.cluster).signed
+        assert facts is not None
+        for warning in verdict.warnings:
+            say(_VERB, f"{warning.text} ({warning.fault})")
+        servers = count_of(len(verdict.cluster.servers), "server")
+        click.echo(
+            f"{document.name} is trusted: version {facts.version}, {servers}; use it as --cluster "
+            f"@{escaped(document.name)}"
+        )
