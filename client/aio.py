@@ -90,6 +90,7 @@ class Client(ClientBase):
         self._loop.add_reader(self._engine.fileno(), self._turn)
         # The engine may close by itself.
         self._engine.resources.callback(self._loop.remove_reader, self._engine.fileno())
+        self._schedule_turn()  # from which on it looks whether the cluster is another one
         return self
 
     async def __aexit__(
@@ -270,8 +271,8 @@ class _Items(Generic[Item]):
 
         - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
 
-        Raises TimeoutError where none comes in this time; ClientClosed in a process that was forked from the
-        client's.
+        Raises TimeoutError where none comes in this time; ClientClosed where the client has failed, and in a
+        process that was forked from the client's.
         """
         self._engine.refuse_forked()
         items = self._inbox.items
@@ -279,6 +280,7 @@ class _Items(Generic[Item]):
             await self._wait(lambda: bool(items), timeout_s)
         if items:
             return items.popleft()
+        self._engine.refuse_failed()
         if not self._inbox.is_ended:
             raise TimeoutError(f"nothing came in {timeout_s} s")
         return None
@@ -328,10 +330,11 @@ class Subscription(_Items[Delivery]):
 
         - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
 
-        Raises ClientClosed in a process that was forked from the client's.
+        Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
         """
         self._engine.refuse_forked()
         await self._wait(lambda: self.leases[0] == self.leases[1], timeout_s)
+        self._engine.refuse_failed()
         return self.leases
 
     def close(self) -> None:

@@ -87,14 +87,6 @@ class ClientBase(ABC):
         return self._read(self._engine.list_state)
 
     @property
-    def failure(self) -> BaseException | None:
-        """Why the client has closed by itself; None where it has not.
-
-        A ClusterError: its signed list has expired, and the list's owners want it not to be used then.
-        """
-        return self._engine.failure
-
-    @property
     def drops(self) -> Counter[Drop]:
         """Number of datagrams or lines that arrived and were discarded until now, by reason (`Drop`).
 

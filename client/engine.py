@@ -178,7 +178,8 @@ class Engine:
     def close(self, failure: BaseException | None = None) -> None:
         """Closes the socket, and ends all waiting; does nothing where it is closed already.
 
-        `failure` is the error because of which it closes, None where the user closes it.
+        `failure` is the error because of which it closes, None where the user closes it: it may also close
+        by itself, where its signed list must not be used any more.
         """
         if self.is_open:
             self._kernel_drops = self.kernel_drops
@@ -203,7 +204,9 @@ class Engine:
         if self.is_forked:
             what = "belongs to the process that this one was forked from: open one here"
         elif self.failure is not None:
-            what = f"has failed: {self.failure!r}"
+            what = (
+                f"has failed: {self.failure if isinstance(self.failure, KcastError) else repr(self.failure)}"
+            )
         error = ClientClosed(f"this client {what or self._not_open}")
         error.__cause__ = self.failure
         return error

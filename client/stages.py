@@ -27,7 +27,7 @@ class Stage:
 def stages(cluster: Cluster, from_unix_s: float = -inf) -> list[Stage]:
     """Returns the stages of a cluster file that holds from this time on, in their order; never none.
 
-    Of salts from one moment on the one that comes last in the file counts.
+    Of salts from one moment on, which no file has, the last counts.
     """
     first = Stage(from_unix_s, replace(cluster, next_salts=()) if cluster.next_salts else cluster)
     found = {from_unix_s: first}

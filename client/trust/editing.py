@@ -18,8 +18,8 @@ class EditError(KcastError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """For how long a list is good from when it holds: until clients should have a newer one, and until it
-    has expired."""
+    """The time for which a list is good, from when it holds: until clients should have a newer one, and until
+    it has expired."""
 
     fresh_s: int = FRESH_S
     valid_s: int = VALID_S

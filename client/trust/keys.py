@@ -20,6 +20,7 @@ from kcast.client.trust.note import KIND_ED25519, SigningKey
 from kcast.pubsub.errors import KcastError
 
 try:
+    from cryptography.exceptions import InternalError, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import (
         BestAvailableEncryption,
@@ -33,6 +34,8 @@ except ImportError:
     raise MissingExtra("a key file") from None
 
 _FILE_BYTES_MAX = 16_384
+_PASSPHRASE_BYTES_MAX = 1023  # OpenSSL's
+_ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -63,6 +66,8 @@ def make(path: Path, name: str, kind: int = KIND_ED25519, *, passphrase: bytes =
     is such a file already."""
     seed = token_bytes(SEED_BYTES)
     encryption: KeySerializationEncryption = NoEncryption()
+    if len(passphrase) > _PASSPHRASE_BYTES_MAX:
+        raise KeyFileError(f"{path}: a passphrase has {_PASSPHRASE_BYTES_MAX} bytes at most; no key was made")
     if passphrase:
         encryption = BestAvailableEncryption(passphrase)
     secret = Ed25519PrivateKey.from_private_bytes(seed)
@@ -99,17 +104,20 @@ def load(
     Raises FileNotFoundError where there is none, and KeyFileError.
     """
     data = _read(path)
-    try:
-        secret = load_pem_private_key(data, None)
-    except TypeError:  # it is encrypted
+    passphrase = None
+    if data.startswith(_ENCRYPTED):
         if ask is None:
-            raise KeyFileError(f"{path}: it has a passphrase, and there is nobody to ask") from None
-        try:
-            secret = load_pem_private_key(data, ask())
-        except ValueError:
-            raise KeyFileError(f"{path}: this is not its passphrase") from None
-    except ValueError:
-        raise KeyFileError(f"{path}: not a private key in PEM") from None
+            raise KeyFileError(f"{path}: it has a passphrase, and there is nobody to ask")
+        passphrase = ask()
+    try:
+        secret = load_pem_private_key(data, passphrase)
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError):
+        wrong = (
+            "this is not its passphrase, or it is damaged"
+            if passphrase is not None
+            else "not a private key in PEM"
+        )
+        raise KeyFileError(f"{path}: {wrong}") from None
     if not isinstance(secret, Ed25519PrivateKey):
         raise KeyFileError(f"{path}: not an Ed25519 key")
     return SigningKey.from_seed(name, secret.private_bytes_raw(), kind)
@@ -120,7 +128,12 @@ def _read(path: Path) -> bytes:
         if not stat.S_ISREG(path.stat().st_mode):
             raise KeyFileError(f"{path}: not a file")
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & _OTHERS:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.geteuid():
+                raise KeyFileError(
+                    f"{path}: it is another user's file, who may change it: make a copy of your own"
+                )
+            if status.st_mode & _OTHERS:
                 raise KeyFileError(f"{path}: others may read or write it: chmod 600 {path}")
             data = file.read(_FILE_BYTES_MAX + 1)
     except FileNotFoundError:

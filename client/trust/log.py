@@ -16,14 +16,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pymerkle import SqliteTree, verify_consistency, verify_inclusion
-
 from kcast.client.trust import merkle, tiles
 from kcast.client.trust.checkpoint import Checkpoint
 from kcast.client.trust.durable import write_whole
+from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.note import Note, NoteError, SigningKey, sign, verify
 from kcast.client.trust.tiles import ENTRIES_LEVEL, WIDTH, Hashes, Tile, tile_at
 from kcast.pubsub.errors import KcastError
+
+try:
+    from pymerkle import SqliteTree, verify_consistency, verify_inclusion
+except ImportError:
+    raise MissingExtra("the log of a list", "list-log") from None
 
 ALGORITHM = "sha256"
 

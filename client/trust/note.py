@@ -29,7 +29,7 @@ SIGNATURES_MAX = 16  # that are looked at; C2SP demands at least as many
 KEY_ID_BYTES = 4
 NAME_CHARS_MAX = 200  # of our keys; other lines of a note may have longer ones
 
-_CONTROL = re.compile("[\x00-\x09\x0b-\x1f]")
+_CONTROLS = bytes({*range(0x20)} - {*b"\n"})
 _KEY_ID = re.compile("[0-9a-f]{8}")
 
 
@@ -62,6 +62,11 @@ def is_key_name(text: str) -> bool:
     return bool(text) and not any(
         char < " " or char == "+" or char.isspace() or "\ud800" <= char <= "\udfff" for char in text
     )
+
+
+def _has_controls(data: bytes) -> bool:
+    # Twenty times as fast as a regular expression, which counts in a list of megabytes.
+    return len(data.translate(None, _CONTROLS)) != len(data)
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ class Note:
             text = data.decode()
         except UnicodeDecodeError:
             raise NoteError("expected a signed note, which is UTF-8 text") from None
-        if _CONTROL.search(text):
+        if _has_controls(data):
             raise NoteError("expected a signed note, which has no control characters but LF")
         text, tail = cut(text)
         if not tail.endswith("\n"):
@@ -192,13 +197,14 @@ def verify(note: Note, keys: Iterable[VerifierKey]) -> tuple[VerifierKey, ...]:
     Raises BadSignature where a signature of one of them fails.
     """
     signers: dict[bytes, VerifierKey] = {}
+    text = note.text.encode()
     for key in keys:
         if key.kind != KIND_ED25519:
             continue
         for signature in note.signatures:
             if not signature.is_of(key):
                 continue
-            if not ed25519.is_signed(key.public, note.text.encode(), signature.body):
+            if not ed25519.is_signed(key.public, text, signature.body):
                 raise BadSignature(f"the signature of {key.name} is not one of this text")
             signers.setdefault(key.public, key)
     return tuple(signers.values())
@@ -206,7 +212,7 @@ def verify(note: Note, keys: Iterable[VerifierKey]) -> tuple[VerifierKey, ...]:
 
 def sign(text: str, keys: Iterable[SigningKey]) -> Note:
     """Returns the note of a text, which ends with LF, with a signature of each key, of type 1."""
-    if not text.endswith("\n") or _CONTROL.search(text):
+    if not text.endswith("\n") or _has_controls(text.encode()):
         raise NoteError("expected a text that ends with LF and has no other control characters")
     return Note(text, tuple(signature_of(text, key) for key in keys))
 

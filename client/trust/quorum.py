@@ -60,24 +60,27 @@ class Policy:
 
     def is_met(self, cosigners: Collection[VerifierKey]) -> bool:
         """Returns whether these witnesses make a quorum."""
-        return self.quorum == NONE or self._has(self.quorum, cosigners)
-
-    def _has(self, name: str, cosigners: Collection[VerifierKey]) -> bool:
-        if name in self.witnesses:
-            return self.witnesses[name].key in cosigners
-        group = self.groups[name]
-        return sum(self._has(member, cosigners) for member in group.members) >= group.needed
+        return self.fewest(cosigners) is not None
 
     @property
     def needed(self) -> int:
         """The smallest number of witnesses that can make a quorum."""
-        return 0 if self.quorum == NONE else self._least(self.quorum)
+        return len(self.fewest(self.keys) or ())
 
-    def _least(self, name: str) -> int:
+    def fewest(self, cosigners: Collection[VerifierKey]) -> tuple[VerifierKey, ...] | None:
+        """Returns as few of these witnesses as make a quorum; None where all of them make none."""
+        return () if self.quorum == NONE else self._fewest(self.quorum, cosigners)
+
+    def _fewest(self, name: str, cosigners: Collection[VerifierKey]) -> tuple[VerifierKey, ...] | None:
         if name in self.witnesses:
-            return 1
+            key = self.witnesses[name].key
+            return (key,) if key in cosigners else None
         group = self.groups[name]
-        return sum(sorted(map(self._least, group.members))[: group.needed])
+        # A name is in one group at most, so that no witness is in two of these.
+        found = [each for each in (self._fewest(member, cosigners) for member in group.members) if each]
+        if len(found) < group.needed:
+            return None
+        return tuple(key for each in sorted(found, key=len)[: group.needed] for key in each)
 
     @property
     def text(self) -> str:

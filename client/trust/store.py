@@ -27,6 +27,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
+from urllib.parse import urlsplit
 
 from kcast.client.trust import document, standing
 from kcast.client.trust.checkpoint import Checkpoint, LogProof
@@ -237,6 +238,8 @@ class Store:
 
         Nothing is believed for that. What cannot be kept is given up.
         """
+        if urlsplit(text).scheme not in ("http", "https", "file"):
+            text = str(Path(text).absolute())
         with suppress(OSError):
             write_whole(self.folder / _SOURCE, f"{text}\n".encode(), mode=0o600)
 

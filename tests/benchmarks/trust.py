@@ -1,108 +1,87 @@
-"""What signed lists cost: proofs, and a log with many entries.
+"""What it costs to verify signed lists. Run `python -m tests.benchmarks.trust`.
 
-python -m tests.benchmarks.trust [--leaves 100000]
+Each is set against PyNaCl's own call on as many signatures of as long a text, in turn with it, so that the
+ratio means the same on a slow or busy machine.
 """
 
-import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from random import Random
-from tempfile import TemporaryDirectory
-from time import perf_counter
-from typing import Any
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial, reduce
 
-from pymerkle import SqliteTree
+from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
 
-from kcast.client.trust import merkle, tiles
-from kcast.client.trust.audit import Tree
-from kcast.client.trust.log import Log
-from kcast.client.trust.publishing import write
-from kcast.client.trust.record import ListRecord
-from tests.support.list_publisher import ListPublisher
+from kcast.client.trust import document as documents
+from kcast.client.trust.checkpoint import Checkpoint, cosignatures
+from kcast.client.trust.merkle import includes, leaf_hash, node_hash
+from kcast.client.trust.note import Note, VerifierKey, verify
+from tests.support import trust_vectors
 
-NAME = "example.org/other"
-ROUNDS = 5
-PROOFS = 500
+ROUNDS = 15
+CALLS = 50
+LEVELS = 17
+DOCUMENT = documents.parse_text(trust_vectors.DOCUMENT_TEXT)
 
 
-@contextmanager
-def timed(what: str) -> Iterator[None]:
-    """Prints how long a block took."""
-    start = perf_counter()
-    yield
-    print(f"{what:44s} {1000 * (perf_counter() - start):10.1f} ms", flush=True)
+def us_each(work: Callable[[], object]) -> float:
+    """Returns how long one call takes, in microseconds."""
+    start = time.perf_counter()
+    for _ in range(CALLS):
+        work()
+    return (time.perf_counter() - start) / CALLS * 1e6
 
 
-def each_us(what: str, calls: list[Callable[[], bool]]) -> None:
-    """Prints the median of some rounds: the time of one of these calls, all of which must be true."""
-    found = []
-    for _ in range(ROUNDS):
-        start = perf_counter()
-        assert all(call() for call in calls)
-        found.append(1e6 * (perf_counter() - start) / len(calls))
-    print(f"{what:44s} {sorted(found)[ROUNDS // 2]:10.1f} us", flush=True)
+def alone(signatures: int, text: str) -> Callable[[], object]:
+    """Returns work that verifies so many signatures by the library's own call, and does nothing else."""
+    public, secret = crypto_sign_seed_keypair(bytes(32))
+    signed = crypto_sign(text.encode(), secret)
+
+    def work() -> None:
+        for _ in range(signatures):
+            crypto_sign_open(signed, public)
+
+    return work
 
 
-def entries(count: int) -> list[bytes]:
-    """Returns so many records of lists."""
-    return [ListRecord(NAME, version, 1, 924, "5" * 64).data for version in range(1, count + 1)]
+def bench(what: str, work: Callable[[], object], signatures: int, text: str) -> None:
+    """Prints what a piece of work takes, and how many times its signatures by themselves that is."""
+    pairs = [(us_each(work), us_each(alone(signatures, text))) for _ in range(ROUNDS)]
+    us = statistics.median(ours for ours, _ in pairs)
+    ratio = statistics.median(ours / library for ours, library in pairs)
+    print(f"{what:36} {us:7.0f} us, {ratio:.2f} times its {signatures} signatures alone")
 
 
-# --- Proofs ------------------------------------------------------------------------------------------------
+def check_list(data: bytes, signers: list[VerifierKey]) -> None:
+    """Reads a list's note, and verifies it."""
+    assert len(verify(Note.parse(data), signers)) == 3
 
 
-def proofs(leaves: int) -> None:
-    """Verifies proofs of one tree, of many indices and old sizes."""
-    tree = Tree(list(map(merkle.leaf_hash, entries(leaves))))
-    root = tree.root(leaves)
-    chance = Random(9162)
-    inclusion: list[Callable[[], bool]] = []
-    consistency: list[Callable[[], bool]] = []
-    for _ in range(PROOFS):
-        index, old = chance.randrange(leaves), chance.randint(1, leaves - 1)
-        path = tree.hashes(tiles.inclusion_path(index, leaves))
-        old_path, old_root = tree.hashes(tiles.consistency_path(old, leaves)), tree.root(old)
-        inclusion.append(
-            lambda index=index, path=path: merkle.includes(index, leaves, tree.leaves[index], path, root)
-        )
-        consistency.append(
-            lambda old=old, path=old_path, before=old_root: merkle.extends(old, leaves, path, before, root)
-        )
-    each_us(f"proof of inclusion, {leaves:,} leaves", inclusion)
-    each_us(f"proof of consistency, {leaves:,} leaves", consistency)
-
-
-# --- The log -----------------------------------------------------------------------------------------------
-
-
-def publish(leaves: int) -> None:
-    """Publishes lists in a log that has so many entries."""
-    with TemporaryDirectory() as folder:
-        publisher = ListPublisher(Path(folder))
-        place = publisher.place
-        with timed(f"fill a log with {leaves:,} entries, and sign it"):
-            place.served.mkdir()
-            tree: Any = SqliteTree(str(place.database))
-            tree.append_entries(entries(leaves))
-            tree.close()
-            state = place.file.with_name("log.checkpoint")
-            with Log(place.database, place.served, publisher.log, state) as log:
-                note = log.sign([])
-                write(place.served, {**log.new_files(), "checkpoint": note.data})
-        for number in range(1, ROUNDS + 1):
-            publisher.now_s += 3600
-            with timed(f"publish version {number}"):
-                publisher.publish()
+def check_checkpoint(data: bytes) -> None:
+    """Reads a checkpoint, and verifies log and quorum."""
+    note = Note.parse(data)
+    Checkpoint.parse(note.text)
+    assert verify(note, [DOCUMENT.policy.log])
+    assert DOCUMENT.policy.is_met(cosignatures(note, DOCUMENT.policy.keys))
 
 
 def main() -> None:
-    """Prints a line for each figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--leaves", type=int, default=100_000)
-    given = parser.parse_args()
-    proofs(given.leaves)
-    publish(given.leaves)
+    """Prints a line for each piece of a check."""
+    text = trust_vectors.LIST_TEXT
+    signed = text + "\n" + "".join(key.line(text) for key in trust_vectors.SIGNERS)
+    bench("list, 3 signatures", partial(check_list, signed.encode(), list(DOCUMENT.signers)), 3, text)
+    checkpoint = trust_vectors.CHECKPOINT.encode()
+    bench(
+        "checkpoint, 7 cosignatures", partial(check_checkpoint, checkpoint), 8, trust_vectors.CHECKPOINT_TEXT
+    )
+    first = partial(documents.check_first, trust_vectors.DOCUMENT.encode(), DOCUMENT.pin)
+    bench("trust document, 3 of 5 owners", first, 3, trust_vectors.DOCUMENT_TEXT)
+    path = [bytes([level]) * 32 for level in range(LEVELS)]
+    leaf = leaf_hash(b"entry")
+    root = reduce(node_hash, path, leaf)  # of a full tree, and its first entry
+    inclusion = partial(includes, 0, 2**LEVELS, leaf, path, root)
+    assert inclusion()
+    us = statistics.median(us_each(inclusion) for _ in range(ROUNDS))
+    print(f"{f'inclusion proof, {2**LEVELS:,} entries':36} {us:7.1f} us")
 
 
 if __name__ == "__main__":

@@ -231,6 +231,11 @@ def test_several_servers_of_one_host() -> None:
     assert [server.key for server in cluster.servers] == ["a", "a", "192.0.2.1:3"]
 
 
+def test_address_that_looks_like_the_key_of_another_server() -> None:
+    text = "names\nserver 192.0.2.9:1,192.0.2.1:1\nserver a.b:1 key=192.0.2.1\n"
+    assert [server.key for server in parse(HEADER + text).servers] == ["192.0.2.9", "192.0.2.1"]
+
+
 # --- Complaints ---------------------------------------------------------------------------------------
 
 HASH = "01" * 32

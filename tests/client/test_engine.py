@@ -6,7 +6,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,28 @@ def test_cluster_may_be_a_file(tmp_path: Path) -> None:
     assert Engine(path, usage="").cluster == Engine(str(path), usage="").cluster == NOBODY
     with pytest.raises(ClusterError, match="No such file"):
         Engine(tmp_path / "none.txt", usage="")
+
+
+SALTS = ((b"past", 1_000_000_000), (b"present", 1_700_000_000), (b"coming", 4_000_000_000))
+
+
+def test_salt_in_force_counts_from_the_beginning() -> None:
+    engine = Engine(replace(NOBODY, next_salts=SALTS), usage="")
+    assert engine.cluster.salt == b"present"
+
+
+def test_wall_clock_counts_for_a_message_even_before_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine may have slept since the last turn."""
+    engine = Engine(replace(NOBODY, next_salts=SALTS), usage="with it:")
+    engine.open()
+    try:
+        engine.turn()
+        monkeypatch.setattr("kcast.client.engine.time", lambda: 4_000_000_100.0)
+        assert engine.cluster.salt == b"present"
+        engine.publish(Future(), "t", "x", {})
+        assert engine.cluster.salt == b"coming"
+    finally:
+        engine.close()
 
 
 def test_names_of_publishers_differ_and_can_be_given() -> None:

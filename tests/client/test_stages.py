@@ -1,15 +1,14 @@
 """client/stages.py: several salts, each from a time on. PROTOCOL §10.3."""
 
+from dataclasses import replace
 from math import inf
 
-from kcast.client.cluster import Cluster, lab, parse
+from kcast.client.cluster import Cluster, lab
 from kcast.client.stages import Stage, in_force, stages
 
 
 def cluster(*next_salts: tuple[bytes, int]) -> Cluster:
-    text = "kcast-cluster 1\nsalt 00\nserver 192.0.2.1:7400\n"
-    text += "".join(f"salt {salt.hex()} from={from_s}\n" for salt, from_s in next_salts)
-    return parse(text)
+    return replace(lab([("192.0.2.1", 7400)]), salt=b"\0", next_salts=next_salts)
 
 
 def salts(of: list[Stage]) -> list[tuple[float, bytes]]:

@@ -63,9 +63,11 @@ def publish_sparsely(
     world.run_for(10)
 
 
-def change_is_told(seed: int, policy: Policy) -> ChangingWorld:
+def change_is_told(seed: int, policy: Policy, *, is_checked: bool = True) -> ChangingWorld:
     """Three of eight servers, and the salt, are replaced from a time on; clocks are some minutes off."""
     world = world_of(seed, policy, added=3, removed=3, servers=8)
+    if not is_checked:
+        world.checkers.clear()
     for client in world.clients:
         client.set_wall_clock(world.rng.uniform(-MINUTES_S, MINUTES_S))
     from_s = KNOWN_FOR_S + MINUTES_S + 20
@@ -147,7 +149,7 @@ def test_salts_of_a_file_hold_from_their_times_on_and_nothing_is_lost(seed: int)
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("AHEAD_S", -10 * MINUTES_S), ("LATE_S", -2 * TTL_S)],
+    [("AHEAD_S", 0.0), ("LATE_S", -2.0 * TTL_S)],
     ids=["coming views are not held", "former views are not held"],
 )
 def test_without_holding_both_messages_would_be_lost(
@@ -155,18 +157,19 @@ def test_without_holding_both_messages_would_be_lost(
 ) -> None:
     """Else the tests above would show nothing."""
     monkeypatch.setattr(views, name, value)
-    with pytest.raises(AssertionError):
-        for seed in range(3):
-            assert lost_in(change_is_told(seed, Policy(5, 3, 5))) == []
+    worlds = [change_is_told(seed, Policy(5, 3, 5), is_checked=False) for seed in range(3)]
+    assert sum(len(lost_in(world)) for world in worlds) > 10
 
 
 # --- Lists that differ by little ----------------------------------------------------------------------
 
 
-def two_lists_side_by_side(seed: int, policy: Policy, *, added: int, removed: int) -> ChangingWorld:
+def two_lists_side_by_side(seed: int, policy: Policy, *, x: int, is_checked: bool = True) -> ChangingWorld:
     """One client after another adopts the change at once, without any overlap. The others go on as before for
     as long as it lasts: minutes or days are the same to them, since nothing is to come."""
-    world = world_of(seed, policy, added=added, removed=removed, servers=9)
+    world = world_of(seed, policy, added=x, removed=x, servers=9)
+    if not is_checked:
+        world.checkers.clear()
     for client in world.clients:
         client.adopt(world.changed)
         publish_sparsely(world, 100)
@@ -182,7 +185,7 @@ def test_lists_within_the_margin_live_side_by_side(
 ) -> None:
     monkeypatch.setattr(views, "OVERLAP_S", 0.0)
     x = policy.margin - 1
-    world = two_lists_side_by_side(seed, policy, added=x, removed=x)
+    world = two_lists_side_by_side(seed, policy, x=x)
     lists = world.clients[0].view.cluster, world._view(world._entries).cluster
     assert hosts_changed(*lists, 0.0).always_meet
     assert lost_in(world) == []
@@ -191,6 +194,6 @@ def test_lists_within_the_margin_live_side_by_side(
 def test_lists_beyond_the_margin_lose_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above would show nothing: one host more, and some topics are missed."""
     monkeypatch.setattr(views, "OVERLAP_S", 0.0)
-    with pytest.raises(AssertionError):
-        for seed in range(6):
-            assert lost_in(two_lists_side_by_side(seed, Policy(5, 3, 3), added=1, removed=1)) == []
+    policy = Policy(5, 3, 3)
+    worlds = [two_lists_side_by_side(seed, policy, x=1, is_checked=False) for seed in range(3)]
+    assert all(lost_in(world) for world in worlds)

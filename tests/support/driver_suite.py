@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -20,7 +21,7 @@ from typing import Any
 from unittest import mock
 
 from kcast.client import aio, watch
-from kcast.client.cluster import Cluster, ServerEntry, format_cluster, lab
+from kcast.client.cluster import Cluster, ClusterError, ServerEntry, format_cluster, lab
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
@@ -31,6 +32,8 @@ from kcast.client.events import (
     Event,
     FamilyMissing,
     LeasesChanged,
+    ListChanged,
+    ListTrouble,
     Outcome,
     Published,
     ServerLost,
@@ -489,6 +492,51 @@ def looking_often() -> Iterator[None]:
         mock.patch.object(watch, "SETTLE_S", 0.02),
     ):
         yield
+
+
+if find_spec("nacl") is not None:
+    from tests.support.published import AT_NAME, known_list
+
+    @scenario
+    async def newer_signed_list_is_adopted(driver: Driver, servers: Servers) -> None:
+        every = servers.cluster.servers
+        with known_list(ONE) as known:
+            known.publish(every[:1], age_s=50)
+            async with driver.client(AT_NAME) as client, driver.client(AT_NAME) as publisher:
+                events, subscription = client.events(), client.subscribe("t")
+                assert await subscription.ready(WAIT_S) == (1, 1)
+                assert [server.name for server in client.cluster.servers] == [every[0].name]
+                cluster = known.publish(every[1:])
+                names = tuple(sorted(server.name for server in every[1:]))
+                changed = (await events_until(events, ListChanged))[-1]
+                assert changed == ListChanged("example.org/lab", 2, names, (every[0].name,))
+                assert (await events_until(events, ClusterChanged))[-1] == ClusterChanged(
+                    names, (every[0].name,)
+                )
+                assert client.cluster.servers == cluster.servers
+                state = client.list_state()
+                assert state is not None and state.version == 2
+                assert [trouble.fault for trouble in state.troubles] == ["apart"], "all servers are others"
+                await publisher.publish("t", "x")
+                delivery = await subscription.get(WAIT_S)
+                assert delivery is not None and delivery.payload == b"x"
+
+    @scenario
+    async def expired_list_ends_the_client_where_its_owners_want_that(
+        driver: Driver, servers: Servers
+    ) -> None:
+        with known_list(ONE, expiry="refuse") as known:
+            known.publish(servers.cluster.servers, fresh_s=1, valid_s=2)
+            async with driver.client(AT_NAME) as client:
+                events, seen = client.events(), set()
+                with raising(ClientClosed, "has failed: @example.org/lab: version 1 was valid until"):
+                    async for event in events:
+                        seen |= {event.fault} if isinstance(event, ListTrouble) else set()
+                assert "expired" in seen
+                with raising(ClientClosed, "Its trust document forbids to use it"):
+                    await client.publish("t", "x")
+            with raising(ClusterError, "Its trust document forbids to use it"):
+                driver.client(AT_NAME)
 
 
 @scenario

@@ -29,7 +29,7 @@ class Driver(Protocol):
     def run(self, scenario: Coro) -> None:
         """Runs it to its end; one that hangs fails."""
 
-    def client(self, cluster: Cluster | Path, **options: Any) -> aio.Client:
+    def client(self, cluster: Cluster | Path | str, **options: Any) -> aio.Client:
         """A client, or what can be used in the same way."""
 
     def start(self, coroutine: Coro) -> Awaitable[Any]:
@@ -53,7 +53,7 @@ class Loop:
         with asyncio.Runner(loop_factory=self._new_loop) as runner:
             runner.run(timed())
 
-    def client(self, cluster: Cluster | Path, **options: Any) -> aio.Client:
+    def client(self, cluster: Cluster | Path | str, **options: Any) -> aio.Client:
         return aio.Client(cluster, **options)
 
     def start(self, coroutine: Coro) -> Awaitable[Any]:
@@ -69,7 +69,7 @@ class Threads:
     def run(self, scenario: Coro) -> None:
         _in_thread(scenario).result(WAIT_S)
 
-    def client(self, cluster: Cluster | Path, **options: Any) -> aio.Client:
+    def client(self, cluster: Cluster | Path | str, **options: Any) -> aio.Client:
         return cast(aio.Client, _Blocking(blocking.Client(cluster, **options)))
 
     def start(self, coroutine: Coro) -> Awaitable[Any]:

@@ -11,3 +11,13 @@ def has_ipv6() -> bool:
     except OSError:
         return False
     return True
+
+
+def has_loopback_network() -> bool:
+    """Whether all of 127.0.0.0/8 is the loopback, as Linux has it."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(("127.0.0.4", 0))
+    except OSError:
+        return False
+    return True

@@ -1,11 +1,21 @@
-"""Signed lists as files on disk, and clients' states of them, for tests of what is stored and fetched."""
+"""Signed lists as files on disk, and clients that know them, for tests of what is stored and fetched."""
 
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
 
+from kcast.client.cluster import Cluster, ServerEntry, host_key
+from kcast.client.trust import keeper
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.verdicts import Held
-from tests.support.lists import OWNERS, Lists, document
+from kcast.hashring.policy import Policy
+from tests.support.lists import NAME, OWNERS, Lists, document
 
 
 def write_files(lists: Lists, folder: Path) -> Path:
@@ -16,12 +26,12 @@ def write_files(lists: Lists, folder: Path) -> Path:
     return folder
 
 
-def document_of(*urls: str, **changes: object) -> TrustDocument:
+def document_of(*urls: str, **changes: Any) -> TrustDocument:
     """Returns a trust document that names these places."""
     return replace(document(**changes), urls=urls)
 
 
-def lists_at(now_unix_s: int, *urls: str, **changes: object) -> Lists:
+def lists_at(now_unix_s: int, *urls: str, **changes: Any) -> Lists:
     """Returns lists whose trust document names these places."""
     return Lists(now_unix_s=now_unix_s, document=document_of(*urls, **changes), owners=tuple(OWNERS))
 
@@ -37,3 +47,55 @@ def drop(lists: Lists, folder: Path) -> Path:
 def first_contact(lists: Lists) -> Held:
     """Returns the state of a client that knows the trust document and nothing else."""
     return Held(lists.trust[0])
+
+
+class KnownList:
+    """The signed list `NAME` of real servers, published in a folder, of which this process knows."""
+
+    def __init__(self, folder: Path, policy: Policy, **document_changes: Any) -> None:
+        self.folder = folder
+        self._policy = policy
+        usual = {"floor": 1, "hosts_per_prefix": 0, "churn_percent": 100}
+        place = str(folder / "published")
+        self._lists = lists_at(int(time.time()), place, **{**usual, **document_changes})
+        drop(self._lists, folder / "trust")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes a process know of it."""
+        return {"XDG_STATE_HOME": str(self.folder / "state"), "KCAST_TRUST_PATH": str(self.folder / "trust")}
+
+    def publish(
+        self, servers: Sequence[ServerEntry], *, fresh_s: int = 60, valid_s: int = 3600, age_s: int = 0
+    ) -> Cluster:
+        """Publishes the next version, with these servers, as if it had been so long ago."""
+        now_unix_s = self._lists.now_unix_s = int(time.time())
+        keyed = [ServerEntry(each.addresses, host_key(each.addresses[0])) for each in servers]
+        cluster = self._lists.cluster(
+            keyed,
+            policy=self._policy,
+            min_servers=1,
+            valid_after_s=now_unix_s - age_s,
+            fresh_until_s=now_unix_s - age_s + fresh_s,
+            valid_until_s=now_unix_s - age_s + valid_s,
+        )
+        self._lists.publish(cluster)
+        write_files(self._lists, self.folder / "published")
+        return cluster
+
+
+@contextmanager
+def known_list(policy: Policy, **document_changes: Any) -> Iterator[KnownList]:
+    """Lets this process know a signed list, and look for newer ones many times a second."""
+    with TemporaryDirectory() as folder:
+        known = KnownList(Path(folder), policy, **document_changes)
+        with (
+            mock.patch.dict(os.environ, known.environment),
+            mock.patch.multiple(
+                keeper, LOOK_INTERVAL_S=0.05, FETCH_POLL_S=0.02, RETRY_S=0.05, RETRY_MAX_S=0.1
+            ),
+        ):
+            yield known
+
+
+AT_NAME = f"@{NAME}"

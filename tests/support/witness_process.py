@@ -22,17 +22,20 @@ def free_port() -> int:
 
 
 class WitnessProcess:
-    """A witness; it keeps its port, key and state when it is started again. Leave its block to end it."""
+    """A witness of the logs that options name. It keeps port, key and state when it is started again.
 
-    def __init__(self, name: str, log: VerifierKey, folder: Path) -> None:
+    Leave its block to end it.
+    """
+
+    def __init__(self, name: str, logs: tuple[str, ...], folder: Path) -> None:
         self.folder = folder
         self.url = ""
-        self._arguments = (name, "--log", str(log), "--state", str(folder))
+        self._arguments = (name, *logs, "--state", str(folder))
         self._port = free_port()
         self.start()
 
     def start(self) -> None:
-        """Starts it, on another port where another program has taken its own."""
+        """Starts it, for the first time or again."""
         where = ("--listen", f"127.0.0.1:{self._port}")
         self.process = subprocess.Popen(
             (*PROGRAM, *self._arguments, *where), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

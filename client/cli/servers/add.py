@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from kcast.client.cli.common import count_of
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import count_of, errors_as_lines
 from kcast.client.cli.servers.edits import edit, file_argument
 
 
@@ -24,7 +23,7 @@ def command(file: Path, addresses: tuple[str, ...], is_pending: bool) -> None:
     Example:
       kcast servers add lab.cluster 192.0.2.10:7400
     """
-    with errors_of("add"):
+    with errors_as_lines("servers add"):
         from kcast.client.trust.editing import with_pending, with_servers
 
         change = with_pending if is_pending else with_servers

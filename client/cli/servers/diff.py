@@ -6,8 +6,7 @@ from time import time
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import escaped, to_json
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import errors_as_lines, escaped, to_json
 from kcast.client.cluster import Cluster
 
 
@@ -22,7 +21,7 @@ def command(old: Path, new: Path | None, as_json: bool) -> None:
     With one FILE, a work file, it is compared with the list that is published of it.
 
     With --json the keys are added, removed, changed (hosts, by their keys on the ring; the last have other
-    servers), keep (of its servers, so many at least each topic has in both), of, moved_percent (the share of
+    servers), keep (the least number of its servers that each topic keeps), of, moved_percent (the share of
     topics that have another server), always_meet, and new_placement (whether all topics are placed anew).
 
     \b
@@ -30,7 +29,7 @@ def command(old: Path, new: Path | None, as_json: bool) -> None:
       kcast servers diff lab.cluster
       kcast servers diff lab.log/list/41 lab.log/list/42
     """
-    with errors_of("diff"):
+    with errors_as_lines("servers diff"):
         before, after, names = _two_lists(old, new)
         from kcast.client.trust.meeting import hosts_changed, sample, sentence
 

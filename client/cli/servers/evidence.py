@@ -5,8 +5,7 @@ from time import localtime, strftime
 
 import click
 
-from kcast.client.cli.common import escaped, say, to_json
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import errors_as_lines, escaped, say, to_json
 from kcast.client.cli.servers.names import name_argument, stored
 
 
@@ -25,7 +24,7 @@ def command(name: str, as_json: bool) -> None:
     Example:
       kcast servers evidence @example.org/lab
     """
-    with errors_of("evidence"):
+    with errors_as_lines("servers evidence"):
         store, _ = stored(name)
         folders = _folders(store.folder / "evidence")
         for folder in folders:

@@ -2,7 +2,7 @@
 
 import click
 
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.servers.names import name_argument, stored
 
 
@@ -18,7 +18,7 @@ def command(name: str) -> None:
     Example:
       kcast servers head @example.org/lab > lab.head
     """
-    with errors_of("head"):
+    with errors_as_lines("servers head"):
         from kcast.client.trust.checkpoint import Checkpoint
         from kcast.client.trust.editing import EditError
         from kcast.client.trust.heads import head_of

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import count_of, escaped, say
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import count_of, errors_as_lines, escaped, say
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.published import publish_here, trust_own
 from kcast.client.cli.servers.terms import read_terms, terms_options
@@ -87,7 +86,7 @@ def command(
         raise click.UsageError("--key only makes a key: give no servers beside it.")
     if role is None and bool(addresses) == bool(source):
         raise click.UsageError("give the servers: either ADDRESS..., or --from FILE.")
-    with errors_of("init"):
+    with errors_as_lines("servers init"):
         from kcast.client.trust.editing import DAY_S, Lifetime
 
         _require_name(name)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client.cli.common import count_of, escaped, say
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import count_of, errors_as_lines, escaped, say
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.published import publish_here, trust_own
@@ -45,7 +44,7 @@ def command(file: Path, is_at_once: bool, fresh_days: int | None, valid_days: in
     Example:
       kcast servers publish lab.cluster
     """
-    with errors_of("publish"):
+    with errors_as_lines("servers publish"):
         from kcast.client.trust.workplace import Workplace
 
         place = Workplace(file)

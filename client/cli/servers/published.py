@@ -24,7 +24,7 @@ def _state_of_log(name: str) -> Path:
 
 
 def trust_own(place: "Workplace", now_unix_s: int) -> None:
-    """Has this user trust the list that he has published. Raises KcastError."""
+    """Makes this user trust the list that he has published. Raises KcastError."""
     from kcast.client.trust import update
     from kcast.client.trust.document import parse
     from kcast.client.trust.places import is_known

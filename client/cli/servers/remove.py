@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from kcast.client.cli.common import count_of
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import count_of, errors_as_lines
 from kcast.client.cli.servers.edits import edit, file_argument
 
 
@@ -21,7 +20,7 @@ def command(file: Path, addresses: tuple[str, ...]) -> None:
     Example:
       kcast servers remove lab.cluster 192.0.2.8:7400
     """
-    with errors_of("remove"):
+    with errors_as_lines("servers remove"):
         from kcast.client.trust.editing import without_servers
 
         edit(

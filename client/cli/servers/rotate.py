@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kcast.client.cli.common import escaped
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import errors_as_lines, escaped
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.terms import read_terms, terms_options
@@ -76,7 +75,7 @@ def command(
       kcast servers rotate lab.cluster --out example.org/lab/signer-1 --new signer
       kcast servers rotate lab.cluster --witness 'w0 w0.example.net+b6fe738f+BKz... https://w0.example.net'
     """
-    with errors_of("rotate"):
+    with errors_as_lines("servers rotate"):
         from kcast.client.trust import document as documents
         from kcast.client.trust.drafts import at_hand
         from kcast.client.trust.editing import EditError

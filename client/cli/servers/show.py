@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import count_of, escaped, to_json
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import count_of, errors_as_lines, escaped, to_json
 from kcast.client.cluster import Cluster
 
 
@@ -23,7 +22,7 @@ def command(file: Path, as_json: bool) -> None:
     Example:
       kcast servers show lab.cluster
     """
-    with errors_of("show"):
+    with errors_as_lines("servers show"):
         cluster = clusters.load(file)
         if as_json:
             click.echo(to_json(_as_fields(cluster)))

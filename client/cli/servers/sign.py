@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import escaped
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import errors_as_lines, escaped
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 
@@ -38,7 +37,7 @@ def command(file: Path, trust_file: Path | None) -> None:
       kcast servers sign lab.cluster
       kcast servers sign lab.trust
     """
-    with errors_of("sign"):
+    with errors_as_lines("servers sign"):
         from kcast.client.trust.document import HEADER
         from kcast.client.trust.workplace import read_note, write_note
 

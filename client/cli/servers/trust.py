@@ -4,8 +4,7 @@ from time import time
 
 import click
 
-from kcast.client.cli.common import count_of, escaped, fail, say
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import count_of, errors_as_lines, escaped, fail, say
 
 _VERB = "servers trust"
 
@@ -26,7 +25,7 @@ def command(source: str, pin: str | None) -> None:
     Example:
       kcast servers trust https://lists.example.org/lab kTD6gIQP3Kpuiq1pK8qE7ZRvOIX9Vfdt07K_Q-MqR5c
     """
-    with errors_of("trust"):
+    with errors_as_lines("servers trust"):
         from kcast.client.trust import document as documents
         from kcast.client.trust import update
         from kcast.client.trust.document import DOCUMENT_BYTES_MAX

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import EXIT_FAILURE, escaped, fail, to_json
+from kcast.client.cli.common import EXIT_FAILURE, errors_as_lines, escaped, fail, to_json
 from kcast.client.cli.layout import paragraph
-from kcast.client.cli.servers.common import errors_of
 from kcast.client.cli.servers.names import complete_names, stored
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def command(what: str, as_json: bool) -> None:
       kcast servers verify https://lists.example.org/lab
       kcast servers verify lab.cluster
     """
-    with errors_of("verify"):
+    with errors_as_lines("servers verify"):
         now = int(time())
         if what.startswith("@"):
             verdict = _of_name(what, now)

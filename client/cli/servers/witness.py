@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client.cli.common import count_of, say
-from kcast.client.cli.servers.common import errors_of
+from kcast.client.cli.common import count_of, errors_as_lines, say
 from kcast.client.cluster import parse_address
 from kcast.pubsub.endpoint import Address, format_address
 
@@ -36,9 +35,9 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> Address:
     "--trust",
     "documents",
     multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A trust document whose log to serve, in place of --log; repeatable.",
+    metavar="FILE|@NAME",
+    help="A trust document whose log to serve, in place of --log, or the name of a list that is known here; "
+    "repeatable.",
 )
 @click.option(
     "--listen",
@@ -60,7 +59,7 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> Address:
 def command(
     name: str,
     logs: tuple[str, ...],
-    documents: tuple[Path, ...],
+    documents: tuple[str, ...],
     address: Address,
     url: str,
     folder: Path | None,
@@ -92,7 +91,7 @@ def command(
       kcast servers witness w0.example.net
       kcast servers witness w0.example.net --log example.org/lab/log+ab3d9983+ASCCi...
     """
-    with errors_of("witness"):
+    with errors_as_lines("servers witness"):
         from kcast.client.trust import keys
         from kcast.client.trust import witness as witnesses
         from kcast.client.trust.note import is_key_name
@@ -137,19 +136,38 @@ def _keys_of(vkeys: Iterable[str]) -> "list[VerifierKey]":
     return found
 
 
-def _logs_of(files: Iterable[Path]) -> "list[VerifierKey]":
+def _logs_of(documents: Iterable[str]) -> "list[VerifierKey]":
     from kcast.client.trust import document
     from kcast.client.trust.note import NoteError
 
     found = []
-    for file in files:
+    for given in documents:
         try:
-            with file.open("rb") as opened:
-                parsed, _ = document.parse(opened.read(document.DOCUMENT_BYTES_MAX + 1))
+            parsed, _ = document.parse(_document(given))
         except NoteError as error:
-            raise click.BadParameter(f"{file}: {error}", param_hint="--trust") from None
+            raise click.BadParameter(f"{given}: {error}", param_hint="--trust") from None
         found.append(parsed.policy.log)
     return found
+
+
+def _document(given: str) -> bytes:
+    """Returns the trust document in a file, or of `@NAME`."""
+    from kcast.client.trust.document import DOCUMENT_BYTES_MAX
+    from kcast.client.trust.places import dropped
+    from kcast.client.trust.store import Store
+
+    path: Path | None = Path(given)
+    if given.startswith("@"):
+        held = Store(given[1:]).load()
+        if held is not None:
+            return held.trust
+        path = dropped(given[1:])
+        if path is None:
+            text = f"{given} is not known here; give the file, or first: kcast servers trust URL PIN"
+            raise click.BadParameter(text, param_hint="--trust")
+    assert path is not None
+    with path.open("rb") as opened:
+        return opened.read(DOCUMENT_BYTES_MAX + 1)
 
 
 def _wait_for_a_signal(serve: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 from pathlib import Path
+from random import Random
 from shutil import which
 from typing import Any
 
@@ -43,8 +44,10 @@ def test_a_passphrase_is_asked_for(path: Path) -> None:
     made = keys.make(path, "a", passphrase=b"horse")
     assert b"ENCRYPTED" in path.read_bytes()
     assert keys.load(path, "a", ask=lambda: b"horse") == made
-    with pytest.raises(KeyFileError, match=r"a\.pem: this is not its passphrase\Z"):
+    with pytest.raises(KeyFileError, match=r"a\.pem: this is not its passphrase, or it is damaged\Z"):
         keys.load(path, "a", ask=lambda: b"cow")
+    with pytest.raises(KeyFileError, match=r"a\.pem: this is not its passphrase, or it is damaged\Z"):
+        keys.load(path, "a", ask=lambda: b"")
     with pytest.raises(KeyFileError, match=r"a\.pem: it has a passphrase, and there is nobody to ask\Z"):
         keys.load(path, "a")
 
@@ -126,3 +129,32 @@ def test_where_keys_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
     monkeypatch.setenv("HOME", "/home/ada")
     assert keys.keys_folder() == Path("/home/ada/.config/kcast/keys")
+
+
+def test_a_passphrase_that_openssl_would_not_take(path: Path) -> None:
+    with pytest.raises(KeyFileError, match=r"a passphrase has 1023 bytes at most; no key was made\Z"):
+        keys.make(path, "a", passphrase=b"x" * 1024)
+    assert not path.exists()
+
+
+def test_a_key_of_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys.make(path, "a")
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(KeyFileError, match="it is another user's file"):
+        keys.load(path, "a")
+
+
+def test_damaged_files_are_refused_in_one_line(path: Path) -> None:
+    """The library knows several ways to refuse a file, among them errors of its own."""
+    keys.make(path, "a")
+    data, rng, refused = path.read_bytes(), Random(13), 0
+    for _ in range(500):
+        damaged = bytearray(data)
+        damaged[rng.randrange(len(data))] = rng.choice(b"ABCxyz019+/=\n\0\xff")
+        path.write_bytes(damaged)
+        try:
+            keys.load(path, "a")
+        except KeyFileError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 100

@@ -116,6 +116,22 @@ def test_a_first_contact_is_no_way_back(store: Store) -> None:
         store.begin(Held(other))
 
 
+def test_where_a_list_was_found_first_is_kept_wherever_the_program_goes(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert store.source == ""
+    keep(store, held(1))
+    monkeypatch.chdir(tmp_path)
+    for given, kept in (
+        ("lab.log", str(tmp_path / "lab.log")),
+        ("https://lists.example.org/lab", "https://lists.example.org/lab"),
+        ("file:///srv/lab", "file:///srv/lab"),
+    ):
+        store.remember_source(given)
+        assert store.source == kept
+    assert store.load() == held(1)
+
+
 # --- Damage ------------------------------------------------------------------------------------------
 
 

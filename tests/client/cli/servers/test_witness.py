@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +20,8 @@ from kcast.client.trust.note import Note, VerifierKey
 from kcast.client.trust.quorum import Policy, PolicyReader
 from tests.support.handmade_log import ORIGIN, HandmadeLog
 from tests.support.lists import LOG as LOG_KEY
-from tests.support.witness_process import PROGRAM, WAIT_S, WitnessProcess, free_port
+from tests.support.lists import Lists
+from tests.support.witness_process import WAIT_S, WitnessProcess
 
 pytestmark = pytest.mark.world
 
@@ -67,6 +67,11 @@ def test_its_state_is_kept_where_state_is_kept(tmp_path: Path, monkeypatch: pyte
         (("w0", "--log", "x"), "--log: expected NAME+KEYID+BASE64, not 'x'", 2),
         (("w0", "--log", VKEY[:-1]), "--log: expected base64", 2),
         (("w0", "--trust", "/dev/null"), "--trust: /dev/null: expected a signed note", 2),
+        (
+            ("w0", "--trust", "@example.org/none"),
+            "@example.org/none is not known here; give the file",
+            2,
+        ),
         (("w0", "--trust", "/none"), "/none: No such file or directory", 1),
         (("w0", "--listen", "example.org:80"), "names are not looked up", 2),
         (("w0", "--listen", "127.0.0.1"), "expected IP:PORT or [IPv6]:PORT", 2),
@@ -133,7 +138,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal_and_sums_up(tmp_path: Path, number: signal.Signals) -> None:
-    with WitnessProcess("w0", LOG_KEY.verifier, tmp_path / "w0") as witness:
+    with WitnessProcess("w0", ("--log", VKEY), tmp_path / "w0") as witness:
         for size in (5, 9):
             (asked,) = ask([witness], size).values()
             assert asked.cosignatures
@@ -147,7 +152,7 @@ def test_it_serves_until_a_signal_and_sums_up(tmp_path: Path, number: signal.Sig
 
 
 def test_a_second_process_keeps_out_and_a_taken_port_is_one_line(tmp_path: Path) -> None:
-    with WitnessProcess("w0", LOG_KEY.verifier, tmp_path / "w0") as witness:
+    with WitnessProcess("w0", ("--log", VKEY), tmp_path / "w0") as witness:
         second = run("w0", "--log", VKEY, "--state", str(witness.folder))
         assert (second.exit_code, second.stdout) == (1, "")
         assert second.stderr == (
@@ -161,31 +166,16 @@ def test_a_second_process_keeps_out_and_a_taken_port_is_one_line(tmp_path: Path)
         )
 
 
-def test_it_takes_the_log_of_a_trust_document(tmp_path: Path) -> None:
-    from kcast.client.trust.document import TrustDocument
-    from kcast.client.trust.note import SigningKey, sign
-
-    signer = SigningKey.from_seed("example.org/lab/signer-0", bytes([1]) * 32)
-    reader = PolicyReader()
-    for line in (f"log {VKEY}", "quorum none"):
-        reader.read(line.split(" "))
-    text = TrustDocument("example.org/lab", 1, (signer.verifier,), 1, 1, reader.policy()).text
-    (tmp_path / "lab.trust").write_bytes(sign(text, [signer]).data)
-    arguments = ("w0", "--trust", str(tmp_path / "lab.trust"), "--state", str(tmp_path / "w0"))
-    process = subprocess.Popen(
-        (*PROGRAM, *arguments, "--listen", f"127.0.0.1:{free_port()}"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        _, _, vkey, url = process.stdout.readline().split()
-        (asked,) = collect(LOG.signed(5), {VerifierKey.parse(vkey): url}, LOG.path).values()
+@pytest.mark.parametrize("is_known", [False, True])
+def test_it_takes_the_log_of_a_trust_document(
+    tmp_path: Path, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lab.trust").write_bytes(Lists().files["trust/1"])
+    monkeypatch.setenv("KCAST_TRUST_PATH", str(tmp_path))
+    given = "@example.org/lab" if is_known else str(tmp_path / "lab.trust")
+    with WitnessProcess("w0", ("--trust", given), tmp_path / "w0") as witness:
+        (asked,) = ask([witness], 5).values()
         assert asked.cosignatures
-    finally:
-        process.kill()
-        process.communicate(timeout=WAIT_S)
 
 
 # --- Seven, of which five are needed -------------------------------------------------------------------
@@ -197,7 +187,7 @@ def seven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[WitnessProc
     with ExitStack() as stack:
         yield [
             stack.enter_context(
-                WitnessProcess(f"w{number}.example.net", LOG_KEY.verifier, folder / f"w{number}")
+                WitnessProcess(f"w{number}.example.net", ("--log", VKEY), folder / f"w{number}")
             )
             for number in range(7)
         ]

@@ -1,0 +1,29 @@
+"""Where an extra is missing, the message has the line that installs it."""
+
+import runpy
+import sys
+
+import pytest
+
+from kcast.client.cluster import ClusterError
+from tests.support.checkout import ROOT
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "says"),
+    [
+        ("ed25519", "nacl", "a signed list needs the extra 'trust': pip install 'kcast[trust]'"),
+        ("keys", "cryptography", "a key file needs the extra 'trust': pip install 'kcast[trust]'"),
+    ],
+)
+def test_the_line_that_installs_it(
+    module: str, library: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if module == "keys":
+        pytest.importorskip("nacl")
+    for name in [*sys.modules, library]:
+        if name.partition(".")[0] == library:
+            monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ClusterError) as caught:
+        runpy.run_path(str(ROOT / "client" / "trust" / f"{module}.py"))
+    assert str(caught.value) == says
