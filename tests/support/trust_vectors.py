@@ -24,6 +24,9 @@ ABOUT = [
     "keys: each is made of its seed; type 1 signs notes, type 4 cosigns checkpoints.",
     "trust_document, list, checkpoint, proof and add_checkpoint are sound, and belong together: the list is",
     "signed under the document, its record is entry 'index' of the log, and 'entries' are all entries.",
+    "trust_proof shows the trust document's record in the log. Served as trust/1, trust/1.tlog-proof,",
+    "list/42 and latest.tlog-proof, all this is taken by a client that trusts the document, at",
+    "'taken_at_unix_s'; with a mutant of checkpoint or proof in its place it is refused, with that fault.",
     "'text' and 'pin' of the trust document are what its owners signed, and what people give to each other.",
     "salt: 'part_hex' is HMAC-SHA256(seed, 'kcast-salt 1' LF NAME LF SALT LF), SALT that in force in hex;",
     "'commitment' is its SHA-256, and 'salt_hex' the first 16 bytes of the SHA-256 of all parts, by key ID.",
@@ -157,6 +160,9 @@ def proof_from(old_size: int) -> list[bytes]:
 PROOF = (
     f"c2sp.org/tlog-proof@v1\nextra {base64(LEAVES[INDEX])}\nindex {INDEX}\n"
     f"{hashes(TREE.path(INDEX))}\n{CHECKPOINT}"
+)
+TRUST_PROOF = (
+    f"c2sp.org/tlog-proof@v1\nextra {base64(LEAVES[0])}\nindex 0\n{hashes(TREE.path(0))}\n{CHECKPOINT}"
 )
 OLD_SIZES = (0, 1, 2, 32, 42, 43, 41)
 ADDED = {
@@ -368,6 +374,7 @@ def document() -> Vector:
     """The file's contents."""
     return {
         "about": ABOUT,
+        "taken_at_unix_s": COSIGNED_AT_UNIX_S + 3_600,
         "keys": [key.vector() for key in (*OWNERS, *SIGNERS, LOG, *WITNESSES)],
         "trust_document": {
             "data": DOCUMENT,
@@ -388,6 +395,7 @@ def document() -> Vector:
             "cosigned_at_unix_s": {key.name: COSIGNED_AT_UNIX_S + i for i, key in enumerate(WITNESSES)},
         },
         "proof": {"data": PROOF},
+        "trust_proof": {"data": TRUST_PROOF},
         "add_checkpoint": [
             {
                 "old_size": old_size,

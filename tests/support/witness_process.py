@@ -28,6 +28,7 @@ class WitnessProcess:
     """
 
     def __init__(self, name: str, logs: tuple[str, ...], folder: Path) -> None:
+        self.name = name
         self.folder = folder
         self.url = ""
         self._arguments = (name, *logs, "--state", str(folder))

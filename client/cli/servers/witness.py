@@ -180,10 +180,16 @@ def _wait_for_a_signal(serve: Callable[[], None]) -> None:
 
 
 def _summary(witness: "Witness") -> str:
-    counts = {str(what): count for what, count in witness.counts.items()}
-    parts = [f"cosigned: {counts.pop('200', 0)}"]
+    from kcast.client.trust.witnessing import Status
+
+    counts = {
+        what.name.lower().replace("_", "-") if isinstance(what, Status) else what: count
+        for what, count in witness.counts.items()
+    }
+    parts = [f"cosigned: {counts.pop('cosigned', 0)}"]
+    if told := counts.pop("other-size", 0):  # a question that shows what to ask next
+        parts.append(f"told what it holds: {told}")
     if counts:
-        refused = " ".join(f"{what}={count}" for what, count in sorted(counts.items()))
-        parts.append(f"refused: {refused}")
+        parts.append(f"refused: {' '.join(f'{what}={count}' for what, count in sorted(counts.items()))}")
     parts += [f"{origin}: {held.size}" for origin, held in sorted(witness.held.items())]
     return "; ".join(parts)

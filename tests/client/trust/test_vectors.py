@@ -14,8 +14,10 @@ from kcast.client.trust import document as documents
 from kcast.client.trust import merkle
 from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosign, cosignatures
 from kcast.client.trust.faults import ListFault
+from kcast.client.trust.judge import judge
 from kcast.client.trust.note import BadSignature, Note, NoteError, SigningKey, VerifierKey, sign, verify
 from kcast.client.trust.record import ListRecord, TrustRecord, read_record
+from kcast.client.trust.verdicts import Accepted, Held, Refused, Verdict, Want
 from tests.support import trust_vectors
 
 VECTORS: dict[str, Any] = json.loads(trust_vectors.FILE.read_text(encoding="ascii"))
@@ -99,6 +101,44 @@ def test_add_checkpoint_bodies(vector: dict[str, Any]) -> None:
     assert added.data == data
     assert added.old_size == vector["old_size"]
     assert fault_of_add_checkpoint(data) is None
+
+
+def verdict_on(latest: str, trust_proof: str) -> Verdict:
+    """What a client makes of the vectors, served as files, that has only the trust document."""
+    files = {
+        "latest.tlog-proof": latest,
+        "list/42": VECTORS["list"]["data"],
+        "trust/1.tlog-proof": trust_proof,
+    }
+    judging = judge(Held(VECTORS["trust_document"]["data"].encode()), VECTORS["taken_at_unix_s"])
+    answer = None
+    try:
+        while True:
+            step = judging.send(answer)
+            found = files.get(step.path) if isinstance(step, Want) else None
+            answer = None if found is None else found.encode()
+    except StopIteration as end:
+        verdict: Verdict = end.value
+        return verdict
+
+
+def test_a_client_takes_them_all_together() -> None:
+    verdict = verdict_on(VECTORS["proof"]["data"], VECTORS["trust_proof"]["data"])
+    assert isinstance(verdict, Accepted) and not verdict.warnings
+    assert verdict.cluster == clusters.parse(VECTORS["list"]["data"])
+
+
+IN_PROOFS = [mutant for mutant in VECTORS["mutants"] if mutant["of"] in ("checkpoint", "proof")]
+
+
+@pytest.mark.parametrize("mutant", IN_PROOFS, ids=lambda mutant: f"{mutant['of']}: {mutant['description']}")
+def test_a_client_tells_the_same_fault(mutant: dict[str, str]) -> None:
+    sound = VECTORS[mutant["of"]]["data"]
+    mutated = sound.replace(mutant["old"], mutant["new"], 1)
+    latest, trust_proof = (VECTORS[kind]["data"].replace(sound, mutated) for kind in ("proof", "trust_proof"))
+    verdict = verdict_on(latest, trust_proof)
+    assert isinstance(verdict, Refused)
+    assert verdict.fault == mutant["fault"]
 
 
 def fault_of_document(data: bytes) -> str | None:

@@ -213,7 +213,7 @@ def test_it_is_stored_before_it_is_answered(
     assert witness.held == {ORIGIN: LOG.checkpoint(5)}
     assert len(said) == 1
     assert said[0].endswith(": No space left on device")
-    assert witness.counts == {Status.COSIGNED: 1, "not stored": 3}
+    assert witness.counts == {Status.COSIGNED: 1, "not-stored": 3}
     assert post(connection, LOG.body(5, 7)).status == 200
 
 

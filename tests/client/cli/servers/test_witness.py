@@ -3,7 +3,8 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -142,12 +143,15 @@ def test_it_serves_until_a_signal_and_sums_up(tmp_path: Path, number: signal.Sig
         for size in (5, 9):
             (asked,) = ask([witness], size).values()
             assert asked.cosignatures
+        with closing(HTTPConnection(witness.url.removeprefix("http://"), timeout=WAIT_S)) as stranger:
+            stranger.request("POST", "/add-checkpoint", b"junk")
+            assert stranger.getresponse().status == 400
         told = witness.stop(number).splitlines()
         assert witness.process.returncode == 0
     assert told == [
         f"kcast servers witness: serving 1 log on {witness.url}",
         # The second question began with the size that was not known.
-        f"kcast servers witness: cosigned: 2; refused: 409=1; {ORIGIN}: 9",
+        f"kcast servers witness: cosigned: 2; told what it holds: 1; refused: malformed=1; {ORIGIN}: 9",
     ]
 
 
@@ -259,3 +263,44 @@ def folders(witness: WitnessProcess) -> list[Path]:
 def stored(witness: WitnessProcess) -> bytes:
     (folder,) = folders(witness)
     return (folder / "checkpoint").read_bytes()
+
+
+def test_a_list_is_published_with_five_of_seven_and_not_with_four(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pymerkle")
+    monkeypatch.chdir(tmp_path)
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+
+    def servers(*arguments: str, exit_code: int = 0) -> str:
+        result = CliRunner().invoke(main, ["servers", *arguments])
+        assert result.exit_code == exit_code, result.output
+        return result.output
+
+    servers("init", "example.org/lab", *(f"127.0.0.1:{port}" for port in (7401, 7402, 7403)))
+    with ExitStack() as stack:
+        witnesses = [
+            stack.enter_context(
+                WitnessProcess(f"w{number}", ("--trust", "@example.org/lab"), tmp_path / f"w{number}")
+            )
+            for number in range(7)
+        ]
+        lines = [f"{each.name} {each.key} {each.url}" for each in witnesses]
+        servers("rotate", "lab.cluster", *(f"--witness={line}" for line in lines), "--quorum", "5")
+        servers("publish", "lab.cluster")
+        assert "cosigned by 7 of 7 (5 needed)" in servers("verify", "@example.org/lab")
+        for each in witnesses[:2]:
+            each.stop(signal.SIGKILL)
+        servers("add", "lab.cluster", "127.0.0.1:7404")
+        told = servers("publish", "lab.cluster")
+        assert "version 3 of example.org/lab is published" in told
+        for each in witnesses[:2]:
+            assert f"{each.name} has not cosigned: {each.url}/add-checkpoint: Connection refused" in told
+        witnesses[2].stop(signal.SIGKILL)
+        servers("add", "lab.cluster", "127.0.0.1:7405")
+        told = servers("publish", "lab.cluster", exit_code=1)
+        assert "4 of 7 witnesses have cosigned, and it takes 5; nothing was published" in told
+        assert "cosigned by 5 of 7" in servers("verify", "@example.org/lab")
+        witnesses[2].start()
+        assert "version 4 of example.org/lab is published" in servers("publish", "lab.cluster")
