@@ -14,8 +14,6 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from pymerkle import InmemoryTree
-
 from kcast.client import cluster as clusters
 from kcast.client.cluster import ClusterError
 from kcast.client.trust import bundle, merkle, tiles
@@ -23,6 +21,7 @@ from kcast.client.trust import document as documents
 from kcast.client.trust.bundle import BUNDLE_BYTES_MAX, BundleError
 from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosignatures
 from kcast.client.trust.document import DOCUMENT_BYTES_MAX, TrustDocument, pin_of
+from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.judge import DOCUMENTS_MAX, VERSIONS_AHEAD_MAX
 from kcast.client.trust.list_checks import facts_of
 from kcast.client.trust.log_checks import LATEST, PROOF_BYTES_MAX
@@ -31,6 +30,11 @@ from kcast.client.trust.record import ListRecord, TrustRecord, read_record
 from kcast.client.trust.sources import Source
 from kcast.client.trust.tiles import ENTRIES_LEVEL, WIDTH, Hashes, Tile, tile_at
 from kcast.pubsub.errors import KcastError
+
+try:
+    from pymerkle import InmemoryTree
+except ImportError:
+    raise MissingExtra("an audit of a log", "list-log") from None
 
 CHECKPOINT = "checkpoint"
 ENTRIES_MAX = 1_000_000

@@ -48,8 +48,8 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
     With --json the keys are index, kind (list or trust), version, bytes, sha256, and for lists, where they
     can be had, hosts, added, removed (numbers), and valid_after (unix seconds).
 
-    With --audit each line is a finding: where, and what; with --json the keys are where and text. The exit code
-    is 1 if there is any. For @NAME the log is also held to what this user has stored. It needs pymerkle.
+    With --audit each line is a finding: where, and what; with --json the keys are where and text. The exit
+    code is 1 if there is any. For @NAME the log is also held to what this user has stored.
 
     \b
     Examples:
