@@ -201,25 +201,25 @@ class ClientCore:
         are slow do so too (`kcast.client.views`). What was to come at that time or later comes no more.
         """
         self._views.adopt(cluster, now, self.clock_offset_s, self.sessions.ttl_s_max, from_unix_s)
-        self._look(now, is_news=from_unix_s is None)
+        self._look(now)
 
-    def _look(self, now: float, *, is_news: bool = False) -> None:
+    def _look(self, now: float) -> None:
         """Sees whether another view is in force or held by now, and does what follows from it."""
         before, held_before = self.view, self._views.held
         if not self._views.is_due(now, self.clock_offset_s):
             return
-        has_changed = self._views.look(now, self.clock_offset_s, self.sessions.ttl_s_max)
-        if has_changed:
-            changed = [] if self.view is before else self.sessions.adopt(self.view.cluster.servers, now)
-            self._subscriptions.follow(now)
-            self._replace_all(now)
-            held = self._views.held
-            if any(view not in held for view in held_before):
-                names = {server.name for view in held for server in view.cluster.servers}
-                changed += self.sessions.keep(names, now)
-            for session in changed:
-                self._digest(session, now)
-        if is_news or self.view is not before:
+        if not self._views.look(now, self.clock_offset_s, self.sessions.ttl_s_max):
+            return
+        changed = [] if self.view is before else self.sessions.adopt(self.view.cluster.servers, now)
+        self._subscriptions.follow(now)
+        self._replace_all(now)
+        held = self._views.held
+        if any(view not in held for view in held_before):
+            names = {server.name for view in held for server in view.cluster.servers}
+            changed += self.sessions.keep(names, now)
+        for session in changed:
+            self._digest(session, now)
+        if self.view is not before:
             self._events.append(change_between(before.cluster, self.view.cluster))
 
     # --- Names ---------------------------------------------------------------------------------------

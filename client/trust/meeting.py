@@ -47,6 +47,7 @@ class Difference:
     kept: int  # the number of its servers that each topic of the old list keeps at least ...
     kept_of: int  # ... of these
     always_meet: bool
+    anew_at_unix_s: int | None  # when a salt begins that the old list does not know of, and places all anew
 
     @property
     def x(self) -> int:
@@ -75,6 +76,8 @@ class Sample:
 
 def hosts_changed(old: Cluster, new: Cluster, at_unix_s: float) -> Difference:
     """Compares two lists as they are at a time: of several salts, each goes by the one in force then."""
+    anew_at = (at for salt, at in new.next_salts if at > at_unix_s and (salt, at) not in old.next_salts)
+    anew_at_unix_s = min(anew_at, default=None)
     old, new = in_force(old, at_unix_s), in_force(new, at_unix_s)
     before, after = ({server.key for server in cluster.servers} for cluster in (old, new))
     kept_servers = set(old.servers) & set(new.servers)
@@ -106,6 +109,7 @@ def hosts_changed(old: Cluster, new: Cluster, at_unix_s: float) -> Difference:
         kept=0 if is_new_placement else kept,
         kept_of=size_before,
         always_meet=not is_new_placement and (not has_changed or used > all_servers),
+        anew_at_unix_s=anew_at_unix_s,
     )
 
 

@@ -440,6 +440,16 @@ def test_load(tmp_path: Path) -> None:
     assert clusters.load(path).name == "Tromsø"
 
 
+def test_signed_list_begins_with_its_first_word(tmp_path: Path) -> None:
+    """§10.4: what is signed is the file's bytes, so nothing may come before them."""
+    path = tmp_path / "lab.txt"
+    path.write_text(LIST + ONE, encoding="utf-8")
+    assert clusters.load(path).signed == FACTS
+    path.write_text(LIST + ONE, encoding="utf-8-sig")
+    with pytest.raises(ClusterError, match=r"lab\.txt:1: expected no U\+FEFF at the start of a signed list"):
+        clusters.load(path)
+
+
 def test_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClusterError, match=r"none\.txt: No such file or directory"):
         clusters.load(tmp_path / "none.txt")

@@ -362,3 +362,14 @@ def test_clock_that_is_set_back_brings_the_former_list_back() -> None:
     assert world.leased_at() == names(*range(1, 11))
     world.run(10 * HOUR_S)
     assert world.leased_at() == names(*range(6, 11)) == set(world.used(200))
+
+
+def test_list_that_is_only_renewed_is_no_news() -> None:
+    world = timed_world(Policy(5, 5, 2))
+    before, view = world.leased_at(), world.core.view
+    world.core.adopt(replace(world.cluster, name="renewed"), world.now)
+    world.run(2 * OVERLAP_S)
+    assert world.take_events() == []
+    assert (world.core.view, world.leased_at()) == (view, before)
+    assert world.core.view.cluster.name == "renewed"
+    assert world.core._views.next_timeout() is None

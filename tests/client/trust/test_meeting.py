@@ -164,6 +164,9 @@ def test_salts_count_as_they_are_at_the_time() -> None:
     old = cluster(*range(12))
     new = replace(old, next_salts=((b"other", 1000),))
     assert meeting.hosts_changed(old, new, 999.0).is_none
+    assert meeting.hosts_changed(old, new, 999.0).anew_at_unix_s == 1000, "which is still to come"
+    assert meeting.hosts_changed(old, new, 1000.0).anew_at_unix_s is None
+    assert meeting.hosts_changed(new, new, 999.0).anew_at_unix_s is None
     assert meeting.hosts_changed(new, replace(old, salt=b"other"), 1000.0).is_none
     assert meeting.hosts_changed(new, new, 1000.0).is_none
 
