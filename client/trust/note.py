@@ -190,6 +190,13 @@ class Note:
         """Returns the note with further signatures; those that it has already are not added again."""
         return Note(self.text, tuple(dict.fromkeys((*self.signatures, *signatures))))
 
+    def as_looked_at(self, needed: Iterable[VerifierKey]) -> "Note":
+        """Returns the note with as many signatures as readers look at, one for each key: the needed first."""
+        by_key = {(signature.name, signature.key_id): signature for signature in self.signatures}
+        first = {(key.name, key.key_id) for key in needed}
+        ranked = sorted(by_key, key=lambda known: known not in first)
+        return Note(self.text, tuple(by_key[known] for known in ranked[:SIGNATURES_MAX]))
+
 
 def verify(note: Note, keys: Iterable[VerifierKey]) -> tuple[VerifierKey, ...]:
     """Returns those of the keys, of type 1, that have signed the note; each public key counts once.

@@ -16,7 +16,7 @@ from kcast.client import cluster as clusters
 from kcast.client.trust import bundle, cosigning
 from kcast.client.trust.checkpoint import AddCheckpoint, LogProof, cosignatures
 from kcast.client.trust.document import TrustDocument
-from kcast.client.trust.drafts import Keys, NextList, next_document, next_list
+from kcast.client.trust.drafts import Incomplete, Keys, NextDocument, NextList, next_document, next_list
 from kcast.client.trust.durable import make_folder, write_whole
 from kcast.client.trust.editing import EditError, Lifetime, facts_of
 from kcast.client.trust.faults import ListFault
@@ -74,16 +74,18 @@ def publish(
         record = ListRecord.of(document.name, facts.version, facts.trust, list_.note.data)
         held = _held(place, now_unix_s)
         _require_taken(document, held, record, list_, now_unix_s)
-        if next_.note is not None:
-            write_note(place.trust_file, next_.note)
-        write_note(place.file, list_.note)
-        next_.require_owners(place.trust_file)
-        list_.require_signers(place.file, document)
+        try:
+            next_.require_owners(place.trust_file)
+            list_.require_signers(place.file, document)
+        except Incomplete:
+            _keep_signatures(place, next_, list_)
+            raise
         trust = [*place.trust_documents(), *([next_.note.data] if next_.note else [])]
         records = [TrustRecord.of(document.name, version, data).data for version, data in enumerate(trust, 1)]
         with Log(
             place.database, place.served, _log_key(document, keys), state_of_log(document.policy.log.name)
         ) as log:
+            _keep_signatures(place, next_, list_)
             *trusted, index = log.append([*records, record.data])
             signed = log.sign({*trusted[len(place.trust_documents()) :], index})
             checkpoint, missing = _witnessed(signed, document, log, collect)
@@ -97,6 +99,13 @@ def publish(
         cosigned = document.policy.who(cosignatures(checkpoint, document.policy.keys))
         is_renewal = held.list is not None and not (list_.difference and not list_.difference.is_none)
         return Publication(list_, document, is_renewal, cosigned, missing)
+
+
+def _keep_signatures(place: Workplace, next_: NextDocument, list_: NextList) -> None:
+    """Writes the work files as they are signed now: what is in the log must not be signed in another form."""
+    if next_.note is not None:
+        write_note(place.trust_file, next_.note)
+    write_note(place.file, list_.note)
 
 
 @contextmanager
@@ -181,13 +190,14 @@ def _witnessed(
         for name, witness in policy.witnesses.items()
         if not asked[witness.key].cosignatures
     }
-    if not policy.is_met(cosignatures(checkpoint, policy.keys)):
+    quorum = policy.fewest(cosignatures(checkpoint, policy.keys))
+    if quorum is None:
         why = "; ".join(f"{name}: {text}" for name, text in missing.items())
         raise NotPublished(
             f"{len(urls) - len(missing)} of {len(urls)} witnesses have cosigned, and it takes "
             f"{policy.needed}; nothing was published, and 'kcast servers publish' asks them again ({why})"
         )
-    return checkpoint, missing
+    return checkpoint.as_looked_at((policy.log, *quorum)), missing
 
 
 # --- The folder ------------------------------------------------------------------------------------------

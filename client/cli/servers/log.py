@@ -1,7 +1,6 @@
 """`kcast servers log`: the history of a list, as its public log has it."""
 
 from pathlib import Path
-from time import localtime, strftime
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +9,7 @@ from kcast.client import cluster as clusters
 from kcast.client.cli.common import count_of, errors_as_lines, escaped, say, to_json
 from kcast.client.cli.layout import table
 from kcast.client.cli.servers.names import complete_names, stored
+from kcast.client.cli.servers.show import time_text
 
 if TYPE_CHECKING:
     from kcast.client.cluster import Cluster
@@ -160,6 +160,6 @@ def _cells(row: dict[str, object]) -> tuple[str, ...]:
         str(row["index"]),
         f"{row['kind']} {row['version']}",
         *counts,
-        strftime("%Y-%m-%d %H:%M", localtime(float(str(holds)))) if holds is not None else "",
+        time_text(int(str(holds))) if holds is not None else "",
         escaped(str(row["sha256"])[:16]),
     )

@@ -2,49 +2,98 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import localtime, strftime
 
 import click
 
 from kcast.client import cluster as clusters
 from kcast.client.cli.common import count_of, errors_as_lines, escaped, to_json
+from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cluster import Cluster
 
 
 @click.command("show")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("what", metavar="@NAME|FILE", shell_complete=complete_names)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(file: Path, as_json: bool) -> None:
+def command(what: str, as_json: bool) -> None:
     """Print a list of servers. Nothing is checked: 'kcast servers verify' does that.
 
-    With --json the keys are name, policy, hosts (their number) and servers.
+    @NAME is the newest list that is stored here.
+
+    With --json the keys are name, policy, hosts (their number) and servers. Signed lists have also version,
+    trust (the version of its trust document), valid_after, fresh_until and valid_until (unix seconds),
+    min_servers, pending (servers), and signers (the names of keys; whether they fit is not checked).
 
     \b
-    Example:
+    Examples:
+      kcast servers show @example.org/lab
       kcast servers show lab.cluster
     """
     with errors_as_lines("servers show"):
-        cluster = clusters.load(file)
-        if as_json:
-            click.echo(to_json(_as_fields(cluster)))
-            return
-        for line in _as_text(cluster):
+        cluster = _list(what)
+        for line in (to_json(_as_fields(cluster)),) if as_json else _as_text(cluster):
             click.echo(line)
 
 
+def _list(what: str) -> Cluster:
+    if not what.startswith("@"):
+        return clusters.load(Path(what))
+    from kcast.client.trust.places import StateError
+
+    held = stored(what)[1]
+    if held.list is None:
+        raise StateError(f"{what}: no list has been seen yet: 'kcast servers verify {what}' fetches it")
+    return clusters.parse(held.list.decode(), what)
+
+
 def _as_fields(cluster: Cluster) -> dict[str, object]:
-    return {
+    fields: dict[str, object] = {
         "name": cluster.name or None,
         "policy": str(cluster.policy),
         "hosts": len({server.key for server in cluster.servers}),
         "servers": [server.name for server in cluster.servers],
     }
+    facts = cluster.signed
+    if facts is None:
+        return fields
+    return {
+        **fields,
+        "version": facts.version,
+        "trust": facts.trust,
+        "valid_after": facts.valid_after_s,
+        "fresh_until": facts.fresh_until_s,
+        "valid_until": facts.valid_until_s,
+        "min_servers": facts.min_servers,
+        "pending": [server.name for server in facts.pending],
+        "signers": _signers(cluster),
+    }
+
+
+def _signers(cluster: Cluster) -> list[str]:
+    return [line.split(" ")[1] for line in cluster.signatures]
 
 
 def _as_text(cluster: Cluster) -> Iterator[str]:
     if cluster.name:
         yield f"name     {escaped(cluster.name)}"
+    facts = cluster.signed
+    if facts is not None:
+        yield f"version  {facts.version}, under version {facts.trust} of the trust document"
+        yield f"holds    from {time_text(facts.valid_after_s)}"
+        yield f"fresh    until {time_text(facts.fresh_until_s)}, valid until {time_text(facts.valid_until_s)}"
+        yield f"signed   {escaped(', '.join(_signers(cluster))) or 'by nobody yet'}"
     yield f"policy   {cluster.policy}"
     hosts = len({server.key for server in cluster.servers})
     yield f"hosts    {count_of(hosts, 'host')}, {count_of(len(cluster.servers), 'server')}"
     for number, server in enumerate(cluster.servers):
         yield f"{'' if number else 'servers':<9}{server.name}"
+    for number, server in enumerate(facts.pending if facts else ()):
+        yield f"{'' if number else 'pending':<9}{server.name}"
+
+
+def time_text(unix_s: int) -> str:
+    """Returns a time of a list, in this machine's zone."""
+    try:
+        return strftime("%Y-%m-%d %H:%M", localtime(unix_s))
+    except (OverflowError, OSError, ValueError):  # a list may say any time
+        return f"{unix_s} s after 1970"

@@ -126,7 +126,7 @@ def _witness(text: str) -> Any:
     from kcast.client.trust.note import KIND_COSIGNATURE, VerifierKey
     from kcast.client.trust.quorum import Witness
 
-    words = text.split()
+    words = text.removeprefix("witness ").split()  # as its line stands in a trust document
     if len(words) not in (2, 3):
         raise EditError(f"--witness: expected 'NAME VKEY URL', not {text!r}")
     key = VerifierKey.parse(words[1])

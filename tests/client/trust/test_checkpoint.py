@@ -21,7 +21,9 @@ from kcast.client.trust.note import (
     SigningKey,
     encode_base64,
     sign,
+    verify,
 )
+from kcast.client.trust.quorum import read_policy
 
 DASH = "\N{EM DASH}"
 
@@ -210,3 +212,26 @@ def test_what_is_no_add_checkpoint_body(old: str, new: str, says: str) -> None:
     with pytest.raises(NoteError) as caught:
         AddCheckpoint.parse(text.replace(old, new, 1).encode())
     assert any(each in str(caught.value) for each in says.split("|"))
+
+
+def test_a_quorum_of_many_witnesses_is_among_the_signatures_that_are_looked_at() -> None:
+    many = [SigningKey.from_seed(f"w{i}", bytes([i, 1]) * 16, KIND_COSIGNATURE) for i in range(20)]
+    names = [key.verifier.name for key in many]
+    policy = read_policy(
+        [
+            f"log {LOG.verifier}",
+            *(f"witness {key.verifier.name} {key.verifier}" for key in many),
+            f"group here 4 {' '.join(names[:16])}",
+            f"group there all {' '.join(names[16:])}",
+            "group both all here there",
+            "quorum both",
+        ]
+    )
+    note = NOTE.with_signatures(cosign(NOTE, key, at_unix_s) for key in many for at_unix_s in (1_000, 2_000))
+    quorum = policy.fewest(cosignatures(note, policy.keys))
+    assert quorum is not None and len(quorum) == 8
+    assert not policy.is_met(cosignatures(Note.parse(note.data), policy.keys))
+    shown = Note.parse(note.as_looked_at((policy.log, *quorum)).data)
+    assert len(shown.signatures) == 16
+    assert policy.is_met(cosignatures(shown, policy.keys))
+    assert verify(shown, [policy.log]) == (policy.log,)

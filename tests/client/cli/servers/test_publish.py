@@ -1,0 +1,424 @@
+"""`kcast servers init`, `add`, `publish`, `trust`, `verify` and the others, one after the other."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from click.testing import CliRunner, Result
+
+pytest.importorskip("nacl")
+pytest.importorskip("pymerkle")
+
+from kcast.client.cli import main
+from kcast.client.trust import keys
+
+NAME = "example.org/lab"
+ADDRESSES = ["192.0.2.7:7400", "192.0.2.8:7400", "192.0.2.9:7400"]
+
+
+class Machine:
+    """A user on a machine: a home, and a folder to work in."""
+
+    def __init__(self, home: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home = home
+        self.work = work
+        self._monkeypatch = monkeypatch
+        for folder in (home, work):
+            folder.mkdir(exist_ok=True)
+
+    def run(self, *arguments: str, **environment: str) -> Result:
+        variables = {
+            "HOME": str(self.home),
+            "XDG_CONFIG_HOME": None,
+            "XDG_STATE_HOME": None,
+            "KCAST_CLUSTER": None,
+            "KCAST_TRUST_PATH": "",
+            "KCAST_KEY_PASSPHRASE": None,
+            **environment,
+        }
+        with self._monkeypatch.context() as patched:
+            patched.chdir(self.work)
+            return CliRunner().invoke(main, ["servers", *arguments], env=variables)
+
+    def ok(self, *arguments: str, **environment: str) -> str:
+        result = self.run(*arguments, **environment)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
+
+    def wrong(self, *arguments: str, **environment: str) -> str:
+        """What is said of a mistake, in one line, after which nothing has changed."""
+        before = self.files()
+        result = self.run(*arguments, **environment)
+        assert (result.exit_code, result.stdout) == (1, ""), result.output
+        assert result.stderr.count("\n") == 1, result.stderr
+        assert self.files() == before
+        return result.stderr
+
+    def files(self) -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in sorted(self.work.rglob("*")) if path.is_file()}
+
+    @property
+    def keys(self) -> list[Path]:
+        return sorted((self.home / ".config" / "kcast" / "keys").glob("*.pem"))
+
+    @property
+    def pin(self) -> str:
+        line = next(line for line in self.made.splitlines() if line.startswith("  kcast servers trust"))
+        return line.split()[-1]
+
+    made = ""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine(tmp_path / "home", tmp_path / "work", monkeypatch)
+    machine.made = machine.ok("init", NAME, *ADDRESSES)
+    return machine
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path / "stranger", tmp_path / "elsewhere", monkeypatch)
+
+
+@pytest.fixture
+def url(machine: Machine) -> Iterator[str]:
+    """A web server that serves the folder of the list."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(machine.work / "lab.log")))
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+# --- Publishers ------------------------------------------------------------------------------------------
+
+
+def test_init_makes_keys_a_log_and_a_list_that_is_trusted_here(machine: Machine) -> None:
+    assert [path.name for path in machine.keys] == [
+        "example.org%2Flab%2Flog.pem",
+        "example.org%2Flab%2Fsigner-0.pem",
+    ]
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in machine.keys)
+    assert all(path.name.startswith("lab.") for path in machine.work.iterdir())
+    checks = machine.ok("verify", f"@{NAME}").splitlines()
+    assert [line.split()[0] for line in checks] == [
+        *("trust", "checkpoint", "history", "list", "signers", "times", "servers", "meeting"),
+    ]
+    assert all(line.endswith("  ok") and len(line) < 80 for line in checks)
+
+
+def test_no_key_is_ever_printed(machine: Machine) -> None:
+    seeds = [keys.load(path, "x").seed for path in machine.keys]
+    told = machine.made + machine.ok("publish", "lab.cluster") + repr(machine.files())
+    for seed in seeds:
+        assert seed.hex() not in told
+        assert repr(seed)[2:-1] not in told
+
+
+def test_add_diff_publish_remove_and_log(machine: Machine) -> None:
+    assert "1 server added: version 2" in machine.ok("add", "lab.cluster", "192.0.2.10:7400")
+    told = machine.ok("diff", "lab.cluster")
+    assert "+ 192.0.2.10" in told and "always meet" in told
+    assert "version 2 of example.org/lab is published: 1 host added, 0 removed" in machine.ok(
+        "publish", "lab.cluster"
+    )
+    machine.ok("remove", "lab.cluster", "192.0.2.7:7400")
+    machine.ok("publish", "lab.cluster")
+    rows = [json.loads(line) for line in machine.ok("log", f"@{NAME}", "--json").splitlines()]
+    assert [(row["kind"], row["version"], row.get("hosts"), row.get("removed")) for row in rows] == [
+        ("trust", 1, None, None),
+        ("list", 1, 3, None),
+        ("list", 2, 4, 0),
+        ("list", 3, 3, 1),
+    ]
+    fields = json.loads(machine.ok("diff", "lab.log/list/1", "lab.log/list/3", "--json"))
+    assert (fields["added"], fields["removed"], fields["always_meet"]) == (
+        ["192.0.2.10"],
+        ["192.0.2.7"],
+        True,
+    )
+
+
+def test_publishing_again_renews_and_says_the_line_of_a_crontab(machine: Machine) -> None:
+    told = machine.ok("publish", "lab.cluster")
+    assert "version 2 of example.org/lab is published, renewed" in told
+    assert f"servers publish {machine.work}/lab.cluster" in told
+    told = machine.ok("publish", "lab.cluster", "--fresh-days", "1", "--valid-days", "2")
+    assert "it is fresh for 24 h" in told
+    assert json.loads(machine.ok("show", "lab.cluster", "--json"))["version"] == 3
+
+
+def test_init_from_an_unsigned_file_keeps_policy_and_salt(machine: Machine) -> None:
+    unsigned = machine.work / "old.txt"
+    unsigned.write_text(
+        "kcast-cluster 1\nname old\npolicy k=2 publish=1 subscribe=2\nsalt 0102\nserver 192.0.2.7:7400\n"
+        "server 192.0.2.8:7400\n"
+    )
+    machine.ok("init", "example.org/new", "--from", "old.txt")
+    text = (machine.work / "new.cluster").read_text()
+    assert "policy k=2 publish=1 subscribe=2\n" in text and "salt   0102\n" in text
+    assert "name   example.org/new\n" in text
+
+
+def test_several_servers_on_one_address_are_a_lab(machine: Machine) -> None:
+    machine.ok("init", "example.org/one", "127.0.0.1:7401", "127.0.0.1:7402")
+    assert "\nlab\n" in (machine.work / "one.cluster").read_text()
+
+
+def test_a_passphrase_encrypts_the_keys(machine: Machine) -> None:
+    machine.ok("init", "example.org/two", *ADDRESSES, "--passphrase", KCAST_KEY_PASSPHRASE="open sesame")
+    path = next(path for path in machine.keys if "two%2Fsigner" in path.name)
+    assert b"ENCRYPTED" in path.read_bytes()
+    said = machine.wrong("publish", "two.cluster", KCAST_KEY_PASSPHRASE="close sesame")
+    assert "signer-0.pem: this is not its passphrase" in said
+    machine.ok("publish", "two.cluster", KCAST_KEY_PASSPHRASE="open sesame")
+
+
+def test_a_stolen_key_is_thrown_out(machine: Machine, stranger: Machine) -> None:
+    stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
+    told = machine.ok("rotate", "lab.cluster", "--out", "signer-0", "--new", "signer")
+    assert "made a key: " in told and "lab.trust, version 2" in told
+    machine.ok("publish", "lab.cluster")
+    told = stranger.ok("verify", f"@{NAME}")
+    assert "version 2; owners 1 of 1" in told and "signer-1 (1 of 1 needed)" in told
+
+
+def test_a_new_key_of_the_log(machine: Machine, stranger: Machine) -> None:
+    stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
+    machine.ok("rotate", "lab.cluster", "--new", "log")
+    machine.ok("publish", "lab.cluster")
+    machine.ok("publish", "lab.cluster")
+    assert "version 2; owners" in stranger.ok("verify", f"@{NAME}")
+
+
+def test_two_of_three_signers(machine: Machine, stranger: Machine) -> None:
+    line = stranger.ok("init", "example.org/club", "--key", "signer-1").strip()
+    third = machine.ok("init", "example.org/club", "--key", "signer-2").strip()
+    result = machine.run("init", "example.org/club", *ADDRESSES, "--signer", line, "--signer", third)
+    assert (machine.work / "club.log" / "checkpoint").is_file(), result.output  # two of the three are here
+    (machine.home / ".config/kcast/keys/example.org%2Fclub%2Fsigner-2.pem").unlink()
+    machine.ok("add", "club.cluster", "192.0.2.10:7400")
+    result = machine.run("publish", "club.cluster")
+    assert result.exit_code == 1
+    assert "version 2 has 1 of the 2 signatures that it needs" in result.stderr
+    given = (machine.work / "club.cluster").read_bytes()
+    (stranger.work / "club.cluster").write_bytes(given)
+    told = stranger.ok("sign", "club.cluster", "--trust", str(machine.work / "club.log/trust/1"))
+    assert "signed by example.org/club/signer-1; version 2 has 2 of the 2 signatures" in told
+    (machine.work / "club.cluster").write_bytes((stranger.work / "club.cluster").read_bytes())
+    assert "version 2 of example.org/club is published" in machine.ok("publish", "club.cluster")
+
+
+# --- Those who use a list ----------------------------------------------------------------------------------
+
+
+def test_a_stranger_trusts_by_the_pin_over_http(machine: Machine, stranger: Machine, url: str) -> None:
+    said = stranger.wrong("trust", url)
+    assert f"shows example.org/lab with the pin {machine.pin}: ask its operators" in said
+    assert "wrong pin" in stranger.wrong("trust", url, machine.pin[::-1])
+    assert "no list of this name is trusted here" in stranger.wrong("verify", f"@{NAME}")
+    told = stranger.ok("trust", url, machine.pin)
+    assert told == f"{NAME} is trusted: version 1, 3 servers; use it as --cluster @{NAME}\n"
+    machine.ok("publish", "lab.cluster")
+    assert "version 2" in stranger.ok("verify", f"@{NAME}")
+    head = stranger.ok("head", f"@{NAME}").strip()
+    assert head.startswith("3.") and len(head) == 24
+    assert stranger.run("evidence", f"@{NAME}").stderr.endswith("there is none\n")
+
+
+def test_a_bundle_on_a_stick(machine: Machine, stranger: Machine) -> None:
+    stick = stranger.work / "stick"
+    stick.write_bytes((machine.work / "lab.log" / "bundle").read_bytes())
+    stranger.ok("trust", "stick", machine.pin)
+    assert "version 1" in stranger.ok("verify", "stick")
+
+
+def test_verify_of_files(machine: Machine) -> None:
+    machine.ok("publish", "lab.cluster")
+    told = machine.ok("verify", "lab.cluster")
+    assert "entry 2 of example.org/lab/log" in told
+    (machine.work / "plain.txt").write_text("kcast-cluster 1\nserver 192.0.2.7:7400\n")
+    assert "plain.txt: it is not signed" in machine.wrong("verify", "plain.txt")
+    checks = [json.loads(line) for line in machine.ok("verify", "lab.log", "--json").splitlines()]
+    assert all(check["ok"] for check in checks)
+    assert checks[-1] == {"ok": True, "fault": None, "text": None}
+
+
+def test_a_folder_that_was_changed_is_refused(machine: Machine) -> None:
+    machine.ok("publish", "lab.cluster")
+    path = machine.work / "lab.log" / "list" / "2"
+    path.write_bytes(path.read_bytes().replace(b"192.0.2.9", b"192.0.2.6"))
+    result = machine.run("verify", "lab.log")
+    assert result.exit_code == 0, "what is held already is not fetched again"
+    (machine.work / "lab.log" / "list" / "1").unlink()
+    machine.ok("verify", "lab.log")
+
+
+# --- Mistakes ----------------------------------------------------------------------------------------------
+
+
+def edited(machine: Machine) -> None:
+    file = machine.work / "lab.cluster"
+    file.write_bytes(file.read_bytes().replace(b"192.0.2.9", b"192.0.2.6"))
+
+
+def open_key(machine: Machine) -> None:
+    machine.keys[0].chmod(0o644)
+
+
+def no_log_key(machine: Machine) -> None:
+    machine.keys[0].unlink()
+
+
+def no_signer_key(machine: Machine) -> None:
+    machine.keys[1].unlink()
+
+
+def damaged_database(machine: Machine) -> None:
+    (machine.work / "lab.log.db").write_bytes(b"x" * 5000)
+
+
+def no_checkpoint_beside_the_key(machine: Machine) -> None:
+    machine.keys[0].with_suffix(".checkpoint").unlink()
+
+
+@pytest.mark.parametrize(
+    ("typed", "spoil", "words"),
+    [
+        (
+            "publish lab.cluster",
+            edited,
+            "lab.cluster:13: it was edited after it was signed: 'server 192.0.2.6:7400'",
+        ),
+        ("add lab.cluster 192.0.2.1:1", edited, "lab.cluster:13: it was edited after it was signed"),
+        ("sign lab.cluster", edited, "lab.cluster:13: it was edited after it was signed"),
+        ("publish lab.cluster", open_key, "others may read or write it: chmod 600"),
+        ("publish lab.cluster", no_log_key, "the key of the log, example.org/lab/log, is not at hand"),
+        (
+            "sign lab.cluster",
+            no_signer_key,
+            "none of your keys may sign it; those of example.org/lab/signer-0 may",
+        ),
+        ("publish lab.cluster", damaged_database, "lab.log.db: it is damaged"),
+        (
+            "publish lab.cluster",
+            no_checkpoint_beside_the_key,
+            "the checkpoint that was signed last is missing",
+        ),
+        ("init example.org/lab 192.0.2.1:1", None, "lab.cluster is there already: go to another folder"),
+        ("init example.org/x --key signer-0", None, None),
+        (
+            "init example.org/lab --key signer-0",
+            None,
+            "there is a key already, and keys are never overwritten",
+        ),
+        ("init Example.org/x 192.0.2.1:1", None, "'Example.org/x' cannot be the name of a list"),
+        ("init a.b/x host:1", None, "names are not looked up"),
+        ("init a.b/x 192.0.2.1:1 192.0.2.1:1", None, "192.0.2.1:1 stands there twice"),
+        ("init a.b/x --from lab.cluster", None, "lab.cluster: it is a signed list already"),
+        ("init a.b/x --from no.txt", None, "no.txt: No such file or directory"),
+        ("init a.b/x 192.0.2.1:1 --signers-needed 2", None, "2 of 1 signers cannot be demanded"),
+        ("init a.b/x 192.0.2.1:1 --quorum 2", None, "a quorum of 2 needs witnesses"),
+        ("init a.b/x 192.0.2.1:1 --signer x", None, "expected NAME+KEYID+BASE64, not 'x'"),
+        ("init a.b/x 192.0.2.1:1 --witness x", None, "--witness: expected 'NAME VKEY URL', not 'x'"),
+        (
+            "init a.b/x 192.0.2.1:1 --valid-days 1",
+            None,
+            "fresh for some time, and valid for at least as long",
+        ),
+        ("add lab.cluster 192.0.2.7:7400", None, "192.0.2.7:7400 stands there twice"),
+        ("add lab.cluster 192.0.2.77", None, "expected IP:PORT"),
+        ("add no.cluster 192.0.2.7:7400", None, "no.cluster: No such file or directory"),
+        ("add made.txt 192.0.2.7:7400", None, "made.txt:1: expected 'kcast-cluster 1'"),
+        ("add plain.txt 192.0.2.9:7400", None, "it is no signed list: 'kcast servers init NAME --from FILE'"),
+        ("remove lab.cluster 192.0.2.77:7400", None, "192.0.2.77:7400 is not in the list"),
+        ("remove lab.cluster 192.0.2.7:7400 192.0.2.8:7400 192.0.2.9:7400", None, "the list would be empty"),
+        ("publish plain.txt", None, "there is no plain.trust and no plain.log/ beside it"),
+        ("publish no.cluster", None, "there is no no.trust and no no.log/ beside it"),
+        ("rotate lab.cluster", None, "nothing is to be changed: say what, by an option"),
+        ("rotate lab.cluster --out signer-7", None, "--out signer-7: there is no such key; there are"),
+        ("rotate lab.cluster --out signer-0", None, "no signer would be left: --new signer makes a key"),
+        ("rotate plain.txt --new log", None, "no trust document is published there yet"),
+        ("sign made.txt", None, "made.txt:1: expected 'kcast-cluster 1'"),
+        ("trust no.folder", None, "no.folder: there is no such folder, and no such bundle"),
+        ("trust lab.log/list", None, "there is no trust document (trust/1)"),
+        ("trust http://127.0.0.1:1/x", None, "http://127.0.0.1:1/x/trust/1: Connection refused"),
+        ("trust ftp://example.org/x", None, "give a URL of http, https or file"),
+        (
+            "verify @example.org/lib",
+            None,
+            "no list of this name is trusted here; did you mean example.org/lab?",
+        ),
+        ("verify no.cluster", None, "no.cluster: there is no such folder, and no such bundle"),
+        ("verify @", None, "no list of this name is trusted here"),
+        ("head @example.org/nix", None, "no list of this name is trusted here"),
+        ("evidence @example.org/nix", None, "no list of this name is trusted here"),
+        ("log no.folder", None, "no.folder: there is no such folder"),
+        ("log keys", None, "there is no log (checkpoint)"),
+        ("diff plain.txt", None, "nothing is published of it yet: give two lists"),
+        ("diff plain.txt no.txt", None, "no.txt: No such file or directory"),
+        ("show no.txt", None, "no.txt: No such file or directory"),
+    ],
+)
+def test_a_mistake_is_one_line_and_changes_nothing(
+    machine: Machine, typed: str, spoil: Callable[[Machine], None] | None, words: str | None
+) -> None:
+    (machine.work / "made.txt").write_text("made by hand\n")
+    (machine.work / "keys").mkdir()
+    (machine.work / "plain.txt").write_text("kcast-cluster 1\nserver 192.0.2.7:7400\n")
+    if spoil:
+        spoil(machine)
+    if words is None:
+        machine.ok(*typed.split())
+    else:
+        assert words in machine.wrong(*typed.split())
+
+
+def test_a_network_that_nobody_can_write_to(machine: Machine) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    (machine.work / "lab.log").chmod(0o500)
+    assert "Permission denied" in machine.wrong("publish", "lab.cluster")
+
+
+def test_a_first_message_through_the_signed_list_in_real_processes(machine: Machine, tmp_path: Path) -> None:
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "KCAST_"))},
+        "HOME": str(machine.home),
+    }
+    kcast = (sys.executable, "-m", "kcast.client.cli")
+    start = partial(subprocess.Popen, text=True, cwd=machine.work, env=environment)
+    serve = start((*kcast, "serve", "--port", "0"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        assert serve.stdout is not None
+        line = next(line for line in serve.stdout if "127.0.0.1" in line or "0.0.0.0" in line)
+        port = line.split(":")[-1].split()[0].strip(",;")
+        machine.ok("init", "example.org/real", f"127.0.0.1:{port}")
+        sub = start(
+            (*kcast, "sub", "--cluster", "@example.org/real", "-C", "1", "-W", "30", "topic"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert sub.stderr is not None
+        assert "leased on 1 of 1" in sub.stderr.readline()
+        pub = start((*kcast, "pub", "--cluster", "@example.org/real", "topic", "first message"))
+        assert pub.wait(30) == 0
+        assert sub.communicate(timeout=30)[0] == "first message\n"
+    finally:
+        serve.terminate()
+        serve.communicate(timeout=30)
