@@ -6,6 +6,7 @@ python -m tests.benchmarks.log [--leaves 100000]
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -65,12 +66,8 @@ def proofs(leaves: int) -> None:
         index, old = chance.randrange(leaves), chance.randint(1, leaves - 1)
         path = tree.hashes(tiles.inclusion_path(index, leaves))
         old_path, old_root = tree.hashes(tiles.consistency_path(old, leaves)), tree.root(old)
-        inclusion.append(
-            lambda index=index, path=path: merkle.includes(index, leaves, tree.leaves[index], path, root)
-        )
-        consistency.append(
-            lambda old=old, path=old_path, before=old_root: merkle.extends(old, leaves, path, before, root)
-        )
+        inclusion.append(partial(merkle.includes, index, leaves, tree.leaves[index], path, root))
+        consistency.append(partial(merkle.extends, old, leaves, old_path, old_root, root))
     each_us(f"proof of inclusion, {leaves:,} leaves", inclusion)
     each_us(f"proof of consistency, {leaves:,} leaves", consistency)
 
