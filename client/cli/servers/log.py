@@ -8,6 +8,7 @@ import click
 from kcast.client import cluster as clusters
 from kcast.client.cli.common import count_of, errors_as_lines, escaped, say, to_json
 from kcast.client.cli.layout import table
+from kcast.client.cli.servers.auditing import tell_audit
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.servers.show import time_text
 
@@ -31,8 +32,14 @@ _VERB = "servers log"
     metavar="N",
     help="Show the last N entries.",
 )
+@click.option(
+    "--audit",
+    "is_audit",
+    is_flag=True,
+    help="Build the log's tree anew from all entries, hold every file to it, and print what is wrong.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each, one a line.")
-def command(what: str, last: int, as_json: bool) -> None:
+def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
     """Print what the public log of a list has: every version that was ever published.
 
     Whoever reads it sees whom the list has taken in, and can ask why. @NAME is a list that this user trusts,
@@ -41,13 +48,20 @@ def command(what: str, last: int, as_json: bool) -> None:
     With --json the keys are index, kind (list or trust), version, bytes, sha256, and for lists, where they
     can be had, hosts, added, removed (numbers), and valid_after (unix seconds).
 
+    With --audit each line is a finding: where, and what; with --json the keys are where and text. The exit
+    code is 1 if there is any. For @NAME the log is also held to what this user has stored.
+
     \b
     Examples:
       kcast servers log @example.org/lab
+      kcast servers log https://lists.example.org/lab --audit
       kcast servers log lab.cluster --last 100
     """
     with errors_as_lines("servers log"):
         source = _source(what)
+        if is_audit:
+            tell_audit(source, stored(what)[1] if what.startswith("@") else None, as_json=as_json)
+            return
         checkpoint, records = _entries(source, last)
         rows = _rows(source, records)
         if as_json:
