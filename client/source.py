@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from kcast.client import cluster as clusters
 from kcast.client import contexts, watch
 from kcast.client.cluster import Cluster, ClusterError, is_list_name
+from kcast.client.events import ListTrouble
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.watch import Watch
 
@@ -43,6 +44,9 @@ class Source(Protocol):
 
     def read(self) -> Cluster:
         """Reads the cluster. Raises ClusterError, also where it cannot be read."""
+
+    def refresh(self) -> tuple[ListTrouble, ...]:
+        """Fetches a newer signed list where that is due, and waits for it; returns what to tell."""
 
     def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
         """Returns a watch on the cluster that `read` has returned last; None where it cannot change.
@@ -69,6 +73,10 @@ class FileSource:
                 f"{_how_to_use(cluster.name)}"
             )
         return cluster
+
+    def refresh(self) -> tuple[ListTrouble, ...]:
+        """Does nothing."""
+        return ()
 
     def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
         """Returns a watch on the file; None where it is no plain one."""
@@ -98,6 +106,12 @@ class SignedSource:
         except ClusterError as error:
             raise ClusterError(f"{self._led}{error}") from None
         return self._opened.cluster
+
+    def refresh(self) -> tuple[ListTrouble, ...]:
+        """Fetches a newer list where that is due, once an hour at most: for programs that soon end."""
+        from kcast.client.trust.opening import refresh
+
+        return refresh(self._list_name, int(time()))
 
     def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
         """Returns what keeps the list up to date."""

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -10,6 +11,15 @@ from tests.support.serve_process import Serve, serving
 # Shells let what they start in the background ignore Ctrl-C, and children inherit that. Tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says which tests were left out because an extra is not installed."""
+    for library, extra in (("nacl", "trust"), ("cryptography", "trust"), ("pymerkle", "list-log")):
+        if find_spec(library) is None:
+            terminalreporter.write_line(
+                f"left out: tests of signed lists that need {library}, which the extra {extra!r} brings"
+            )
 
 
 @pytest.fixture

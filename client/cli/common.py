@@ -18,6 +18,7 @@ import click
 
 from kcast.client import cluster as clusters
 from kcast.client import contexts
+from kcast.client.cli import file_news
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
 from kcast.client.trust import places
@@ -94,7 +95,7 @@ def complete_cluster(ctx: click.Context, param: click.Parameter, incomplete: str
 
 def load_cluster(command: str, cluster_name: str | None) -> Cluster:
     """Returns the cluster; if none is named, ends the program and says what to do. Raises ClusterError."""
-    return _cluster_source(command, cluster_name).read()
+    return _read(command, _cluster_source(command, cluster_name))
 
 
 def load_cluster_if_named(cluster_name: str | None) -> Cluster | None:
@@ -106,7 +107,7 @@ def load_cluster_if_named(cluster_name: str | None) -> Cluster | None:
 def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
     """Returns the cluster; says if it has fewer hosts than its policy wants. Raises ClusterError."""
     source = _cluster_source(command, cluster_name)
-    cluster = source.read()
+    cluster = _read(command, source)
     wanted, servers, hosts = cluster.policy.k, len(cluster.servers), len({s.key for s in cluster.servers})
     if cluster.policy.placement != "ring" or hosts >= wanted:
         return cluster
@@ -116,6 +117,14 @@ def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
         text = f"{counted} ({text}); for several hosts on one machine add a line 'lab'"
     say(command, f"{source.name}: {text}")
     return cluster
+
+
+def _read(command: str, source: Source) -> Cluster:
+    """Reads a cluster, of a signed list a newer one if it is time for that. A command may end before a client
+    has fetched it."""
+    for trouble in source.refresh():
+        say(command, file_news.told(trouble))
+    return source.read()
 
 
 def to_watch(cluster: Cluster) -> Cluster | Path | str:

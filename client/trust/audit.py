@@ -14,8 +14,6 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from pymerkle import InmemoryTree
-
 from kcast.client import cluster as clusters
 from kcast.client.cluster import ClusterError
 from kcast.client.trust import bundle, merkle, tiles
@@ -23,6 +21,7 @@ from kcast.client.trust import document as documents
 from kcast.client.trust.bundle import BUNDLE_BYTES_MAX, BundleError
 from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosignatures
 from kcast.client.trust.document import DOCUMENT_BYTES_MAX, TrustDocument, pin_of
+from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.judge import DOCUMENTS_MAX, VERSIONS_AHEAD_MAX
 from kcast.client.trust.list_checks import facts_of
 from kcast.client.trust.log_checks import LATEST, PROOF_BYTES_MAX
@@ -31,6 +30,11 @@ from kcast.client.trust.record import ListRecord, TrustRecord, read_record
 from kcast.client.trust.sources import Source
 from kcast.client.trust.tiles import ENTRIES_LEVEL, WIDTH, Hashes, Tile, tile_at
 from kcast.pubsub.errors import KcastError
+
+try:
+    from pymerkle import InmemoryTree
+except ImportError:
+    raise MissingExtra("an audit of a log", "list-log") from None
 
 CHECKPOINT = "checkpoint"
 ENTRIES_MAX = 1_000_000
@@ -65,13 +69,15 @@ class Audit:
     findings: tuple[Finding, ...]
 
 
-def audit(source: Source, pins: Mapping[int, str] | None = None) -> Audit:
+def audit(
+    source: Source, pins: Mapping[int, str] | None = None, held_checkpoint: bytes | None = None
+) -> Audit:
     """Returns what is to be found in the log of a source.
 
-    `pins` are those of trust documents that the caller trusts, by version. Raises AuditError where there is
-    no log, and SourceError.
+    `pins` are those of trust documents that the caller trusts, by version; `held_checkpoint` is one that the
+    log has shown him before. Raises AuditError where there is no log, and SourceError.
     """
-    return _Audit(source, pins or {}).run()
+    return _Audit(source, pins or {}, held_checkpoint).run()
 
 
 class Tree:
@@ -99,14 +105,15 @@ class Tree:
         if not size:
             return merkle.EMPTY_ROOT
         if size not in self._roots:
-            (self._roots[size],) = self._run(tiles.root(size))
+            (self._roots[size],) = self.hashes(tiles.root(size))
         return self._roots[size]
 
-    def _run(self, hashes: Hashes) -> list[bytes]:
+    def hashes(self, wanted: Hashes) -> list[bytes]:
+        """Returns hashes of it, of any older size."""
         answer: bytes | None = None
         try:
             while True:
-                tile = hashes.send(answer)
+                tile = wanted.send(answer)
                 answer = self.tiles[tile_at(tile.level, tile.number, len(self.leaves))]
         except StopIteration as end:
             found: list[bytes] = end.value
@@ -116,9 +123,10 @@ class Tree:
 class _Audit:
     """One audit. Methods add findings, and go on where they can."""
 
-    def __init__(self, source: Source, pins: Mapping[int, str]) -> None:
+    def __init__(self, source: Source, pins: Mapping[int, str], held_checkpoint: bytes | None) -> None:
         self._source = source
         self._pins = pins
+        self._held_checkpoint = held_checkpoint
         self._findings: list[Finding] = []
         self._documents: dict[int, tuple[TrustDocument, bytes]] = {}
         self._newest: TrustDocument
@@ -134,6 +142,7 @@ class _Audit:
         if len(entries) == checkpoint.size:
             self._tree = Tree(list(map(merkle.leaf_hash, entries)))
             self._check_tree(checkpoint, entries)
+            self._check_held(checkpoint)
             records = self._read_records(entries)
             self._check_documents_are_logged(records)
             self._check_versions(records)
@@ -261,6 +270,19 @@ class _Audit:
             if data is None or data[: len(right)] != right:
                 self._find(tile.path, "it is missing" if data is None else "it is not that of the entries")
 
+    def _check_held(self, checkpoint: Checkpoint) -> None:
+        if self._held_checkpoint is None:
+            return
+        held = Checkpoint.parse(Note.parse(self._held_checkpoint).text)
+        if held.origin != checkpoint.origin:
+            return  # a new log, by a new trust document
+        if held.size > checkpoint.size:
+            self._find(CHECKPOINT, f"it has {checkpoint.size} entries, and had {held.size} before")
+        elif held.root != self._tree.root(held.size):
+            self._find(
+                CHECKPOINT, f"the log does not begin with the {held.size} entries that it showed before"
+            )
+
     # --- Records ----------------------------------------------------------------------------------------
 
     def _read_records(self, entries: list[bytes]) -> dict[int, ListRecord | TrustRecord]:
@@ -355,22 +377,29 @@ class _Audit:
             )
 
     def _check_proof(self, path: str, index: int, record: ListRecord | TrustRecord) -> None:
+        """Checks that a file is the proof of an entry."""
         data = self._get(path, PROOF_BYTES_MAX)
+        if data is None:
+            self._find(path, "it is missing")
+            return
+        proof = self._read_proof(path, data)
+        if proof and (proof.extra != record.data or proof.index != index):
+            self._find(path, f"it is not the proof of entry {index}")
+
+    def _read_proof(self, where: str, data: bytes) -> LogProof | None:
+        """Returns a proof, and checks that it is one of this tree; None where it cannot be read."""
         try:
-            if data is None:
-                raise NoteError("it is missing")
             proof = LogProof.parse(data)
             checkpoint = Checkpoint.parse(proof.checkpoint.text)
         except NoteError as error:
-            self._find(path, str(error))
-            return
+            self._find(where, str(error))
+            return None
         self._proofs += 1
-        if proof.extra != record.data or proof.index != index:
-            self._find(path, f"it is not the proof of entry {index}")
         leaf = merkle.leaf_hash(proof.extra)
         if not merkle.includes(proof.index, checkpoint.size, leaf, proof.path, checkpoint.root):
-            self._find(path, "it proves nothing: its hashes do not lead to the root of its checkpoint")
-        self._check_history(path, proof.checkpoint, checkpoint)
+            self._find(where, "it proves nothing: its hashes do not lead to the root of its checkpoint")
+        self._check_history(where, proof.checkpoint, checkpoint)
+        return proof
 
     def _check_history(self, path: str, note: Note, checkpoint: Checkpoint) -> None:
         """Checks that a checkpoint is one that this log had."""
@@ -407,7 +436,7 @@ class _Audit:
                 self._find(path, f"it does not lead from size {size} to its checkpoint")
 
     def _check_bundle(self) -> None:
-        """Checks that the bundle has the same files as the folder. Nobody needs to have one."""
+        """Checks that the bundle has what the folder has. Nobody needs to have one."""
         data = self._get("bundle", BUNDLE_BYTES_MAX)
         if data is None:
             return
@@ -417,5 +446,7 @@ class _Audit:
             self._find("bundle", str(error))
             return
         for path, inside in files.items():
-            if self._source.get(path, len(inside)) != inside:
+            if path.endswith(".tlog-proof"):  # a bundle may have newer proofs of older lists
+                self._read_proof(f"bundle: {path}", inside)
+            elif self._source.get(path, len(inside)) != inside:
                 self._find("bundle", f"its {path} is not the one beside it")

@@ -1,6 +1,7 @@
 """Files that are there whole or not at all, also after a loss of power."""
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -25,9 +26,38 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     sync_folder(path.parent)
 
 
+def write_together(files: Mapping[Path, bytes], *, mode: int = 0o644) -> None:
+    """Writes files under other names, and once all of these are on the disk, renames one after the other, in
+    their order. Where the program is killed meanwhile, each file is the old one or the new one.
+
+    It takes a fraction of the time that `write_whole` takes for each, since the disk gets all at once. Only
+    one program at a time may do this in a folder, which must be there. Raises OSError.
+    """
+    drafts = {path: path.with_name(f".{path.name}.new") for path in files}
+    try:
+        for path, data in files.items():
+            drafts[path].write_bytes(data)
+            drafts[path].chmod(mode)
+        for draft in drafts.values():
+            _sync(draft, os.O_RDONLY)
+        for path, draft in drafts.items():
+            draft.replace(path)
+    except BaseException:
+        for draft in drafts.values():
+            with suppress(OSError):
+                draft.unlink()
+        raise
+    for folder in dict.fromkeys(path.parent for path in files):
+        sync_folder(folder)
+
+
 def sync_folder(folder: Path) -> None:
     """Puts a folder's names on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

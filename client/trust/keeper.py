@@ -213,8 +213,7 @@ class Keeper:
             for trouble in found.accepted.warnings:
                 self._tell(trouble, now, news)
         for refused in found.refused:
-            text = f"a server list was refused: {refused.text}"
-            self._tell(Trouble(refused.fault, text), now, news, refused.kept_in)
+            self._tell(refused.trouble, now, news, refused.kept_in)
         is_from_bus, self._is_from_bus = self._is_from_bus, False
         if self._heard_size > self._standing.checkpoint.size:
             if is_from_bus:
@@ -228,11 +227,8 @@ class Keeper:
             self._retry_at = now + wait_s * self._chance.uniform(0.75, 1.0)
 
     def _is_due(self, unix_s: float) -> bool:
-        facts = facts_of(self._standing.cluster)
-        fresh_s = facts.fresh_until_s - facts.valid_after_s
         # Where it was accepted long before it holds, or the clock is slow, the next may come before that.
-        since_s = unix_s - min(facts.valid_after_s, self._checked_unix_s or facts.valid_after_s)
-        return since_s >= fresh_s * self._share
+        return self._standing.is_due(unix_s, self._share, self._checked_unix_s)
 
     # --- What is told ---------------------------------------------------------------------------------
 

@@ -9,14 +9,21 @@ from dataclasses import dataclass
 from random import SystemRandom
 
 from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.events import ListTrouble
 from kcast.client.trust import document as documents
 from kcast.client.trust import places, update
 from kcast.client.trust.faults import ListFault
+from kcast.client.trust.list_checks import facts_of
 from kcast.client.trust.note import NoteError
+from kcast.client.trust.places import StateError
 from kcast.client.trust.standing import Standing, refusal, standing_of
 from kcast.client.trust.store import Store, Unstored
 from kcast.client.trust.update import Round
 from kcast.client.trust.verdicts import Held, Trouble
+
+REFRESH_SHARE = 0.75  # of the fresh interval: by then every client that runs has fetched the next list
+REFRESH_AGAIN_S = 3600
+REFRESH_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,30 @@ def open_list(name: str, now_unix_s: int) -> Opened:
     if error is not None:
         raise error
     return Opened(store, standing, standing.present(now_unix_s), tuple(troubles))
+
+
+def refresh(name: str, now_unix_s: int) -> tuple[ListTrouble, ...]:
+    """Fetches a newer list, if the stored one is due to be replaced, and waits for it; returns what to tell.
+
+    For programs that end before a client's own fetch would. It is tried once an hour at most, so that
+    programs that follow each other are not all held up where there is no network.
+    """
+    try:
+        store = Store(name)
+        held = store.load()
+        if held is None or held.list is None:
+            return ()
+        standing = standing_of(held)
+        if not standing.is_due(now_unix_s, REFRESH_SHARE) or not store.begin_try(now_unix_s, REFRESH_AGAIN_S):
+            return ()
+        found = update.run_round(store, now_unix_s, SystemRandom(), update_s=REFRESH_S)
+    except StateError:
+        return ()  # whoever opens the list is told
+    kept = facts_of(standing.cluster).version
+    return tuple(
+        ListTrouble(name, refused.fault.value, refused.trouble.text, kept, refused.kept_in)
+        for refused in found.refused
+    )
 
 
 def _first_list(store: Store, held: Held | None, now_unix_s: int, troubles: list[Trouble]) -> Held:

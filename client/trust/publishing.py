@@ -7,7 +7,7 @@ replaces older files, and the checkpoint last of all.
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from kcast.client.trust import bundle, cosigning
 from kcast.client.trust.checkpoint import AddCheckpoint, LogProof, cosignatures
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.drafts import Incomplete, Keys, NextDocument, NextList, next_document, next_list
-from kcast.client.trust.durable import make_folder, write_whole
+from kcast.client.trust.durable import make_folder, write_together
 from kcast.client.trust.editing import EditError, Lifetime, facts_of
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.judge import judge
@@ -95,7 +95,9 @@ def publish(
             files = _Files(log, checkpoint, document, list_, record, index, before)
             for version, data in enumerate(trust, 1):
                 files.add_trust(version, data, records[version - 1], trusted[version - 1])
-            _write(place, files.in_order(place), trust[0], now_unix_s)
+            groups = files.in_order(place)
+            _require_shown(place, groups, trust[0], now_unix_s)
+            write(place.served, *groups)
         place.trust_file.unlink(missing_ok=True)
         cosigned = document.policy.who(cosignatures(checkpoint, document.policy.keys))
         is_renewal = held.list is not None and not (list_.difference and not list_.difference.is_none)
@@ -223,6 +225,7 @@ class _Files:
         self._cluster = list_.cluster
         self._before = before
         self._trust: dict[str, bytes] = {}
+        self._trust_proofs: dict[str, bytes] = {}
         self._list = {
             f"list/{record.version}": list_.note.data,
             f"list/{record.version}.tlog-proof": self._proof(record.data, index),
@@ -232,19 +235,24 @@ class _Files:
     def add_trust(self, version: int, data: bytes, record: bytes, index: int) -> None:
         """Adds a trust document, with a proof that it is logged."""
         self._trust[f"trust/{version}"] = data
-        self._trust[f"trust/{version}.tlog-proof"] = self._proof(record, index)
+        self._trust_proofs[f"trust/{version}.tlog-proof"] = self._proof(record, index)
 
     def _proof(self, record: bytes, index: int) -> bytes:
         return LogProof(record, index, self._log.inclusion(index), self._checkpoint).data
 
-    def in_order(self, place: Workplace) -> dict[str, bytes]:
-        """Returns the files by path, in the order in which they are to be put there."""
+    def in_order(self, place: Workplace) -> tuple[dict[str, bytes], ...]:
+        """Returns groups of files by path, in the order in which they are to be put there.
+
+        A new trust document comes right before the list under it: clients that find one without the other
+        take neither, and go on with what they have.
+        """
         steps = self._steps(place)
         others = self._other_lists(place)
         latest = {"latest.tlog-proof": self._latest}
-        whole = bundle.format_bundle({**self._trust, **latest, **others, **self._list, **steps})
-        last = {"bundle": whole, **latest, "checkpoint": self._checkpoint.data}
-        return {**self._log.new_files(), **self._trust, **self._list, **others, **steps, **last}
+        told = {**self._trust_proofs, **self._list, **others, **steps}
+        whole = bundle.format_bundle({**self._trust, **latest, **told})
+        first = {**self._log.new_files(), **told, "bundle": whole}
+        return first, {**self._trust, **latest}, {"checkpoint": self._checkpoint.data}
 
     def _other_lists(self, place: Workplace) -> dict[str, bytes]:
         """Returns what clients need beside the newest list: the one on which its salt rests, and the one that
@@ -270,14 +278,13 @@ class _Files:
         }
 
 
-def _write(place: Workplace, files: Mapping[str, bytes], first: bytes, now_unix_s: int) -> None:
-    """Puts the files into the folder, if with them it shows a list that whoever has its pin takes.
-
-    Raises NotPublished, and OSError.
-    """
+def _require_shown(
+    place: Workplace, groups: Iterable[Mapping[str, bytes]], first: bytes, now_unix_s: int
+) -> None:
+    """Raises NotPublished unless the folder, with these files, shows a list that people with the pin take."""
 
     def would_be(path: str, bytes_max: int) -> bytes | None:
-        data = files.get(path)
+        data = next((files[path] for files in groups if path in files), None)
         return place.served_file(path) if data is None else data
 
     verdict = answered(judge(Held(first), now_unix_s), would_be)
@@ -285,17 +292,16 @@ def _write(place: Workplace, files: Mapping[str, bytes], first: bytes, now_unix_
         raise NotPublished(
             f"clients would refuse it: {verdict.text} ({verdict.fault}); nothing was published"
         )
-    write(place.served, files)
 
 
-def write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Puts files into a folder, in their order, each whole or not at all. Raises OSError."""
-    for path, data in files.items():
-        target = folder / path
-        make_folder(target.parent)
-        if not _is_there(target, data):
-            write_whole(target, data)
-    kept = [path for path in files if path.startswith("from/")]
+def write(folder: Path, *groups: Mapping[str, bytes]) -> None:
+    """Puts files into the folder, group after group, each file whole or not at all. Raises OSError."""
+    for files in groups:
+        new = {folder / path: data for path, data in files.items() if not _is_there(folder / path, data)}
+        for parent in {path.parent for path in new}:
+            make_folder(parent)
+        write_together(new)
+    kept = {path for files in groups for path in files if path.startswith("from/")}
     if (folder / "from").is_dir():
         for old in (folder / "from").iterdir():
             if f"from/{old.name}" not in kept:

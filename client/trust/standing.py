@@ -19,7 +19,7 @@ from kcast.client.trust.asking import Fault
 from kcast.client.trust.checkpoint import Checkpoint
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.faults import ListFault
-from kcast.client.trust.list_checks import Clock
+from kcast.client.trust.list_checks import Clock, facts_of
 from kcast.client.trust.log_checks import Tree, newest_tree
 from kcast.client.trust.merkle import includes, leaf_hash
 from kcast.client.trust.note import Note, NoteError
@@ -60,6 +60,13 @@ class Standing:
         """Returns the cluster to go by at this time: that of the list before, while the newest waits."""
         every = [self.cluster] if self.former is None else [self.cluster, self.former]
         return list_checks.in_force(every, Clock(int(now_unix_s))) or self.cluster
+
+    def is_due(self, now_unix_s: float, share: float, since_unix_s: float | None = None) -> bool:
+        """Returns whether this share of the list's fresh interval is over; since `since_unix_s`, if that is
+        before the list holds."""
+        facts = facts_of(self.cluster)
+        begin = min(facts.valid_after_s, facts.valid_after_s if since_unix_s is None else since_unix_s)
+        return now_unix_s - begin >= share * (facts.fresh_until_s - facts.valid_after_s)
 
     def lateness(self, now_unix_s: float) -> Trouble | None:
         """Returns what to say of a list that should have been replaced, or holds no more."""

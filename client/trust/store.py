@@ -48,6 +48,7 @@ _FILES = {"trust": "trust", "checkpoint": "checkpoint", "list": "list", "proof":
 _FILES |= {"list_trust": "list.trust"}  # fields of Held -> names of files
 _FORMER = "former-"
 _SOURCE = "source"
+_TRIED = "tried"
 _NEW = ".new-"  # what a writer that was killed has left begins so
 
 
@@ -232,6 +233,20 @@ class Store:
             elif before.trust != held.trust and _trust_version(before) == _trust_version(held):
                 what = f"{self.name} is known here by another trust document"
                 raise StateError(f"{what}: remove {self.folder}, if you are sure")
+
+    def begin_try(self, now_unix_s: int, interval_s: int) -> bool:
+        """Returns whether it is time to try to update, and remembers that it was tried now.
+
+        It is not where that was tried less than `interval_s` ago, or cannot be remembered.
+        """
+        tried = (_bytes_of(self.folder / _TRIED) or b"").decode(errors="replace").strip()
+        if tried.isascii() and tried.isdigit() and 0 <= now_unix_s - int(tried[:18]) < interval_s:
+            return False
+        try:
+            write_whole(self.folder / _TRIED, f"{now_unix_s}\n".encode(), mode=0o600)
+        except OSError:
+            return False
+        return True
 
     def remember_source(self, text: str) -> None:
         """Keeps where the list was first fetched from: its trust document need not say where it lies.

@@ -113,6 +113,7 @@ def run_round(
     names: Sequence[str] | None = None,
     judging: Judging = judge,
     is_wanted: Callable[[], bool] = lambda: True,
+    update_s: float = UPDATE_S,
 ) -> Round:
     """Updates from the sources of these names, by default `places_of` the list, in random order, until one
     has a list to accept. Raises StateError."""
@@ -124,7 +125,8 @@ def run_round(
     unreachable: list[str] = []
     for name in chance.sample(list(names), len(names)):
         try:
-            verdict = run(store, source_of(name), now_unix_s, judging=judging, is_wanted=is_wanted)
+            source = source_of(name)
+            verdict = run(store, source, now_unix_s, judging=judging, is_wanted=is_wanted, update_s=update_s)
         except SourceError as error:
             unreachable.append(str(error))
             continue

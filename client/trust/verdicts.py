@@ -88,6 +88,11 @@ class Refused:
     checks: tuple[Check, ...] = ()
     kept_in: str = ""
 
+    @property
+    def trouble(self) -> Trouble:
+        """What to tell of it."""
+        return Trouble(self.fault, f"a server list was refused: {self.text}")
+
 
 Step = Want | NewTrust
 Verdict = Accepted | Refused

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import count_of, errors_as_lines, escaped, fail, say, to_json
+from kcast.client.cli.common import count_of, errors_as_lines, escaped, say, to_json
 from kcast.client.cli.layout import table
+from kcast.client.cli.servers.auditing import tell_audit
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.servers.show import time_text
 
@@ -35,7 +36,7 @@ _VERB = "servers log"
     "--audit",
     "is_audit",
     is_flag=True,
-    help="Read all of it, build it anew, and hold every file to it. It needs the extra list-log.",
+    help="Build the log's tree anew from all entries, hold every file to it, and print what is wrong.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each, one a line.")
 def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
@@ -45,19 +46,21 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
     URL where one lies, FILE the work file of one's own.
 
     With --json the keys are index, kind (list or trust), version, bytes, sha256, and for lists, where they
-    can be had, hosts, added, removed (numbers), and valid_after (unix seconds). With --audit they are where
-    and text, one object for each finding. The exit code is 1 if an audit has found something.
+    can be had, hosts, added, removed (numbers), and valid_after (unix seconds).
+
+    With --audit each line is a finding: where, and what; with --json the keys are where and text. The exit
+    code is 1 if there is any. For @NAME the log is also held to what this user has stored.
 
     \b
     Examples:
       kcast servers log @example.org/lab
-      kcast servers log lab.cluster --last 100
       kcast servers log https://lists.example.org/lab --audit
+      kcast servers log lab.cluster --last 100
     """
     with errors_as_lines("servers log"):
         source = _source(what)
         if is_audit:
-            _audit(source, as_json=as_json)
+            tell_audit(source, stored(what)[1] if what.startswith("@") else None, as_json=as_json)
             return
         checkpoint, records = _entries(source, last)
         rows = _rows(source, records)
@@ -84,42 +87,6 @@ def _source(what: str) -> "Source":
     if "://" not in what and Path(what).is_file() and place.served.is_dir():
         return FolderSource(place.served)
     return source_of(what)
-
-
-def _audit(source: "Source", *, as_json: bool) -> None:
-    """Prints what an audit finds. Ends the program where it finds something."""
-    from kcast.client.trust.audit import audit
-
-    found = audit(source, _pins(source))
-    for finding in found.findings:
-        if as_json:
-            click.echo(to_json({"where": finding.where, "text": finding.text}))
-        else:
-            click.echo(f"{escaped(finding.where)}: {escaped(finding.text)}")
-    looked = (
-        f"{found.checkpoint.size} entries, {count_of(found.documents, 'trust document')}, "
-        f"{count_of(found.lists, 'list')} and {count_of(found.proofs, 'proof')} looked through"
-    )
-    if found.findings:
-        fail(_VERB, f"{looked}: {count_of(len(found.findings), 'finding')}")
-    say(_VERB, f"{looked}: all follows from the entries, under the pin {found.pin}")
-
-
-def _pins(source: "Source") -> dict[int, str]:
-    """Returns the pin of the trust document that this user trusts for the list of a source, by version."""
-    from kcast.client.trust import document as documents
-    from kcast.client.trust.note import NoteError
-    from kcast.client.trust.store import Store
-
-    data = source.get("trust/1", documents.DOCUMENT_BYTES_MAX)
-    try:
-        held = Store(documents.parse(data)[0].name).load() if data else None
-        if held is None:
-            return {}
-        document, note = documents.parse(held.trust)
-        return {document.version: documents.pin_of(note.text)}
-    except NoteError:
-        return {}
 
 
 def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]":

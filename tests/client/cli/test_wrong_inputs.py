@@ -198,6 +198,8 @@ WRONG_USAGE = [
     ("serve extra", "unexpected extra argument (extra)"),
     # demo
     # servers
+    ("servers log --audit", "missing argument '@NAME|URL|FILE'"),
+    ("servers log lab.log --audt", "no such option --audt; did you mean --audit?"),
     ("servers witness", "missing argument 'NAME'"),
     ("servers witness w0 --listen 7480", "expected IP:PORT or [IPv6]:PORT, not '7480'"),
     ("servers witness w0 --listen example.org:7480", "names are not looked up"),

@@ -56,7 +56,9 @@ def findings(lab: Lists, pins: dict[int, str] | None = None) -> list[str]:
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_nothing_is_found_in_a_log_as_it_should_be(count: int) -> None:
     lab = published(count)
-    lab.files["bundle"] = format_bundle({"trust/1": lab.trust[0], "list/1": lab.files["list/1"]})
+    lab.files["bundle"] = format_bundle(
+        {path: lab.files[path] for path in ("trust/1", "list/1", "list/1.tlog-proof", "latest.tlog-proof")}
+    )
     pins = {1: lab.document.pin if count < 3 else document().pin}
     found = audit(Files(lab.files), pins)
     assert found.findings == ()
@@ -220,6 +222,10 @@ def _other_history(lab: Lists, path: str) -> None:
             lambda lab: lab.files.update({"bundle": format_bundle({"list/4": lab.files["list/5"]})}),
             "bundle: its list/4 is not the one beside it",
         ),
+        (
+            lambda lab: lab.files.update({"bundle": format_bundle({"list/4.tlog-proof": b"proof"})}),
+            "bundle: list/4.tlog-proof: expected",
+        ),
     ],
 )
 def test_a_file_that_is_not_what_the_entries_say(spoil: Callable[[Lists], object], finding: str) -> None:
@@ -291,6 +297,20 @@ def test_proofs_by_the_former_key_of_the_log_stay_good() -> None:
     lab.log = log
     lab.publish()
     assert findings(lab) == []
+
+
+def test_what_was_shown_before_is_in_the_log_still() -> None:
+    lab = published()
+    before = lab.files["checkpoint"]
+    lab.publish()
+    assert audit(Files(lab.files), held_checkpoint=before).findings == ()
+    after = lab.files["checkpoint"]
+    lab = published()
+    (found,) = audit(Files(lab.files), held_checkpoint=after).findings
+    assert (found.where, found.text) == ("checkpoint", "it has 8 entries, and had 9 before")
+    _other_history(lab, "checkpoint")
+    (found,) = audit(Files(published().files), held_checkpoint=lab.files["checkpoint"]).findings
+    assert found.text == "the log does not begin with the 8 entries that it showed before"
 
 
 # --- Trust documents --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from kcast.client.trust.standing import standing_of
 from kcast.client.trust.store import Store
 from kcast.client.trust.update import Round, run
 from kcast.client.trust.verdicts import Accepted, Refused, Trouble
-from kcast.client.watch import Change, News, Stop
+from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub.errors import KcastError
 from tests.support.lists import DAY_S, FRESH_S, NAME, NOW_UNIX_S, OWNERS, VALID_S, Lists, document, hosts
 
@@ -82,6 +82,8 @@ class World:
         while (look_at := max(self.keeper.look_at, self.now + step_s)) <= until:
             self.now = look_at
             for news in self.keeper.look(self.now):
+                if isinstance(news, Listen | Say):
+                    continue  # the bus has tests of its own
                 self.news.append((self.now, news))
                 told.append(news)
         self.now = until
@@ -363,4 +365,4 @@ def test_it_is_asked_seldom(world: World) -> None:
         world.now = world.keeper.look_at
         world.keeper.look(world.now)
         looks += 1
-    assert looks <= HOUR_S / LOOK_INTERVAL_S + 1
+    assert looks <= HOUR_S / LOOK_INTERVAL_S + 10, "the bus asks for a few more"

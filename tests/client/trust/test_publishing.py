@@ -1,8 +1,10 @@
 """client/trust/publishing.py and drafts.py: what is published, what is not, and in which order."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from random import Random
 from shutil import copytree, rmtree
@@ -15,16 +17,19 @@ pytest.importorskip("pymerkle")
 
 from kcast.client.trust import bundle, durable
 from kcast.client.trust import publishing as publishing_module
+from kcast.client.trust.audit import audit
 from kcast.client.trust.checkpoint import cosign
 from kcast.client.trust.cosigning import Asked
 from kcast.client.trust.drafts import Incomplete, Waiting
 from kcast.client.trust.editing import EditError, facts_of, with_servers, without_servers
+from kcast.client.trust.faults import ListFault
 from kcast.client.trust.judge import judge
 from kcast.client.trust.meeting import hosts_changed
 from kcast.client.trust.note import KIND_COSIGNATURE, Note, SigningKey
 from kcast.client.trust.publishing import NotPublished
 from kcast.client.trust.quorum import Witness
-from kcast.client.trust.verdicts import Accepted, Held, answered
+from kcast.client.trust.sources import FolderSource
+from kcast.client.trust.verdicts import Accepted, Held, Refused, Verdict, answered
 from kcast.client.trust.workplace import read_note, write_note
 from tests.support.list_publisher import HOSTS, NAME, NOW_S, ListPublisher, key
 
@@ -36,8 +41,12 @@ def first_contact(publisher: ListPublisher) -> Held:
     return Held(publisher.place.trust_documents()[0])
 
 
+def verdict_on(files: Mapping[str, bytes], held: Held, now_s: int) -> Verdict:
+    return answered(judge(held, now_s), lambda path, bytes_max: files.get(path))
+
+
 def accepted(files: Mapping[str, bytes], held: Held, now_s: int) -> Accepted:
-    verdict = answered(judge(held, now_s), lambda path, bytes_max: files.get(path))
+    verdict = verdict_on(files, held, now_s)
     assert isinstance(verdict, Accepted), verdict
     return verdict
 
@@ -326,6 +335,47 @@ def test_without_a_quorum_nothing_is_published_and_the_next_try_asks_again(witne
 # --- The folder ----------------------------------------------------------------------------------------
 
 
+class Died(BaseException):
+    """The publisher's program has ended, with no time to clean up."""
+
+
+def deaths_of(publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Publishes, and dies before the first file of the folder is put on the disk or renamed, then before the
+    second and so on; yields after each death with its number, and at last after a life."""
+    work = publisher.place.file.parent
+    copytree(work, copy := work.parent / f"{work.name}.copy")
+    sync, rename = durable._sync, Path.replace
+    for lives in count():
+        left = lives
+
+        def live(path: Path) -> None:
+            nonlocal left
+            if path.is_relative_to(publisher.place.served):
+                left -= 1
+                if left < 0:
+                    raise Died
+
+        def sync_or_die(path: Path, flags: int) -> None:
+            live(path)
+            sync(path, flags)
+
+        def rename_or_die(path: Path, target: Path) -> Path:
+            live(path)
+            return rename(path, target)
+
+        rmtree(work)
+        copytree(copy, work)
+        with monkeypatch.context() as patched:
+            patched.setattr(durable, "_sync", sync_or_die)
+            patched.setattr(Path, "replace", rename_or_die)
+            patched.setattr(Path, "unlink", lambda path, **_: None)  # the dead clean nothing up
+            with suppress(Died):
+                publisher.publish()
+        yield lives
+        if left >= 0:
+            return
+
+
 def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publisher_dies(
     publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,43 +385,46 @@ def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publishe
     publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400"]))
     publisher.now_s += 60
     seen: set[int] = set()
-
-    def look() -> None:
+    for deaths in deaths_of(publisher, monkeypatch):  # noqa: B007
         for held in (first_contact(publisher), old.held):
             verdict = accepted(publisher.files(), held, publisher.now_s)
             seen.add(facts_of(verdict.cluster).version)
-
-    class Died(Exception):
-        pass
-
-    real = durable.write_whole
-    copy = publisher.place.file.parent / "copy"
-    copytree(publisher.place.served, copy)
-    deaths = 0
-    while True:
-        left = deaths
-        rmtree(publisher.place.served)
-        copytree(copy, publisher.place.served)
-
-        def write_whole(path: Path, data: bytes, **options: Any) -> None:
-            nonlocal left
-            if left == 0 and path.is_relative_to(publisher.place.served):
-                raise Died
-            left -= path.is_relative_to(publisher.place.served)
-            real(path, data, **options)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(publishing_module, "write_whole", write_whole)
-            try:
-                publisher.publish()
-            except Died:
-                look()
-                deaths += 1
-                continue
-        break
-    look()
     assert seen == {2, 3}
-    assert deaths > 8
+    assert deaths > 20
+
+
+def test_after_any_death_the_next_publish_goes_on(
+    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.publish()
+    publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400"]))
+    publisher.now_s += 60
+    for _ in deaths_of(publisher, monkeypatch):
+        publisher.now_s += 60
+        publisher.publish()
+        found = audit(FolderSource(publisher.place.served), {1: publisher.pin})
+        assert found.findings == ()
+        served = publisher.place.served
+        assert not [path for path in served.rglob(".*") if path.parent.name == "from"]
+        accepted(publisher.files(), first_contact(publisher), publisher.now_s)
+
+
+def test_a_reader_finds_no_new_trust_document_without_its_list_but_in_one_moment(
+    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.publish()
+    old = accepted(publisher.files(), first_contact(publisher), NOW_S)
+    publisher.ring.append(key("signer-1"))
+    document = replace(publisher.document, version=2, signers=(publisher.ring[-1].verifier,))
+    write_note(publisher.place.trust_file, Note(document.text))
+    publisher.now_s += 60
+    seen: list[int | ListFault] = []
+    for _ in deaths_of(publisher, monkeypatch):
+        verdict = verdict_on(publisher.files(), old.held, publisher.now_s)
+        seen.append(verdict.fault if isinstance(verdict, Refused) else facts_of(verdict.cluster).version)
+    refused = seen.index(ListFault.UNLOGGED)
+    assert set(seen[:refused]) == {1}
+    assert set(seen[refused + 1 :]) == {2}
 
 
 def test_only_the_last_steps_are_kept(publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,16 +451,19 @@ def test_a_disk_that_is_full_leaves_what_was_published(
     publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publisher.publish()
-    before = accepted(publisher.files(), first_contact(publisher), NOW_S).held
+    before = publisher.files()
+    write = Path.write_bytes
 
-    def full(path: Path, data: bytes, **_: Any) -> None:
-        raise OSError(28, "No space left on device", str(path))
+    def full(path: Path, data: bytes) -> int:
+        if path.name == ".bundle.new":
+            raise OSError(28, "No space left on device", str(path))
+        return write(path, data)
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing_module, "write_whole", full)
+        patched.setattr(Path, "write_bytes", full)
         with pytest.raises(OSError, match="No space left"):
             publisher.publish()
-    assert accepted(publisher.files(), first_contact(publisher), NOW_S).held == before
+    assert publisher.files() == before
     assert publisher.publish().list.cluster.signed
 
 

@@ -47,6 +47,7 @@ def test_every_verb_can_be_loaded_and_has_a_help_with_an_example(verb: str) -> N
             "cryptography",
             "needs the extra 'trust': pip install 'kcast[trust]'",
         ),
+        (("log", "x", "--audit"), "pymerkle", "an audit of a log needs the extra 'list-log': pip install"),
         (("publish", "x.cluster"), "pymerkle", "the log of a list needs the extra 'list-log': pip install"),
     ],
 )
@@ -55,6 +56,7 @@ def test_a_missing_extra_is_one_line_that_says_what_to_install(
 ) -> None:
     pytest.importorskip("nacl")
     (tmp_path / "x.cluster").write_text(LIST)
+    (tmp_path / "x").mkdir()
     program = f"import sys; sys.modules[{module!r}] = None; from kcast.client.cli import main; main()"
     run = subprocess.run(
         (sys.executable, "-c", program, "servers", *typed),

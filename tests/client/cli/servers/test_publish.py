@@ -271,7 +271,7 @@ def test_an_audit_finds_nothing_in_what_was_published_and_what_was_changed_by_ot
     assert "it holds in" in machine.ok("publish", "lab.cluster")
     result = machine.run("log", f"@{NAME}", "--audit")
     assert (result.exit_code, result.stdout) == (0, ""), result.output
-    assert "8 entries, 2 trust documents, 6 lists" in result.stderr and machine.pin in result.stderr
+    assert "8 entries; looked at 6 lists, 2 trust documents" in result.stderr
     path = machine.work / "lab.log" / "list" / "2"
     path.write_bytes(path.read_bytes().replace(b"192.0.2.9", b"192.0.2.6"))
     result = machine.run("log", "lab.log", "--audit")

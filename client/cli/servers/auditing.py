@@ -1,0 +1,46 @@
+"""`kcast servers log --audit`: looks through a whole log."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kcast.client.cli.common import count_of, escaped, fail, say, to_json
+from kcast.client.cli.layout import paragraph
+
+if TYPE_CHECKING:
+    from kcast.client.trust.sources import Source
+    from kcast.client.trust.verdicts import Held
+
+_VERB = "servers log"
+
+
+def tell_audit(source: "Source", held: "Held | None", *, as_json: bool) -> None:
+    """Prints each finding, one a line, and on standard error what was looked at.
+
+    `held` is what this user has stored of the list. The program ends with 1 where something was found. Raises
+    KcastError.
+    """
+    from kcast.client.trust.audit import audit
+    from kcast.client.trust.checkpoint import Checkpoint
+    from kcast.client.trust.document import parse, pin_of
+
+    pins, checkpoint = {}, None
+    if held is not None:
+        document, note = parse(held.trust)
+        pins, checkpoint = {document.version: pin_of(note.text)}, held.checkpoint
+    found = audit(source, pins, checkpoint)
+    log: Checkpoint = found.checkpoint
+    for finding in found.findings:
+        if as_json:
+            click.echo(to_json({"where": finding.where, "text": finding.text}))
+        else:
+            for line in paragraph(escaped(finding.text), escaped(f"{finding.where}: ")):
+                click.echo(line)
+    looked_at = (
+        f"{log.origin} has {log.size} entries; looked at {count_of(found.lists, 'list')}, "
+        f"{count_of(found.documents, 'trust document')} and {count_of(found.proofs, 'proof')}"
+    )
+    if found.findings:
+        fail(_VERB, f"{looked_at}: {count_of(len(found.findings), 'finding')}")
+    known = "" if pins else f"; its first trust document has the pin {found.pin}"
+    say(_VERB, f"{looked_at}: all follow from the entries{known}")
