@@ -12,6 +12,7 @@ from kcast.client.cluster import Cluster
 from kcast.client.trust import document as documents
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.editing import EditError, Lifetime, facts_of, lifetime, renewed
+from kcast.client.trust.epochs import next_epoch, with_promises
 from kcast.client.trust.list_checks import duration
 from kcast.client.trust.meeting import Difference, hosts_changed
 from kcast.client.trust.note import Note, NoteError, SigningKey, VerifierKey
@@ -111,10 +112,12 @@ def next_list(
     now_unix_s: int,
     *,
     is_at_once: bool = False,
+    is_new_epoch: bool = False,
     life: Lifetime | None = None,
 ) -> NextList:
     """Returns the list of the work file as it is to be published: as it stands there if people have signed
     it, else with the version and the times that it gets now. One that is published already is renewed.
+    With `is_new_epoch` it is the first one of an epoch, with another salt and what was pending.
 
     Raises EditError.
     """
@@ -137,7 +140,15 @@ def next_list(
         raise Waiting(
             f"{file}: version {newest} is published, and holds in {wait}; there is nothing to renew"
         )
+    if is_new_epoch and (document.admission != "epoch" or before is None):
+        raise EditError(f"{file}: a new epoch is for a published list with 'admission epoch'")
     if not note.signatures or facts.version == newest:
+        secrets = at_hand(document.signers, keys)
+        if is_new_epoch and before is not None:
+            from_s = now_unix_s + (life or lifetime(facts)).fresh_s
+            cluster = next_epoch(cluster, before, secrets, document.signer_threshold, now_unix_s, from_s)
+        if document.admission == "epoch":
+            cluster = with_promises(cluster, secrets)
         begins_s = now_unix_s
         if published and not is_at_once:
             fresh_s = (life or lifetime(facts)).fresh_s

@@ -58,6 +58,7 @@ def publish(
     now_unix_s: int,
     *,
     is_at_once: bool = False,
+    is_new_epoch: bool = False,
     life: Lifetime | None = None,
     collect: Collect = cosigning.collect,
 ) -> Publication:
@@ -70,7 +71,9 @@ def publish(
     with _alone(place):
         next_ = next_document(place, keys)
         document = next_.document
-        list_ = next_list(place, document, keys, now_unix_s, is_at_once=is_at_once, life=life)
+        list_ = next_list(
+            place, document, keys, now_unix_s, is_at_once=is_at_once, is_new_epoch=is_new_epoch, life=life
+        )
         facts = facts_of(list_.cluster)
         record = ListRecord.of(document.name, facts.version, facts.trust, list_.note.data)
         held = _held(place, now_unix_s)

@@ -36,6 +36,8 @@ CORES = (
     *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py", "client/trust/bundle.py"),
     *("client/trust/document.py", "client/trust/quorum.py"),
     *("client/trust/asking.py", "client/trust/log_checks.py", "client/trust/list_checks.py"),
+    *("client/trust/editing.py", "client/trust/epochs.py", "client/trust/founding.py"),
+    *("client/trust/rehearsal.py", "client/trust/signing.py"),
     *("client/trust/judge.py", "client/trust/salts.py", "client/trust/bus.py"),
     *("client/trust/faults.py", "client/trust/verdicts.py"),
     *("client/trust/heads.py", "client/trust/standing.py", "client/list_state.py"),

@@ -28,9 +28,17 @@ _DAYS = click.IntRange(1, 3650)
     is_flag=True,
     help="Have the list hold at once, though some messages may be missed until all clients have it.",
 )
+@click.option(
+    "--epoch",
+    "is_new_epoch",
+    is_flag=True,
+    help="Begin a new epoch: take in what was pending, and show your part of a new salt.",
+)
 @click.option("--fresh-days", type=_DAYS, metavar="N", help="Clients should have a newer list after N days.")
 @click.option("--valid-days", type=_DAYS, metavar="N", help="The list expires after N days.")
-def command(file: Path, is_at_once: bool, fresh_days: int | None, valid_days: int | None) -> None:
+def command(
+    file: Path, is_at_once: bool, is_new_epoch: bool, fresh_days: int | None, valid_days: int | None
+) -> None:
     """Publish the list in FILE, or, where it has not changed, renew it for another while.
 
     The list is judged as clients will judge it, signed with your keys, put into the log, and shown to the
@@ -50,7 +58,9 @@ def command(file: Path, is_at_once: bool, fresh_days: int | None, valid_days: in
         place = Workplace(file)
         now = int(time())
         life = _life(file, fresh_days, valid_days)
-        published = publish_here(place, Keyring(), now, is_at_once=is_at_once, life=life)
+        published = publish_here(
+            place, Keyring(), now, is_at_once=is_at_once, is_new_epoch=is_new_epoch, life=life
+        )
         _tell(place, published, now)
         trust_own(place, now)
 

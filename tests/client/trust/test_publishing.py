@@ -21,13 +21,14 @@ from kcast.client.trust.audit import audit
 from kcast.client.trust.checkpoint import cosign
 from kcast.client.trust.cosigning import Asked
 from kcast.client.trust.drafts import Incomplete, Waiting
-from kcast.client.trust.editing import EditError, facts_of, with_servers, without_servers
+from kcast.client.trust.editing import EditError, facts_of, with_pending, with_servers, without_servers
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.judge import judge
 from kcast.client.trust.meeting import hosts_changed
 from kcast.client.trust.note import KIND_COSIGNATURE, Note, SigningKey
 from kcast.client.trust.publishing import NotPublished
 from kcast.client.trust.quorum import Witness
+from kcast.client.trust.salts import last_salt
 from kcast.client.trust.sources import FolderSource
 from kcast.client.trust.verdicts import Accepted, Held, Refused, Verdict, answered
 from kcast.client.trust.workplace import read_note, write_note
@@ -510,3 +511,48 @@ def test_a_trust_document_of_another_version_is_refused(publisher: ListPublisher
         EditError, match=r"it is version 3 of example.org/lab, and version 1 of example.org/lab is"
     ):
         publisher.publish()
+
+
+# --- Epochs ----------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_was_pending_enters_with_the_salt_that_was_promised(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+    publisher.publish()
+    held = [accepted(publisher.files(), first_contact(publisher), publisher.now_s).held]
+    former = publisher.work()
+    for epoch in range(3):
+        address = f"192.0.2.{20 + epoch}:7400"
+        publisher.edit(with_servers(publisher.work(), [address]))
+        with pytest.raises(NotPublished, match=rf"{address} (entered within an epoch|was not pending)"):
+            publisher.publish()
+        publisher.edit(with_pending(without_servers(publisher.work(), [address]), [address]))
+        publisher.now_s += DAY_S
+        publisher.publish()
+        publisher.now_s += 30 * DAY_S
+        cluster = publisher.publish(is_new_epoch=True).list.cluster
+        assert address in [server.name for server in cluster.servers]
+        assert last_salt(cluster) != last_salt(former)
+        assert cluster.next_salts[-1][1] == publisher.now_s + 7 * DAY_S
+        publisher.now_s += DAY_S
+        publisher.publish()
+        for each in (*held, first_contact(publisher)):
+            verdict = accepted(publisher.files(), each, publisher.now_s)
+        held.append(verdict.held)
+        former = cluster
+
+
+def test_an_epoch_takes_the_signers_who_have_promised(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+    publisher.publish()
+    publisher.ring = [publisher.signers[0], publisher.log]
+    with pytest.raises(
+        EditError, match=r"a new epoch takes 2 signers who have promised .* the keys of 1 are"
+    ):
+        publisher.publish(is_new_epoch=True)
+
+
+def test_without_admission_by_epochs_there_is_none_to_begin(publisher: ListPublisher) -> None:
+    publisher.publish()
+    with pytest.raises(EditError, match="a new epoch is for a published list with 'admission epoch'"):
+        publisher.publish(is_new_epoch=True)
