@@ -51,7 +51,8 @@ from kcast.pubsub.endpoint import format_address
 def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: float, as_json: bool) -> None:
     """Ping every server of the cluster, at each of its addresses.
 
-    Names are looked up once, at the start.
+    Names are looked up once, at the start. Where the list of servers is neither signed nor a lab, one line on
+    standard error says so.
 
     With --json the keys are time (of the end, in UTC), server, address (null where a
     name does not resolve), up, sent, received, loss (0 to 1),
@@ -67,6 +68,11 @@ def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: 
     """
     with errors_as_lines("ping"):
         cluster = load_cluster_to_use("ping", cluster_name)
+        if not cluster.is_signed and not cluster.is_lab:
+            say(
+                "ping",
+                "this list of servers is not signed: whoever can change the file decides which they are",
+            )
         targets = targets_of(cluster)
         asyncio.run(_ping(targets, count, interval_s, timeout_s))
         for line in _as_json(targets) if as_json else _as_table(cluster, targets):

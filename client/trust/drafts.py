@@ -159,17 +159,21 @@ def next_list(
 
 def _begin(in_use: Sequence[Cluster], cluster: Cluster, now_unix_s: int, fresh_s: int) -> int:
     """Returns when the list is to hold: at once if clients that have it always meet those with any list that
-    is `in_use`, newest first; else when all have learned of it, so that all change over together."""
+    is `in_use`, newest first; else when all have learned of it, so that all change over together.
+
+    One that places no topic anew parts nobody who has the newest list: it is as good as that.
+    """
     holds_from_s = facts_of(in_use[0]).valid_after_s
-    if all(hosts_changed(each, cluster, now_unix_s).always_meet for each in in_use):
-        return max(now_unix_s, holds_from_s)
-    if holds_from_s > now_unix_s:
+    if holds_from_s > now_unix_s:  # two that wait would be one too many for whoever comes only now
         raise EditError(
             f"version {facts_of(in_use[0]).version} is published, and holds only in "
             f"{duration(holds_from_s - now_unix_s)}: publish this change after that, or at once with --now, "
             "and some messages may be missed"
         )
-    return now_unix_s + fresh_s
+    if hosts_changed(in_use[0], cluster, now_unix_s).is_none:
+        return now_unix_s
+    meets_all = all(hosts_changed(each, cluster, now_unix_s).always_meet for each in in_use)
+    return now_unix_s if meets_all else now_unix_s + fresh_s
 
 
 def _in_use(place: Workplace, newest: int, now_unix_s: int) -> list[Cluster]:

@@ -7,7 +7,7 @@ replaces older files, and the checkpoint last of all.
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,12 +20,13 @@ from kcast.client.trust.drafts import Incomplete, Keys, NextDocument, NextList, 
 from kcast.client.trust.durable import make_folder, write_together
 from kcast.client.trust.editing import EditError, Lifetime, facts_of
 from kcast.client.trust.faults import ListFault
+from kcast.client.trust.judge import judge
 from kcast.client.trust.log import Log
 from kcast.client.trust.note import Note, SigningKey, VerifierKey
 from kcast.client.trust.record import ListRecord, TrustRecord
 from kcast.client.trust.rehearsal import rehearse
 from kcast.client.trust.salts import basis_version
-from kcast.client.trust.verdicts import Held, Refused
+from kcast.client.trust.verdicts import Held, Refused, answered
 from kcast.client.trust.workplace import Workplace, write_note
 
 STEPS_KEPT = 64  # files from/N
@@ -94,7 +95,9 @@ def publish(
             files = _Files(log, checkpoint, document, list_, record, index, before)
             for version, data in enumerate(trust, 1):
                 files.add_trust(version, data, records[version - 1], trusted[version - 1])
-            write(place.served, *files.in_order(place))
+            groups = files.in_order(place)
+            _require_shown(place, groups, trust[0], now_unix_s)
+            write(place.served, *groups)
         place.trust_file.unlink(missing_ok=True)
         cosigned = document.policy.who(cosignatures(checkpoint, document.policy.keys))
         is_renewal = held.list is not None and not (list_.difference and not list_.difference.is_none)
@@ -246,8 +249,8 @@ class _Files:
         steps = self._steps(place)
         others = self._other_lists(place)
         latest = {"latest.tlog-proof": self._latest}
-        told = {**self._trust_proofs, **self._list, **steps}
-        whole = bundle.format_bundle({**self._trust, **latest, **others, **told})
+        told = {**self._trust_proofs, **self._list, **others, **steps}
+        whole = bundle.format_bundle({**self._trust, **latest, **told})
         first = {**self._log.new_files(), **told, "bundle": whole}
         return first, {**self._trust, **latest}, {"checkpoint": self._checkpoint.data}
 
@@ -273,6 +276,22 @@ class _Files:
             f"from/{size}": AddCheckpoint(size, self._log.consistency(size), self._checkpoint).data
             for size in sorted(sizes, reverse=True)[:STEPS_KEPT]
         }
+
+
+def _require_shown(
+    place: Workplace, groups: Iterable[Mapping[str, bytes]], first: bytes, now_unix_s: int
+) -> None:
+    """Raises NotPublished unless the folder, with these files, shows a list that people with the pin take."""
+
+    def would_be(path: str, bytes_max: int) -> bytes | None:
+        data = next((files[path] for files in groups if path in files), None)
+        return place.served_file(path) if data is None else data
+
+    verdict = answered(judge(Held(first), now_unix_s), would_be)
+    if isinstance(verdict, Refused):
+        raise NotPublished(
+            f"clients would refuse it: {verdict.text} ({verdict.fault}); nothing was published"
+        )
 
 
 def write(folder: Path, *groups: Mapping[str, bytes]) -> None:

@@ -59,7 +59,7 @@ _OPTIONS = (
     click.option(
         "--churn",
         "churn_percent",
-        type=click.IntRange(0, 100),
+        type=click.IntRange(0, 10_000),
         metavar="PERCENT",
         help="The most hosts that a list may change at once.  [default: 25]",
     ),

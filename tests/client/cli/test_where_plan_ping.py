@@ -190,7 +190,10 @@ def test_ping_and_where_show_names_as_the_file_has_them(
         file.write_text("\n".join(("kcast-cluster 1", "policy scheme=CH k=2", *lines, "")))
         result = kcast("ping", "--cluster", str(file), "--count", "1")
         as_json = kcast("ping", "--cluster", str(file), "--count", "1", "--json")
-    assert result.stderr == "kcast ping: 1 of 2 down: nobody.kcast:7400\n"
+    assert result.stderr.splitlines() == [
+        "kcast ping: this list of servers is not signed: whoever can change the file decides which they are",
+        "kcast ping: 1 of 2 down: nobody.kcast:7400",
+    ]
     assert re.search(rf"^kcast-0\.kcast:{port} \(127\.0\.0\.1\) +up ", result.stdout, re.MULTILINE)
     assert "the name leads to" in result.stdout and result.stdout.endswith("\n1 of 2 up\n")
     up, down = map(json.loads, as_json.stdout.splitlines())

@@ -259,6 +259,30 @@ def test_verify_of_files(machine: Machine) -> None:
     assert checks[-1] == {"ok": True, "fault": None, "text": None}
 
 
+def test_an_audit_finds_nothing_in_what_was_published_and_what_was_changed_by_others(
+    machine: Machine,
+) -> None:
+    for number in range(3):
+        machine.ok("add", "lab.cluster", f"192.0.2.{10 + number}:7400")
+        machine.ok("publish", "lab.cluster", "--now")
+    machine.ok("rotate", "lab.cluster", "--new", "signer", "--new", "log", "--churn", "300")
+    machine.ok("publish", "lab.cluster")
+    machine.ok("add", "lab.cluster", *(f"192.0.2.{30 + number}:7400" for number in range(5)))
+    assert "it holds in" in machine.ok("publish", "lab.cluster")
+    result = machine.run("log", f"@{NAME}", "--audit")
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
+    assert "8 entries; looked at 6 lists, 2 trust documents" in result.stderr
+    path = machine.work / "lab.log" / "list" / "2"
+    path.write_bytes(path.read_bytes().replace(b"192.0.2.9", b"192.0.2.6"))
+    result = machine.run("log", "lab.log", "--audit")
+    assert result.exit_code == 1
+    assert result.stdout == "list/2: it is not the list that entry 2 shows\n"
+    found = [
+        json.loads(line) for line in machine.run("log", "lab.log", "--audit", "--json").stdout.splitlines()
+    ]
+    assert found == [{"where": "list/2", "text": "it is not the list that entry 2 shows"}]
+
+
 def test_a_folder_that_was_changed_is_refused(machine: Machine) -> None:
     machine.ok("publish", "lab.cluster")
     path = machine.work / "lab.log" / "list" / "2"
