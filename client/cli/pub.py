@@ -11,7 +11,7 @@ from time import time
 
 import click
 
-from kcast.client.aio import Client
+from kcast.client.aio import Client, Events
 from kcast.client.cli import file_news
 from kcast.client.cli.common import (
     EXIT_FAILURE,
@@ -216,7 +216,8 @@ class _Publisher:
             failure: BaseException | None = None
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    watching = tasks.create_task(self._watch(client))
+                    # From before its first turn, which tells what is wrong with a signed list.
+                    watching = tasks.create_task(self._watch(client, client.events()))
                     async for line in lines:
                         await places.acquire()
                         await pace.wait()
@@ -251,8 +252,8 @@ class _Publisher:
         if self.output is not None:
             await self.output.write(to_json(_fields(line, published)).encode() + b"\n")
 
-    async def _watch(self, client: Client) -> None:
-        async for event in client.events():
+    async def _watch(self, client: Client, events: Events) -> None:
+        async for event in events:
             match event:
                 case FamilyMissing(server, family):
                     say("pub", f"cannot reach {server}: no IPv{family} here")

@@ -31,13 +31,13 @@ from kcast.client.trust.verdicts import Accepted, Held, Trouble
 class Standing:
     """A list that was verified: its cluster, the trust document, and the newest checkpoint of the log.
 
-    `former` is the cluster of the list before it, None where that is not known. `note` is the newest
+    `former` are the lists before it that are still valid, unread, newest first. `note` is the newest
     checkpoint as it was signed.
     """
 
     document: TrustDocument
     cluster: Cluster
-    former: Cluster | None
+    former: tuple[bytes, ...]
     note: bytes
 
     @property
@@ -50,16 +50,16 @@ class Standing:
         """Returns that of a list that was just accepted."""
         held = accepted.held
         document, _ = documents.parse(held.trust)
-        newest, former = (
-            accepted.upcoming or accepted.cluster,
-            accepted.cluster if accepted.upcoming else None,
-        )
-        return cls(document, newest, former, held.checkpoint or b"")
+        newest = accepted.upcoming or accepted.cluster
+        return cls(document, newest, held.former, held.checkpoint or b"")
 
     def present(self, now_unix_s: float) -> Cluster:
         """Returns the cluster to go by at this time: that of the list before, while the newest waits."""
-        every = [self.cluster] if self.former is None else [self.cluster, self.former]
-        return list_checks.in_force(every, Clock(int(now_unix_s))) or self.cluster
+        clock = Clock(int(now_unix_s))
+        if list_checks.in_force([self.cluster], clock) is None:
+            every = [cluster for data in self.former if (cluster := _read(data)) is not None]
+            return list_checks.in_force(every, clock) or self.cluster
+        return self.cluster
 
     def is_due(self, now_unix_s: float, share: float, since_unix_s: float | None = None) -> bool:
         """Returns whether this share of the list's fresh interval is over; since `since_unix_s`, if that is
@@ -106,7 +106,7 @@ def standing_of(held: Held) -> Standing:
     if ListRecord.of(cluster.name, facts.version, facts.trust, data).data != proof.extra:
         raise NoteError("the list is not the one that is in the log")
     Checkpoint.parse(Note.parse(held.checkpoint or b"").text)
-    return Standing(document, cluster, _former(held), held.checkpoint or b"")
+    return Standing(document, cluster, held.former, held.checkpoint or b"")
 
 
 def _tree_of(proof: bytes | None, document: TrustDocument) -> Tree:
@@ -135,8 +135,11 @@ def is_sound(held: Held) -> bool:
     return True
 
 
-def _former(held: Held) -> Cluster | None:
+@lru_cache(maxsize=4)
+def _read(data: bytes) -> Cluster | None:
+    """Reads a former list. One that is damaged is as good as none."""
     try:
-        return clusters.parse(held.former[0].decode(), "list") if held.former else None
-    except (ClusterError, UnicodeDecodeError):
+        cluster = clusters.parse(clusters.decode(data, "list"), "list")
+    except ClusterError:
         return None
+    return cluster if cluster.is_signed else None

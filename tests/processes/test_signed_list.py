@@ -1,6 +1,7 @@
 """A signed list as its users meet it: dropped on a machine, used by name, replaced while programs run."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,3 +107,21 @@ def test_a_refused_list_is_said_in_one_line(
     (said,) = [line for line in complaints_until(subscriber, "refused") if "refused" in line]
     assert said.startswith("kcast sub: example.org/lab: a server list was refused: ")
     assert said.endswith("; version 1 stays in use\n")
+
+
+def test_a_publisher_that_soon_ends_says_what_is_wrong_too(
+    servers: tuple[ServerEntry, ...], known: KnownList, start: Start
+) -> None:
+    known.publish(servers[:3])
+    publish = "pub", "--cluster", AT_NAME, "weather/oslo", "rain"
+    done = start(*publish).communicate(timeout=20)[1]
+    assert done == "kcast pub: published 1 message: receipts from 2 servers each; nobody is subscribed\n"
+    (state,) = (known.folder / "state/kcast/trust").iterdir()
+    # A second generation, of the same list, which is damaged.
+    shutil.copytree((state / "current").resolve(), state / "1.9")
+    (state / "1.9" / "list").write_bytes(b"damaged")
+    (state / "current").unlink()
+    (state / "current").symlink_to("1.9")
+    said, outcome = start(*publish).communicate(timeout=20)[1].splitlines()
+    assert said.startswith("kcast pub: example.org/lab: what is stored in ") and "(malformed)" in said
+    assert outcome in done

@@ -36,7 +36,7 @@ def lists() -> Lists:
 def test_what_a_judge_has_accepted_stands(lists: Lists) -> None:
     held = lists.accepted()
     standing = standing_of(held)
-    assert standing.cluster.name == NAME and standing.former is None
+    assert standing.cluster.name == NAME and standing.former == ()
     assert standing.checkpoint.size == len(lists.entries)
     verdict = lists.judged()
     assert isinstance(verdict, Accepted) and Standing.of(verdict) == standing
@@ -90,9 +90,27 @@ def test_while_the_newest_waits_the_one_before_is_in_force(lists: Lists) -> None
     later = NOW_UNIX_S + FRESH_S
     lists.publish(lists.cluster(hosts(13), valid_after_s=later, fresh_until_s=later + FRESH_S))
     standing = standing_of(lists.accepted(held))
-    assert standing.former is not None
-    assert standing.present(NOW_UNIX_S) is standing.former and standing.present(later) is standing.cluster
-    assert len(standing.former.servers) == 12 and len(standing.cluster.servers) == 13
+    assert len(standing.present(NOW_UNIX_S).servers) == 12 and standing.present(later) is standing.cluster
+    assert len(standing.cluster.servers) == 13
+
+
+def test_of_several_that_wait_the_one_before_all_of_them_is_in_force(lists: Lists) -> None:
+    held = lists.accepted()
+    for days in (7, 8):
+        later = NOW_UNIX_S + days * DAY_S
+        lists.publish(lists.cluster(hosts(6 + days), valid_after_s=later, fresh_until_s=later + FRESH_S))
+        held = lists.accepted(held)
+    standing = standing_of(held)
+    found = [len(standing.present(NOW_UNIX_S + days * DAY_S).servers) for days in (0, 7, 8)]
+    assert found == [12, 13, 14]
+
+
+def test_a_damaged_former_list_is_as_good_as_none(lists: Lists) -> None:
+    held = lists.accepted()
+    later = NOW_UNIX_S + FRESH_S
+    lists.publish(lists.cluster(hosts(13), valid_after_s=later, fresh_until_s=later + FRESH_S))
+    damaged = replace(lists.accepted(held), former=(b"\xff", b"kcast-cluster 1\n"))
+    assert len(standing_of(damaged).present(NOW_UNIX_S).servers) == 13
 
 
 @pytest.mark.parametrize(
