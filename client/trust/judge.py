@@ -57,13 +57,12 @@ class _Judgement:
     _read_already: dict[bytes, tuple[Cluster, Note]] = field(default_factory=dict)
 
     def run(self) -> Judge:
-        document = yield from self._newest_document()
-        tree = yield from self._newest_tree(document)
+        following = yield from self._following_documents()
+        document, tree = yield from self._document_and_tree(following)
         self.step = "history"
         self._ok((yield from log_checks.check_history(tree, self.held.checkpoint)))
         self.step = "list"
         record = yield from log_checks.newest_record(tree)
-        yield from self._check_document_is_logged(document, tree)
         self._check_version(record, document, tree)
         data = yield from self._list(record)
         cluster, note = self._read(data, record)
@@ -105,9 +104,11 @@ class _Judgement:
 
     # --- 1. Trust documents --------------------------------------------------------------------------------
 
-    def _newest_document(self) -> Asking[TrustDocument]:
+    def _following_documents(self) -> Asking[list[tuple[TrustDocument, bytes]]]:
+        """Returns the trust documents that follow the one held, oldest first, and their files."""
         document = documents.parse(self.held.trust)[0]
-        for _ in range(DOCUMENTS_MAX):
+        found: list[tuple[TrustDocument, bytes]] = []
+        while len(found) < DOCUMENTS_MAX:
             path = f"trust/{document.version + 1}"
             data = yield from ask(path, DOCUMENT_BYTES_MAX)
             if data is None:
@@ -118,32 +119,60 @@ class _Judgement:
                 raise Fault(
                     ListFault.TRUST, f"{path} may not follow version {document.version}: {error}"
                 ) from None
-            yield NewTrust(data)
-            self.held = replace(self.held, trust=data)
-        owners = f"owners {document.owner_threshold} of {len(document.owners)}"
-        self._ok(f"version {document.version}; {owners}")
-        return document
+            found.append((document, data))
+        return found
 
     # --- 2 to 5. The log -----------------------------------------------------------------------------------
 
-    def _newest_tree(self, document: TrustDocument) -> Asking[Tree]:
+    def _document_and_tree(
+        self, following: list[tuple[TrustDocument, bytes]]
+    ) -> Asking[tuple[TrustDocument, Tree]]:
+        """Returns the newest trust document that the log shows, and the tree, signed as that document wants.
+
+        A document becomes valid by being public: a publisher writes it before the checkpoint whose tree has
+        it, and until then it counts as not there. So does one that is kept out of the log.
+        """
+        shown = yield from need(log_checks.LATEST, log_checks.PROOF_BYTES_MAX)
+        held, _ = documents.parse(self.held.trust)
+        first_fault: Fault | None = None
+        while following:
+            document, data = following[-1]
+            try:
+                tree = log_checks.read_tree(shown, document)
+                yield from self._check_is_logged(document, data, tree)
+            except Fault as fault:
+                first_fault = first_fault or fault
+                following = following[:-1]
+                continue
+            for _, each in following:
+                yield NewTrust(each)
+            self.held = replace(self.held, trust=data)
+            break
+        else:
+            document = held
+            try:
+                tree = log_checks.read_tree(shown, document)
+            except Fault as fault:
+                raise first_fault or fault from None
+            if self.held.trust != self.held.list_trust:  # under which a list was accepted has been looked at
+                yield from self._check_is_logged(document, self.held.trust, tree)
+        self._ok(f"version {document.version}; owners {document.owner_threshold} of {len(document.owners)}")
         self.step = "checkpoint"
-        tree = yield from log_checks.newest_tree(document)
+        self._ok(self._of_tree(tree, document))
+        return document, tree
+
+    def _check_is_logged(self, document: TrustDocument, data: bytes, tree: Tree) -> Asking[None]:
+        record = TrustRecord.of(document.name, document.version, data)
+        if not (yield from log_checks.has_entry(f"trust/{document.version}", record.data, tree)):
+            raise Fault(ListFault.UNLOGGED, f"trust document {document.version} is not in the public log")
+
+    def _of_tree(self, tree: Tree, document: TrustDocument) -> str:
         text, policy = f"size {tree.checkpoint.size}, signed by the log", document.policy
         if policy.needed:
             age = duration(self.now_unix_s - tree.cosigned_unix_s[0])
             text += f", cosigned by {len(tree.cosigned_unix_s)} of {len(policy.keys)}"
             text += f" ({policy.needed} needed), newest {age} old"
-        self._ok(text)
-        return tree
-
-    def _check_document_is_logged(self, document: TrustDocument, tree: Tree) -> Asking[None]:
-        """A new trust document must be as public as a list. One under which a list was accepted has been."""
-        if self.held.trust == self.held.list_trust:
-            return
-        record = TrustRecord.of(document.name, document.version, self.held.trust)
-        if not (yield from log_checks.has_entry(f"trust/{document.version}", record.data, tree)):
-            raise Fault(ListFault.UNLOGGED, f"trust document {document.version} is not in the public log")
+        return text
 
     # --- 6. Its version ------------------------------------------------------------------------------------
 

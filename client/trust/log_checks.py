@@ -30,9 +30,11 @@ class Tree:
     cosigned_unix_s: tuple[int, ...]  # a time for each witness, the newest first
 
 
-def newest_tree(document: TrustDocument) -> Asking[Tree]:
-    """Returns the newest tree that is shown, once its log and a quorum of witnesses have signed it."""
-    data = yield from need(LATEST, PROOF_BYTES_MAX)
+def read_tree(data: bytes, document: TrustDocument) -> Tree:
+    """Returns the tree of a log proof, if the document's log and a quorum of witnesses have signed it.
+
+    Raises Fault.
+    """
     policy = document.policy
     try:
         proof = LogProof.parse(data)
