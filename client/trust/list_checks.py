@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
+from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ListFacts
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.meeting import hosts_changed
+from kcast.client.trust.note import Note, NoteError
 from kcast.client.trust.verdicts import Trouble
 
 CLOCK_SLACK_S = 600
@@ -60,6 +62,15 @@ def facts_of(cluster: Cluster) -> ListFacts:
     """Returns what a signed list says beside its servers."""
     assert cluster.signed is not None  # whoever calls this has seen that it is one
     return cluster.signed
+
+
+def read_list(data: bytes, source: str = "list") -> tuple[Cluster, Note]:
+    """Reads a signed list; who has signed it is not looked at. Raises NoteError and ClusterError."""
+    note = Note.parse(data)
+    cluster = clusters.parse(clusters.decode(data, source), source)
+    if cluster.signed is None:
+        raise NoteError(f"{source}: expected a signed list")
+    return cluster, note
 
 
 def overdue(cluster: Cluster, clock: Clock) -> Trouble | None:
@@ -156,6 +167,24 @@ def apart(cluster: Cluster, former: Cluster, clock: Clock) -> Trouble | None:
         f"clients that have version {old.version} and clients that have version {new.version} may miss each "
         "other on some topics, until all have the newer one",
     )
+
+
+def kept(cluster: Cluster, former: Cluster, clock: Clock) -> str:
+    """Returns what a list that is not `apart` from the one before leaves of each topic's servers."""
+    begins_s = max(facts_of(cluster).valid_after_s, clock.at_least_unix_s)
+    difference = hosts_changed(former, cluster, begins_s)
+    if difference.is_none:
+        what = "no topic has another server"
+    elif difference.is_new_placement:
+        what = "topics are placed anew"
+    else:
+        what = f"every topic keeps at least {difference.kept} of {difference.kept_of} servers"
+    text = f"{what} since {_version(former)}"
+    if not (difference.is_none or difference.always_meet):
+        text += ", from when all have learned of it"
+    if difference.anew_at_unix_s is not None:
+        text += f"; a new salt places all anew in {duration(difference.anew_at_unix_s - clock.now_unix_s)}"
+    return text
 
 
 def in_force(lists: Sequence[Cluster], clock: Clock) -> Cluster | None:

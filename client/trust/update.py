@@ -55,7 +55,7 @@ def run(
     with store.locked():
         held = store.load()
         if held is None:
-            raise StateError(f"{store.name} is not known here: 'kcast servers trust URL PIN' makes it so")
+            raise StateError(f"@{store.name} is not known here: type 'kcast servers trust URL PIN'")
         unstored: list[Trouble] = []
         steps = judging(held, now_unix_s)
         answer: bytes | None = None

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from kcast.client.cluster import Cluster
 from kcast.client.trust.faults import ListFault
 
+FORMER_MAX = 8  # lists before the newest that are kept
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
