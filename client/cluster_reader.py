@@ -358,7 +358,8 @@ class _Reader:
         # members are the same, an address of one server may only look like the key of another.
         places: list[object] = []
         for lines in (*self._servers, *self._pending):
-            places += lines.addresses or (lines.named,)
+            named = lines.named if isinstance(lines, _ServerLine) else None
+            places += [named] if named else lines.addresses
         keyed = (entry for entry in entries if entry.named or entry.key != entry.addresses[0][0])
         places += [(entry.key, entry.port) for entry in keyed]
         if len(set(places)) == len(places):
