@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import NamedTuple
 
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, format_address
@@ -25,12 +26,13 @@ class ClusterError(KcastError, ValueError):
     """A cluster file that cannot be used; the message names the line and says what was expected."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEntry:
+class ServerEntry(NamedTuple):
     """One server: its addresses (one for each IP version, or one), and the key of its host on the ring.
 
     Where the file gives the name of its host, `named` is that and the port, and `addresses` is empty: those
     that the name has at the moment are for the client's driver to look up.
+
+    It is a tuple, since lists may have 100,000 of them: tuples are compared and hashed much faster.
     """
 
     addresses: tuple[Address, ...]

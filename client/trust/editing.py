@@ -49,7 +49,7 @@ def entries(texts: Iterable[str]) -> tuple[tuple[ServerEntry, ...], bool]:
     servers = tuple(entry(text, is_lab=False) for text in texts)
     is_lab = len(servers) > 1 and len({server.key for server in servers}) == 1
     if is_lab:
-        servers = tuple(replace(server, key=format_address(server.addresses[0])) for server in servers)
+        servers = tuple(server._replace(key=format_address(server.addresses[0])) for server in servers)
     _refuse_twice(servers)
     return servers, is_lab
 
