@@ -72,7 +72,7 @@ def answered(wanted: Hashes, read: Callable[[Tile], bytes | None]) -> list[bytes
 def read_tile(tile: Tile, get: Callable[[str, int], bytes | None]) -> bytes | None:
     """Returns the file of a tile, which may be there in its full form only; None where there is neither.
 
-    `get` returns a file by its path, of which it needs to read only so many bytes.
+    `get` returns a file by its path, or its beginning, which is longer than the number of bytes given.
     """
     data = get(tile.path, tile.size_bytes_max)
     return data if data is not None or tile == tile.full else get(tile.full.path, tile.full.size_bytes_max)
