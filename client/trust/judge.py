@@ -316,11 +316,11 @@ class _Judgement:
         ):
             if trouble is not None:
                 raise Fault(trouble.fault, trouble.text)
-        hosts = {server.key for server in cluster.servers}
+        hosts = cluster.hosts
         needed = max(facts_of(cluster).min_servers, document.floor)
         text = f"{len(hosts)} hosts ({needed} needed)"
         if former:
-            before = {server.key for server in former[0].servers}
+            before = former[0].hosts
             text += f", {len(hosts - before)} added, {len(before - hosts)} removed"
             text += f" ({document.churn_percent} % allowed)"
         self._ok(text)

@@ -94,7 +94,7 @@ def overdue(cluster: Cluster, clock: Clock) -> Trouble | None:
 
 def too_small(cluster: Cluster, document: TrustDocument) -> Trouble | None:
     """Returns whether there are fewer hosts than the list and the trust document demand."""
-    hosts = len({server.key for server in cluster.servers})
+    hosts = len(cluster.hosts)
     needed = max(facts_of(cluster).min_servers, document.floor)
     if hosts >= needed:
         return None
@@ -134,12 +134,12 @@ def too_different(
     version = facts_of(cluster).version
     if document.except_version == version:
         return None
-    new = {server.key for server in cluster.servers}
+    new = cluster.hosts
     for former in held:
         facts = facts_of(former)
         if facts.valid_until_s < clock.now_unix_s:
             continue
-        old = {server.key for server in former.servers}
+        old = former.hosts
         added, removed = len(new - old), len(old - new)
         for count, sign in ((added, "+"), (removed, "-")):
             if count * 100 > document.churn_percent * len(old):

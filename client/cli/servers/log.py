@@ -145,8 +145,8 @@ def _list(source: "Source", record: "ListRecord | TrustRecord") -> "Cluster | No
 def _change(before: "Cluster | None", cluster: "Cluster | None") -> dict[str, object]:
     if cluster is None or cluster.signed is None:
         return {"hosts": None, "added": None, "removed": None, "valid_after": None}
-    hosts = {server.key for server in cluster.servers}
-    former = {server.key for server in before.servers} if before else None
+    hosts = cluster.hosts
+    former = before.hosts if before else None
     return {
         "hosts": len(hosts),
         "added": None if former is None else len(hosts - former),
