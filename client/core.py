@@ -363,8 +363,9 @@ class ClientCore:
         return events
 
     def _tell_outcome(self, published: Published) -> None:
-        self.counts["published"] += 1
-        self.outcomes.update(published.servers.values())
+        if published.topic[:1] != b"\0":  # kcast's own (§3.4) are no business of the user's
+            self.counts["published"] += 1
+            self.outcomes.update(published.servers.values())
         self._events.append(published)
 
     def flush(self, now: float) -> list[Transmit]:
@@ -423,7 +424,8 @@ class ClientCore:
             filled = self._gaps.heard(subscription.name, publisher, seq, now)
             if filled is not None:
                 self._events.append(filled)
-        self.counts["deliveries"] += 1
+        if subscription.name[:1] != b"\0":
+            self.counts["deliveries"] += 1
 
     # --- Sessions ------------------------------------------------------------------------------------
 
