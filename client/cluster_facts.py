@@ -4,9 +4,11 @@ PROTOCOL §8.1, §10. Sans-IO. `client/cluster.py` has all that other packages n
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import NamedTuple
 
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, format_address
@@ -25,12 +27,13 @@ class ClusterError(KcastError, ValueError):
     """A cluster file that cannot be used; the message names the line and says what was expected."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEntry:
+class ServerEntry(NamedTuple):
     """One server: its addresses (one for each IP version, or one), and the key of its host on the ring.
 
     Where the file gives the name of its host, `named` is that and the port, and `addresses` is empty: those
     that the name has at the moment are for the client's driver to look up.
+
+    It is a tuple, since lists may have 100,000 of them: tuples are compared and hashed much faster.
     """
 
     addresses: tuple[Address, ...]
@@ -89,6 +92,16 @@ class Cluster:
     def is_signed(self) -> bool:
         """Whether it is a signed list, or made to become one: then it is for `client/trust` to judge."""
         return self.signed is not None
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Its hosts, by their keys on the ring. A host may have several servers."""
+        return hosts_of(self.servers)
+
+
+def hosts_of(servers: Iterable[ServerEntry]) -> frozenset[str]:
+    """Returns the hosts of these servers, by their keys on the ring."""
+    return frozenset(server.key for server in servers)
 
 
 def parse_address(text: str) -> Address:

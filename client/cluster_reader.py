@@ -17,6 +17,7 @@ from kcast.client.cluster_facts import (
     ClusterError,
     ListFacts,
     ServerEntry,
+    hosts_of,
     is_host_name,
     is_list_name,
     is_number,
@@ -36,7 +37,6 @@ ADDRESSES_MAX = 2  # of one server: one for each IP version
 
 # What other readers or screens may take for the end of a line, or may not show at all.
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_UNUSUAL = re.compile("[^\n -~]")  # among it is all that is refused; this is found twice as fast
 _LONE_CR = re.compile("\r(?!\n)")
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
@@ -53,9 +53,9 @@ _ADDRESSES_EXPECTED = "IP:PORT[,[IPv6]:PORT] [key=NAME]"
 def read(text: str, source: str = "cluster") -> Cluster:
     """Reads a cluster file's text; `source` stands in error messages. Raises ClusterError."""
     reader = _Reader(source)
-    unusual = _UNUSUAL.search(text)
-    refused = unusual and _REFUSED.search(text, unusual.start())
-    if refused:
+    # All that is refused cannot be printed, and whether there is such a thing is found faster.
+    is_plain = text.replace("\n", "").isprintable()
+    if not is_plain and (refused := _REFUSED.search(text)):
         what = f"expected no control characters, not U+{ord(refused[0]):04X}"
         raise reader.error(what, _line_of(text, refused.start()))
     lone_cr = _LONE_CR.search(text)
@@ -357,7 +357,10 @@ class _Reader:
         """Raises ClusterError where two servers have an address, or a host and port, in common."""
         # Mostly a host is its one address, so that one set tells that there are none. Where two of its
         # members are the same, an address of one server may only look like the key of another.
-        places = [place for entry in entries for place in entry.addresses or (entry.named,)]
+        places: list[object] = []
+        for lines in (*self._servers, *self._pending):
+            named = lines.named if isinstance(lines, _ServerLine) else None
+            places += [named] if named else lines.addresses
         keyed = (entry for entry in entries if entry.named or entry.key != entry.addresses[0][0])
         places += [(entry.key, entry.port) for entry in keyed]
         if len(set(places)) == len(places):
@@ -455,7 +458,7 @@ class _Reader:
                 k=numbers.get("k"),
                 k_prime=numbers.get("k'"),
                 side=cast("Side | None", side),
-                servers=len({server.key for server in servers}) if scheme == "R" else None,
+                servers=len(hosts_of(servers)) if scheme == "R" else None,
                 publish=numbers.get("publish"),
                 subscribe=numbers.get("subscribe"),
             )

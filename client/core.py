@@ -349,7 +349,7 @@ class ClientCore:
             *(wakeup_at, self._publications.next_timeout(), self._gaps.next_timeout()),
             *(self._views.next_timeout(), self.sessions.next_timeout()),
         )
-        return min((at for at in times if at is not None), default=None)
+        return min([at for at in times if at is not None], default=None)
 
     def events(self) -> list[Event]:
         """Returns what has happened since the last call, in order."""

@@ -375,7 +375,7 @@ class Engine:
             core.handle_unreachable(server, now)
         for host, addresses in self._resolver.answers(now):
             core.located(host, addresses, now)
-        if self._watch is not None:
+        if self._watch is not None and now >= self._watch.look_at:
             for news in self._watch.look(now):
                 self._take(news, now)
             if not self.is_open:
@@ -387,7 +387,7 @@ class Engine:
             self._dispatch(event, now)
         due = [endpoint.next_timeout(), *(self._release(box, now, has_read_all) for box in self._holding)]
         due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
-        due_at = min((at for at in due if at is not None), default=None)
+        due_at = min([at for at in due if at is not None], default=None)
         return None if due_at is None else max(0.0, due_at - now)
 
     def _take(self, news: News, now: float) -> None:

@@ -13,11 +13,15 @@ class View:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.policy = cluster.policy
-        servers_of: defaultdict[bytes, list[ServerEntry]] = defaultdict(list)
-        for server in cluster.servers:
-            servers_of[server.key.encode()].append(server)
-        self._servers_of = dict(servers_of)
-        self.ring = HashRing(servers_of, cluster.salt)
+        hosts = [server.key.encode() for server in cluster.servers]
+        self._server_of = dict(zip(hosts, cluster.servers, strict=True))  # the last one of each host
+        self.ring = HashRing(self._server_of, cluster.salt)
+        self._several: dict[bytes, dict[int, ServerEntry]] = {}  # by port, of hosts that have several servers
+        if len(self._server_of) < len(hosts):
+            by_port: defaultdict[bytes, dict[int, ServerEntry]] = defaultdict(dict)
+            for host, server in zip(hosts, cluster.servers, strict=True):
+                by_port[host][server.port] = server
+            self._several = {host: servers for host, servers in by_port.items() if len(servers) > 1}
 
     def servers(self, topic: bytes) -> tuple[ServerEntry, ...]:
         """Returns the servers of a topic (decoded), one of each of its hosts, nearest host first."""
@@ -32,8 +36,5 @@ class View:
         return explanation, tuple(self._pick(place.key, topic) for place in explanation.hosts)
 
     def _pick(self, host: bytes, topic: bytes) -> ServerEntry:
-        servers = self._servers_of[host]
-        if len(servers) == 1:
-            return servers[0]
-        by_port = {server.port: server for server in servers}
-        return by_port[rendezvous(topic, tuple(by_port))]
+        by_port = self._several.get(host)
+        return by_port[rendezvous(topic, tuple(by_port))] if by_port else self._server_of[host]

@@ -108,7 +108,7 @@ def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
     """Returns the cluster; says if it has fewer hosts than its policy wants. Raises ClusterError."""
     source = _cluster_source(command, cluster_name)
     cluster = _read(command, source)
-    wanted, servers, hosts = cluster.policy.k, len(cluster.servers), len({s.key for s in cluster.servers})
+    wanted, servers, hosts = cluster.policy.k, len(cluster.servers), len(cluster.hosts)
     if cluster.policy.placement != "ring" or hosts >= wanted:
         return cluster
     text = f"the policy wants {wanted} hosts, there {'is 1' if hosts == 1 else f'are {hosts}'}"

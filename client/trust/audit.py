@@ -23,7 +23,7 @@ from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, LogProof, c
 from kcast.client.trust.document import DOCUMENT_BYTES_MAX, TrustDocument, pin_of
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.judge import DOCUMENTS_MAX, VERSIONS_AHEAD_MAX
-from kcast.client.trust.list_checks import facts_of
+from kcast.client.trust.list_checks import facts_of, read_list
 from kcast.client.trust.log_checks import LATEST, PROOF_BYTES_MAX
 from kcast.client.trust.note import Note, NoteError, verify
 from kcast.client.trust.record import ListRecord, TrustRecord, read_record
@@ -110,14 +110,8 @@ class Tree:
 
     def hashes(self, wanted: Hashes) -> list[bytes]:
         """Returns hashes of it, of any older size."""
-        answer: bytes | None = None
-        try:
-            while True:
-                tile = wanted.send(answer)
-                answer = self.tiles[tile_at(tile.level, tile.number, len(self.leaves))]
-        except StopIteration as end:
-            found: list[bytes] = end.value
-            return found
+        size = len(self.leaves)
+        return tiles.answered(wanted, lambda tile: self.tiles[tile_at(tile.level, tile.number, size)])
 
 
 class _Audit:
@@ -168,8 +162,7 @@ class _Audit:
         return data
 
     def _tile(self, tile: Tile) -> bytes | None:
-        data = self._get(tile.path, tile.size_bytes_max)
-        return data if data is not None else self._get(tile.full.path, tile.full.size_bytes_max)
+        return tiles.read_tile(tile, self._get)
 
     # --- Trust documents --------------------------------------------------------------------------------
 
@@ -273,7 +266,7 @@ class _Audit:
     def _check_held(self, checkpoint: Checkpoint) -> None:
         if self._held_checkpoint is None:
             return
-        held = Checkpoint.parse(Note.parse(self._held_checkpoint).text)
+        held = Checkpoint.read(self._held_checkpoint)
         if held.origin != checkpoint.origin:
             return  # a new log, by a new trust document
         if held.size > checkpoint.size:
@@ -356,12 +349,12 @@ class _Audit:
             return
         self._lists += 1
         try:
-            cluster = clusters.parse(data.decode(), path)
+            cluster, note = read_list(data, path)
             facts = facts_of(cluster)
             if (cluster.name, facts.version, facts.trust) != (record.name, record.version, record.trust):
                 self._find(path, f"it is version {facts.version} of {cluster.name}, unlike entry {index}")
-            self._check_signers(path, Note.parse(data), record.trust)
-        except (ClusterError, NoteError, UnicodeDecodeError) as error:
+            self._check_signers(path, note, record.trust)
+        except (ClusterError, NoteError) as error:
             self._find(path, str(error))
         self._check_proof(f"{path}.tlog-proof", index, record)
 
@@ -395,8 +388,7 @@ class _Audit:
             self._find(where, str(error))
             return None
         self._proofs += 1
-        leaf = merkle.leaf_hash(proof.extra)
-        if not merkle.includes(proof.index, checkpoint.size, leaf, proof.path, checkpoint.root):
+        if not proof.shows(proof.extra, checkpoint):
             self._find(where, "it proves nothing: its hashes do not lead to the root of its checkpoint")
         self._check_history(where, proof.checkpoint, checkpoint)
         return proof

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kcast.client.cluster_facts import shown
 from kcast.client.trust import ed25519
-from kcast.client.trust.merkle import HASH_BYTES, SIZE_MAX
+from kcast.client.trust.merkle import HASH_BYTES, SIZE_MAX, includes, leaf_hash
 from kcast.client.trust.note import (
     KIND_COSIGNATURE,
     BadSignature,
@@ -63,6 +63,11 @@ class Checkpoint:
             raise NoteError(f"expected a root of {HASH_BYTES} bytes, not {len(root)}")
         return cls(lines[0], read_size(lines[1]), root)
 
+    @classmethod
+    def read(cls, data: bytes) -> "Checkpoint":
+        """Reads a signed note; who has signed it is not looked at. Raises NoteError."""
+        return cls.parse(Note.parse(data).text)
+
 
 def _cosigned(text: str, at_unix_s: int) -> bytes:
     return f"cosignature/v1\ntime {at_unix_s}\n{text}".encode()
@@ -109,6 +114,10 @@ class LogProof:
     index: int
     path: tuple[bytes, ...]
     checkpoint: Note
+
+    def shows(self, entry: bytes, tree: Checkpoint) -> bool:
+        """Returns whether it proves that a tree, mostly that of its own checkpoint, has this entry."""
+        return includes(self.index, tree.size, leaf_hash(entry), self.path, tree.root)
 
     @property
     def data(self) -> bytes:

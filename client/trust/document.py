@@ -24,8 +24,6 @@ OWNER_THRESHOLD_MAX = KEYS_MAX // 2  # so that a note can have the signatures of
 URLS_MAX = 16
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
 
-is_name = is_list_name  # whether a text can be the name of a list
-
 Admission = Literal["now", "epoch"]
 Expiry = Literal["warn", "refuse"]
 

@@ -141,7 +141,10 @@ def next_list(
             f"{file}: version {newest} is published, and holds in {wait}; there is nothing to renew"
         )
     if is_new_epoch and (document.admission != "epoch" or before is None):
-        raise EditError(f"{file}: a new epoch is for a published list with 'admission epoch'")
+        raise EditError(
+            f"{file}: a new epoch is for a published list with 'admission epoch': 'kcast servers rotate "
+            "--admission epoch' makes it one"
+        )
     if not note.signatures or facts.version == newest:
         secrets = at_hand(document.signers, keys)
         if is_new_epoch and before is not None:

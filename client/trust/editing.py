@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kcast.client.cluster import Cluster, ListFacts, ServerEntry, host_key, parse_address
+from kcast.client.cluster import Cluster, ListFacts, ServerEntry, host_key, hosts_of, parse_address
 from kcast.pubsub.endpoint import format_address
 from kcast.pubsub.errors import KcastError
 
@@ -26,7 +26,10 @@ class Lifetime:
 
     def __post_init__(self) -> None:
         if not 0 < self.fresh_s <= self.valid_s:
-            raise EditError("a list must be fresh for some time, and valid for at least as long")
+            raise EditError(
+                "a list must be valid for at least as long as it is fresh: raise --valid-days, or lower "
+                "--fresh-days"
+            )
 
 
 def lifetime(facts: ListFacts) -> Lifetime:
@@ -47,9 +50,9 @@ def entries(texts: Iterable[str]) -> tuple[tuple[ServerEntry, ...], bool]:
     """Reads the servers of a new list; tells also whether it is a lab: several servers on one host, and no
     other host. Raises EditError."""
     servers = tuple(entry(text, is_lab=False) for text in texts)
-    is_lab = len(servers) > 1 and len({server.key for server in servers}) == 1
+    is_lab = len(servers) > 1 and len(hosts_of(servers)) == 1
     if is_lab:
-        servers = tuple(replace(server, key=format_address(server.addresses[0])) for server in servers)
+        servers = tuple(server._replace(key=format_address(server.addresses[0])) for server in servers)
     _refuse_twice(servers)
     return servers, is_lab
 
@@ -136,7 +139,7 @@ def next_draft(cluster: Cluster, *, is_signed: bool) -> Cluster:
 
 def min_servers(servers: Iterable[ServerEntry]) -> int:
     """Returns the number of hosts that a list should say it has at least: two thirds of them."""
-    return -(-2 * len({server.key for server in servers}) // 3)
+    return -(-2 * len(hosts_of(servers)) // 3)
 
 
 def facts_of(cluster: Cluster) -> ListFacts:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TypeVar
 
-from kcast.client.cluster import Cluster, ListFacts, ServerEntry
+from kcast.client.cluster import Cluster, ListFacts, ServerEntry, hosts_of
 from kcast.client.trust.document import Admission, Expiry, TrustDocument
 from kcast.client.trust.editing import EditError, Lifetime, min_servers
 from kcast.client.trust.list_checks import prefix_of
@@ -51,7 +51,7 @@ def first_document(name: str, terms: Terms, servers: Sequence[ServerEntry]) -> T
     of the witnesses. Raises EditError.
     """
     assert terms.signers and terms.log is not None
-    hosts = len({server.key for server in servers})
+    hosts = len(hosts_of(servers))
     document = TrustDocument(
         name=name,
         version=1,
@@ -112,7 +112,7 @@ def first_list(name: str, start: Cluster, life: Lifetime, now_unix_s: int) -> Cl
 def spread_for(servers: Sequence[ServerEntry]) -> Spread:
     """Returns the default policy; with fewer hosts than it wants, one of as many: most get each message, and
     subscribers hold leases at all."""
-    hosts = len({server.key for server in servers})
+    hosts = len(hosts_of(servers))
     return Spread() if hosts >= Spread().k else Spread(hosts, hosts // 2 + 1, hosts)
 
 
@@ -137,7 +137,7 @@ def _policy(log: VerifierKey, witnesses: Sequence[tuple[str, Witness]], quorum: 
         return Policy(log, {}, {}, NONE)
     needed = -(-2 * count // 3) if quorum is None else quorum
     if not 0 <= needed <= count:
-        raise EditError(f"a quorum of {needed} is not to be had of {count} witnesses")
+        raise EditError(f"--quorum {needed}: there are {count} witnesses: name more by --witness")
     if not needed:
         return Policy(log, dict(witnesses), {}, NONE)
     group = Group(needed, tuple(name for name, _ in witnesses))
@@ -148,7 +148,7 @@ def _threshold(who: str, count: int, given: int | None, former: int) -> int:
     if given is None:
         return min(former, count)
     if not 1 <= given <= count:
-        raise EditError(f"{given} of {count} {who} cannot be demanded")
+        raise EditError(f"--{who}-needed {given}: there are {count} {who}: give a number from 1 to {count}")
     return given
 
 

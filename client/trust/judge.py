@@ -15,7 +15,6 @@ other are a `fork`; these, and the proof, become evidence.
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from kcast.client import cluster as clusters
 from kcast.client.cluster import FILE_BYTES_MAX, Cluster, ClusterError
 from kcast.client.trust import document as documents
 from kcast.client.trust import list_checks, log_checks, salts
@@ -26,12 +25,11 @@ from kcast.client.trust.list_checks import Clock, duration, facts_of
 from kcast.client.trust.log_checks import Tree
 from kcast.client.trust.note import BadSignature, Note, NoteError
 from kcast.client.trust.record import ListRecord, TrustRecord
-from kcast.client.trust.verdicts import Accepted, Check, Held, Judge, NewTrust, Refused, Trouble
+from kcast.client.trust.verdicts import FORMER_MAX, Accepted, Check, Held, Judge, NewTrust, Refused, Trouble
 
 DOCUMENTS_MAX = 1024  # new trust documents in one update
 VERSIONS_AHEAD_MAX = 10_000
 VERSIONS_BACK_MAX = 4  # lists before the newest that are looked at for the one that holds now
-FORMER_MAX = 8  # lists before the one in use that are kept
 
 
 def judge(held: Held, now_unix_s: int) -> Judge:
@@ -95,11 +93,7 @@ class _Judgement:
     def _parsed(self, data: bytes, source: str = "list") -> tuple[Cluster, Note]:
         """Reads a signed list, once. Raises NoteError and ClusterError."""
         if data not in self._read_already:
-            note = Note.parse(data)
-            cluster = clusters.parse(data.decode(), source)
-            if cluster.signed is None:
-                raise NoteError(f"{source}: expected a signed list")
-            self._read_already[data] = cluster, note
+            self._read_already[data] = list_checks.read_list(data, source)
         return self._read_already[data]
 
     # --- 1. Trust documents --------------------------------------------------------------------------------
@@ -322,11 +316,11 @@ class _Judgement:
         ):
             if trouble is not None:
                 raise Fault(trouble.fault, trouble.text)
-        hosts = {server.key for server in cluster.servers}
+        hosts = cluster.hosts
         needed = max(facts_of(cluster).min_servers, document.floor)
         text = f"{len(hosts)} hosts ({needed} needed)"
         if former:
-            before = {server.key for server in former[0].servers}
+            before = former[0].hosts
             text += f", {len(hosts - before)} added, {len(before - hosts)} removed"
             text += f" ({document.churn_percent} % allowed)"
         self._ok(text)
@@ -407,9 +401,8 @@ class _Judgement:
             self._ok("none before it is held")
             return
         trouble = list_checks.apart(cluster, former[0], clock)
-        version = facts_of(former[0]).version
         if trouble is None:
-            self._ok(f"clients that have version {version} meet those that have this one")
+            self._ok(list_checks.kept(cluster, former[0], clock))
             return
         self.warnings.append(trouble)
         self.checks.append(Check(self.step, trouble.text, is_ok=False))

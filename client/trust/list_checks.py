@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
+from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ListFacts
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.meeting import hosts_changed
+from kcast.client.trust.note import Note, NoteError
 from kcast.client.trust.verdicts import Trouble
 
 CLOCK_SLACK_S = 600
@@ -62,6 +64,15 @@ def facts_of(cluster: Cluster) -> ListFacts:
     return cluster.signed
 
 
+def read_list(data: bytes, source: str = "list") -> tuple[Cluster, Note]:
+    """Reads a signed list; who has signed it is not looked at. Raises NoteError and ClusterError."""
+    note = Note.parse(data)
+    cluster = clusters.parse(clusters.decode(data, source), source)
+    if cluster.signed is None:
+        raise NoteError(f"{source}: expected a signed list")
+    return cluster, note
+
+
 def overdue(cluster: Cluster, clock: Clock) -> Trouble | None:
     """Returns whether a list should have been replaced, or must have been."""
     facts, now = facts_of(cluster), clock.now_unix_s
@@ -83,7 +94,7 @@ def overdue(cluster: Cluster, clock: Clock) -> Trouble | None:
 
 def too_small(cluster: Cluster, document: TrustDocument) -> Trouble | None:
     """Returns whether there are fewer hosts than the list and the trust document demand."""
-    hosts = len({server.key for server in cluster.servers})
+    hosts = len(cluster.hosts)
     needed = max(facts_of(cluster).min_servers, document.floor)
     if hosts >= needed:
         return None
@@ -123,12 +134,12 @@ def too_different(
     version = facts_of(cluster).version
     if document.except_version == version:
         return None
-    new = {server.key for server in cluster.servers}
+    new = cluster.hosts
     for former in held:
         facts = facts_of(former)
         if facts.valid_until_s < clock.now_unix_s:
             continue
-        old = {server.key for server in former.servers}
+        old = former.hosts
         added, removed = len(new - old), len(old - new)
         for count, sign in ((added, "+"), (removed, "-")):
             if count * 100 > document.churn_percent * len(old):
@@ -156,6 +167,24 @@ def apart(cluster: Cluster, former: Cluster, clock: Clock) -> Trouble | None:
         f"clients that have version {old.version} and clients that have version {new.version} may miss each "
         "other on some topics, until all have the newer one",
     )
+
+
+def kept(cluster: Cluster, former: Cluster, clock: Clock) -> str:
+    """Returns what a list that is not `apart` from the one before leaves of each topic's servers."""
+    begins_s = max(facts_of(cluster).valid_after_s, clock.at_least_unix_s)
+    difference = hosts_changed(former, cluster, begins_s)
+    if difference.is_none:
+        what = "no topic has another server"
+    elif difference.is_new_placement:
+        what = "topics are placed anew"
+    else:
+        what = f"every topic keeps at least {difference.kept} of {difference.kept_of} servers"
+    text = f"{what} since {_version(former)}"
+    if not (difference.is_none or difference.always_meet):
+        text += ", from when all have learned of it"
+    if difference.anew_at_unix_s is not None:
+        text += f"; a new salt places all anew in {duration(difference.anew_at_unix_s - clock.now_unix_s)}"
+    return text
 
 
 def in_force(lists: Sequence[Cluster], clock: Clock) -> Cluster | None:

@@ -174,7 +174,7 @@ class Log:
 
     def _signed(self) -> Checkpoint | None:
         try:
-            return Checkpoint.parse(Note.parse(self._state.read_bytes()).text)
+            return Checkpoint.read(self._state.read_bytes())
         except FileNotFoundError:
             return None
         except NoteError as error:
@@ -183,7 +183,7 @@ class Log:
     def _published(self) -> Checkpoint | None:
         path = self._folder / "checkpoint"
         try:
-            return Checkpoint.parse(Note.parse(path.read_bytes()).text)
+            return Checkpoint.read(path.read_bytes())
         except FileNotFoundError:
             return None
         except NoteError as error:
@@ -196,10 +196,7 @@ class Log:
         published = self._published()
         if published is None or published.size <= self.size:
             return
-        entries: list[bytes] = []
-        for number in range(-(-published.size // WIDTH)):
-            tile = tile_at(ENTRIES_LEVEL, number, published.size)
-            entries += tiles.read_entries(self._read(tile) or b"")
+        entries = self._run(tiles.entries(0, published.size))
         for index in range(self.size):
             if bytes(self._tree.get_entry(index + 1)) != entries[index]:
                 raise ValueError(f"entry {index} is not the one in {self._folder}")
@@ -239,20 +236,17 @@ class Log:
         return data
 
     def _read(self, tile: Tile) -> bytes | None:
-        for path in (tile.path, tile.full.path):
-            if path in self._new:
-                return self._new[path]
-            with suppress(FileNotFoundError):
-                return (self._folder / path).read_bytes()
+        return tiles.read_tile(tile, self._file)
+
+    def _file(self, path: str, _: int) -> bytes | None:
+        if path in self._new:
+            return self._new[path]
+        with suppress(FileNotFoundError):
+            return (self._folder / path).read_bytes()
         return None
 
     def _run(self, hashes: Hashes) -> list[bytes]:
-        answer: bytes | None = None
         try:
-            while True:
-                answer = self._read(hashes.send(answer))
-        except StopIteration as end:
-            found: list[bytes] = end.value
-            return found
+            return tiles.answered(hashes, self._read)
         except NoteError as error:
             raise LogError(f"{self._folder}: {error}") from None

@@ -4,16 +4,15 @@ PROTOCOL §10.7, steps 2 to 5. Sans-IO: each check is a generator that asks for 
 `kcast.client.trust.asking` has it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kcast.client.trust import merkle, tiles
-from kcast.client.trust.asking import Asking, Fault, ask, hashes, need, tile_file
+from kcast.client.trust.asking import Asking, Fault, ask, hashes, need
 from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosignatures
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.note import BadSignature, Note, NoteError, verify
 from kcast.client.trust.record import ListRecord, read_record
-from kcast.client.trust.tiles import ENTRIES_LEVEL, tile_at
 
 PROOF_BYTES_MAX = 64 * 1024
 LATER_ENTRIES_MAX = 1024  # entries after the list's that are looked at
@@ -130,8 +129,7 @@ def newest_record(tree: Tree) -> Asking[ListRecord]:
         raise Fault(ListFault.MALFORMED, f"{LATEST}: {error}") from None
     if not isinstance(record, ListRecord):
         raise Fault(ListFault.MALFORMED, f"{LATEST}: expected the record of a list")
-    leaf = merkle.leaf_hash(proof.extra)
-    if not merkle.includes(proof.index, checkpoint.size, leaf, proof.path, checkpoint.root):
+    if not proof.shows(proof.extra, checkpoint):
         raise Fault(ListFault.UNLOGGED, f"version {record.version} is not in the public log")
     later = yield from _later_entries(record, tree)
     for index, entry in later:
@@ -154,18 +152,8 @@ def _later_entries(record: ListRecord, tree: Tree) -> Asking[list[tuple[int, byt
     first, size = tree.proof.index + 1, tree.checkpoint.size
     if size - first > LATER_ENTRIES_MAX:
         raise Fault(ListFault.BEHIND, f"the log has {size - first} entries after version {record.version}")
-    found = []
-    for number in range(first // tiles.WIDTH, -(-size // tiles.WIDTH)) if first < size else ():
-        tile = replace(tile_at(0, number, size), level=ENTRIES_LEVEL)
-        data = yield from tile_file(tile)
-        try:
-            entries = tiles.read_entries(data or b"")[: tile.width]
-        except NoteError as error:
-            raise Fault(ListFault.WITHHELD, f"{tile.path}: {error}") from None
-        if len(entries) < tile.width:
-            raise Fault(ListFault.WITHHELD, f"{tile.path} is missing or too short")
-        found += [each for each in enumerate(entries, number * tiles.WIDTH) if each[0] >= first]
-    return found
+    entries = yield from hashes(tiles.entries(first, size))
+    return list(enumerate(entries, first))
 
 
 def _is_entry(index: int, entry: bytes, tree: Tree) -> Asking[bool]:
@@ -184,7 +172,6 @@ def has_entry(path: str, entry: bytes, tree: Tree) -> Asking[bool]:
         proof = LogProof.parse(data)
     except NoteError as error:
         raise Fault(ListFault.WITHHELD, f"{path}.tlog-proof: {error}") from None
-    leaf, checkpoint = merkle.leaf_hash(entry), tree.checkpoint
-    if merkle.includes(proof.index, checkpoint.size, leaf, proof.path, checkpoint.root):
+    if proof.shows(entry, tree.checkpoint):
         return True
     return (yield from _is_entry(proof.index, entry, tree))  # the proof may be of an older tree

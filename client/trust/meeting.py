@@ -79,7 +79,7 @@ def hosts_changed(old: Cluster, new: Cluster, at_unix_s: float) -> Difference:
     anew_at = (at for salt, at in new.next_salts if at > at_unix_s and (salt, at) not in old.next_salts)
     anew_at_unix_s = min(anew_at, default=None)
     old, new = in_force(old, at_unix_s), in_force(new, at_unix_s)
-    before, after = ({server.key for server in cluster.servers} for cluster in (old, new))
+    before, after = old.hosts, new.hosts
     kept_servers = set(old.servers) & set(new.servers)
     removed_names, added_names = (_names_by_host(cluster, kept_servers) for cluster in (old, new))
     added = tuple(host for host in added_names if host not in before)

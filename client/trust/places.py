@@ -13,14 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from kcast.client.cluster import ClusterError
+from kcast.client.cluster import ClusterError, is_list_name
 
 PATH_VARIABLE = "KCAST_TRUST_PATH"
 SYSTEM_FOLDER = Path("/etc/kcast/trust")
 
 _DEFAULTS = Path(__file__).parent / "defaults"
 _DOCUMENT_BYTES_MAX = 64 * 1024
-_NAME_LINE = re.compile(rb"^name ([a-z0-9./-]{1,64})$", re.MULTILINE)
+_NAME_LINE = re.compile("^name (.*)$", re.MULTILINE)
 
 
 class StateError(ClusterError):
@@ -86,9 +86,9 @@ def _dropped() -> Iterator[tuple[str, Path]]:
             with suppress(OSError):
                 if path.is_file():
                     with path.open("rb") as file:
-                        found = _NAME_LINE.search(file.read(_DOCUMENT_BYTES_MAX))
-                    if found:
-                        yield found[1].decode(), path
+                        found = _NAME_LINE.search(file.read(_DOCUMENT_BYTES_MAX).decode(errors="replace"))
+                    if found and is_list_name(found[1]):
+                        yield found[1], path
 
 
 def _folders() -> list[Path]:

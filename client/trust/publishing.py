@@ -22,15 +22,15 @@ from kcast.client.trust.editing import EditError, Lifetime, facts_of
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.judge import judge
 from kcast.client.trust.log import Log
+from kcast.client.trust.log_checks import LATEST
 from kcast.client.trust.note import Note, SigningKey, VerifierKey
 from kcast.client.trust.record import ListRecord, TrustRecord
 from kcast.client.trust.rehearsal import rehearse
 from kcast.client.trust.salts import basis_version
-from kcast.client.trust.verdicts import Held, Refused, answered
+from kcast.client.trust.verdicts import FORMER_MAX, Held, Refused, answered
 from kcast.client.trust.workplace import Workplace, write_note
 
 STEPS_KEPT = 64  # files from/N
-FORMER_MAX = 8
 
 
 class NotPublished(EditError):
@@ -251,7 +251,7 @@ class _Files:
         """
         steps = self._steps(place)
         others = self._other_lists(place)
-        latest = {"latest.tlog-proof": self._latest}
+        latest = {LATEST: self._latest}
         told = {**self._trust_proofs, **self._list, **others, **steps}
         whole = bundle.format_bundle({**self._trust, **latest, **told})
         first = {**self._log.new_files(), **told, "bundle": whole}

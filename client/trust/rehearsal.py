@@ -11,6 +11,7 @@ from kcast.client.trust import merkle
 from kcast.client.trust.checkpoint import Checkpoint, LogProof
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.judge import judge
+from kcast.client.trust.log_checks import LATEST
 from kcast.client.trust.note import SigningKey, sign
 from kcast.client.trust.quorum import NONE, Policy
 from kcast.client.trust.record import ListRecord
@@ -29,7 +30,7 @@ def rehearse(
     leaf = merkle.leaf_hash(record.data)
     checkpoint = sign(Checkpoint(log.verifier.name, 1, leaf).text, [log])
     files = {
-        "latest.tlog-proof": LogProof(record.data, 0, (), checkpoint).data,
+        LATEST: LogProof(record.data, 0, (), checkpoint).data,
         f"list/{record.version}": data,
     }
     steps = judge(replace(held, trust=trust, list_trust=trust, checkpoint=None), now_unix_s)

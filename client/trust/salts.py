@@ -19,6 +19,7 @@ from hashlib import sha256
 
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.trust.document import TrustDocument
+from kcast.client.trust.list_checks import facts_of
 
 SALT_BYTES = 16
 
@@ -45,8 +46,7 @@ def salt_of(parts: Mapping[str, bytes]) -> bytes:
 
 def basis_version(cluster: Cluster) -> int | None:
     """Returns the version of the list of the epoch before that this one builds on; None in a first epoch."""
-    assert cluster.signed is not None
-    versions = {version for _, _, version in cluster.signed.reveals}
+    versions = {version for _, _, version in facts_of(cluster).reveals}
     return min(versions, default=None)
 
 
@@ -55,17 +55,15 @@ def fault_in(cluster: Cluster, basis: Cluster | None, document: TrustDocument) -
 
     `basis` is None in a first epoch, where nothing can be checked.
     """
-    assert cluster.signed is not None
+    facts = facts_of(cluster)
     if basis is None:
-        return None if not cluster.signed.reveals else "it shows parts of a salt that no list had promised"
-    assert basis.signed is not None
-    promised = dict(basis.signed.commitments)
+        return None if not facts.reveals else "it shows parts of a salt that no list had promised"
+    before = facts_of(basis)
+    promised = dict(before.commitments)
     parts: dict[str, bytes] = {}
-    for key_id, part, version in cluster.signed.reveals:
-        if version != basis.signed.version:
-            return (
-                f"it shows parts that versions {version} and {basis.signed.version} promised: one is expected"
-            )
+    for key_id, part, version in facts.reveals:
+        if version != before.version:
+            return f"it shows parts that versions {version} and {before.version} promised: one is expected"
         if key_id not in promised:
             return f"key {key_id} shows a part of the salt that version {version} had not promised"
         if commitment_to(bytes.fromhex(part)) != promised[key_id]:
@@ -80,7 +78,7 @@ def fault_in(cluster: Cluster, basis: Cluster | None, document: TrustDocument) -
         return "its salt is not the one that its parts make"
     unknown = _entering(cluster, basis)
     if unknown:
-        return f"{unknown[0]} was not pending in version {basis.signed.version}" + (
+        return f"{unknown[0]} was not pending in version {before.version}" + (
             f", nor were {len(unknown) - 1} more" if len(unknown) > 1 else ""
         )
     return None
@@ -88,18 +86,16 @@ def fault_in(cluster: Cluster, basis: Cluster | None, document: TrustDocument) -
 
 def fault_in_first_epoch(cluster: Cluster, former: Cluster) -> str | None:
     """Returns what is wrong with a list that builds on no epoch before, against a former one of its epoch."""
-    assert former.signed is not None
     if last_salt(cluster) != last_salt(former):
         return "its salt is another one than before, and nobody shows a part of it"
     entering = sorted(_names(cluster.servers) - _names(former.servers))
     if entering:
-        return f"{entering[0]} entered within an epoch; version {former.signed.version} did not have it"
+        return f"{entering[0]} entered within an epoch; version {facts_of(former).version} did not have it"
     return None
 
 
 def _entering(cluster: Cluster, basis: Cluster) -> list[str]:
-    assert basis.signed is not None
-    return sorted(_names(cluster.servers) - _names(basis.servers) - _names(basis.signed.pending))
+    return sorted(_names(cluster.servers) - _names(basis.servers) - _names(facts_of(basis).pending))
 
 
 def _names(servers: Iterable[ServerEntry]) -> set[str]:

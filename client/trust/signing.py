@@ -65,5 +65,7 @@ def signed(note: Note, keys: Iterable[SigningKey]) -> Note:
         signature_of(note.text, key) for key in keys if (key.verifier.name, key.verifier.key_id) not in there
     ]
     if len(note.signatures) + len(new) > SIGNATURES_MAX:
-        raise EditError(f"a file has {SIGNATURES_MAX} signatures at most")
+        raise EditError(
+            f"a file has {SIGNATURES_MAX} signatures at most: remove lines of those that do not count"
+        )
     return note.with_signatures(new)

@@ -11,7 +11,6 @@ place of another owns the user's files, and the user.
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.trust import document as documents
 from kcast.client.trust import list_checks
@@ -21,8 +20,7 @@ from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.list_checks import Clock, facts_of
 from kcast.client.trust.log_checks import Tree, read_tree
-from kcast.client.trust.merkle import includes, leaf_hash
-from kcast.client.trust.note import Note, NoteError
+from kcast.client.trust.note import NoteError
 from kcast.client.trust.record import ListRecord
 from kcast.client.trust.verdicts import Accepted, Held, Trouble
 
@@ -43,7 +41,7 @@ class Standing:
     @property
     def checkpoint(self) -> Checkpoint:
         """The newest checkpoint of the log."""
-        return Checkpoint.parse(Note.parse(self.note).text)
+        return Checkpoint.read(self.note)
 
     @classmethod
     def of(cls, accepted: Accepted) -> "Standing":
@@ -93,19 +91,17 @@ def standing_of(held: Held) -> Standing:
     signed_under = documents.check_own(held.list_trust or b"")
     data = held.list or b""
     tree = _tree_of(held.proof, signed_under)
-    proof, checkpoint = tree.proof, tree.checkpoint
-    if not includes(proof.index, checkpoint.size, leaf_hash(proof.extra), proof.path, checkpoint.root):
+    if not tree.proof.shows(tree.proof.extra, tree.checkpoint):
         raise NoteError("the list is not in the log")
-    signers = signed_under.signers_of(Note.parse(data))
-    if len(signers) < signed_under.signer_threshold:
+    cluster, note = list_checks.read_list(data)
+    if len(signed_under.signers_of(note)) < signed_under.signer_threshold:
         raise NoteError("too few signers have signed the list")
-    cluster = clusters.parse(clusters.decode(data, "list"), "list")
-    facts = cluster.signed
-    if facts is None or cluster.name != document.name:
-        raise NoteError("the list is that of another name, or of none")
-    if ListRecord.of(cluster.name, facts.version, facts.trust, data).data != proof.extra:
+    facts = facts_of(cluster)
+    if cluster.name != document.name:
+        raise NoteError("the list is that of another name")
+    if ListRecord.of(cluster.name, facts.version, facts.trust, data).data != tree.proof.extra:
         raise NoteError("the list is not the one that is in the log")
-    Checkpoint.parse(Note.parse(held.checkpoint or b"").text)
+    Checkpoint.read(held.checkpoint or b"")
     return Standing(document, cluster, held.former, held.checkpoint or b"")
 
 
@@ -133,7 +129,6 @@ def is_sound(held: Held) -> bool:
 def _read(data: bytes) -> Cluster | None:
     """Reads a former list. One that is damaged is as good as none."""
     try:
-        cluster = clusters.parse(clusters.decode(data, "list"), "list")
-    except ClusterError:
+        return list_checks.read_list(data)[0]
+    except (ClusterError, NoteError):
         return None
-    return cluster if cluster.is_signed else None

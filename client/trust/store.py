@@ -29,19 +29,18 @@ from pathlib import Path
 from tempfile import mkdtemp
 from urllib.parse import urlsplit
 
+from kcast.client.cluster import FILE_BYTES_MAX
 from kcast.client.trust import document, standing
 from kcast.client.trust.checkpoint import Checkpoint, LogProof
 from kcast.client.trust.durable import make_folder, sync_folder, write_whole
-from kcast.client.trust.note import Note, NoteError
+from kcast.client.trust.note import NoteError
 from kcast.client.trust.places import StateError, folder_of
 from kcast.client.trust.record import ListRecord, read_record
-from kcast.client.trust.verdicts import Held
+from kcast.client.trust.verdicts import FORMER_MAX, Held
 
 LOCK_WAIT_S = 30.0
-FORMER_MAX = 16
 EVIDENCE_MAX = 64  # folders of it; a log that forks more often is not worth the disk
 
-_FILE_BYTES_MAX = 16 * 1024 * 1024
 _LOCK_POLL_S = 0.05
 _READ_TRIES = 5
 _FILES = {"trust": "trust", "checkpoint": "checkpoint", "list": "list", "proof": "list.tlog-proof"}
@@ -362,10 +361,10 @@ def _is_whole(fields: Mapping[str, bytes | None]) -> bool:
 def _bytes_of(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
-            data = file.read(_FILE_BYTES_MAX + 1)
+            data = file.read(FILE_BYTES_MAX + 1)
     except OSError:
         return None
-    return data if len(data) <= _FILE_BYTES_MAX else None
+    return data if len(data) <= FILE_BYTES_MAX else None
 
 
 def _there(folder: Path) -> dict[bytes, Path]:
@@ -411,7 +410,7 @@ def _log_size(held: Held) -> tuple[str, int] | None:
     if held.checkpoint is None:
         return None
     try:
-        checkpoint = Checkpoint.parse(Note.parse(held.checkpoint).text)
+        checkpoint = Checkpoint.read(held.checkpoint)
     except NoteError:
         return None
     return checkpoint.origin, checkpoint.size

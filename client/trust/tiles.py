@@ -8,7 +8,7 @@ What a proof needs is a few hashes of complete subtrees, each of which lies with
 generator: it asks for tiles, and is sent their bytes.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 from kcast.client.trust.merkle import HASH_BYTES, node_hash, root_of
@@ -55,7 +55,27 @@ ENTRIES_LEVEL = -1
 
 Hashes = Generator[Tile, bytes | None, "list[bytes]"]
 """Yields tiles to read; each is answered with the file of the tile or of `tile.full`, or None where there is
-neither. Returns hashes. Raises NoteError where a tile is missing or too short."""
+neither. Returns hashes, or entries. Raises NoteError where a tile is missing or too short."""
+
+
+def answered(wanted: Hashes, read: Callable[[Tile], bytes | None]) -> list[bytes]:
+    """Returns what is wanted, of tiles that `read` returns. Raises NoteError."""
+    answer: bytes | None = None
+    try:
+        while True:
+            answer = read(wanted.send(answer))
+    except StopIteration as end:
+        found: list[bytes] = end.value
+        return found
+
+
+def read_tile(tile: Tile, get: Callable[[str, int], bytes | None]) -> bytes | None:
+    """Returns the file of a tile, which may be there in its full form only; None where there is neither.
+
+    `get` returns a file by its path, or its beginning, which is longer than the number of bytes given.
+    """
+    data = get(tile.path, tile.size_bytes_max)
+    return data if data is not None or tile == tile.full else get(tile.full.path, tile.full.size_bytes_max)
 
 
 def tile_at(level: int, number: int, size: int) -> Tile:
@@ -193,6 +213,22 @@ def write_entries(entries: Iterable[bytes]) -> bytes:
             raise ValueError(f"an entry of a log has at most {ENTRY_BYTES_MAX} bytes, not {len(entry)}")
         parts += [len(entry).to_bytes(_LENGTH_BYTES, "big"), entry]
     return b"".join(parts)
+
+
+def entries(first: int, size: int) -> Hashes:
+    """Returns the entries of a tree of `size` leaves from index `first` on, as bundles have them."""
+    found: list[bytes] = []
+    for number in range(first // WIDTH, -(-size // WIDTH)) if first < size else ():
+        tile = tile_at(ENTRIES_LEVEL, number, size)
+        data = yield tile
+        try:
+            there = read_entries(data or b"")[: tile.width]
+        except NoteError as error:
+            raise NoteError(f"{tile.path}: {error}") from None
+        if len(there) < tile.width:
+            raise NoteError(f"{tile.path} is missing or too short")
+        found += there[max(0, first - number * WIDTH) :]
+    return found
 
 
 def read_entries(data: bytes) -> list[bytes]:

@@ -14,7 +14,7 @@ from kcast.client.trust.judge import judge
 from kcast.client.trust.places import StateError
 from kcast.client.trust.sources import BundleSource, Source, SourceError, source_of
 from kcast.client.trust.store import Store, Unstored
-from kcast.client.trust.verdicts import Accepted, Held, Judge, NewTrust, Refused, Trouble, Verdict, Want
+from kcast.client.trust.verdicts import Accepted, Held, Judge, Refused, Trouble, Verdict, answered
 
 HANDED_ON_BYTES_MAX = 16 * 1024 * 1024
 UPDATE_S = 300.0  # all files of an update must have come by then; meanwhile other processes wait
@@ -55,26 +55,20 @@ def run(
     with store.locked():
         held = store.load()
         if held is None:
-            raise StateError(f"{store.name} is not known here: 'kcast servers trust URL PIN' makes it so")
+            raise StateError(f"@{store.name} is not known here: type 'kcast servers trust URL PIN'")
         unstored: list[Trouble] = []
-        steps = judging(held, now_unix_s)
-        answer: bytes | None = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                verdict: Verdict = end.value
-                break
-            answer = None
-            match step:
-                case Want(path, bytes_max):
-                    if not is_wanted():
-                        raise SourceError(f"{source.name}: nobody waits for it any more")
-                    if monotonic() >= deadline:
-                        raise SourceError(f"{source.name}: not all of it came in {update_s:g} s")
-                    answer = source.get(path, bytes_max)
-                case NewTrust(data):
-                    _try_to_store(lambda data=data: store.keep_trust(data), unstored)  # type: ignore[misc]
+
+        def get(path: str, bytes_max: int) -> bytes | None:
+            if not is_wanted():
+                raise SourceError(f"{source.name}: nobody waits for it any more")
+            if monotonic() >= deadline:
+                raise SourceError(f"{source.name}: not all of it came in {update_s:g} s")
+            return source.get(path, bytes_max)
+
+        def keep_trust(data: bytes) -> None:
+            _try_to_store(lambda: store.keep_trust(data), unstored)
+
+        verdict = answered(judging(held, now_unix_s), get, keep_trust)
         match verdict:
             case Accepted(held):
                 _try_to_store(lambda: store.keep(held), unstored)

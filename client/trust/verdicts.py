@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from kcast.client.cluster import Cluster
 from kcast.client.trust.faults import ListFault
 
+FORMER_MAX = 8  # lists before the newest that are kept
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -99,8 +101,14 @@ Verdict = Accepted | Refused
 Judge = Generator[Step, bytes | None, Verdict]
 
 
-def answered(steps: Judge, get: Callable[[str, int], bytes | None]) -> Verdict:
-    """Returns the verdict of a judge whose files come from `get`, and who stores nothing."""
+def _forget(_: bytes) -> None:
+    """Stores nothing."""
+
+
+def answered(
+    steps: Judge, get: Callable[[str, int], bytes | None], keep_trust: Callable[[bytes], None] = _forget
+) -> Verdict:
+    """Returns the verdict of a judge whose files come from `get`; `keep_trust` stores trust documents."""
     answer: bytes | None = None
     while True:
         try:
@@ -108,4 +116,9 @@ def answered(steps: Judge, get: Callable[[str, int], bytes | None]) -> Verdict:
         except StopIteration as end:
             verdict: Verdict = end.value
             return verdict
-        answer = get(step.path, step.bytes_max) if isinstance(step, Want) else None
+        answer = None
+        match step:
+            case Want(path, bytes_max):
+                answer = get(path, bytes_max)
+            case NewTrust(data):
+                keep_trust(data)

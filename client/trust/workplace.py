@@ -9,13 +9,14 @@ lab.log.db      the log's entries, for the publisher alone
 from dataclasses import dataclass
 from pathlib import Path
 
+from kcast.client.cluster import FILE_BYTES_MAX
+from kcast.client.signed_text import SIGNATURE_MARK
 from kcast.client.trust.checkpoint import LogProof
+from kcast.client.trust.durable import write_whole
 from kcast.client.trust.editing import EditError
+from kcast.client.trust.log_checks import LATEST
 from kcast.client.trust.note import Note, NoteError
 from kcast.client.trust.record import ListRecord, read_record
-
-FILE_BYTES_MAX = 16 * 1024 * 1024
-_DASH = "\N{EM DASH} "
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +64,16 @@ class Workplace:
     def published(self) -> Published | None:
         """Returns the newest published list; None where there is none yet. Raises EditError where the folder
         is damaged."""
-        data = self.served_file("latest.tlog-proof")
+        data = self.served_file(LATEST)
         if data is None:
             return None
         try:
             proof = LogProof.parse(data)
             record = read_record(proof.extra)
         except NoteError as error:
-            raise EditError(f"{self.served / 'latest.tlog-proof'}: {error}") from None
+            raise EditError(f"{self.served / LATEST}: {error}") from None
         if not isinstance(record, ListRecord):
-            raise EditError(f"{self.served / 'latest.tlog-proof'}: it is the proof of no list")
+            raise EditError(f"{self.served / LATEST}: it is the proof of no list")
         listed = self.published_list(record.version)
         if listed is None:
             raise EditError(f"{self.served / 'list' / str(record.version)}: there is no such file")
@@ -117,7 +118,7 @@ def read_note(path: Path) -> Note:
     """
     data = read_file(path)
     try:
-        if f"\n{_DASH}".encode() in data:
+        if f"\n{SIGNATURE_MARK}".encode() in data:
             return Note.parse(data)
         return Note(data.decode())
     except NoteError as error:
@@ -128,6 +129,4 @@ def read_note(path: Path) -> Note:
 
 def write_note(path: Path, note: Note) -> None:
     """Writes a work file, with the signatures that it has."""
-    from kcast.client.trust.durable import write_whole
-
     write_whole(path, note.data if note.signatures else note.text.encode())

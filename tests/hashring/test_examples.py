@@ -10,7 +10,7 @@ EXAMPLES = {
     "kcast.hashring.hashing": ("hashed_bytes", "rendezvous"),
     "kcast.hashring.intervals": ("delivered_pairs", "student_quantile", "wilson"),
     "kcast.hashring.model": ("delivery", "hypergeometric"),
-    "kcast.hashring.policy": ("Policy",),
+    "kcast.hashring.policy": ("Policy", "Policy.margin"),
     "kcast.hashring.ring": ("HashRing", "HashRing.explain", "HashRing.nodes_many"),
 }
 

@@ -91,7 +91,7 @@ def test_another_word_in_the_switch_is_told(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lab.txt").write_text(
-        "kcast-cluster 1\npolicy k=1 publish=1 subscribe=1\nserver 127.0.0.1:9\n"
+        "kcast-cluster 1\npolicy k=1 publish=1 subscribe=1\nlab\nserver 127.0.0.1:9\n"
     )
     monkeypatch.setitem(SYSTEMS, "wrong", ("kcast.client.cli", {SOCKETS_VARIABLE: "fast"}))
     with ExitStack() as stack:

@@ -7,6 +7,7 @@ import click
 
 from kcast.client import cluster as clusters
 from kcast.client.cli.common import errors_as_lines, escaped, to_json
+from kcast.client.cli.servers.show import time_text
 from kcast.client.cluster import Cluster
 
 
@@ -22,7 +23,8 @@ def command(old: Path, new: Path | None, as_json: bool) -> None:
 
     With --json the keys are added, removed, changed (hosts, by their keys on the ring; the last have other
     servers), keep (the least number of its servers that each topic keeps), of, moved_percent (the share of
-    topics that have another server), always_meet, and new_placement (whether all topics are placed anew).
+    topics that have another server), always_meet, new_placement (whether all topics are placed anew), and
+    anew_at (unix seconds, from which a salt that only the second list has places all topics anew; or null).
 
     \b
     Examples:
@@ -45,6 +47,7 @@ def command(old: Path, new: Path | None, as_json: bool) -> None:
                 "moved_percent": found.moved_percent,
                 "always_meet": difference.always_meet,
                 "new_placement": difference.is_new_placement,
+                "anew_at": difference.anew_at_unix_s,
             }
             click.echo(to_json(fields))
             return
@@ -52,6 +55,11 @@ def command(old: Path, new: Path | None, as_json: bool) -> None:
             for host in hosts:
                 click.echo(f"{sign} {escaped(host)}")
         click.echo(sentence(difference, found, names))
+        if difference.anew_at_unix_s is not None:
+            click.echo(
+                f"from {time_text(difference.anew_at_unix_s)} on, a new salt places all topics anew: clients "
+                "without it may then\nmiss those that have it"
+            )
 
 
 def _two_lists(old: Path, new: Path | None) -> tuple[Cluster, Cluster, str]:

@@ -58,12 +58,12 @@ def _folders(root: Path) -> list[Path]:
 def _proves(folder: Path) -> str:
     """Says what two checkpoints prove: the log's key has signed both."""
     from kcast.client.trust.checkpoint import Checkpoint
-    from kcast.client.trust.note import Note, NoteError
+    from kcast.client.trust.note import NoteError
 
     seen = []
     for path in sorted(folder.iterdir()):
         try:
-            seen.append(Checkpoint.parse(Note.parse(path.read_bytes()).text))
+            seen.append(Checkpoint.read(path.read_bytes()))
         except NoteError:
             continue
     if len(seen) < 2:

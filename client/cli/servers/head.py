@@ -22,10 +22,9 @@ def command(name: str) -> None:
         from kcast.client.trust.checkpoint import Checkpoint
         from kcast.client.trust.editing import EditError
         from kcast.client.trust.heads import head_of
-        from kcast.client.trust.note import Note
 
         held = stored(name)[1]
         if held.checkpoint is None:
             raise EditError(f"{name}: no list has been seen yet: 'kcast servers verify {name}' fetches it")
-        checkpoint = Checkpoint.parse(Note.parse(held.checkpoint).text)
+        checkpoint = Checkpoint.read(held.checkpoint)
         click.echo(head_of(checkpoint))

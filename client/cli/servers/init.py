@@ -101,10 +101,10 @@ def command(
 
 
 def _require_name(name: str) -> None:
-    from kcast.client.trust.document import is_name
+    from kcast.client.cluster import is_list_name
     from kcast.client.trust.editing import EditError
 
-    if not is_name(name):
+    if not is_list_name(name):
         raise EditError(
             f"{name!r} cannot be the name of a list: give 1 to 64 of a-z, 0-9, '.', '/' and '-', such as "
             "example.org/lab"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import count_of, errors_as_lines, escaped, say, to_json
+from kcast.client.cli.common import errors_as_lines, escaped, say, to_json
 from kcast.client.cli.layout import table
 from kcast.client.cli.servers.auditing import tell_audit
 from kcast.client.cli.servers.names import complete_names, stored
@@ -57,7 +57,7 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
       kcast servers log https://lists.example.org/lab --audit
       kcast servers log lab.cluster --last 100
     """
-    with errors_as_lines("servers log"):
+    with errors_as_lines(_VERB):
         source = _source(what)
         if is_audit:
             tell_audit(source, stored(what)[1] if what.startswith("@") else None, as_json=as_json)
@@ -71,8 +71,7 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
         heads = ("entry", "what", "hosts", "added", "removed", "holds from", "sha256")
         for line in table(heads, map(_cells, rows), left=2):
             click.echo(line)
-        shown = count_of(len(records), "entry").replace("entrys", "entries")
-        say(_VERB, f"{checkpoint.origin} has {checkpoint.size} entries; {shown} shown")
+        say(_VERB, f"{checkpoint.origin} has {checkpoint.size} entries; shown: {len(records)}")
 
 
 def _source(what: str) -> "Source":
@@ -95,31 +94,20 @@ def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, 
     from kcast.client.trust.checkpoint import Checkpoint
     from kcast.client.trust.editing import EditError
     from kcast.client.trust.log_checks import PROOF_BYTES_MAX
-    from kcast.client.trust.note import Note, NoteError
+    from kcast.client.trust.note import NoteError
     from kcast.client.trust.record import read_record
-    from kcast.client.trust.tiles import ENTRIES_LEVEL, WIDTH, tile_at
 
-    found: list[tuple[int, ListRecord | TrustRecord]] = []
     data = source.get("checkpoint", PROOF_BYTES_MAX)
     if data is None:
         raise EditError(f"{source.name}: there is no log (checkpoint)")
     try:
-        checkpoint = Checkpoint.parse(Note.parse(data).text)
+        checkpoint = Checkpoint.read(data)
         first = max(0, checkpoint.size - last)
-        for number in range(first // WIDTH, -(-checkpoint.size // WIDTH)):
-            tile = tile_at(ENTRIES_LEVEL, number, checkpoint.size)
-            bundle = source.get(tile.path, tile.size_bytes_max)
-            if bundle is None:
-                bundle = source.get(tile.full.path, tile.full.size_bytes_max)
-            entries = tiles.read_entries(bundle or b"")
-            if len(entries) < tile.width:
-                raise EditError(f"{source.name}: {tile.path} is missing or too short")
-            begin = number * WIDTH
-            for index in range(max(first, begin), begin + tile.width):
-                found.append((index, read_record(entries[index - begin])))
+        wanted = tiles.entries(first, checkpoint.size)
+        entries = tiles.answered(wanted, lambda tile: tiles.read_tile(tile, source.get))
+        return checkpoint, list(enumerate(map(read_record, entries), first))
     except NoteError as error:
         raise EditError(f"{source.name}: {error}") from None
-    return checkpoint, found
 
 
 def _rows(source: "Source", records: "list[tuple[int, ListRecord | TrustRecord]]") -> list[dict[str, object]]:
@@ -157,8 +145,8 @@ def _list(source: "Source", record: "ListRecord | TrustRecord") -> "Cluster | No
 def _change(before: "Cluster | None", cluster: "Cluster | None") -> dict[str, object]:
     if cluster is None or cluster.signed is None:
         return {"hosts": None, "added": None, "removed": None, "valid_after": None}
-    hosts = {server.key for server in cluster.servers}
-    former = {server.key for server in before.servers} if before else None
+    hosts = cluster.hosts
+    former = before.hosts if before else None
     return {
         "hosts": len(hosts),
         "added": None if former is None else len(hosts - former),

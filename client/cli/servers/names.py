@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kcast.client.cli.common import complete_lists
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -13,11 +15,7 @@ if TYPE_CHECKING:
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Returns the names of known lists that begin like this, for the shell."""
-    from click.shell_completion import CompletionItem
-
-    from kcast.client.trust.places import known_names
-
-    return [CompletionItem(f"@{name}") for name in known_names() if f"@{name}".startswith(incomplete)]
+    return complete_lists(incomplete)
 
 
 name_argument = click.argument("name", metavar="@NAME", shell_complete=complete_names)
@@ -25,17 +23,12 @@ name_argument = click.argument("name", metavar="@NAME", shell_complete=complete_
 
 def stored(name: str) -> "tuple[Store, Held]":
     """Returns the state of a list that this user trusts. Raises KcastError where there is none."""
-    from kcast.client.resembling import did_you_mean
-    from kcast.client.trust.places import StateError, known_names
+    from kcast.client.trust.opening import unknown
+    from kcast.client.trust.places import StateError
     from kcast.client.trust.store import Store
 
-    bare = name.removeprefix("@")
-    store = Store(bare)
+    store = Store(name.removeprefix("@"))
     held = store.load()
     if held is None:
-        known = known_names()
-        raise StateError(
-            f"@{bare}: no list of this name is trusted here{did_you_mean(bare, known)}: 'kcast servers trust "
-            "URL PIN' begins that"
-        )
+        raise StateError(unknown(store.name))
     return store, held

@@ -82,11 +82,6 @@ _OPTIONS = (
     ),
 )
 
-TERMS = (
-    *("signers", "signers_needed", "owners", "owners_needed", "witnesses", "quorum", "urls"),
-    *("churn_percent", "hosts_per_prefix", "floor", "admission", "expiry"),
-)
-
 
 def read_terms(options: dict[str, Any]) -> "Terms":
     """Returns what the options say; keys of signers and owners are those that were typed, and no others.

@@ -141,7 +141,7 @@ def _of_file(file: Path, now: int) -> "Verdict":
     cluster = clusters.load(file)
     if not cluster.is_signed:
         known = (
-            " ; a list of this name is trusted here, so no client takes it" if is_known(cluster.name) else ""
+            "; a list of this name is trusted here, so no client takes it" if is_known(cluster.name) else ""
         )
         fail(_VERB, f"{file}: it is not signed: nothing in it can be checked{known}")
     facts, data = facts_of(cluster), read_file(file)
@@ -166,7 +166,6 @@ def _of_file(file: Path, now: int) -> "Verdict":
 def _logged(file: Path, record: "ListRecord", held: "Held | None") -> "Check":
     """Says whether the list is in the log, by the proofs that are at hand."""
     from kcast.client.trust.checkpoint import Checkpoint, LogProof
-    from kcast.client.trust.merkle import includes, leaf_hash
     from kcast.client.trust.verdicts import Check
     from kcast.client.trust.workplace import Workplace
 
@@ -175,7 +174,7 @@ def _logged(file: Path, record: "ListRecord", held: "Held | None") -> "Check":
         proof = LogProof.parse(data) if data else None
         if proof is not None and proof.extra == record.data:
             checkpoint = Checkpoint.parse(proof.checkpoint.text)
-            if includes(proof.index, checkpoint.size, leaf_hash(record.data), proof.path, checkpoint.root):
+            if proof.shows(record.data, checkpoint):
                 return Check(
                     "log", f"entry {proof.index} of {checkpoint.origin}, as it was at size {checkpoint.size}"
                 )

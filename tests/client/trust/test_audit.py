@@ -13,7 +13,7 @@ from kcast.client.trust.audit import AuditError, audit
 from kcast.client.trust.bundle import format_bundle
 from kcast.client.trust.checkpoint import AddCheckpoint, LogProof
 from kcast.client.trust.document import pin_of
-from kcast.client.trust.note import Note
+from kcast.client.trust.note import Note, sign
 from kcast.client.trust.record import ListRecord
 from kcast.client.trust.tiles import write_entries
 from tests.support.lists import LOG, NAME, OWNERS, SIGNERS, WITNESSES, Lists, document, key
@@ -274,6 +274,13 @@ def test_a_list_that_is_not_what_its_record_says() -> None:
     text = lab.files["list/6"]
     lab.publish(data=text)
     assert findings(lab)[0] == "list/7: it is version 6 of example.org/lab, unlike entry 8"
+
+
+def test_a_list_that_is_not_signed_at_all() -> None:
+    lab = published(1)
+    data = sign("kcast-cluster 1\nname example.org/lab\nserver 192.0.2.7:7400\n", SIGNERS).data
+    lab.publish(data=data.partition(b"\n\n")[0] + b"\n")
+    assert findings(lab) == ["list/2: expected a signed note: a text, an empty line, and lines of signatures"]
 
 
 def test_a_checkpoint_of_another_log_or_without_its_quorum() -> None:

@@ -101,14 +101,13 @@ def test_a_witness_that_is_ahead_is_told(serving: Serving) -> None:
 
 
 def test_those_who_are_down_or_slow_cost_nobody_elses_cosignature(serving: Serving) -> None:
+    hangs = threading.Event()
+
     def drip(connection: socket.socket, _: str) -> None:
         with suppress(OSError):
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-            while True:
+            while not hangs.wait(0.02):
                 connection.sendall(b"x")
-                time.sleep(0.02)
-
-    hangs = threading.Event()
 
     def say_nothing(connection: socket.socket, _: str) -> None:
         hangs.wait(WAIT_S)

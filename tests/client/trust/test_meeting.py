@@ -140,7 +140,7 @@ def test_which_hosts_are_added_removed_and_changed() -> None:
 def test_order_of_lines_and_a_second_address_change_no_host() -> None:
     old = cluster(1, 2, 3)
     first, *rest = old.servers
-    new = replace(old, servers=(*rest, replace(first, addresses=(*first.addresses, ("2001:db8::1", 7400)))))
+    new = replace(old, servers=(*rest, first._replace(addresses=(*first.addresses, ("2001:db8::1", 7400)))))
     assert meeting.hosts_changed(old, new, 0.0).is_none
 
 

@@ -82,7 +82,7 @@ def test_evidence_of_a_fork_is_kept(lists: Lists, store: Store) -> None:
 
 
 def test_a_name_that_is_not_known_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match=f"{NAME} is not known here: 'kcast servers trust URL PIN'"):
+    with pytest.raises(StateError, match=f"{NAME} is not known here: type 'kcast servers trust URL PIN'"):
         run(Store(NAME, tmp_path), Dictionary({}), NOW_UNIX_S)
 
 

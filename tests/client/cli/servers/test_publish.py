@@ -122,6 +122,16 @@ def test_init_makes_keys_a_log_and_a_list_that_is_trusted_here(machine: Machine)
     assert all(line.endswith("  ok") and len(line) < 80 for line in checks)
 
 
+def test_diff_says_when_a_new_salt_places_all_topics_anew(machine: Machine) -> None:
+    old, new = machine.work / "old.txt", machine.work / "new.txt"
+    old.write_text("kcast-cluster 1\nserver 192.0.2.7:7400\n")
+    new.write_text(old.read_text() + "salt 616161 from=4000000000\n")
+    (told,) = machine.ok("diff", "old.txt", "new.txt", "--json").splitlines()
+    assert json.loads(told)["anew_at"] == 4_000_000_000
+    assert "on, a new salt places all topics anew" in machine.ok("diff", "old.txt", "new.txt")
+    assert "new salt" not in machine.ok("diff", "new.txt", "new.txt")
+
+
 def test_no_key_is_ever_printed(machine: Machine) -> None:
     seeds = [keys.load(path, "x").seed for path in machine.keys]
     told = machine.made + machine.ok("publish", "lab.cluster") + repr(machine.files())
@@ -134,6 +144,7 @@ def test_add_diff_publish_remove_and_log(machine: Machine) -> None:
     assert "1 server added: version 2" in machine.ok("add", "lab.cluster", "192.0.2.10:7400")
     told = machine.ok("diff", "lab.cluster")
     assert "+ 192.0.2.10" in told and "always meet" in told
+    assert "placed anew" not in told
     assert "version 2 of example.org/lab is published: 1 host added, 0 removed" in machine.ok(
         "publish", "lab.cluster"
     )
@@ -231,7 +242,7 @@ def test_a_stranger_trusts_by_the_pin_over_http(machine: Machine, stranger: Mach
     said = stranger.wrong("trust", url)
     assert f"shows example.org/lab with the pin {machine.pin}: ask its operators" in said
     assert "wrong pin" in stranger.wrong("trust", url, machine.pin[::-1])
-    assert "no list of this name is trusted here" in stranger.wrong("verify", f"@{NAME}")
+    assert "is not known here" in stranger.wrong("verify", f"@{NAME}")
     told = stranger.ok("trust", url, machine.pin)
     assert told == f"{NAME} is trusted: version 1, 3 servers; use it as --cluster @{NAME}\n"
     machine.ok("publish", "lab.cluster")
@@ -356,14 +367,14 @@ def no_checkpoint_beside_the_key(machine: Machine) -> None:
         ("init a.b/x 192.0.2.1:1 192.0.2.1:1", None, "192.0.2.1:1 stands there twice"),
         ("init a.b/x --from lab.cluster", None, "lab.cluster: it is a signed list already"),
         ("init a.b/x --from no.txt", None, "no.txt: No such file or directory"),
-        ("init a.b/x 192.0.2.1:1 --signers-needed 2", None, "2 of 1 signers cannot be demanded"),
+        ("init a.b/x 192.0.2.1:1 --signers-needed 2", None, "--signers-needed 2: there are 1 signers: give"),
         ("init a.b/x 192.0.2.1:1 --quorum 2", None, "a quorum of 2 needs witnesses"),
         ("init a.b/x 192.0.2.1:1 --signer x", None, "expected NAME+KEYID+BASE64, not 'x'"),
         ("init a.b/x 192.0.2.1:1 --witness x", None, "--witness: expected 'NAME VKEY URL', not 'x'"),
         (
             "init a.b/x 192.0.2.1:1 --valid-days 1",
             None,
-            "fresh for some time, and valid for at least as long",
+            "a list must be valid for at least as long as it is fresh: raise",
         ),
         ("add lab.cluster 192.0.2.7:7400", None, "192.0.2.7:7400 stands there twice"),
         ("add lab.cluster 192.0.2.77", None, "expected IP:PORT"),
@@ -386,12 +397,12 @@ def no_checkpoint_beside_the_key(machine: Machine) -> None:
         (
             "verify @example.org/lib",
             None,
-            "no list of this name is trusted here; did you mean example.org/lab?",
+            "is not known here; did you mean example.org/lab?",
         ),
         ("verify no.cluster", None, "no.cluster: there is no such folder, and no such bundle"),
-        ("verify @", None, "no list of this name is trusted here"),
-        ("head @example.org/nix", None, "no list of this name is trusted here"),
-        ("evidence @example.org/nix", None, "no list of this name is trusted here"),
+        ("verify @", None, "is not known here"),
+        ("head @example.org/nix", None, "is not known here"),
+        ("evidence @example.org/nix", None, "is not known here"),
         ("log no.folder", None, "no.folder: there is no such folder"),
         ("log keys", None, "there is no log (checkpoint)"),
         ("diff plain.txt", None, "nothing is published of it yet: give two lists"),

@@ -122,7 +122,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "w1"
     folder.mkdir(mode=0o500)
     os.chown(folder, 65534, 65534)
-    for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+    for parent in (tmp_path, *tmp_path.parents[:3]):
         parent.chmod(parent.stat().st_mode | 0o011)
     os.seteuid(65534)
     try:
