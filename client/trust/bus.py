@@ -28,7 +28,6 @@ from kcast.client.trust.bundle import BUNDLE_BYTES_MAX
 from kcast.client.trust.checkpoint import Checkpoint, cosignatures
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.note import Note, NoteError, verify
-from kcast.pubsub.rates import Rate
 
 HOUR_S = 3600.0
 SAY_INTERVAL_S = HOUR_S
@@ -116,6 +115,21 @@ class _Candidate:
         return next(at for at in range(0, self.total_bytes, PIECE_BYTES) if at not in self.pieces)
 
 
+@dataclass(slots=True)
+class _Use:
+    """How often something was done in the present interval."""
+
+    interval_s: float
+    count: int = 0
+    begun_at: float = -inf
+
+    def look(self, now: float) -> int:
+        """Returns the count, from 0 on where another interval begins."""
+        if now - self.begun_at >= self.interval_s:
+            self.count, self.begun_at = 0, now
+        return self.count
+
+
 class ListBus:
     """One client's part of the talk about one list.
 
@@ -135,12 +149,11 @@ class ListBus:
         self._said_at = -inf
         self._heard: tuple[Checkpoint, bytes, float] | None = None  # the last that was verified, and when
         self._forks: dict[Checkpoint, float] = {}  # that were verified, and when they were told
-        self._verifying = Rate(VERIFIED_PER_S)
+        self._verified = _Use(1.0)
         self._answers: dict[int, float] = {}  # offset -> when to answer
         self._sending: list[int] = []  # offsets of pieces, the next one last
         self._send_at = inf
-        self._sent_pieces = 0
-        self._sent_from = -inf  # the hour in which these were sent
+        self._sent_pieces = _Use(HOUR_S)
         self._wanted = 0  # the size of the tree whose bundle is wanted
         self._ask_at = inf
         self._asks = 0
@@ -276,8 +289,8 @@ class ListBus:
         assert self._checkpoint is not None
         at = self._sending.pop()
         head = f"{self._checkpoint.size} {self._packed_hash} {len(self._packed)} {at} ".encode()
-        self._sent_pieces += 1
-        if self._sent_pieces >= self._sent_pieces_max:
+        self._sent_pieces.count += 1
+        if self._sent_pieces.count >= self._sent_pieces_max:
             self._sending.clear()
         self._out.append((self._data, head + self._packed[at : at + PIECE_BYTES]))
         self._send_at = now + 1 / PIECES_PER_S if self._sending else inf
@@ -329,8 +342,9 @@ class ListBus:
     def _is_verified(self, note: Note, heard: Checkpoint, now: float) -> bool:
         """Returns whether the log and a quorum have signed a checkpoint, as far as there is time for that."""
         assert self._document is not None
-        if not self._verifying.take(1, now):
+        if self._verified.look(now) >= VERIFIED_PER_S:
             return False
+        self._verified.count += 1
         try:
             return _is_verified(note, heard, self._document)
         except NoteError:
@@ -356,10 +370,8 @@ class ListBus:
         return SENT_BUNDLES_PER_H * -(-len(self._packed) // PIECE_BYTES)
 
     def _can_answer(self, now: float) -> bool:
-        if now - self._sent_from >= HOUR_S:
-            self._sent_pieces, self._sent_from = 0, now
         is_free = len(self._answers) < ANSWERS_MAX and len(self._sending) < ANSWERS_MAX * WINDOW_PIECES
-        return is_free and self._sent_pieces < self._sent_pieces_max
+        return is_free and self._sent_pieces.look(now) < self._sent_pieces_max
 
     def _hear_piece(self, payload: bytes, now: float) -> None:
         words = payload.split(b" ", 4)
