@@ -393,8 +393,8 @@ class Engine:
     def _take(self, news: News, now: float) -> None:
         """Goes by another cluster, or by none any more, or tells what is new of the one there is."""
         match news:
-            case Change(cluster, from_unix_s):
-                self.core.adopt(cluster, now, from_unix_s)
+            case Change(cluster, from_unix_s, views):
+                self.core.adopt(cluster, now, from_unix_s, views)
             case Stop(error):
                 self.close(error)
             case Listen(topics):

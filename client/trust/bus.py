@@ -174,9 +174,9 @@ class ListBus:
             *((self._data,) if self._wanted else ()),
         )
 
-    def adopt(self, document: TrustDocument, checkpoint: bytes, bundle: bytes | None, now: float) -> None:
-        """Goes by a checkpoint from now on, which was verified; `bundle` is what to answer with, if it is
-        there.
+    def adopt(self, document: TrustDocument, checkpoint: bytes, packed: bytes, now: float) -> None:
+        """Goes by a checkpoint from now on, which was verified; `packed` is the bundle to answer with, as
+        `pack` makes it, if it is there.
 
         A newer one than before is said soon, unless another client has just said it.
         """
@@ -186,9 +186,7 @@ class ListBus:
         if self._heard is not None and self._heard[0] == self._checkpoint:
             is_newer = is_newer and now - self._heard[2] > SAY_INTERVAL_S
         self._say_at = now + self._rng.uniform(0, SAY_SOON_S if is_newer else SAY_INTERVAL_S)
-        self._packed = compress(bundle) if bundle else b""
-        if len(self._packed) > SENT_BYTES_MAX:
-            self._packed = b""
+        self._packed = packed
         self._packed_hash = _hash_of(self._packed)
         self._answers.clear()
         self._sending.clear()
@@ -427,6 +425,12 @@ class ListBus:
             if _hash_of(packed) == key[0]:
                 self._news.append(Collected(packed))
                 self._is_judging, self._ask_at = True, inf
+
+
+def pack(bundle: bytes | None) -> bytes:
+    """Returns a bundle as it is sent; empty where there is none, or it is too long. It may take a second."""
+    packed = compress(bundle) if bundle else b""
+    return packed if len(packed) <= SENT_BYTES_MAX else b""
 
 
 def _number(text: str) -> int | None:

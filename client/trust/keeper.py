@@ -15,20 +15,24 @@ interpreter does not wait for it when it ends: what it stores is whole or not at
 import _thread
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from random import Random, SystemRandom
 from time import time
 
-from kcast.client.events import ListChanged, ListTrouble
+from kcast.client.events import ClusterChanged, ListChanged, ListTrouble
 from kcast.client.list_state import ListState
+from kcast.client.stages import stages
 from kcast.client.trust import heads as hints
-from kcast.client.trust.bus import Collected, Forked, ListBus, Newer
+from kcast.client.trust.bus import Collected, Forked, ListBus, Newer, pack
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.list_checks import facts_of
 from kcast.client.trust.opening import Opened
 from kcast.client.trust.standing import Standing, refusal
 from kcast.client.trust.update import Round
 from kcast.client.trust.verdicts import Trouble
+from kcast.client.view import View
+from kcast.client.views import change_between
 from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub.errors import KcastError
 
@@ -52,6 +56,30 @@ def _judge_collected(
     opened: Opened, collected: Collected, now_unix_s: int, is_wanted: Callable[[], bool]
 ) -> Round:
     return opened.update_from(collected.bundle(), now_unix_s, is_wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """What a round has brought, and what follows from it: all that takes long is done in the thread."""
+
+    round: Round
+    standing: Standing | None = None  # of the list that was accepted
+    packed: bytes = b""  # the bundle, as it is handed on
+    change: ClusterChanged | None = None  # where it is another list
+    views: tuple[View, ...] = ()
+
+    @classmethod
+    def of(cls, found: Round, before: Standing) -> "_Fetched":
+        """Returns all of it, after the list that is in use."""
+        if found.accepted is None:
+            return cls(found)
+        standing, packed = Standing.of(found.accepted), pack(found.bundle)
+        old, new = before.cluster, standing.cluster
+        if facts_of(old).version == facts_of(new).version:
+            return cls(found, standing, packed)
+        views = tuple(View(stage.cluster) for stage in stages(new))
+        change = change_between({server.name for server in old.servers}, views[0].by_name.keys())
+        return cls(found, standing, packed, change, views)
 
 
 class Keeper:
@@ -88,7 +116,7 @@ class Keeper:
         self._heard_size = 0  # of the newest checkpoint that other clients have
         self._collected: Collected | None = None  # waits for the fetch under way
         self._is_from_bus = False  # what the fetch under way judges
-        self._rounds: deque[Round | KcastError] = deque()  # the thread appends to it
+        self._fetched: deque[_Fetched | KcastError] = deque()  # the thread appends to it
         self._is_closed = False
         self._is_fetching = False
         self._is_hinted = False  # the fetch under way, or the last one, was because of heads
@@ -114,8 +142,8 @@ class Keeper:
         unix_s = self._clock()
         if not self._has_begun:
             self._begin(now, news)
-        while self._rounds:
-            self._take(self._rounds.popleft(), now, unix_s, news)
+        while self._fetched:
+            self._take(self._fetched.popleft(), now, unix_s, news)
         self._look_at_times(now, unix_s, news)
         if not self._is_fetching:
             is_hinted = self._look_at_heads(self._heads(), now, news)
@@ -186,41 +214,44 @@ class Keeper:
 
     def _fetch(self, unix_s: float, is_hinted: bool, update: Update | None = None) -> None:
         self._is_fetching, self._is_hinted = True, is_hinted
-        update = update or self._update
+        update, before = update or self._update, self._standing
 
         def fetch() -> None:
             try:
-                self._rounds.append(update(int(unix_s), lambda: not self._is_closed))
+                found = update(int(unix_s), lambda: not self._is_closed)
+                self._fetched.append(_Fetched.of(found, before))
             except KcastError as error:
-                self._rounds.append(error)
+                self._fetched.append(error)
             except Exception as error:  # a fault of ours must not end all fetching without a word
-                self._rounds.append(KcastError(f"{type(error).__name__}: {error}"))
+                self._fetched.append(KcastError(f"{type(error).__name__}: {error}"))
                 raise
 
         self._start(fetch)
 
     def _begin(self, now: float, news: list[News]) -> None:
         self._has_begun, opened = True, self._opened
-        self._bus.adopt(self._standing.document, self._standing.note, None, now)
+        self._bus.adopt(self._standing.document, self._standing.note, b"", now)
         for trouble in opened.troubles:
             self._tell(trouble, now, news)
         if self._standing.cluster is not opened.cluster:
-            self._adopt(self._standing, news)
+            facts = facts_of(self._standing.cluster)
+            news.append(Change(self._standing.cluster, facts.valid_after_s))
 
-    def _take(self, found: Round | KcastError, now: float, unix_s: float, news: list[News]) -> None:
+    def _take(self, fetched: _Fetched | KcastError, now: float, unix_s: float, news: list[News]) -> None:
         self._is_fetching = False
-        if isinstance(found, KcastError):
-            found = Round(None, unreachable=(str(found),))
+        if isinstance(fetched, KcastError):
+            fetched = _Fetched(Round(None, unreachable=(str(fetched),)))
+        found = fetched.round
         reasons = (*(refused.text for refused in found.refused), *found.unreachable)
         self._last_failure = "; ".join(reasons)
-        if found.accepted is not None:
-            before, self._standing = self._standing, Standing.of(found.accepted)
+        if found.accepted is not None and fetched.standing is not None:
+            self._standing = fetched.standing
             self._checked_unix_s = unix_s
             self._troubles.clear()
-            self._bus.adopt(self._standing.document, self._standing.note, found.bundle, now)
-            if facts_of(before.cluster).version != facts_of(self._standing.cluster).version:
+            self._bus.adopt(self._standing.document, self._standing.note, fetched.packed, now)
+            if fetched.change is not None:
                 self._share = self._chance.uniform(0.5, 0.75)
-                self._adopt(before, news, unix_s)
+                self._adopt(fetched.change, fetched.views, unix_s, news)
             for trouble in found.accepted.warnings:
                 self._tell(trouble, now, news)
         for refused in found.refused:
@@ -243,16 +274,13 @@ class Keeper:
 
     # --- What is told ---------------------------------------------------------------------------------
 
-    def _adopt(self, before: Standing, news: list[News], unix_s: float | None = None) -> None:
-        new, old = self._standing.cluster, before.cluster
-        facts = facts_of(new)
-        is_later = unix_s is None or facts.valid_after_s > unix_s
-        from_unix_s = facts.valid_after_s if is_later else None
-        if unix_s is not None:
-            names, former = ({server.name for server in each.servers} for each in (new, old))
-            added, removed = tuple(sorted(names - former)), tuple(sorted(former - names))
-            news.append(ListChanged(self._name, facts.version, added, removed, from_unix_s))
-        news.append(Change(new, from_unix_s))
+    def _adopt(
+        self, change: ClusterChanged, views: tuple[View, ...], unix_s: float, news: list[News]
+    ) -> None:
+        facts = facts_of(self._standing.cluster)
+        from_unix_s = facts.valid_after_s if facts.valid_after_s > unix_s else None
+        news.append(ListChanged(self._name, facts.version, change.added, change.removed, from_unix_s))
+        news.append(Change(self._standing.cluster, from_unix_s, views))
 
     def _look_at_times(self, now: float, unix_s: float, news: list[News]) -> None:
         late = self._standing.lateness(unix_s)

@@ -10,7 +10,7 @@ pytest.importorskip("nacl")
 
 from kcast.client.trust import bus
 from kcast.client.trust.bundle import format_bundle
-from kcast.client.trust.bus import Collected, Forked, ListBus, Newer
+from kcast.client.trust.bus import Collected, Forked, ListBus, Newer, pack
 from kcast.client.trust.note import Note, VerifierKey, sign, verify
 from tests.support.lists import NAME, SIGNERS, WITNESSES, Lists, document, key, policy
 
@@ -53,7 +53,7 @@ def client(
     lists: Lists, seed: int, *, bundle: bytes | None = None, checkpoint: bytes | None = None
 ) -> ListBus:
     made = ListBus(NAME, Random(seed))
-    made.adopt(lists.document, checkpoint or lists.files["checkpoint"], bundle, 0.0)
+    made.adopt(lists.document, checkpoint or lists.files["checkpoint"], pack(bundle), 0.0)
     return made
 
 
@@ -76,12 +76,12 @@ def test_what_is_newer_is_said_soon_unless_another_has_said_it() -> None:
     new = lists.files["checkpoint"]
     first, second, third = (client(lists, seed, checkpoint=old) for seed in range(3))
     room = Room(first, second, third)
-    first.adopt(lists.document, new, None, 0.0)
+    first.adopt(lists.document, new, b"", 0.0)
     room.run(bus.SAY_SOON_S)
     said = [payload for _, _, payload in room.said]
     assert said.count(new) == 1
     assert Newer(3) in second.news()
-    second.adopt(lists.document, new, None, room.now)
+    second.adopt(lists.document, new, b"", room.now)
     room.run(room.now + bus.SAY_SOON_S)
     assert [payload for _, _, payload in room.said].count(new) == 1
 
