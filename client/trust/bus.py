@@ -395,8 +395,8 @@ class ListBus:
     def _new_candidate(self, name: str, total_bytes: int, now: float) -> _Candidate | None:
         """Begins to collect a bundle; None where there is no place.
 
-        Where all are taken, it gets the place of one that nobody goes on with, or of a smaller one that waits to be
-        judged: so a liar has to send as much as the truth has.
+        Where all are taken, it gets that of one that nobody goes on with, or of a smaller one that waits to
+        be judged: so a liar has to send as much as the truth has.
         """
         if len(self._candidates) == CANDIDATES_MAX:
             giving_way = [
