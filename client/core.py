@@ -369,8 +369,8 @@ class ClientCore:
         return events
 
     def _tell_outcome(self, published: Published) -> None:
-        self.counts["published"] += 1
-        self.outcomes.update(published.servers.values())
+        self.counts["published"] += published.topic[:1] != b"\0"  # kcast's own (§3.4) are no user's
+        self.outcomes.update(published.servers.values() if published.topic[:1] != b"\0" else ())
         self._events.append(published)
 
     def flush(self, now: float) -> list[Transmit]:
@@ -429,7 +429,7 @@ class ClientCore:
             filled = self._gaps.heard(subscription.name, publisher, seq, now)
             if filled is not None:
                 self._events.append(filled)
-        self.counts["deliveries"] += 1
+        self.counts["deliveries"] += subscription.name[:1] != b"\0"
 
     # --- Sessions ------------------------------------------------------------------------------------
 

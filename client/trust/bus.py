@@ -9,9 +9,11 @@ say keeps silent: what all clients together send does not grow with their number
 
 A checkpoint is believed only where its log and a quorum have signed it. One that is newer is a hint to fetch.
 One that contradicts the one held is evidence of a fork, for all who hear it. A bundle is believed for
-nothing: it is judged like any other source. Strangers can waste a client's time, which is bounded, and no
-more: pieces of another bundle under the same size are collected apart, and a bundle that is refused is not
-taken again.
+nothing: it is judged like any other source.
+
+Anybody may say anything on these topics. So whatever a message makes a client do has a bound: signatures
+verified in a second, questions that wait, pieces sent in an hour, bundles collected at once and judged one
+after another, and how long one is asked for. A flood can keep the bus from being of use, and costs no more.
 """
 
 from base64 import urlsafe_b64encode
@@ -27,7 +29,8 @@ from kcast.client.trust.checkpoint import Checkpoint, cosignatures
 from kcast.client.trust.document import TrustDocument
 from kcast.client.trust.note import Note, NoteError, verify
 
-SAY_INTERVAL_S = 3600.0
+HOUR_S = 3600.0
+SAY_INTERVAL_S = HOUR_S
 SAY_SOON_S = 10.0  # after a checkpoint was adopted
 ANSWER_WITHIN_S = 2.0
 PIECE_BYTES = 700  # at most 934 characters of base64url
@@ -36,7 +39,16 @@ WINDOW_PIECES = 100  # that one answer has
 ASK_AGAIN_S = 5.0  # after the last piece came, or nobody answered
 ASKS_MAX = 20  # in a row without a piece
 SENT_BYTES_MAX = 16 * 1024 * 1024
+ANSWERS_MAX = 4  # questions that wait for an answer
+SENT_BUNDLES_PER_H = 10  # as many bytes as so many whole bundles have
 CANDIDATES_MAX = 4  # different bundles that are collected at once
+IDLE_S = 15.0  # without a piece: then another candidate may have the place
+HAND_OVER_INTERVAL_S = 10.0  # from one bundle that was judged in vain to the next
+JUDGED_MAX = 64  # bundles that are remembered, so as not to be taken again
+WANT_MAX_S = 3600.0
+VERIFIED_PER_S = 10  # checkpoints, of about 100 us each where they are forged
+SAY_AGAIN_S = 60.0  # the least time between what one client says because of others
+FORKS_MAX = 4  # that are told of
 _ID_CHARS = 22
 _HASH_CHARS = 22
 _NUMBER_DIGITS_MAX = 18
@@ -58,9 +70,21 @@ class Forked:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A whole bundle has come. It is worth nothing before it is judged."""
+    """A whole bundle has come, compressed. It is worth nothing before it is judged."""
 
-    bundle: bytes
+    packed: bytes
+
+    def bundle(self) -> bytes:
+        """Returns the bundle, at most as long as one may be; empty where there is none.
+
+        That takes up to a second, so it is for a thread.
+        """
+        unpacking = decompressobj()
+        try:
+            data = unpacking.decompress(self.packed, BUNDLE_BYTES_MAX)
+        except ZlibError:
+            return b""
+        return data if unpacking.eof and not unpacking.unused_data else b""
 
 
 News = Newer | Forked | Collected
@@ -78,6 +102,7 @@ class _Candidate:
     """A bundle that is being collected."""
 
     total_bytes: int
+    heard_at: float
     pieces: dict[int, bytes] = field(default_factory=dict)
 
     @property
@@ -88,6 +113,21 @@ class _Candidate:
     def first_missing(self) -> int:
         """Returns where the first piece begins that has not come."""
         return next(at for at in range(0, self.total_bytes, PIECE_BYTES) if at not in self.pieces)
+
+
+@dataclass(slots=True)
+class _Use:
+    """How often something was done in the present interval."""
+
+    interval_s: float
+    count: int = 0
+    begun_at: float = -inf
+
+    def look(self, now: float) -> int:
+        """Returns the count, from 0 on where another interval begins."""
+        if now - self.begun_at >= self.interval_s:
+            self.count, self.begun_at = 0, now
+        return self.count
 
 
 class ListBus:
@@ -106,15 +146,22 @@ class ListBus:
         self._packed = b""  # the bundle of the checkpoint, compressed
         self._packed_hash = ""
         self._say_at = inf
-        self._heard: tuple[Checkpoint, float] | None = None  # the newest that was verified, and when
+        self._said_at = -inf
+        self._heard: tuple[Checkpoint, bytes, float] | None = None  # the last that was verified, and when
+        self._forks: dict[Checkpoint, float] = {}  # that were verified, and when they were told
+        self._verified = _Use(1.0)
         self._answers: dict[int, float] = {}  # offset -> when to answer
         self._sending: list[int] = []  # offsets of pieces, the next one last
         self._send_at = inf
+        self._sent_pieces = _Use(HOUR_S)
         self._wanted = 0  # the size of the tree whose bundle is wanted
         self._ask_at = inf
         self._asks = 0
+        self._want_until = inf
         self._candidates: dict[tuple[str, int], _Candidate] = {}
-        self._done: set[tuple[str, int]] = set()
+        self._judged: dict[tuple[str, int], None] = {}  # the oldest first
+        self._is_judging = False  # a bundle was handed over
+        self._hand_at = inf
         self._out: list[tuple[bytes, bytes]] = []
         self._news: list[News] = []
 
@@ -137,7 +184,7 @@ class ListBus:
         self._document, self._note = document, _trimmed(Note.parse(checkpoint), document)
         self._checkpoint = Checkpoint.parse(self._note.text)
         if self._heard is not None and self._heard[0] == self._checkpoint:
-            is_newer = is_newer and now - self._heard[1] > SAY_INTERVAL_S
+            is_newer = is_newer and now - self._heard[2] > SAY_INTERVAL_S
         self._say_at = now + self._rng.uniform(0, SAY_SOON_S if is_newer else SAY_INTERVAL_S)
         self._packed = packed
         self._packed_hash = _hash_of(self._packed)
@@ -153,24 +200,27 @@ class ListBus:
         """Asks for the bundle of the log at this size, since no other source has it."""
         if size != self._wanted:
             self.stop_wanting()
-            self._wanted, self._ask_at = size, now
-            self._done.clear()
+            self._wanted, self._ask_at, self._want_until = size, now, now + WANT_MAX_S
 
     def stop_wanting(self) -> None:
         """Asks for no bundle any more."""
-        self._wanted, self._ask_at, self._asks = 0, inf, 0
+        self._wanted, self._ask_at, self._asks, self._want_until = 0, inf, 0, inf
         self._candidates.clear()
+        self._judged.clear()
+        self._is_judging, self._hand_at = False, inf
 
     def refuse(self, now: float) -> None:
-        """Asks for another bundle than those collected so far, of which none was accepted."""
+        """Asks for another bundle than those handed over so far, of which none was accepted."""
         if self._wanted:
+            self._is_judging, self._hand_at = False, now + HAND_OVER_INTERVAL_S
             self._ask_at = now
 
     # --- Time ----------------------------------------------------------------------------------------------
 
     def next_timeout(self) -> float | None:
         """Returns when there is something to do next; None where there is nothing."""
-        at = min(self._say_at, self._send_at, self._ask_at, *self._answers.values(), inf)
+        times = self._say_at, self._send_at, self._ask_at, self._hand_at, self._want_until
+        at = min(*times, *self._answers.values())
         return at if at < inf else None
 
     def handle_timeout(self, now: float) -> None:
@@ -182,6 +232,11 @@ class ListBus:
             self._answer(offset, now)
         if now >= self._send_at:
             self._send(now)
+        if now >= self._want_until:
+            self.stop_wanting()
+        if now >= self._hand_at:
+            self._hand_at = inf
+            self._hand_over()
         if now >= self._ask_at:
             self._ask(now)
 
@@ -189,6 +244,11 @@ class ListBus:
         """Returns topics and payloads to publish."""
         out, self._out = self._out, []
         return out
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something that `news` would return."""
+        return bool(self._news)
 
     def news(self) -> list[News]:
         """Returns what was learned since the last call."""
@@ -198,6 +258,7 @@ class ListBus:
     def _say(self, now: float) -> None:
         assert self._note is not None
         self._out.append((self._topic, self._note.data))
+        self._said_at = now
         self._say_at = now + self._rng.uniform(1.0, 1.5) * SAY_INTERVAL_S
 
     def _ask(self, now: float) -> None:
@@ -205,9 +266,12 @@ class ListBus:
         if self._asks > ASKS_MAX:
             self.stop_wanting()
             return
-        # Each candidate in turn: those that nobody goes on with must not keep others from being collected.
-        candidates = list(self._candidates.values())
-        offset = candidates[self._asks % len(candidates)].first_missing() if candidates else 0
+        # The one that has most, and in between each in turn: those that nobody goes on with must not keep
+        # others from being collected.
+        candidates = [each for each in self._candidates.values() if not each.is_whole]
+        candidates.sort(key=lambda each: len(each.pieces), reverse=True)
+        turn = self._asks // 2 % len(candidates) if candidates and self._asks % 2 == 0 else 0
+        offset = candidates[turn].first_missing() if candidates else 0
         self._out.append((self._asking, f"get {self._wanted} {offset}".encode()))
         self._ask_at = now + ASK_AGAIN_S
 
@@ -223,6 +287,9 @@ class ListBus:
         assert self._checkpoint is not None
         at = self._sending.pop()
         head = f"{self._checkpoint.size} {self._packed_hash} {len(self._packed)} {at} ".encode()
+        self._sent_pieces.count += 1
+        if self._sent_pieces.count >= self._sent_pieces_max:
+            self._sending.clear()
         self._out.append((self._data, head + self._packed[at : at + PIECE_BYTES]))
         self._send_at = now + 1 / PIECES_PER_S if self._sending else inf
 
@@ -243,21 +310,43 @@ class ListBus:
         try:
             note = Note.parse(payload)
             heard = Checkpoint.parse(note.text)
-            is_news = heard.size >= self._checkpoint.size and heard != self._checkpoint
-            if is_news and not _is_verified(note, heard, self._document):
-                return
         except NoteError:
             return
         if heard == self._checkpoint:
-            if self._say_at < inf and note.data == self._note.data:
+            if note.data == self._note.data:
                 self._say_at = now + self._rng.uniform(1.0, 1.5) * SAY_INTERVAL_S
+        elif heard.size < self._checkpoint.size:  # whoever said this is behind: he should hear of the newer
+            soon = max(now, self._said_at + SAY_AGAIN_S) + self._rng.uniform(0, SAY_SOON_S)
+            self._say_at = min(self._say_at, soon)
+        elif self._heard is not None and heard == self._heard[0]:
+            if payload == self._heard[1]:
+                self._heard = heard, payload, now
         elif heard.size == self._checkpoint.size:
-            self._news.append(Forked(payload))
-        elif is_news:
-            self._heard = heard, now
+            self._hear_fork(note, heard, now)
+        elif self._is_verified(note, heard, now):
+            self._heard = heard, payload, now
             self._news.append(Newer(heard.size))
-        else:  # whoever said this is behind: he should hear of the newer one soon
-            self._say_at = min(self._say_at, now + self._rng.uniform(0, SAY_SOON_S))
+
+    def _hear_fork(self, note: Note, heard: Checkpoint, now: float) -> None:
+        told_at = self._forks.get(heard)
+        if told_at is None and (len(self._forks) == FORKS_MAX or not self._is_verified(note, heard, now)):
+            return
+        if told_at is None or now - told_at >= SAY_INTERVAL_S:
+            assert self._document is not None
+            self._forks[heard] = now
+            # Without what anybody may have added: the same fork is the same evidence.
+            self._news.append(Forked(_trimmed(note, self._document).data))
+
+    def _is_verified(self, note: Note, heard: Checkpoint, now: float) -> bool:
+        """Returns whether the log and a quorum have signed a checkpoint, as far as there is time for that."""
+        assert self._document is not None
+        if self._verified.look(now) >= VERIFIED_PER_S:
+            return False
+        self._verified.count += 1
+        try:
+            return _is_verified(note, heard, self._document)
+        except NoteError:
+            return False
 
     def _hear_question(self, payload: bytes, now: float) -> None:
         if self._checkpoint is None or not self._packed:
@@ -269,10 +358,18 @@ class ListBus:
         offset = numbers[1]
         if offset is None or offset % PIECE_BYTES or offset >= len(self._packed):
             return
-        if verb == "get" and offset not in self._sending:
+        if verb == "get" and offset not in self._sending and self._can_answer(now):
             self._answers.setdefault(offset, now + self._rng.uniform(0, ANSWER_WITHIN_S))
         elif verb == "take" and words[2:] == [self._packed_hash]:
             self._answers.pop(offset, None)  # another one answers
+
+    @property
+    def _sent_pieces_max(self) -> int:
+        return SENT_BUNDLES_PER_H * -(-len(self._packed) // PIECE_BYTES)
+
+    def _can_answer(self, now: float) -> bool:
+        is_free = len(self._answers) < ANSWERS_MAX and len(self._sending) < ANSWERS_MAX * WINDOW_PIECES
+        return is_free and self._sent_pieces.look(now) < self._sent_pieces_max
 
     def _hear_piece(self, payload: bytes, now: float) -> None:
         words = payload.split(b" ", 4)
@@ -282,26 +379,52 @@ class ListBus:
         name = words[1].decode("ascii", "replace")
         if size != self._wanted or total is None or at is None or len(name) != _HASH_CHARS:
             return
-        if not 0 < total <= SENT_BYTES_MAX or at % PIECE_BYTES or (name, total) in self._done:
+        if not 0 < total <= SENT_BYTES_MAX or at % PIECE_BYTES or (name, total) in self._judged:
             return
         if at >= total or len(words[4]) != min(PIECE_BYTES, total - at):
             return
-        candidate = self._candidates.get((name, total))
-        if candidate is None:
-            if len(self._candidates) == CANDIDATES_MAX:
-                return
-            candidate = self._candidates[name, total] = _Candidate(total)
-        if at not in candidate.pieces:
-            candidate.pieces[at] = words[4]
-            self._asks, self._ask_at = 0, now + ASK_AGAIN_S
-            if candidate.is_whole:
-                del self._candidates[name, total]
-                self._done.add((name, total))  # it is not to come again, whatever it is worth
-                packed = b"".join(candidate.pieces[at] for at in sorted(candidate.pieces))
-                bundle = _unpacked(packed) if _hash_of(packed) == name else None
-                if bundle is not None:
-                    self._news.append(Collected(bundle))
-                    self._ask_at = inf  # until it is judged
+        candidate = self._candidates.get((name, total)) or self._new_candidate(name, total, now)
+        if candidate is not None and at not in candidate.pieces:
+            candidate.pieces[at], candidate.heard_at = words[4], now
+            self._asks = 0
+            if self._ask_at < inf:
+                self._ask_at = now + ASK_AGAIN_S
+            if candidate.is_whole and self._hand_at == inf:
+                self._hand_over()
+
+    def _new_candidate(self, name: str, total_bytes: int, now: float) -> _Candidate | None:
+        """Begins to collect a bundle; None where there is no place.
+
+        Where all are taken, it gets that of one that nobody goes on with, or of a smaller one that waits to
+        be judged: so a liar has to send as much as the truth has.
+        """
+        if len(self._candidates) == CANDIDATES_MAX:
+            giving_way = [
+                key
+                for key, each in self._candidates.items()
+                if now - each.heard_at >= IDLE_S or (each.is_whole and each.total_bytes < total_bytes)
+            ]
+            if not giving_way:
+                return None
+            del self._candidates[min(giving_way, key=lambda key: len(self._candidates[key].pieces))]
+        candidate = self._candidates[name, total_bytes] = _Candidate(total_bytes, now)
+        return candidate
+
+    def _hand_over(self) -> None:
+        """Hands over the largest whole bundle, unless one is being judged; it is not to come again, whatever
+        it is worth."""
+        whole = [key for key, each in self._candidates.items() if each.is_whole]
+        for key in sorted(whole, key=lambda key: key[1], reverse=True):
+            if self._is_judging:
+                break
+            pieces = self._candidates.pop(key).pieces
+            self._judged[key] = None
+            if len(self._judged) > JUDGED_MAX:
+                del self._judged[next(iter(self._judged))]
+            packed = b"".join(pieces[at] for at in sorted(pieces))
+            if _hash_of(packed) == key[0]:
+                self._news.append(Collected(packed))
+                self._is_judging, self._ask_at = True, inf
 
 
 def pack(bundle: bytes | None) -> bytes:
@@ -319,16 +442,6 @@ def _number(text: str) -> int | None:
 
 def _hash_of(packed: bytes) -> str:
     return urlsafe_b64encode(sha256(packed).digest()).decode()[:_HASH_CHARS]
-
-
-def _unpacked(packed: bytes) -> bytes | None:
-    """Returns a bundle, at most as long as one may be; None where there is none."""
-    unpacking = decompressobj()
-    try:
-        data = unpacking.decompress(packed, BUNDLE_BYTES_MAX)
-    except ZlibError:
-        return None
-    return data if unpacking.eof and not unpacking.unused_data else None
 
 
 def _is_verified(note: Note, checkpoint: Checkpoint, document: TrustDocument) -> bool:

@@ -52,6 +52,12 @@ def _in_thread(act: Callable[[], None]) -> None:
     _thread.start_new_thread(act, ())
 
 
+def _judge_collected(
+    opened: Opened, collected: Collected, now_unix_s: int, is_wanted: Callable[[], bool]
+) -> Round:
+    return opened.update_from(collected.bundle(), now_unix_s, is_wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class _Fetched:
     """What a round has brought, and what follows from it: all that takes long is done in the thread."""
@@ -108,6 +114,7 @@ class Keeper:
         self._bus = ListBus(self._name, self._chance)
         self._topics: tuple[bytes, ...] = ()
         self._heard_size = 0  # of the newest checkpoint that other clients have
+        self._collected: Collected | None = None  # waits for the fetch under way
         self._is_from_bus = False  # what the fetch under way judges
         self._fetched: deque[_Fetched | KcastError] = deque()  # the thread appends to it
         self._is_closed = False
@@ -173,7 +180,10 @@ class Keeper:
     def hear(self, topic: bytes, payload: bytes, now: float) -> None:
         """Takes what another client says of the list."""
         self._bus.hear(topic, payload, now)
-        self.look_at = now
+        if self._bus.has_news:
+            self.look_at = now
+        elif (talk_at := self._bus.next_timeout()) is not None:
+            self.look_at = min(self.look_at, talk_at)
 
     def _talk(self, now: float, unix_s: float, news: list[News]) -> None:
         self._bus.handle_timeout(now)
@@ -189,11 +199,12 @@ class Keeper:
                         "different things. Tell the list's owners, and others who use it"
                     )
                     self._tell(Trouble(ListFault.FORK, text), now, news, self._opened.keep_evidence(files))
-                case Collected(bundle) if not self._is_fetching:
-                    self._is_from_bus = True
-                    self._fetch(unix_s, False, partial(self._opened.update_from, bundle))
                 case Collected():
-                    self._bus.refuse(now)
+                    self._collected = heard
+        if self._collected is not None and not self._is_fetching:
+            collected, self._collected = self._collected, None
+            self._is_from_bus = True
+            self._fetch(unix_s, False, partial(_judge_collected, self._opened, collected))
         if self._bus.topics != self._topics:
             self._topics = self._bus.topics
             news.append(Listen(self._topics))

@@ -88,8 +88,11 @@ class Store:
     def is_damaged(self) -> bool:
         """Returns whether there is a state, and the present generation of it is damaged, or missing."""
         names = self._names()
-        present = self._present()
-        held = None if present is None else self._read(present)
+        for _ in range(_READ_TRIES):
+            present = self._present()
+            held = None if present is None else self._read(present)
+            if held is not None or present == self._present():  # else a writer has removed it meanwhile
+                break
         return bool(names) and (held is None or not self._is_sound(held))
 
     def _generations(self) -> Iterator[Held]:
@@ -136,8 +139,10 @@ class Store:
         trust = fields.pop("trust")
         if trust is None or not _is_whole(fields):
             return None
-        former = (_bytes_of(folder / f"{_FORMER}{number}") for number in range(FORMER_MAX))
-        return Held(trust, former=tuple(data for data in former if data is not None), **fields)
+        found = (_bytes_of(folder / f"{_FORMER}{number}") for number in range(FORMER_MAX))
+        former = tuple(data for data in found if data is not None)
+        # One that is to go loses its name before its first file: so all that was found belongs together.
+        return Held(trust, former=former, **fields) if folder.is_dir() else None
 
     def _require_ours(self) -> None:
         try:
@@ -303,7 +308,14 @@ class Store:
         one_before = next(filter(self._can_be_read, (present or "", *names)), None)
         for name in names:
             if name != one_before:
-                shutil.rmtree(self.folder / name, ignore_errors=True)
+                self._remove(name)
+
+    def _remove(self, generation: str) -> None:
+        """Removes a generation. A reader meanwhile finds all of its files, or that it is gone."""
+        gone = self.folder / f"{_NEW}gone-{generation}"
+        with suppress(OSError):  # what stays is removed the next time
+            (self.folder / generation).rename(gone)
+            shutil.rmtree(gone)
 
     def _can_be_read(self, generation: str) -> bool:
         held = self._read(generation)

@@ -1,7 +1,8 @@
 """What clients tell each other of a list: on a bus in memory, with virtual time and liars."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
+from zlib import compress, compressobj
 
 import pytest
 
@@ -10,7 +11,7 @@ pytest.importorskip("nacl")
 from kcast.client.trust import bus
 from kcast.client.trust.bundle import format_bundle
 from kcast.client.trust.bus import Collected, Forked, ListBus, Newer, pack
-from kcast.client.trust.note import Note
+from kcast.client.trust.note import Note, VerifierKey, sign, verify
 from tests.support.lists import NAME, SIGNERS, WITNESSES, Lists, document, key, policy
 
 TOPIC, ASKING, DATA = bus.topics_of(NAME)
@@ -140,6 +141,18 @@ def big_bundle() -> bytes:
     return format_bundle({"list/1": Random(1).randbytes(200_000)})
 
 
+def judged(asker: ListBus, room: Room, until: float) -> list[bytes]:
+    """Returns the bundles that were collected, each of which is refused at once, as a judge does."""
+    bundles = []
+    while room.now < until:
+        room.run(min(until, room.now + 1))
+        for each in asker.news():
+            assert isinstance(each, Collected)
+            bundles.append(each.bundle())
+            asker.refuse(room.now)
+    return bundles
+
+
 @pytest.mark.parametrize("lost", [0.0, 0.05])
 def test_a_bundle_comes_whole(lost: float) -> None:
     lists, old = two_versions()
@@ -150,7 +163,8 @@ def test_a_bundle_comes_whole(lost: float) -> None:
     room = Room(asker, *holders, lose=lambda payload: rng.random() < lost)
     asker.want(3, 0.0)
     room.run(120)
-    assert Collected(bundle) in asker.news()
+    (collected,) = asker.news()
+    assert isinstance(collected, Collected) and collected.bundle() == bundle
     pieces = -(-200_000 // bus.PIECE_BYTES)
     assert room.count(DATA) < pieces * (1.2 if not lost else 3)
     per_second: dict[int, int] = {}
@@ -168,9 +182,7 @@ def test_a_liar_cannot_keep_a_bundle_from_coming() -> None:
     asker.want(3, 0.0)
     for number in range(3):  # candidates that nobody goes on with
         asker.hear(DATA, b"3 %s 9000 0 " % (b"%022d" % number) + bytes(700), 0.0)
-    room.run(300)
-    collected = [each.bundle for each in asker.news() if isinstance(each, Collected)]
-    assert bundle in collected
+    assert bundle in judged(asker, room, 300)
 
 
 def test_pieces_that_make_no_sense_are_ignored() -> None:
@@ -212,3 +224,150 @@ def test_a_list_without_witnesses_has_short_checkpoints() -> None:
     room = Room(client(lists, 1))
     room.run(4000)
     assert room.said
+
+
+# --- Floods --------------------------------------------------------------------------------------------
+
+
+def piece(packed: bytes, at: int = 0, name: str = "") -> bytes:
+    head = f"3 {name or bus._hash_of(packed)} {len(packed)} {at} "
+    return head.encode() + packed[at : at + bus.PIECE_BYTES]
+
+
+def test_forged_checkpoints_cost_few_verifications(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists, old = two_versions()
+    victim, true = client(lists, 1, checkpoint=old), lists.files["checkpoint"]
+    tried = []
+
+    def counted(note: Note, keys: Iterable[VerifierKey]) -> tuple[VerifierKey, ...]:
+        tried.append(note)
+        return verify(note, keys)
+
+    monkeypatch.setattr(bus, "verify", counted)
+    forged = Note(Note.parse(true).text.replace("\n3\n", "\n4\n"), Note.parse(true).signatures).data
+    for number in range(30_000):
+        victim.hear(TOPIC, forged, 10 + number / 10_000)
+    assert len(tried) <= 4 * bus.VERIFIED_PER_S + 1
+    victim.hear(TOPIC, true, 14)
+    assert victim.news() == [Newer(3)], "a second later all is as before"
+
+
+def test_what_is_known_is_not_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists, old = two_versions()
+    victim = client(lists, 1, checkpoint=old)
+    victim.hear(TOPIC, lists.files["checkpoint"], 1.0)
+    monkeypatch.setattr(bus, "_is_verified", None)
+    for _ in range(100):
+        victim.hear(TOPIC, lists.files["checkpoint"], 2.0)
+    assert victim.news() == [Newer(3)]
+
+
+def test_one_fork_is_told_once_an_hour_however_it_is_dressed() -> None:
+    """Whoever has heard of it can add lines of signatures, and would fill disks with evidence."""
+    one, other = Lists(), Lists()
+    one.publish(one.cluster(12))
+    other.publish(other.cluster(13))
+    victim, fork = client(one, 1), other.files["checkpoint"]
+    for number in range(500):
+        stranger = sign(Note.parse(fork).text, [key(f"stranger-{number}", number % 256)]).signatures
+        dressed = Note(Note.parse(fork).text, (*Note.parse(fork).signatures, *stranger)).data
+        victim.hear(TOPIC, dressed, number * 10.0)
+    told = victim.news()
+    assert len(told) == 2 and len(set(told)) == 1
+
+
+def test_those_behind_make_nobody_talk_all_the_time() -> None:
+    """What is smaller need not be signed at all."""
+    lists, _ = two_versions()
+    victim = client(lists, 1)
+    note = Note.parse(lists.files["checkpoint"])
+    smaller = Note(note.text.replace("\n3\n", "\n2\n"), note.signatures).data
+    room = Room(victim)
+    for second in range(3600):
+        victim.hear(TOPIC, smaller, float(second))
+        room.run(float(second))
+    assert 40 <= room.count(TOPIC) <= 3600 / bus.SAY_AGAIN_S + 2
+
+
+def test_endless_questions_have_few_answers() -> None:
+    lists, _ = two_versions()
+    bundle = format_bundle({"list/1": Random(1).randbytes(300_000)})
+    victim = client(lists, 1, bundle=bundle)
+    room = Room(victim)
+    pieces = -(-len(bundle) // bus.PIECE_BYTES)
+    for tenth in range(36_000):
+        for number in range(3):
+            at = (tenth * 3 + number) * 7 % pieces * bus.PIECE_BYTES
+            victim.hear(ASKING, f"get 3 {at}".encode(), tenth / 10)
+        assert len(victim._answers) <= bus.ANSWERS_MAX
+        assert len(victim._sending) <= (2 * bus.ANSWERS_MAX) * bus.WINDOW_PIECES
+        room.run(tenth / 10)
+    assert pieces < room.count(DATA) <= bus.SENT_BUNDLES_PER_H * (pieces + 1) + bus.WINDOW_PIECES
+    victim.hear(ASKING, b"get 3 0", 7300.0)
+    before = room.count(DATA)
+    room.run(7310.0)
+    assert room.count(DATA) == before + bus.WINDOW_PIECES, "an hour later it answers again"
+
+
+def test_a_flood_of_small_bundles_takes_little_memory_and_time() -> None:
+    lists, old = two_versions()
+    asker = client(lists, 1, checkpoint=old)
+    asker.want(3, 0.0)
+    room, collected = Room(asker), 0
+    for number in range(20_000):
+        now = number / 100
+        asker.hear(DATA, piece(compress(b"%d" % number)), now)
+        asker.hear(DATA, piece(b"%d" % number, name="x" * 22), now)
+        room.run(now)
+        assert len(asker._news) <= 1 and len(asker._candidates) <= bus.CANDIDATES_MAX
+        assert len(asker._judged) <= bus.JUDGED_MAX
+        if asker.news():
+            collected += 1
+            asker.refuse(now)
+    assert 1 <= collected <= 200 / bus.HAND_OVER_INTERVAL_S + 1
+
+
+def test_one_bundle_is_judged_at_a_time_and_the_largest_first() -> None:
+    lists, old = two_versions()
+    asker = client(lists, 1, checkpoint=old)
+    asker.want(3, 0.0)
+    first, small, large = (compress(Random(size).randbytes(size)) for size in (50, 60, 600))
+    for packed in (first, small, large):
+        asker.hear(DATA, piece(packed), 1.0)
+    assert asker.news() == [Collected(first)]
+    asker.handle_timeout(1000.0)
+    assert asker.news() == []
+    for expected in (large, small):
+        asker.refuse(2000.0)
+        asker.handle_timeout(2000.0 + bus.HAND_OVER_INTERVAL_S)
+        assert asker.news() == [Collected(expected)]
+
+
+def test_places_that_nobody_goes_on_with_are_given_to_others() -> None:
+    lists, old = two_versions()
+    asker, bundle = client(lists, 99, checkpoint=old), big_bundle()
+    asker.want(3, 0.0)
+    for number in range(bus.CANDIDATES_MAX):
+        asker.hear(DATA, b"3 %s 9000 0 " % (b"%022d" % number) + bytes(700), 0.0)
+    room = Room(asker, client(lists, 1, bundle=bundle))
+    assert judged(asker, room, 120) == [bundle]
+
+
+def test_nobody_can_make_a_client_ask_for_ever() -> None:
+    """A liar goes on with a bundle that never ends, a piece now and then."""
+    lists, old = two_versions()
+    asker = client(lists, 1, checkpoint=old)
+    asker.want(3, 0.0)
+    room = Room(asker)
+    for number in range(4000):
+        asker.hear(DATA, b"3 %s 16000000 %d " % (b"x" * 22, number * 700) + bytes(700), number * 2.0)
+        room.run(number * 2.0)
+    assert asker.topics == (TOPIC,) and not asker._candidates
+    assert room.count(ASKING) <= bus.WANT_MAX_S / bus.ASK_AGAIN_S + 1
+
+
+def test_a_bundle_that_unpacks_without_end_is_none() -> None:
+    endless = compressobj()
+    packed = b"".join(endless.compress(bytes(1 << 20)) for _ in range(70)) + endless.flush()
+    assert len(packed) < 100_000 and Collected(packed).bundle() == b""
+    assert Collected(b"rubbish").bundle() == b""

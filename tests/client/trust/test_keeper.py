@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from zlib import compress
 
 import pytest
 
@@ -12,6 +13,8 @@ pytest.importorskip("nacl")
 from kcast.client.cluster import ClusterError
 from kcast.client.events import ListChanged, ListTrouble
 from kcast.client.trust import heads as hints
+from kcast.client.trust.bundle import format_bundle
+from kcast.client.trust.bus import PIECE_BYTES, _hash_of, topics_of
 from kcast.client.trust.faults import ListFault
 from kcast.client.trust.keeper import LOOK_INTERVAL_S, Keeper
 from kcast.client.trust.opening import Opened
@@ -366,3 +369,73 @@ def test_it_is_asked_seldom(world: World) -> None:
         world.keeper.look(world.now)
         looks += 1
     assert looks <= HOUR_S / LOOK_INTERVAL_S + 10, "the bus asks for a few more"
+
+
+# --- The bus -----------------------------------------------------------------------------------------
+
+
+def heard(world: World, topic: bytes, payload: bytes) -> list[News]:
+    """Lets the keeper hear a message, and returns what it tells at once."""
+    world.keeper.hear(topic, payload, world.now)
+    return list(world.keeper.look(world.now)) if world.keeper.look_at <= world.now else []
+
+
+def test_a_fork_that_is_heard_is_told_with_its_evidence(world: World) -> None:
+    world.run(10, step_s=0)
+    other = Lists()
+    other.publish(other.cluster(13))
+    (trouble,) = heard(world, topics_of(NAME)[0], other.files["checkpoint"])
+    assert isinstance(trouble, ListTrouble) and (trouble.fault, trouble.kept) == ("fork", 1)
+    kept = {path.name: path.read_bytes() for path in Path(trouble.evidence).iterdir()}
+    assert kept["held.checkpoint"] == world.lists.files["checkpoint"]
+    assert kept["heard.checkpoint"] == other.files["checkpoint"]
+    assert heard(world, topics_of(NAME)[0], other.files["checkpoint"]) == []
+
+
+def test_who_cannot_fetch_judges_what_comes_by_the_bus_and_a_liar_delays_that_only(world: World) -> None:
+    world.run(10, step_s=0)
+    topic, asking, data = topics_of(NAME)
+    world.publish()
+    files = world.lists.files
+    true = format_bundle({path: files[path] for path in files if not path.startswith("tile/")})
+    world.failing = KcastError("no network")
+    heard(world, topic, files["checkpoint"])
+    said: list[News] = []
+    for number in range(4000):
+        world.now += 0.1
+        if any(isinstance(each, Say) and each.topic == asking for each in said):
+            lie = compress(b"a lie %d" % number)
+            for packed in (compress(true), lie) if not number % 50 else (lie,):
+                for at in range(0, len(packed), PIECE_BYTES):
+                    head = f"3 {_hash_of(packed)} {len(packed)} {at} ".encode()
+                    world.keeper.hear(data, head + packed[at : at + PIECE_BYTES], world.now)
+        said += world.keeper.look(world.now)
+        if any(isinstance(each, ListChanged) for each in said):
+            break
+    assert world.keeper.state().version == 2, "the one that is true"
+    assert len([each for each in said if isinstance(each, Say)]) < 100
+
+
+def test_a_bundle_that_comes_during_a_fetch_is_judged_after_it(world: World) -> None:
+    """Behind a wall that swallows all, a fetch is nearly always under way."""
+    world.run(10, step_s=0)
+    topic, _, data = topics_of(NAME)
+    world.publish()
+    files = world.lists.files
+    packed = compress(format_bundle({path: files[path] for path in files if not path.startswith("tile/")}))
+    world.failing = KcastError("no network")
+    heard(world, topic, files["checkpoint"])
+    world.run(100, step_s=0)
+    world.is_slow = True
+    world.run(2 * HOUR_S, step_s=0)
+    (fetch,) = world.pending
+    heard(world, topic, files["checkpoint"])
+    world.keeper._bus.want(3, world.now)
+    for at in range(0, len(packed), PIECE_BYTES):
+        head = f"3 {_hash_of(packed)} {len(packed)} {at} ".encode()
+        heard(world, data, head + packed[at : at + PIECE_BYTES])
+    assert len(world.pending) == 1
+    fetch()
+    world.is_slow = False
+    told = world.run(world.now + 60, step_s=0)
+    assert [type(each) for each in told if not isinstance(each, ListTrouble)] == [ListChanged, Change]

@@ -257,6 +257,27 @@ def test_a_reader_meanwhile_sees_a_whole_state_at_any_moment(store: Store) -> No
     assert store.load() == states[-1]
 
 
+@pytest.mark.parametrize("name", ["trust", "list", "former-0", "former-1"])
+def test_a_reader_who_is_overtaken_twice_sees_none_of_a_generation_that_goes(
+    store: Store, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The generation that he reads is removed between two of its files."""
+    keep(store, held(3, former=2))
+    assert (store.folder / "current" / name).exists()
+    read, writers = stores._bytes_of, [[held(4, former=2), held(5, former=2)]]
+
+    def overtaken(path: Path) -> bytes | None:
+        if writers and path.name == name:
+            keep(store_in(store.folder.parent), *writers.pop())
+        return read(path)
+
+    monkeypatch.setattr(stores, "_bytes_of", overtaken)
+    reader = store_in(store.folder.parent)
+    assert reader.load() == held(5, former=2) and not writers
+    writers.append([held(6), held(7)])
+    assert not reader.is_damaged() and not writers
+
+
 def test_writers_take_turns_and_versions_only_rise(store: Store) -> None:
     keep(store, held(1))
     pids = []
