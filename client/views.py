@@ -36,7 +36,7 @@ Where one has stopped before, b is 0 for its topics: the k - 1 that stay are the
 and a message comes as through one dead server of k. The overlap is longer than it takes until all clients
 have adopted the change: each looks at its file every few seconds, and what brings the file to them may take a
 minute or two (Kubernetes does). Lists that differ by little need no overlap: their clients meet for ever
-(`kcast.client.trust.meeting`).
+(`kcast.client.trust.checks.meeting`).
 
 **Both are one**: a client has *lines* of stages (`kcast.client.stages`). A change at a set time ends the
 present line at that time, and goes on with the new list: so it replaces what was to come after. A change at

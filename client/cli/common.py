@@ -21,8 +21,8 @@ from kcast.client import contexts
 from kcast.client.cli import file_news
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
-from kcast.client.trust import places
 from kcast.client.trust.extras import MissingExtra
+from kcast.client.trust.state import places
 from kcast.client.watch import Watch
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import encode_topic

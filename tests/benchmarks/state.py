@@ -19,7 +19,7 @@ PROGRAM = """
 import time
 from kcast.client import blocking
 from kcast.client.cluster import parse
-from kcast.client.trust import keeper, opening, standing, store
+from kcast.client.trust.reach import keeper, opening, standing, store
 from kcast.client.view import View
 
 started = time.perf_counter()
@@ -75,7 +75,7 @@ def fill(folder: Path) -> None:
     """Stores a list of so many servers, as a client that has fetched it."""
     from time import time
 
-    from kcast.client.trust.opening import open_list
+    from kcast.client.trust.reach.opening import open_list
     from tests.support.lists import hosts
     from tests.support.published import drop, lists_at, write_files
 

@@ -16,8 +16,8 @@ pytest.importorskip("nacl")
 from kcast.client.blocking import Client
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.events import Event, ListChanged
-from kcast.client.trust import bus, keeper, update
-from kcast.client.trust.store import Store
+from kcast.client.trust.reach import bus, keeper, update
+from kcast.client.trust.state.store import Store
 from kcast.hashring.policy import Policy
 from tests.support.lists import NAME
 from tests.support.machine import has_loopback_network

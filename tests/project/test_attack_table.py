@@ -35,7 +35,7 @@ def test_all_rows_are_understood() -> None:
 def test_the_attacks_themselves_are_all_named() -> None:
     """Those of the tests of a judge that are no attack are its own affair."""
     named = {row[3] for row in ROW.findall(section())}
-    tree = ast.parse((ROOT / "tests/client/trust/test_attacks.py").read_text())
+    tree = ast.parse((ROOT / "tests/client/trust/checks/test_attacks.py").read_text())
     tests = [each.name for each in tree.body if isinstance(each, ast.FunctionDef)]
     first, last = (tests.index(name) for name in ("test_an_unlogged_list", "test_a_malicious_mirror"))
     beside = {

@@ -11,10 +11,10 @@ from typing import Any
 from unittest import mock
 
 from kcast.client.cluster import Cluster, ServerEntry, host_key
-from kcast.client.trust import keeper
-from kcast.client.trust.bundle import format_bundle
-from kcast.client.trust.document import TrustDocument
-from kcast.client.trust.verdicts import Held
+from kcast.client.trust.checks.verdicts import Held
+from kcast.client.trust.forms.bundle import format_bundle
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.reach import keeper
 from kcast.hashring.policy import Policy
 from tests.support.lists import NAME, OWNERS, Lists, document
 

@@ -38,7 +38,7 @@ def command(what: str, as_json: bool) -> None:
 def _list(what: str) -> Cluster:
     if not what.startswith("@"):
         return clusters.load(Path(what))
-    from kcast.client.trust.places import StateError
+    from kcast.client.trust.state.places import StateError
 
     held = stored(what)[1]
     if held.list is None:

@@ -17,7 +17,7 @@ pytest.importorskip("nacl")
 pytest.importorskip("pymerkle")
 
 from kcast.client.cli import main
-from kcast.client.trust import keys
+from kcast.client.trust.state import keys
 
 NAME = "example.org/lab"
 ADDRESSES = ["192.0.2.7:7400", "192.0.2.8:7400", "192.0.2.9:7400"]
