@@ -473,3 +473,12 @@ def test_a_one_person_list_needs_no_witnesses() -> None:
     )
     lists.publish(keys=SIGNERS[:1], witnesses=())
     assert isinstance(lists.judged(), Accepted)
+
+
+def test_a_fast_forward_cannot_be_undone_below_where_the_owners_begin_to_count() -> None:
+    lists = published()
+    lists.publish_document(document(version=2, lists_from=5), OWNERS[:3])
+    lists.publish(lists.cluster(version=3))
+    found = refusal(judged(lists.newcomer(), lists.files))
+    assert found.fault is ListFault.ROLLBACK
+    assert found.text == "version 3 is older than the first one, 5"
