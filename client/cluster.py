@@ -14,6 +14,7 @@ from kcast.client.cluster_facts import (
     ListFacts,
     ServerEntry,
     host_key,
+    hosts_of,
     is_host_name,
     is_list_name,
     own_key,
@@ -25,7 +26,8 @@ from kcast.pubsub.endpoint import Address, format_address
 
 __all__ = [
     "FILE_BYTES_MAX", "HEADER", "Cluster", "ClusterError", "ListFacts", "ServerEntry", "decode",
-    "format_cluster", "host_key", "is_host_name", "is_list_name", "lab", "load", "parse", "parse_address",
+    "format_cluster", "host_key", "hosts_of", "is_host_name", "is_list_name", "lab", "load", "parse",
+    "parse_address",
 ]  # fmt: skip
 
 FILE_BYTES_MAX = 16 * 1024 * 1024

@@ -4,6 +4,7 @@ PROTOCOL §8.1, §10. Sans-IO. `client/cluster.py` has all that other packages n
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -91,6 +92,16 @@ class Cluster:
     def is_signed(self) -> bool:
         """Whether it is a signed list, or made to become one: then it is for `client/trust` to judge."""
         return self.signed is not None
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Its hosts, by their keys on the ring. A host may have several servers."""
+        return hosts_of(self.servers)
+
+
+def hosts_of(servers: Iterable[ServerEntry]) -> frozenset[str]:
+    """Returns the hosts of these servers, by their keys on the ring."""
+    return frozenset(server.key for server in servers)
 
 
 def parse_address(text: str) -> Address:

@@ -17,6 +17,7 @@ from kcast.client.cluster_facts import (
     ClusterError,
     ListFacts,
     ServerEntry,
+    hosts_of,
     is_host_name,
     is_list_name,
     is_number,
@@ -457,7 +458,7 @@ class _Reader:
                 k=numbers.get("k"),
                 k_prime=numbers.get("k'"),
                 side=cast("Side | None", side),
-                servers=len({server.key for server in servers}) if scheme == "R" else None,
+                servers=len(hosts_of(servers)) if scheme == "R" else None,
                 publish=numbers.get("publish"),
                 subscribe=numbers.get("subscribe"),
             )

@@ -194,13 +194,20 @@ class ClientCore:
             publication.former = dict.fromkeys(self._session(server, now) for server in servers)
         return self._publications.begin(publication, now)
 
-    def adopt(self, cluster: Cluster, now: float, from_unix_s: float | None = None) -> None:
+    def adopt(
+        self,
+        cluster: Cluster,
+        now: float,
+        from_unix_s: float | None = None,
+        views: tuple[View, ...] = (),
+    ) -> None:
         """Goes by another cluster: from a time on, in seconds since 1970, or at once.
 
         Publishers go by it from that time on. Subscribers hold leases in both until publishers whose clocks
         are slow do so too (`kcast.client.views`). What was to come at that time or later comes no more.
+        `views` are those of its stages, where the caller has made them: of many servers that takes long.
         """
-        self._views.adopt(cluster, now, self.clock_offset_s, self.sessions.ttl_s_max, from_unix_s)
+        self._views.adopt(cluster, now, self.clock_offset_s, self.sessions.ttl_s_max, from_unix_s, views)
         self._look(now)
 
     def _look(self, now: float) -> None:
@@ -210,17 +217,16 @@ class ClientCore:
             return
         if not self._views.look(now, self.clock_offset_s, self.sessions.ttl_s_max):
             return
-        changed = [] if self.view is before else self.sessions.adopt(self.view.cluster.servers, now)
+        changed = [] if self.view is before else self.sessions.adopt(self.view.by_name, now)
         self._subscriptions.follow(now)
         self._replace_all(now)
         held = self._views.held
         if any(view not in held for view in held_before):
-            names = {server.name for view in held for server in view.cluster.servers}
-            changed += self.sessions.keep(names, now)
+            changed += self.sessions.keep([view.by_name for view in held], now)
         for session in changed:
             self._digest(session, now)
         if self.view is not before:
-            self._events.append(change_between(before.cluster, self.view.cluster))
+            self._events.append(change_between(before.by_name.keys(), self.view.by_name.keys()))
 
     # --- Names ---------------------------------------------------------------------------------------
 
@@ -363,8 +369,8 @@ class ClientCore:
         return events
 
     def _tell_outcome(self, published: Published) -> None:
-        self.counts["published"] += 1
-        self.outcomes.update(published.servers.values())
+        self.counts["published"] += published.topic[:1] != b"\0"  # kcast's own (§3.4) are no user's
+        self.outcomes.update(published.servers.values() if published.topic[:1] != b"\0" else ())
         self._events.append(published)
 
     def flush(self, now: float) -> list[Transmit]:
@@ -423,7 +429,7 @@ class ClientCore:
             filled = self._gaps.heard(subscription.name, publisher, seq, now)
             if filled is not None:
                 self._events.append(filled)
-        self.counts["deliveries"] += 1
+        self.counts["deliveries"] += subscription.name[:1] != b"\0"
 
     # --- Sessions ------------------------------------------------------------------------------------
 

@@ -393,8 +393,8 @@ class Engine:
     def _take(self, news: News, now: float) -> None:
         """Goes by another cluster, or by none any more, or tells what is new of the one there is."""
         match news:
-            case Change(cluster, from_unix_s):
-                self.core.adopt(cluster, now, from_unix_s)
+            case Change(cluster, from_unix_s, views):
+                self.core.adopt(cluster, now, from_unix_s, views)
             case Stop(error):
                 self.close(error)
             case Listen(topics):
@@ -434,8 +434,8 @@ class Engine:
                 if waiter is not None and not waiter.done():
                     waiter.set_result(event)
                 return
-            case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic in self._own_topics:
-                return  # nobody has asked for it
+            case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic[:1] == b"\0":
+                return  # kcast's own: nobody has asked for it, also where it comes late
             case LeasesChanged():
                 for inbox in self._inboxes.get(event.topic, ()):
                     inbox.put_leases(event.topic, event.leased, event.wanted)

@@ -114,8 +114,8 @@ class ClusterRefused:
 class ListTrouble:
     """Something is wrong with the signed list `name`, or with a newer one, which is refused then.
 
-    `fault` is its kind (`kcast.client.trust.faults.ListFault`), `text` a sentence on it, and `kept` the
-    version that stays in use, None where there is none. `evidence` is the folder with evidence of it, if
+    `fault` is its kind (`kcast.client.trust.checks.faults.ListFault`), `text` a sentence on it, and `kept`
+    the version that stays in use, None where there is none. `evidence` is the folder with evidence of it, if
     there is any. The same fault is told once a day at most.
     """
 

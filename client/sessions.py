@@ -9,7 +9,7 @@ An address belongs to one session. Where a name leads to the address of another 
 moved, and is looked up if it has a name. Once its own name leads elsewhere, the address goes to this one.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from math import inf
 from random import Random
@@ -77,20 +77,22 @@ class Sessions:
             self._take_addresses(session, now)
         return session
 
-    def adopt(self, servers: Iterable[ServerEntry], now: float) -> list[Session]:
+    def adopt(self, by_name: Mapping[str, ServerEntry], now: float) -> list[Session]:
         """Takes what a changed cluster says of servers that have a session; returns those that it changes."""
         changed = []
-        for server in servers:
-            session = self._by_name.get(server.name)
-            if session is not None and session.server != server:
+        for name, session in self._by_name.items():
+            server = by_name.get(name)
+            if server is not None and session.server != server:
                 session.server = server
                 self._take_addresses(session, now)
                 changed.append(session)
         return changed
 
-    def keep(self, names: Collection[str], now: float) -> list[Session]:
-        """Ends the sessions of all other servers, and returns them."""
-        ended = [session for name, session in self._by_name.items() if name not in names]
+    def keep(self, names: Collection[Container[str]], now: float) -> list[Session]:
+        """Ends the sessions of servers whose names are in none of these, and returns them."""
+        ended = [
+            session for name, session in self._by_name.items() if not any(name in each for each in names)
+        ]
         for session in ended:
             del self._by_name[session.server.name]
             if session.server.named is not None:

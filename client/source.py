@@ -25,7 +25,7 @@ from kcast.client.trust.extras import MissingExtra
 from kcast.client.watch import Watch
 
 if TYPE_CHECKING:
-    from kcast.client.trust.opening import Opened
+    from kcast.client.trust.reach.opening import Opened
 
 CLUSTER_VARIABLE = (
     "KCAST_CLUSTER"  # the environment variable that names the cluster, where a program does not
@@ -98,7 +98,7 @@ class SignedSource:
         """Opens the list, and returns the cluster in force. Raises ClusterError."""
         try:
             # Slow to import, and it needs an extra.
-            from kcast.client.trust.opening import open_list
+            from kcast.client.trust.reach.opening import open_list
 
             self._opened = open_list(self._list_name, int(time()))
         except MissingExtra:
@@ -109,20 +109,20 @@ class SignedSource:
 
     def refresh(self) -> tuple[ListTrouble, ...]:
         """Fetches a newer list where that is due, once an hour at most: for programs that soon end."""
-        from kcast.client.trust.opening import refresh
+        from kcast.client.trust.reach.opening import refresh
 
         return refresh(self._list_name, int(time()))
 
     def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
         """Returns what keeps the list up to date."""
-        from kcast.client.trust.keeper import Keeper
+        from kcast.client.trust.reach.keeper import Keeper
 
         assert self._opened is not None  # it has been read
         return Keeper(self._opened, now, heads)
 
 
 def _is_known(list_name: str) -> bool:
-    from kcast.client.trust import places
+    from kcast.client.trust.state import places
 
     return places.is_known(list_name)
 

@@ -1,6 +1,7 @@
 """The view: the servers that a client knows of, and which of them a topic belongs to. PROTOCOL §8."""
 
 from collections import defaultdict
+from functools import cached_property
 
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.hashring.hashing import rendezvous
@@ -22,6 +23,11 @@ class View:
             for host, server in zip(hosts, cluster.servers, strict=True):
                 by_port[host][server.port] = server
             self._several = {host: servers for host, servers in by_port.items() if len(servers) > 1}
+
+    @cached_property
+    def by_name(self) -> dict[str, ServerEntry]:
+        """Its servers by their names; made on first use, since only changes of the cluster ask for it."""
+        return {server.name: server for server in self.cluster.servers}
 
     def servers(self, topic: bytes) -> tuple[ServerEntry, ...]:
         """Returns the servers of a topic (decoded), one of each of its hosts, nearest host first."""

@@ -36,7 +36,7 @@ Where one has stopped before, b is 0 for its topics: the k - 1 that stay are the
 and a message comes as through one dead server of k. The overlap is longer than it takes until all clients
 have adopted the change: each looks at its file every few seconds, and what brings the file to them may take a
 minute or two (Kubernetes does). Lists that differ by little need no overlap: their clients meet for ever
-(`kcast.client.trust.meeting`).
+(`kcast.client.trust.checks.meeting`).
 
 **Both are one**: a client has *lines* of stages (`kcast.client.stages`). A change at a set time ends the
 present line at that time, and goes on with the new list: so it replaces what was to come after. A change at
@@ -48,7 +48,7 @@ force is found anew whenever the two have moved apart, and once a minute. A stag
 for a day, in case the clock is set back.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import zip_longest
 from math import inf
 
@@ -86,11 +86,22 @@ class Views:
         self.held = [self.present]
         self.overlapping: list[View] = []
         self.is_moving = len(self._line) > 1
+        self._made_before: tuple[View, ...] = ()
 
     def adopt(
-        self, cluster: Cluster, now: float, offset_s: float, ttl_s: float, from_unix_s: float | None
+        self,
+        cluster: Cluster,
+        now: float,
+        offset_s: float,
+        ttl_s: float,
+        from_unix_s: float | None,
+        views: tuple[View, ...] = (),
     ) -> None:
-        """Takes a changed list, which holds from a time on, or at once. `look` sees to the rest."""
+        """Takes a changed list, which holds from a time on, or at once. `look` sees to the rest.
+
+        `views` are those of its stages, where somebody had the time to make them.
+        """
+        self._made_before = views
         if from_unix_s is not None and from_unix_s > now + offset_s:
             until_then = [stage for stage in self._line if stage.from_unix_s < from_unix_s]
             self._line = [*until_then, *stages(cluster, from_unix_s)]
@@ -139,15 +150,15 @@ class Views:
         views = self._views
         made: dict[Stage, View] = {}
         for stage in held:
-            view = views.get(stage) or _alike(stage.cluster, (*views.values(), *made.values()))
+            others = *views.values(), *made.values(), *self._made_before
+            view = views.get(stage) or _alike(stage.cluster, others)
             made[stage] = view or View(stage.cluster)
         return made
 
 
-def change_between(old: Cluster, new: Cluster) -> ClusterChanged:
-    """Returns the event that tells which servers another cluster adds and removes."""
-    before, after = ({server.name for server in cluster.servers} for cluster in (old, new))
-    return ClusterChanged(tuple(sorted(after - before)), tuple(sorted(before - after)))
+def change_between(old: Set[str], new: Set[str]) -> ClusterChanged:
+    """Returns the event that tells which servers another cluster adds and removes, by the names in both."""
+    return ClusterChanged(tuple(sorted(new - old)), tuple(sorted(old - new)))
 
 
 def _spans(line: list[Stage], late_s: float) -> Iterator[tuple[Stage, float, float]]:

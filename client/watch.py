@@ -14,6 +14,7 @@ from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.events import ClusterRefused, Event
 from kcast.client.list_state import ListState
+from kcast.client.view import View
 from kcast.pubsub.errors import KcastError
 
 LOOK_INTERVAL_S = 10.0
@@ -22,10 +23,14 @@ SETTLE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Another cluster to go by: from a time in seconds since 1970, or at once."""
+    """Another cluster to go by: from a time in seconds since 1970, or at once.
+
+    `views` are those of its stages, where they are made already: of many servers that takes long.
+    """
 
     cluster: Cluster
     from_unix_s: float | None = None
+    views: tuple[View, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

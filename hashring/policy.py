@@ -147,7 +147,8 @@ class Policy:
     def margin(self) -> int:
         """The number of a topic's k hosts that both sides use at least: publish + subscribe - k.
 
-        While fewer hosts than this are replaced, the two sides still meet (`kcast.client.trust.meeting`).
+        While fewer hosts than this are replaced, the two sides still meet
+        (`kcast.client.trust.checks.meeting`).
         With placement "modulo" it is 1: both sides must have the same hosts. With "all" the sides meet by
         chance, and it is usually negative; it is that of a view with k hosts, and smaller where there are
         more.

@@ -21,8 +21,8 @@ from kcast.client import contexts
 from kcast.client.cli import file_news
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
-from kcast.client.trust import places
 from kcast.client.trust.extras import MissingExtra
+from kcast.client.trust.state import places
 from kcast.client.watch import Watch
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import encode_topic
@@ -108,7 +108,7 @@ def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
     """Returns the cluster; says if it has fewer hosts than its policy wants. Raises ClusterError."""
     source = _cluster_source(command, cluster_name)
     cluster = _read(command, source)
-    wanted, servers, hosts = cluster.policy.k, len(cluster.servers), len({s.key for s in cluster.servers})
+    wanted, servers, hosts = cluster.policy.k, len(cluster.servers), len(cluster.hosts)
     if cluster.policy.placement != "ring" or hosts >= wanted:
         return cluster
     text = f"the policy wants {wanted} hosts, there {'is 1' if hosts == 1 else f'are {hosts}'}"

@@ -127,7 +127,7 @@ def command(
         own = any(value is not None for value in (scheme, k, publish, subscribe))
         cluster = load_cluster_if_named(cluster_name)
         if hosts is None:
-            hosts = len({server.key for server in cluster.servers}) if cluster else HOSTS_DEFAULT
+            hosts = len(cluster.hosts) if cluster else HOSTS_DEFAULT
         policy = cluster.policy if cluster and not own else _policy(scheme, hosts, k, publish, subscribe)
         if down_exactly is not None and down_exactly > hosts:
             raise click.UsageError(

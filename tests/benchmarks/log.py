@@ -15,11 +15,11 @@ from typing import Any
 
 from pymerkle import SqliteTree
 
-from kcast.client.trust import merkle, tiles
-from kcast.client.trust.audit import Tree
-from kcast.client.trust.log import Log
-from kcast.client.trust.publishing import STEPS_KEPT, write
-from kcast.client.trust.record import ListRecord
+from kcast.client.trust.forms import merkle, tiles
+from kcast.client.trust.forms.record import ListRecord
+from kcast.client.trust.publisher.audit import Tree
+from kcast.client.trust.publisher.log import Log
+from kcast.client.trust.publisher.publishing import STEPS_KEPT, write
 from tests.support.list_publisher import ListPublisher
 
 NAME = "example.org/other"

@@ -3,7 +3,7 @@ and that no mutant of a proof is taken.
 
     python -m tests.benchmarks.proofs [--mutants 1000000] [--seed 9162]
 
-It takes about a minute. `tests/client/trust/test_proofs.py` has a sample of it.
+It takes about a minute. `tests/client/trust/forms/test_proofs.py` has a sample of it.
 """
 
 import argparse

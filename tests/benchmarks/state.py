@@ -19,7 +19,7 @@ PROGRAM = """
 import time
 from kcast.client import blocking
 from kcast.client.cluster import parse
-from kcast.client.trust import keeper, opening, standing, store
+from kcast.client.trust.reach import keeper, opening, standing, store
 from kcast.client.view import View
 
 started = time.perf_counter()
@@ -36,7 +36,7 @@ started = time.perf_counter()
 cluster = parse(text)
 parsed = time.perf_counter() - started
 standing.standing_of.cache_clear()
-standing.clusters.parse = lambda *_: cluster
+standing.list_checks.clusters.parse = lambda *_: cluster
 started = time.perf_counter()
 standing.standing_of(held)
 verified = time.perf_counter() - started
@@ -59,7 +59,11 @@ def main() -> None:
         runs = []
         for _ in range(RUNS):
             done = subprocess.run(
-                (sys.executable, "-c", PROGRAM), env=environment, check=True, capture_output=True, text=True
+                (sys.executable, "-c", PROGRAM),
+                env=environment,
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             runs.append([float(part) for part in done.stdout.split()])
     names = ("in use", "of which read from disk", "signatures, proof and hash", "read as a list", "placed")
@@ -71,7 +75,7 @@ def fill(folder: Path) -> None:
     """Stores a list of so many servers, as a client that has fetched it."""
     from time import time
 
-    from kcast.client.trust.opening import open_list
+    from kcast.client.trust.reach.opening import open_list
     from tests.support.lists import hosts
     from tests.support.published import drop, lists_at, write_files
 

@@ -11,10 +11,10 @@ from functools import partial, reduce
 
 from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
 
-from kcast.client.trust import document as documents
-from kcast.client.trust.checkpoint import Checkpoint, cosignatures
-from kcast.client.trust.merkle import includes, leaf_hash, node_hash
-from kcast.client.trust.note import Note, VerifierKey, verify
+from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms.checkpoint import Checkpoint, cosignatures
+from kcast.client.trust.forms.merkle import includes, leaf_hash, node_hash
+from kcast.client.trust.forms.note import Note, VerifierKey, verify
 from tests.support import trust_vectors
 
 ROUNDS = 15

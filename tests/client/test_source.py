@@ -8,7 +8,7 @@ import pytest
 from kcast.client import contexts
 from kcast.client.cluster import ClusterError, format_cluster, lab
 from kcast.client.source import CLUSTER_VARIABLE, FileSource, SignedSource, find, given
-from kcast.client.trust.places import folder_of
+from kcast.client.trust.state.places import folder_of
 
 CLUSTER = lab([("127.0.0.1", 9)], name="here")
 

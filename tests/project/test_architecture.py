@@ -29,19 +29,19 @@ CORES = (
         "client/views.py",
         "client/stages.py",
     ),
-    "client/trust/meeting.py",
     *("client/sessions.py", "client/whereabouts.py"),
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
-    *("client/trust/ed25519.py", "client/trust/note.py", "client/trust/checkpoint.py"),
-    *("client/trust/merkle.py", "client/trust/record.py", "client/trust/tiles.py", "client/trust/bundle.py"),
-    *("client/trust/document.py", "client/trust/quorum.py"),
-    *("client/trust/asking.py", "client/trust/log_checks.py", "client/trust/list_checks.py"),
-    *("client/trust/editing.py", "client/trust/epochs.py", "client/trust/founding.py"),
-    *("client/trust/rehearsal.py", "client/trust/signing.py"),
-    *("client/trust/judge.py", "client/trust/salts.py", "client/trust/bus.py"),
-    *("client/trust/faults.py", "client/trust/verdicts.py"),
-    *("client/trust/heads.py", "client/trust/standing.py", "client/list_state.py"),
-    "client/trust/witnessing.py",
+    "client/list_state.py",
+    *("client/trust/forms/*.py", "client/trust/checks/*.py"),
+    *(
+        "client/trust/publisher/editing.py",
+        "client/trust/publisher/epochs.py",
+        "client/trust/publisher/founding.py",
+        "client/trust/publisher/signing.py",
+        "client/trust/reach/bus.py",
+        "client/trust/state/standing.py",
+        "client/trust/witness/witnessing.py",
+    ),
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
 )
@@ -79,8 +79,9 @@ ARROWS = {
     ),
 }
 
-# The layers of each package, from the top down. A folder imports from folders of lower layers only, and not
-# from others of its own layer. A module that is in none of these folders stands for itself.
+# The layers of each package, and of a folder with many modules, from the top down. A folder imports from
+# folders of lower layers only, and not from others of its own layer. A module that is in none of these
+# folders stands for itself.
 LAYERS = {
     "client": (
         ("cli",),
@@ -91,6 +92,7 @@ LAYERS = {
         ("trust",),
         ("",),
     ),
+    "client/trust": (("publisher",), ("reach", "witness"), ("state",), ("checks",), ("forms",), ("",)),
     "loadtest": (
         ("locustfile", "shapes"),
         ("demo", "load"),
@@ -212,20 +214,21 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     return [sorted(left)] if left else []
 
 
-def folder_of(module: str, folders: tuple[str, ...]) -> str:
+def folder_of(module: str, package: str, folders: tuple[str, ...]) -> str:
     """The folder of a package's module, or the module itself where it is listed like a folder."""
-    second = module.split(".")[2] if module.count(".") > 1 else ""
-    return second if second in folders else ""
+    first = module.removeprefix(package).removeprefix(".").partition(".")[0]
+    return first if first in folders else ""
 
 
 def arrows_up(package: str, arrows: dict[str, set[str]]) -> list[str]:
     """What of a package imports from other folders of its own layer, or from a layer above."""
     height = {folder: -depth for depth, layer in enumerate(LAYERS[package]) for folder in layer}
+    whole = dotted(package)
     found = []
     for module, targets in arrows.items():
         for target in targets:
-            if within(module, (f"kcast.{package}",)) and within(target, (f"kcast.{package}",)):
-                here, there = (folder_of(name, tuple(height)) for name in (module, target))
+            if within(module, (whole,)) and within(target, (whole,)):
+                here, there = (folder_of(name, whole, tuple(height)) for name in (module, target))
                 if here != there and height[here] <= height[there]:
                     found.append(f"{module} -> {target}")
     return sorted(found)
@@ -368,6 +371,18 @@ def test_an_arrow_up_is_found() -> None:
         "kcast.spark.jobs.a -> kcast.spark.report.c",
         "kcast.spark.walk.b -> kcast.spark.run",
     ]
+
+
+def test_an_arrow_up_is_found_within_a_folder() -> None:
+    modules = {
+        "client/trust/forms/a.py": "from kcast.client.trust.checks.b import b",
+        "client/trust/checks/b.py": "from kcast.client.trust import extras",
+        "client/trust/extras.py": "",
+    }
+    assert arrows_up("client/trust", imported_modules(modules)) == [
+        "kcast.client.trust.forms.a -> kcast.client.trust.checks.b"
+    ]
+    assert arrows_up("client", imported_modules(modules)) == []
 
 
 @pytest.mark.parametrize("module", IMPURE)

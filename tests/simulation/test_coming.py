@@ -12,7 +12,7 @@ import pytest
 
 from kcast.client import views
 from kcast.client.events import LeasesChanged
-from kcast.client.trust.meeting import hosts_changed
+from kcast.client.trust.checks.meeting import hosts_changed
 from kcast.client.view import View
 from kcast.hashring.policy import Policy
 from tests.simulation.hosts import START_UNIX_S, ClientHost

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint
-from kcast.client.trust.merkle import leaf_hash, root_of
-from kcast.client.trust.note import Note, SigningKey, sign
+from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint
+from kcast.client.trust.forms.merkle import leaf_hash, root_of
+from kcast.client.trust.forms.note import Note, SigningKey, sign
 from tests.support.lists import LOG as LOG_KEY
 from tests.support.rfc9162 import LiteralTree
 

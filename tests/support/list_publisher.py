@@ -6,13 +6,13 @@ from typing import Any
 
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster
-from kcast.client.trust import cosigning
-from kcast.client.trust.document import TrustDocument, pin_of
-from kcast.client.trust.editing import Lifetime, entries, next_draft
-from kcast.client.trust.founding import Terms, first_document, first_list, spread_for
-from kcast.client.trust.note import Note, SigningKey, VerifierKey
-from kcast.client.trust.publishing import Publication, publish
-from kcast.client.trust.workplace import Workplace, read_note, write_note
+from kcast.client.trust.forms.document import TrustDocument, pin_of
+from kcast.client.trust.forms.note import Note, SigningKey, VerifierKey
+from kcast.client.trust.publisher import cosigning
+from kcast.client.trust.publisher.editing import Lifetime, entries, next_draft
+from kcast.client.trust.publisher.founding import Terms, first_document, first_list, spread_for
+from kcast.client.trust.publisher.publishing import Publication, publish
+from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
 
 NAME = "example.org/lab"
 NOW_S = 1_800_000_000

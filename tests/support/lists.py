@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kcast.client.cluster import Cluster, ListFacts, ServerEntry, format_cluster, host_key
-from kcast.client.trust import merkle, tiles
-from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosign
-from kcast.client.trust.document import TrustDocument
-from kcast.client.trust.judge import judge
-from kcast.client.trust.note import KIND_COSIGNATURE, Note, SigningKey, sign
-from kcast.client.trust.quorum import Group, Policy, Witness
-from kcast.client.trust.record import ListRecord, TrustRecord
-from kcast.client.trust.tiles import ENTRIES_LEVEL, Hashes, tile_at, tiles_between
-from kcast.client.trust.verdicts import Accepted, Held, NewTrust, Refused, Verdict, Want
+from kcast.client.trust.checks.judge import judge
+from kcast.client.trust.checks.verdicts import Accepted, Held, NewTrust, Refused, Verdict, Want
+from kcast.client.trust.forms import merkle, tiles
+from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosign
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.forms.note import KIND_COSIGNATURE, Note, SigningKey, sign
+from kcast.client.trust.forms.quorum import Group, Policy, Witness
+from kcast.client.trust.forms.record import ListRecord, TrustRecord
+from kcast.client.trust.forms.tiles import ENTRIES_LEVEL, Hashes, tile_at, tiles_between
 
 NAME = "example.org/lab"
 NOW_UNIX_S = 1_790_000_000

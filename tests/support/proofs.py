@@ -1,14 +1,14 @@
 """Proofs by the thousand: right ones, which must be taken, and false ones, which must not.
 
-`tests/client/trust/test_proofs.py` takes a sample, `python -m tests.benchmarks.proofs` all of them.
+`tests/client/trust/forms/test_proofs.py` takes a sample, `python -m tests.benchmarks.proofs` all of them.
 """
 
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from kcast.client.trust import merkle
-from kcast.client.trust.merkle import HASH_BYTES
+from kcast.client.trust.forms import merkle
+from kcast.client.trust.forms.merkle import HASH_BYTES
 from tests.support.rfc9162 import LiteralTree
 
 SIZE_MAX = 1025

@@ -11,9 +11,10 @@ from typing import Any
 from unittest import mock
 
 from kcast.client.cluster import Cluster, ServerEntry, host_key
-from kcast.client.trust import keeper
-from kcast.client.trust.document import TrustDocument
-from kcast.client.trust.verdicts import Held
+from kcast.client.trust.checks.verdicts import Held
+from kcast.client.trust.forms.bundle import format_bundle
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.reach import keeper
 from kcast.hashring.policy import Policy
 from tests.support.lists import NAME, OWNERS, Lists, document
 
@@ -80,7 +81,10 @@ class KnownList:
             valid_until_s=now_unix_s - age_s + valid_s,
         )
         self._lists.publish(cluster)
-        write_files(self._lists, self.folder / "published")
+        published = write_files(self._lists, self.folder / "published")
+        parts = ("trust/", "list/", "from/", "latest.tlog-proof")
+        bundled = {path: data for path, data in self._lists.files.items() if path.startswith(parts)}
+        (published / "bundle").write_bytes(format_bundle(bundled))
         return cluster
 
 

@@ -1,5 +1,5 @@
-"""Merkle trees as RFC 9162 2.1 defines them, word for word, and slowly: what `kcast.client.trust.merkle` and
-`tiles` are held to."""
+"""Merkle trees as RFC 9162 2.1 defines them, word for word, and slowly: what
+`kcast.client.trust.forms.merkle` and `tiles` are held to."""
 
 from collections.abc import Sequence
 from hashlib import sha256

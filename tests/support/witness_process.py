@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kcast.client.trust.note import VerifierKey
+from kcast.client.trust.forms.note import VerifierKey
 
 WAIT_S = 20.0
 PROGRAM = (sys.executable, "-c", "from kcast.client.cli import main; main()", "servers", "witness")

@@ -24,7 +24,7 @@ def command(file: Path, addresses: tuple[str, ...], is_pending: bool) -> None:
       kcast servers add lab.cluster 192.0.2.10:7400
     """
     with errors_as_lines("servers add"):
-        from kcast.client.trust.editing import with_pending, with_servers
+        from kcast.client.trust.publisher.editing import with_pending, with_servers
 
         change = with_pending if is_pending else with_servers
         what = "announced" if is_pending else "added"

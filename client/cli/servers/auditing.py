@@ -8,8 +8,8 @@ from kcast.client.cli.common import count_of, escaped, fail, say, to_json
 from kcast.client.cli.layout import paragraph
 
 if TYPE_CHECKING:
-    from kcast.client.trust.sources import Source
-    from kcast.client.trust.verdicts import Held
+    from kcast.client.trust.checks.verdicts import Held
+    from kcast.client.trust.reach.sources import Source
 
 _VERB = "servers log"
 
@@ -20,9 +20,9 @@ def tell_audit(source: "Source", held: "Held | None", *, as_json: bool) -> None:
     `held` is what this user has stored of the list. The program ends with 1 where something was found. Raises
     KcastError.
     """
-    from kcast.client.trust.audit import audit
-    from kcast.client.trust.checkpoint import Checkpoint
-    from kcast.client.trust.document import parse, pin_of
+    from kcast.client.trust.forms.checkpoint import Checkpoint
+    from kcast.client.trust.forms.document import parse, pin_of
+    from kcast.client.trust.publisher.audit import audit
 
     pins, checkpoint = {}, None
     if held is not None:

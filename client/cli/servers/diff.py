@@ -33,7 +33,7 @@ def command(old: Path, new: Path | None, as_json: bool) -> None:
     """
     with errors_as_lines("servers diff"):
         before, after, names = _two_lists(old, new)
-        from kcast.client.trust.meeting import hosts_changed, sample, sentence
+        from kcast.client.trust.checks.meeting import hosts_changed, sample, sentence
 
         now = time()
         difference, found = hosts_changed(before, after, now), sample(before, after, now)
@@ -65,8 +65,8 @@ def command(old: Path, new: Path | None, as_json: bool) -> None:
 def _two_lists(old: Path, new: Path | None) -> tuple[Cluster, Cluster, str]:
     """Returns both lists, and how they are called together."""
     if new is None:
-        from kcast.client.trust.editing import EditError
-        from kcast.client.trust.workplace import Workplace
+        from kcast.client.trust.publisher.editing import EditError
+        from kcast.client.trust.publisher.workplace import Workplace
 
         published = Workplace(old).published()
         if published is None:

@@ -57,8 +57,8 @@ def _folders(root: Path) -> list[Path]:
 
 def _proves(folder: Path) -> str:
     """Says what two checkpoints prove: the log's key has signed both."""
-    from kcast.client.trust.checkpoint import Checkpoint
-    from kcast.client.trust.note import NoteError
+    from kcast.client.trust.forms.checkpoint import Checkpoint
+    from kcast.client.trust.forms.note import NoteError
 
     seen = []
     for path in sorted(folder.iterdir()):

@@ -19,9 +19,9 @@ def command(name: str) -> None:
       kcast servers head @example.org/lab > lab.head
     """
     with errors_as_lines("servers head"):
-        from kcast.client.trust.checkpoint import Checkpoint
-        from kcast.client.trust.editing import EditError
-        from kcast.client.trust.heads import head_of
+        from kcast.client.trust.forms.checkpoint import Checkpoint
+        from kcast.client.trust.forms.heads import head_of
+        from kcast.client.trust.publisher.editing import EditError
 
         held = stored(name)[1]
         if held.checkpoint is None:

@@ -16,10 +16,10 @@ from kcast.client.cli.servers.terms import read_terms, terms_options
 from kcast.client.cluster import Cluster
 
 if TYPE_CHECKING:
-    from kcast.client.trust.document import TrustDocument
-    from kcast.client.trust.editing import Lifetime
-    from kcast.client.trust.founding import Terms
-    from kcast.client.trust.workplace import Workplace
+    from kcast.client.trust.forms.document import TrustDocument
+    from kcast.client.trust.publisher.editing import Lifetime
+    from kcast.client.trust.publisher.founding import Terms
+    from kcast.client.trust.publisher.workplace import Workplace
 
 
 @click.command("init")
@@ -87,7 +87,7 @@ def command(
     if role is None and bool(addresses) == bool(source):
         raise click.UsageError("give the servers: either ADDRESS..., or --from FILE.")
     with errors_as_lines("servers init"):
-        from kcast.client.trust.editing import DAY_S, Lifetime
+        from kcast.client.trust.publisher.editing import DAY_S, Lifetime
 
         _require_name(name)
         ring = Keyring(is_encrypted=is_encrypted)
@@ -102,7 +102,7 @@ def command(
 
 def _require_name(name: str) -> None:
     from kcast.client.cluster import is_list_name
-    from kcast.client.trust.editing import EditError
+    from kcast.client.trust.publisher.editing import EditError
 
     if not is_list_name(name):
         raise EditError(
@@ -112,8 +112,8 @@ def _require_name(name: str) -> None:
 
 
 def _make_key(name: str, ring: Keyring) -> None:
-    from kcast.client.trust import keys
-    from kcast.client.trust.editing import EditError
+    from kcast.client.trust.publisher.editing import EditError
+    from kcast.client.trust.state import keys
 
     path = keys.path_of(name)
     if path.exists():
@@ -124,8 +124,8 @@ def _make_key(name: str, ring: Keyring) -> None:
 
 
 def _new_place(name: str) -> "Workplace":
-    from kcast.client.trust.editing import EditError
-    from kcast.client.trust.workplace import Workplace
+    from kcast.client.trust.publisher.editing import EditError
+    from kcast.client.trust.publisher.workplace import Workplace
 
     place = Workplace(Path(f"{name.rpartition('/')[2]}.cluster"))
     for path in (place.file, place.trust_file, place.served, place.database):
@@ -135,9 +135,9 @@ def _new_place(name: str) -> "Workplace":
 
 
 def _from_addresses(addresses: tuple[str, ...]) -> Cluster:
-    from kcast.client.trust import salts
-    from kcast.client.trust.editing import entries
-    from kcast.client.trust.founding import spread_for
+    from kcast.client.trust.checks import salts
+    from kcast.client.trust.publisher.editing import entries
+    from kcast.client.trust.publisher.founding import spread_for
 
     servers, is_lab = entries(addresses)
     salt = secrets.token_bytes(salts.SALT_BYTES)
@@ -146,7 +146,7 @@ def _from_addresses(addresses: tuple[str, ...]) -> Cluster:
 
 def _from_file(file: Path) -> Cluster:
     """Returns what an unsigned cluster file says. Raises KcastError where no list can say it."""
-    from kcast.client.trust.editing import EditError
+    from kcast.client.trust.publisher.editing import EditError
 
     cluster = clusters.load(file)
     if cluster.is_signed:
@@ -161,10 +161,10 @@ def _from_file(file: Path) -> Cluster:
 def _begin(
     place: "Workplace", name: str, start: Cluster, terms: "Terms", life: "Lifetime", ring: Keyring
 ) -> None:
-    from kcast.client.trust.drafts import Incomplete
-    from kcast.client.trust.founding import first_document, first_list
-    from kcast.client.trust.note import Note
-    from kcast.client.trust.workplace import write_note
+    from kcast.client.trust.forms.note import Note
+    from kcast.client.trust.publisher.drafts import Incomplete
+    from kcast.client.trust.publisher.founding import first_document, first_list
+    from kcast.client.trust.publisher.workplace import write_note
 
     signer, log = ring.own(f"{name}/signer-0"), ring.own(f"{name}/log")
     terms = replace(terms, signers=(signer.verifier, *(terms.signers or ())), log=log.verifier)

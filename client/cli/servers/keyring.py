@@ -10,7 +10,7 @@ import click
 from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:
-    from kcast.client.trust.note import SigningKey, VerifierKey
+    from kcast.client.trust.forms.note import SigningKey, VerifierKey
 
 PASSPHRASE_VARIABLE = "KCAST_KEY_PASSPHRASE"
 
@@ -25,7 +25,7 @@ class Keyring:
 
     def __call__(self, key: "VerifierKey") -> "SigningKey | None":
         """Returns the secret key of a public one; None where it is not at hand. Raises KcastError."""
-        from kcast.client.trust import keys
+        from kcast.client.trust.state import keys
 
         for path in _paths(key.name):
             try:
@@ -38,7 +38,7 @@ class Keyring:
 
     def own(self, name: str) -> "SigningKey":
         """Returns the key of this name; makes it where there is none. Raises KcastError."""
-        from kcast.client.trust import keys
+        from kcast.client.trust.state import keys
 
         path = keys.path_of(name)
         try:
@@ -52,7 +52,7 @@ class Keyring:
         return self._make(path, name)
 
     def _make(self, path: Path, name: str) -> "SigningKey":
-        from kcast.client.trust import keys
+        from kcast.client.trust.state import keys
 
         key = keys.make(path, name, passphrase=self._ask(is_new=True) if self._is_encrypted else b"")
         self.made.append(path)
@@ -67,7 +67,7 @@ class Keyring:
 
 def _paths(name: str) -> "map[Path]":
     """Returns where the keys of a name may be: a log keeps its name when its key is replaced."""
-    from kcast.client.trust import keys
+    from kcast.client.trust.state import keys
 
     return map(keys.path_of, (name if number == 1 else f"{name}.{number}" for number in count(1)))
 

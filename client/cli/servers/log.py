@@ -14,9 +14,9 @@ from kcast.client.cli.servers.show import time_text
 
 if TYPE_CHECKING:
     from kcast.client.cluster import Cluster
-    from kcast.client.trust.checkpoint import Checkpoint
-    from kcast.client.trust.record import ListRecord, TrustRecord
-    from kcast.client.trust.sources import Source
+    from kcast.client.trust.forms.checkpoint import Checkpoint
+    from kcast.client.trust.forms.record import ListRecord, TrustRecord
+    from kcast.client.trust.reach.sources import Source
 
 _LAST = 20
 _VERB = "servers log"
@@ -75,9 +75,9 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
 
 
 def _source(what: str) -> "Source":
-    from kcast.client.trust.sources import FolderSource, source_of
-    from kcast.client.trust.update import places_of
-    from kcast.client.trust.workplace import Workplace
+    from kcast.client.trust.publisher.workplace import Workplace
+    from kcast.client.trust.reach.sources import FolderSource, source_of
+    from kcast.client.trust.reach.update import places_of
 
     if what.startswith("@"):
         store, _ = stored(what)
@@ -90,12 +90,12 @@ def _source(what: str) -> "Source":
 
 def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]":
     """Returns the checkpoint of a log, and its last entries with their indices."""
-    from kcast.client.trust import tiles
-    from kcast.client.trust.checkpoint import Checkpoint
-    from kcast.client.trust.editing import EditError
-    from kcast.client.trust.log_checks import PROOF_BYTES_MAX
-    from kcast.client.trust.note import NoteError
-    from kcast.client.trust.record import read_record
+    from kcast.client.trust.checks.log_checks import PROOF_BYTES_MAX
+    from kcast.client.trust.forms import tiles
+    from kcast.client.trust.forms.checkpoint import Checkpoint
+    from kcast.client.trust.forms.note import NoteError
+    from kcast.client.trust.forms.record import read_record
+    from kcast.client.trust.publisher.editing import EditError
 
     data = source.get("checkpoint", PROOF_BYTES_MAX)
     if data is None:
@@ -111,7 +111,7 @@ def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, 
 
 
 def _rows(source: "Source", records: "list[tuple[int, ListRecord | TrustRecord]]") -> list[dict[str, object]]:
-    from kcast.client.trust.record import ListRecord
+    from kcast.client.trust.forms.record import ListRecord
 
     rows: list[dict[str, object]] = []
     before: Cluster | None = None
@@ -145,8 +145,8 @@ def _list(source: "Source", record: "ListRecord | TrustRecord") -> "Cluster | No
 def _change(before: "Cluster | None", cluster: "Cluster | None") -> dict[str, object]:
     if cluster is None or cluster.signed is None:
         return {"hosts": None, "added": None, "removed": None, "valid_after": None}
-    hosts = {server.key for server in cluster.servers}
-    former = {server.key for server in before.servers} if before else None
+    hosts = cluster.hosts
+    former = before.hosts if before else None
     return {
         "hosts": len(hosts),
         "added": None if former is None else len(hosts - former),

@@ -9,8 +9,8 @@ from kcast.client.cli.common import complete_lists
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from kcast.client.trust.store import Store
-    from kcast.client.trust.verdicts import Held
+    from kcast.client.trust.checks.verdicts import Held
+    from kcast.client.trust.state.store import Store
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
@@ -23,9 +23,9 @@ name_argument = click.argument("name", metavar="@NAME", shell_complete=complete_
 
 def stored(name: str) -> "tuple[Store, Held]":
     """Returns the state of a list that this user trusts. Raises KcastError where there is none."""
-    from kcast.client.trust.opening import unknown
-    from kcast.client.trust.places import StateError
-    from kcast.client.trust.store import Store
+    from kcast.client.trust.reach.opening import unknown
+    from kcast.client.trust.state.places import StateError
+    from kcast.client.trust.state.store import Store
 
     store = Store(name.removeprefix("@"))
     held = store.load()

@@ -13,9 +13,9 @@ from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.published import publish_here, trust_own
 
 if TYPE_CHECKING:
-    from kcast.client.trust.editing import Lifetime
-    from kcast.client.trust.publishing import Publication
-    from kcast.client.trust.workplace import Workplace
+    from kcast.client.trust.publisher.editing import Lifetime
+    from kcast.client.trust.publisher.publishing import Publication
+    from kcast.client.trust.publisher.workplace import Workplace
 
 _DAYS = click.IntRange(1, 3650)
 
@@ -53,7 +53,7 @@ def command(
       kcast servers publish lab.cluster
     """
     with errors_as_lines("servers publish"):
-        from kcast.client.trust.workplace import Workplace
+        from kcast.client.trust.publisher.workplace import Workplace
 
         place = Workplace(file)
         now = int(time())
@@ -67,7 +67,7 @@ def command(
 
 def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifetime | None":
     from kcast.client import cluster as clusters
-    from kcast.client.trust.editing import DAY_S, Lifetime, facts_of, lifetime
+    from kcast.client.trust.publisher.editing import DAY_S, Lifetime, facts_of, lifetime
 
     if fresh_days is None and valid_days is None:
         return None
@@ -79,8 +79,8 @@ def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifeti
 
 
 def _tell(place: "Workplace", published: "Publication", now_unix_s: int) -> None:
-    from kcast.client.trust.editing import facts_of
-    from kcast.client.trust.list_checks import duration
+    from kcast.client.trust.checks.list_checks import duration
+    from kcast.client.trust.publisher.editing import facts_of
 
     cluster, difference = published.list.cluster, published.list.difference
     facts = facts_of(cluster)

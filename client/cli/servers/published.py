@@ -5,32 +5,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kcast.client.cli.servers.keyring import Keyring
-    from kcast.client.trust.publishing import Publication
-    from kcast.client.trust.workplace import Workplace
+    from kcast.client.trust.publisher.publishing import Publication
+    from kcast.client.trust.publisher.workplace import Workplace
 
 
 def publish_here(place: "Workplace", ring: "Keyring", now_unix_s: int, **options: Any) -> "Publication":
     """Publishes what the work files have become. Raises KcastError and OSError."""
-    from kcast.client.trust.publishing import publish
+    from kcast.client.trust.publisher.publishing import publish
 
     return publish(place, ring, _state_of_log, now_unix_s, **options)
 
 
 def _state_of_log(name: str) -> Path:
     """Returns where the last signed checkpoint of a log is kept: beside the log's key."""
-    from kcast.client.trust import keys
+    from kcast.client.trust.state import keys
 
     return keys.path_of(name).with_suffix(".checkpoint")
 
 
 def trust_own(place: "Workplace", now_unix_s: int) -> None:
     """Makes this user trust the list that he has published. Raises KcastError."""
-    from kcast.client.trust import update
-    from kcast.client.trust.document import parse
-    from kcast.client.trust.places import is_known
-    from kcast.client.trust.sources import FolderSource
-    from kcast.client.trust.store import Store
-    from kcast.client.trust.verdicts import Held
+    from kcast.client.trust.checks.verdicts import Held
+    from kcast.client.trust.forms.document import parse
+    from kcast.client.trust.reach import update
+    from kcast.client.trust.reach.sources import FolderSource
+    from kcast.client.trust.state.places import is_known
+    from kcast.client.trust.state.store import Store
 
     first = place.trust_documents()[0]
     store = Store(parse(first)[0].name)

@@ -21,7 +21,7 @@ def command(file: Path, addresses: tuple[str, ...]) -> None:
       kcast servers remove lab.cluster 192.0.2.8:7400
     """
     with errors_as_lines("servers remove"):
-        from kcast.client.trust.editing import without_servers
+        from kcast.client.trust.publisher.editing import without_servers
 
         edit(
             file,

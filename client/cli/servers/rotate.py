@@ -12,10 +12,10 @@ from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.terms import read_terms, terms_options
 
 if TYPE_CHECKING:
-    from kcast.client.trust.document import TrustDocument
-    from kcast.client.trust.founding import Terms
-    from kcast.client.trust.note import Note, VerifierKey
-    from kcast.client.trust.workplace import Workplace
+    from kcast.client.trust.forms.document import TrustDocument
+    from kcast.client.trust.forms.note import Note, VerifierKey
+    from kcast.client.trust.publisher.founding import Terms
+    from kcast.client.trust.publisher.workplace import Workplace
 
 
 @click.command("rotate")
@@ -76,13 +76,13 @@ def command(
       kcast servers rotate lab.cluster --witness 'w0 w0.example.net+b6fe738f+BKz... https://w0.example.net'
     """
     with errors_as_lines("servers rotate"):
-        from kcast.client.trust import document as documents
-        from kcast.client.trust.drafts import at_hand
-        from kcast.client.trust.editing import EditError
-        from kcast.client.trust.founding import changed
-        from kcast.client.trust.note import Note
-        from kcast.client.trust.signing import signed
-        from kcast.client.trust.workplace import Workplace, write_note
+        from kcast.client.trust.forms import document as documents
+        from kcast.client.trust.forms.note import Note
+        from kcast.client.trust.publisher.drafts import at_hand
+        from kcast.client.trust.publisher.editing import EditError
+        from kcast.client.trust.publisher.founding import changed
+        from kcast.client.trust.publisher.signing import signed
+        from kcast.client.trust.publisher.workplace import Workplace, write_note
 
         place = Workplace(file)
         published = place.trust_documents()
@@ -110,7 +110,7 @@ def _with_keys(
 
     Raises EditError.
     """
-    from kcast.client.trust.editing import EditError
+    from kcast.client.trust.publisher.editing import EditError
 
     out = {_named(former, name) for name in gone}
     signers = [key for key in former.signers if key not in out] + list(terms.signers or ())
@@ -138,7 +138,7 @@ def _with_keys(
 
 def _named(document: "TrustDocument", text: str) -> "VerifierKey":
     """Returns the key of a trust document that is meant. Raises EditError."""
-    from kcast.client.trust.editing import EditError
+    from kcast.client.trust.publisher.editing import EditError
 
     for name, witness in document.policy.witnesses.items():
         if text == name:
@@ -155,7 +155,7 @@ def _free_name(stem: str, keys: "tuple[VerifierKey, ...]") -> str:
     """Returns the first name with a number that no key has, neither in the trust document nor here."""
     from itertools import count
 
-    from kcast.client.trust.keys import path_of
+    from kcast.client.trust.state.keys import path_of
 
     taken = {key.name for key in keys}
     names = (f"{stem}-{number}" for number in count())

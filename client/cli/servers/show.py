@@ -38,7 +38,7 @@ def command(what: str, as_json: bool) -> None:
 def _list(what: str) -> Cluster:
     if not what.startswith("@"):
         return clusters.load(Path(what))
-    from kcast.client.trust.places import StateError
+    from kcast.client.trust.state.places import StateError
 
     held = stored(what)[1]
     if held.list is None:
@@ -50,7 +50,7 @@ def _as_fields(cluster: Cluster) -> dict[str, object]:
     fields: dict[str, object] = {
         "name": cluster.name or None,
         "policy": str(cluster.policy),
-        "hosts": len({server.key for server in cluster.servers}),
+        "hosts": len(cluster.hosts),
         "servers": [server.name for server in cluster.servers],
     }
     facts = cluster.signed
@@ -83,7 +83,7 @@ def _as_text(cluster: Cluster) -> Iterator[str]:
         yield f"fresh    until {time_text(facts.fresh_until_s)}, valid until {time_text(facts.valid_until_s)}"
         yield f"signed   {escaped(', '.join(_signers(cluster))) or 'by nobody yet'}"
     yield f"policy   {cluster.policy}"
-    hosts = len({server.key for server in cluster.servers})
+    hosts = len(cluster.hosts)
     yield f"hosts    {count_of(hosts, 'host')}, {count_of(len(cluster.servers), 'server')}"
     for number, server in enumerate(cluster.servers):
         yield f"{'' if number else 'servers':<9}{server.name}"

@@ -12,8 +12,8 @@ from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 
 if TYPE_CHECKING:
-    from kcast.client.trust.document import TrustDocument
-    from kcast.client.trust.note import Note, VerifierKey
+    from kcast.client.trust.forms.document import TrustDocument
+    from kcast.client.trust.forms.note import Note, VerifierKey
 
 
 @click.command("sign")
@@ -38,8 +38,8 @@ def command(file: Path, trust_file: Path | None) -> None:
       kcast servers sign lab.trust
     """
     with errors_as_lines("servers sign"):
-        from kcast.client.trust.document import HEADER
-        from kcast.client.trust.workplace import read_note, write_note
+        from kcast.client.trust.forms.document import HEADER
+        from kcast.client.trust.publisher.workplace import read_note, write_note
 
         note = read_note(file)
         is_document = note.text.startswith(f"{HEADER}\n")
@@ -49,7 +49,7 @@ def command(file: Path, trust_file: Path | None) -> None:
 
 
 def _of_document(file: Path, note: "Note") -> "tuple[Note, str]":
-    from kcast.client.trust import document as documents
+    from kcast.client.trust.forms import document as documents
 
     document = documents.parse_text(note.text)
     former = _known_document(file, document.name, document.version - 1)
@@ -63,10 +63,10 @@ def _of_document(file: Path, note: "Note") -> "tuple[Note, str]":
 
 
 def _of_list(file: Path, note: "Note", trust_file: Path | None) -> "tuple[Note, str]":
-    from kcast.client.trust.document import parse_text
-    from kcast.client.trust.drafts import next_list
-    from kcast.client.trust.editing import EditError, facts_of
-    from kcast.client.trust.workplace import Workplace, read_note
+    from kcast.client.trust.forms.document import parse_text
+    from kcast.client.trust.publisher.drafts import next_list
+    from kcast.client.trust.publisher.editing import EditError, facts_of
+    from kcast.client.trust.publisher.workplace import Workplace, read_note
 
     cluster = clusters.parse(note.text, str(file))
     facts = facts_of(cluster)
@@ -95,9 +95,9 @@ def _signed(
     file: Path, note: "Note", allowed: "tuple[VerifierKey, ...]", published_text: str | None = None
 ) -> "Note":
     """Returns the note with the signatures of the keys at hand. Raises EditError where there is none."""
-    from kcast.client.trust.drafts import at_hand
-    from kcast.client.trust.editing import EditError
-    from kcast.client.trust.signing import signed, signers_of
+    from kcast.client.trust.publisher.drafts import at_hand
+    from kcast.client.trust.publisher.editing import EditError
+    from kcast.client.trust.publisher.signing import signed, signers_of
 
     signers_of(note, allowed, str(file), published_text)
     secrets = at_hand(allowed, Keyring())
@@ -109,9 +109,9 @@ def _signed(
 
 def _known_document(file: Path, name: str, version: int) -> "TrustDocument | None":
     """Returns a trust document that is published beside the file, or that this user trusts."""
-    from kcast.client.trust import document as documents
-    from kcast.client.trust.store import Store
-    from kcast.client.trust.workplace import Workplace
+    from kcast.client.trust.forms import document as documents
+    from kcast.client.trust.publisher.workplace import Workplace
+    from kcast.client.trust.state.store import Store
 
     held = Store(name).load()
     for data in (*Workplace(file).trust_documents(), *([held.trust] if held else [])):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from kcast.client.trust.founding import Terms
+    from kcast.client.trust.publisher.founding import Terms
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _COUNT = click.IntRange(1, 16)
@@ -88,7 +88,7 @@ def read_terms(options: dict[str, Any]) -> "Terms":
 
     Raises NoteError.
     """
-    from kcast.client.trust.founding import Terms
+    from kcast.client.trust.publisher.founding import Terms
 
     return Terms(
         signers=_keys("--signer", options["signers"]),
@@ -107,8 +107,8 @@ def read_terms(options: dict[str, Any]) -> "Terms":
 
 
 def _keys(option: str, vkeys: tuple[str, ...]) -> Any:
-    from kcast.client.trust.editing import EditError
-    from kcast.client.trust.note import KIND_ED25519, VerifierKey
+    from kcast.client.trust.forms.note import KIND_ED25519, VerifierKey
+    from kcast.client.trust.publisher.editing import EditError
 
     keys = tuple(map(VerifierKey.parse, vkeys))
     if any(key.kind != KIND_ED25519 for key in keys):
@@ -117,9 +117,9 @@ def _keys(option: str, vkeys: tuple[str, ...]) -> Any:
 
 
 def _witness(text: str) -> Any:
-    from kcast.client.trust.editing import EditError
-    from kcast.client.trust.note import KIND_COSIGNATURE, VerifierKey
-    from kcast.client.trust.quorum import Witness
+    from kcast.client.trust.forms.note import KIND_COSIGNATURE, VerifierKey
+    from kcast.client.trust.forms.quorum import Witness
+    from kcast.client.trust.publisher.editing import EditError
 
     words = text.removeprefix("witness ").split()  # as its line stands in a trust document
     if len(words) not in (2, 3):

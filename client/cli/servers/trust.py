@@ -26,14 +26,14 @@ def command(source: str, pin: str | None) -> None:
       kcast servers trust https://lists.example.org/lab kTD6gIQP3Kpuiq1pK8qE7ZRvOIX9Vfdt07K_Q-MqR5c
     """
     with errors_as_lines("servers trust"):
-        from kcast.client.trust import document as documents
-        from kcast.client.trust import update
-        from kcast.client.trust.document import DOCUMENT_BYTES_MAX
-        from kcast.client.trust.editing import EditError
-        from kcast.client.trust.note import NoteError
-        from kcast.client.trust.sources import source_of
-        from kcast.client.trust.store import Store
-        from kcast.client.trust.verdicts import Accepted, Held
+        from kcast.client.trust.checks.verdicts import Accepted, Held
+        from kcast.client.trust.forms import document as documents
+        from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX
+        from kcast.client.trust.forms.note import NoteError
+        from kcast.client.trust.publisher.editing import EditError
+        from kcast.client.trust.reach import update
+        from kcast.client.trust.reach.sources import source_of
+        from kcast.client.trust.state.store import Store
 
         place = source_of(source)
         data = place.get("trust/1", DOCUMENT_BYTES_MAX)

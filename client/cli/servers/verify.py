@@ -12,8 +12,8 @@ from kcast.client.cli.layout import paragraph
 from kcast.client.cli.servers.names import complete_names, stored
 
 if TYPE_CHECKING:
-    from kcast.client.trust.record import ListRecord
-    from kcast.client.trust.verdicts import Check, Held, Verdict
+    from kcast.client.trust.checks.verdicts import Check, Held, Verdict
+    from kcast.client.trust.forms.record import ListRecord
 
 _VERB = "servers verify"
 _STEP_CHARS = 12
@@ -52,7 +52,7 @@ def command(what: str, as_json: bool) -> None:
 
 def _print(verdict: "Verdict", *, as_json: bool) -> bool:
     """Prints the checks; returns whether the list may be used."""
-    from kcast.client.trust.verdicts import Refused
+    from kcast.client.trust.checks.verdicts import Refused
 
     refused = verdict if isinstance(verdict, Refused) else None
     for check in verdict.checks:
@@ -78,8 +78,8 @@ def _print_check(check: "Check") -> None:
 def _of_name(name: str, now: int) -> "Verdict":
     from random import SystemRandom
 
-    from kcast.client.trust import update
-    from kcast.client.trust.editing import EditError
+    from kcast.client.trust.publisher.editing import EditError
+    from kcast.client.trust.reach import update
 
     store, _ = stored(name)
     found = update.run_round(store, now, SystemRandom())
@@ -91,13 +91,13 @@ def _of_name(name: str, now: int) -> "Verdict":
 
 
 def _of_source(source: str, now: int) -> "Verdict":
-    from kcast.client.trust import document as documents
-    from kcast.client.trust.editing import EditError
-    from kcast.client.trust.judge import judge
-    from kcast.client.trust.note import NoteError
-    from kcast.client.trust.sources import source_of
-    from kcast.client.trust.store import Store
-    from kcast.client.trust.verdicts import Held, answered
+    from kcast.client.trust.checks.judge import judge
+    from kcast.client.trust.checks.verdicts import Held, answered
+    from kcast.client.trust.forms import document as documents
+    from kcast.client.trust.forms.note import NoteError
+    from kcast.client.trust.publisher.editing import EditError
+    from kcast.client.trust.reach.sources import source_of
+    from kcast.client.trust.state.store import Store
 
     place = source_of(source)
     data = place.get("trust/1", documents.DOCUMENT_BYTES_MAX)
@@ -118,7 +118,7 @@ def _of_source(source: str, now: int) -> "Verdict":
 
 
 def _is_bundle(path: Path) -> bool:
-    from kcast.client.trust.bundle import HEADER
+    from kcast.client.trust.forms.bundle import HEADER
 
     with path.open("rb") as file:
         return file.read(len(HEADER)) == HEADER
@@ -129,14 +129,14 @@ def _is_bundle(path: Path) -> bool:
 
 def _of_file(file: Path, now: int) -> "Verdict":
     """Judges a list as a file: as clients do, but for the log, which is looked at as far as it is here."""
-    from kcast.client.trust import document as documents
-    from kcast.client.trust.editing import EditError, facts_of
-    from kcast.client.trust.places import is_known
-    from kcast.client.trust.record import ListRecord
-    from kcast.client.trust.rehearsal import rehearse
-    from kcast.client.trust.store import Store
-    from kcast.client.trust.verdicts import Held
-    from kcast.client.trust.workplace import Workplace, read_file
+    from kcast.client.trust.checks.rehearsal import rehearse
+    from kcast.client.trust.checks.verdicts import Held
+    from kcast.client.trust.forms import document as documents
+    from kcast.client.trust.forms.record import ListRecord
+    from kcast.client.trust.publisher.editing import EditError, facts_of
+    from kcast.client.trust.publisher.workplace import Workplace, read_file
+    from kcast.client.trust.state.places import is_known
+    from kcast.client.trust.state.store import Store
 
     cluster = clusters.load(file)
     if not cluster.is_signed:
@@ -165,9 +165,9 @@ def _of_file(file: Path, now: int) -> "Verdict":
 
 def _logged(file: Path, record: "ListRecord", held: "Held | None") -> "Check":
     """Says whether the list is in the log, by the proofs that are at hand."""
-    from kcast.client.trust.checkpoint import Checkpoint, LogProof
-    from kcast.client.trust.verdicts import Check
-    from kcast.client.trust.workplace import Workplace
+    from kcast.client.trust.checks.verdicts import Check
+    from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof
+    from kcast.client.trust.publisher.workplace import Workplace
 
     beside = Workplace(file).served_file(f"list/{record.version}.tlog-proof")
     for data in (held.proof if held else None, beside):
@@ -185,8 +185,8 @@ def _with_log(verdict: "Verdict", logged: "Check") -> "Verdict":
     """Returns the verdict with what is known of the log in place of the log that was made up."""
     from dataclasses import replace
 
-    from kcast.client.trust.faults import ListFault
-    from kcast.client.trust.verdicts import Accepted, Refused
+    from kcast.client.trust.checks.faults import ListFault
+    from kcast.client.trust.checks.verdicts import Accepted, Refused
 
     checks = (
         logged,

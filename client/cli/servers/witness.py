@@ -14,8 +14,8 @@ from kcast.client.cluster import parse_address
 from kcast.pubsub.endpoint import Address, format_address
 
 if TYPE_CHECKING:
-    from kcast.client.trust.note import VerifierKey
-    from kcast.client.trust.witness import Witness
+    from kcast.client.trust.forms.note import VerifierKey
+    from kcast.client.trust.witness.witness import Witness
 
 _VERB = "servers witness"
 _LISTEN = "127.0.0.1:7480"
@@ -92,11 +92,11 @@ def command(
       kcast servers witness w0.example.net --log example.org/lab/log+ab3d9983+ASCCi...
     """
     with errors_as_lines("servers witness"):
-        from kcast.client.trust import keys
-        from kcast.client.trust import witness as witnesses
-        from kcast.client.trust.note import is_key_name
-        from kcast.client.trust.places import state_root
-        from kcast.client.trust.witnessing import WitnessCore
+        from kcast.client.trust.forms.note import is_key_name
+        from kcast.client.trust.state import keys
+        from kcast.client.trust.state.places import state_root
+        from kcast.client.trust.witness import witness as witnesses
+        from kcast.client.trust.witness.witnessing import WitnessCore
 
         if not is_key_name(name):
             raise click.BadParameter(
@@ -123,7 +123,7 @@ def command(
 
 
 def _keys_of(vkeys: Iterable[str]) -> "list[VerifierKey]":
-    from kcast.client.trust.note import KIND_ED25519, NoteError, VerifierKey
+    from kcast.client.trust.forms.note import KIND_ED25519, NoteError, VerifierKey
 
     found = []
     for vkey in vkeys:
@@ -137,8 +137,8 @@ def _keys_of(vkeys: Iterable[str]) -> "list[VerifierKey]":
 
 
 def _logs_of(documents: Iterable[str]) -> "list[VerifierKey]":
-    from kcast.client.trust import document
-    from kcast.client.trust.note import NoteError
+    from kcast.client.trust.forms import document
+    from kcast.client.trust.forms.note import NoteError
 
     found = []
     for given in documents:
@@ -152,9 +152,9 @@ def _logs_of(documents: Iterable[str]) -> "list[VerifierKey]":
 
 def _document(given: str) -> bytes:
     """Returns the trust document in a file, or of `@NAME`."""
-    from kcast.client.trust.document import DOCUMENT_BYTES_MAX
-    from kcast.client.trust.places import dropped
-    from kcast.client.trust.store import Store
+    from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX
+    from kcast.client.trust.state.places import dropped
+    from kcast.client.trust.state.store import Store
 
     path: Path | None = Path(given)
     if given.startswith("@"):
@@ -180,7 +180,7 @@ def _wait_for_a_signal(serve: Callable[[], None]) -> None:
 
 
 def _summary(witness: "Witness") -> str:
-    from kcast.client.trust.witnessing import Status
+    from kcast.client.trust.witness.witnessing import Status
 
     counts = {
         what.name.lower().replace("_", "-") if isinstance(what, Status) else what: count

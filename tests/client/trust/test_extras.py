@@ -12,14 +12,14 @@ from tests.support.checkout import ROOT
 @pytest.mark.parametrize(
     ("module", "library", "says"),
     [
-        ("ed25519", "nacl", "a signed list needs the extra 'trust': pip install 'kcast[trust]'"),
-        ("keys", "cryptography", "a key file needs the extra 'trust': pip install 'kcast[trust]'"),
+        ("forms/ed25519", "nacl", "a signed list needs the extra 'trust': pip install 'kcast[trust]'"),
+        ("state/keys", "cryptography", "a key file needs the extra 'trust': pip install 'kcast[trust]'"),
     ],
 )
 def test_the_line_that_installs_it(
     module: str, library: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if module == "keys":
+    if module == "state/keys":
         pytest.importorskip("nacl")
     for name in [*sys.modules, library]:
         if name.partition(".")[0] == library:

@@ -10,14 +10,14 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client import cluster as clusters
-from kcast.client.trust import document as documents
-from kcast.client.trust import merkle
-from kcast.client.trust.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosign, cosignatures
-from kcast.client.trust.faults import ListFault
-from kcast.client.trust.judge import judge
-from kcast.client.trust.note import BadSignature, Note, NoteError, SigningKey, VerifierKey, sign, verify
-from kcast.client.trust.record import ListRecord, TrustRecord, read_record
-from kcast.client.trust.verdicts import Accepted, Held, Refused, Verdict, Want
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.judge import judge
+from kcast.client.trust.checks.verdicts import Accepted, Held, Refused, Verdict, Want
+from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms import merkle
+from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosign, cosignatures
+from kcast.client.trust.forms.note import BadSignature, Note, NoteError, SigningKey, VerifierKey, sign, verify
+from kcast.client.trust.forms.record import ListRecord, TrustRecord, read_record
 from tests.support import trust_vectors
 
 VECTORS: dict[str, Any] = json.loads(trust_vectors.FILE.read_text(encoding="ascii"))
@@ -242,7 +242,7 @@ def test_what_is_no_key(vector: dict[str, str]) -> None:
 
 
 def test_parts_of_the_salt() -> None:
-    salts = pytest.importorskip("kcast.client.trust.salts")
+    salts = pytest.importorskip("kcast.client.trust.checks.salts")
     vector = VECTORS["salt"]
     parts = {}
     for each in vector["parts"]:

@@ -15,10 +15,10 @@ pytest.importorskip("cryptography")
 from click.testing import CliRunner, Result
 
 from kcast.client.cli import main
-from kcast.client.trust.checkpoint import Checkpoint, cosignatures
-from kcast.client.trust.cosigning import Asked, collect
-from kcast.client.trust.note import Note, VerifierKey
-from kcast.client.trust.quorum import Policy, PolicyReader
+from kcast.client.trust.forms.checkpoint import Checkpoint, cosignatures
+from kcast.client.trust.forms.note import Note, VerifierKey
+from kcast.client.trust.forms.quorum import Policy, PolicyReader
+from kcast.client.trust.publisher.cosigning import Asked, collect
 from tests.support.handmade_log import ORIGIN, HandmadeLog
 from tests.support.lists import LOG as LOG_KEY
 from tests.support.lists import Lists

@@ -1,0 +1,197 @@
+"""What a list itself must be: in time, large enough, spread, and not too far from the list before. Sans-IO.
+
+PROTOCOL §10.7, steps 9 to 11. Each function looks at one thing, and returns the trouble with it, or None.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from kcast.client import cluster as clusters
+from kcast.client.cluster import Cluster, ListFacts
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.meeting import hosts_changed
+from kcast.client.trust.checks.verdicts import Trouble
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.forms.note import Note, NoteError
+
+CLOCK_SLACK_S = 600
+IPV4_PREFIX_BITS = 24
+IPV6_PREFIX_BITS = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time by this machine's clock, and the time that the witnesses prove to be over.
+
+    `proven_unix_s` is the q-th newest time of cosignatures, where q of them make a quorum: as many witnesses
+    as can lie without being noticed cannot move it. It is 0 where there are no witnesses.
+    """
+
+    now_unix_s: int
+    proven_unix_s: int = 0
+
+    @property
+    def at_least_unix_s(self) -> int:
+        """The later of the two: lists are not early because the clock is slow."""
+        return max(self.now_unix_s, self.proven_unix_s)
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """That this machine's clock is slow, if the witnesses prove it."""
+        slow_s = self.proven_unix_s - self.now_unix_s
+        if slow_s <= CLOCK_SLACK_S:
+            return None
+        return Trouble(
+            ListFault.CLOCK,
+            f"the clock of this machine is slow by at least {duration(slow_s)}, as the witnesses' times "
+            "show: set it",
+        )
+
+
+def duration(seconds: float) -> str:
+    """Returns a time span for people: `3 days`, `2 h`, `5 min`."""
+    for unit_s, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{int(seconds // unit_s)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def facts_of(cluster: Cluster) -> ListFacts:
+    """Returns what a signed list says beside its servers."""
+    assert cluster.signed is not None  # whoever calls this has seen that it is one
+    return cluster.signed
+
+
+def read_list(data: bytes, source: str = "list") -> tuple[Cluster, Note]:
+    """Reads a signed list; who has signed it is not looked at. Raises NoteError and ClusterError."""
+    note = Note.parse(data)
+    cluster = clusters.parse(clusters.decode(data, source), source)
+    if cluster.signed is None:
+        raise NoteError(f"{source}: expected a signed list")
+    return cluster, note
+
+
+def overdue(cluster: Cluster, clock: Clock) -> Trouble | None:
+    """Returns whether a list should have been replaced, or must have been."""
+    facts, now = facts_of(cluster), clock.now_unix_s
+    if now > facts.valid_until_s:
+        over = duration(now - facts.valid_until_s)
+        return Trouble(
+            ListFault.EXPIRED,
+            f"version {facts.version} was valid until {over} ago: either its publisher, or whoever brings "
+            f"it, holds newer ones back, or the clock of this machine is fast by at least {over}",
+        )
+    if now > facts.fresh_until_s:
+        return Trouble(
+            ListFault.STALE,
+            f"version {facts.version} should have been replaced {duration(now - facts.fresh_until_s)} ago; "
+            f"it is valid for {duration(facts.valid_until_s - now)} more",
+        )
+    return None
+
+
+def too_small(cluster: Cluster, document: TrustDocument) -> Trouble | None:
+    """Returns whether there are fewer hosts than the list and the trust document demand."""
+    hosts = len(cluster.hosts)
+    needed = max(facts_of(cluster).min_servers, document.floor)
+    if hosts >= needed:
+        return None
+    return Trouble(ListFault.SMALL, f"{_version(cluster)} has {hosts} of the {needed} hosts that it needs")
+
+
+def too_crowded(cluster: Cluster, document: TrustDocument) -> Trouble | None:
+    """Returns whether one network has more hosts than the trust document allows."""
+    if document.hosts_per_prefix == 0:
+        return None
+    hosts: dict[str, set[str]] = {}
+    for server in cluster.servers:
+        for prefix in {prefix_of(address[0]) for address in server.addresses}:
+            hosts.setdefault(prefix, set()).add(server.key)
+    counts = Counter({prefix: len(keys) for prefix, keys in hosts.items()})
+    for prefix, count in counts.most_common(1):
+        if count > document.hosts_per_prefix:
+            return Trouble(
+                ListFault.CROWDED,
+                f"{_version(cluster)} has {count} hosts in {prefix}, where the trust document allows "
+                f"{document.hosts_per_prefix}",
+            )
+    return None
+
+
+def prefix_of(host: str) -> str:
+    """Returns the network whose hosts are counted together: an IPv4 /24 or an IPv6 /48."""
+    bits = IPV4_PREFIX_BITS if ip_address(host).version == 4 else IPV6_PREFIX_BITS
+    return str(ip_network((host, bits), strict=False))
+
+
+def too_different(
+    cluster: Cluster, held: Iterable[Cluster], document: TrustDocument, clock: Clock
+) -> Trouble | None:
+    """Returns whether more hosts have come or gone than the trust document allows, since any of the lists
+    held that are still valid."""
+    version = facts_of(cluster).version
+    if document.except_version == version:
+        return None
+    new = cluster.hosts
+    for former in held:
+        facts = facts_of(former)
+        if facts.valid_until_s < clock.now_unix_s:
+            continue
+        old = former.hosts
+        added, removed = len(new - old), len(old - new)
+        for count, sign in ((added, "+"), (removed, "-")):
+            if count * 100 > document.churn_percent * len(old):
+                return Trouble(
+                    ListFault.CHURN,
+                    f"{sign}{count} of {len(old)} hosts since version {facts.version}, where the trust "
+                    f"document allows {document.churn_percent} % at once",
+                )
+    return None
+
+
+def apart(cluster: Cluster, former: Cluster, clock: Clock) -> Trouble | None:
+    """Returns whether clients with the list before may miss clients with this one.
+
+    By the time until which the one before was fresh, everybody has asked for a newer one. So what changes
+    only then is no trouble.
+    """
+    new, old = facts_of(cluster), facts_of(former)
+    begins = [max(new.valid_after_s, clock.at_least_unix_s), *(at for _, at in cluster.next_salts)]
+    differences = (hosts_changed(former, cluster, at) for at in begins if at < old.fresh_until_s)
+    if all(each.is_none or each.always_meet for each in differences):
+        return None
+    return Trouble(
+        ListFault.APART,
+        f"clients that have version {old.version} and clients that have version {new.version} may miss each "
+        "other on some topics, until all have the newer one",
+    )
+
+
+def kept(cluster: Cluster, former: Cluster, clock: Clock) -> str:
+    """Returns what a list that is not `apart` from the one before leaves of each topic's servers."""
+    begins_s = max(facts_of(cluster).valid_after_s, clock.at_least_unix_s)
+    difference = hosts_changed(former, cluster, begins_s)
+    if difference.is_none:
+        what = "no topic has another server"
+    elif difference.is_new_placement:
+        what = "topics are placed anew"
+    else:
+        what = f"every topic keeps at least {difference.kept} of {difference.kept_of} servers"
+    text = f"{what} since {_version(former)}"
+    if not (difference.is_none or difference.always_meet):
+        text += ", from when all have learned of it"
+    if difference.anew_at_unix_s is not None:
+        text += f"; a new salt places all anew in {duration(difference.anew_at_unix_s - clock.now_unix_s)}"
+    return text
+
+
+def in_force(lists: Sequence[Cluster], clock: Clock) -> Cluster | None:
+    """Returns the newest of these lists that holds already; None where none does."""
+    begun = [each for each in lists if facts_of(each).valid_after_s <= clock.at_least_unix_s]
+    return max(begun, key=lambda each: facts_of(each).version, default=None)
+
+
+def _version(cluster: Cluster) -> str:
+    return f"version {facts_of(cluster).version}"

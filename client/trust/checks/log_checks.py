@@ -1,0 +1,177 @@
+"""What the log must show: a checkpoint that is signed, a history that only grows, and the list's record.
+
+PROTOCOL §10.7, steps 2 to 5. Sans-IO: each check is a generator that asks for files, as
+`kcast.client.trust.checks.asking` has it.
+"""
+
+from dataclasses import dataclass
+
+from kcast.client.trust.checks.asking import Asking, Fault, ask, hashes, need
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.forms import merkle, tiles
+from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosignatures
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.forms.note import BadSignature, Note, NoteError, verify
+from kcast.client.trust.forms.record import ListRecord, read_record
+
+PROOF_BYTES_MAX = 64 * 1024
+LATER_ENTRIES_MAX = 1024  # entries after the list's that are looked at
+LATEST = "latest.tlog-proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The log as its newest checkpoint has it: that note, the proof beside it, and when it was cosigned."""
+
+    note: Note
+    checkpoint: Checkpoint
+    proof: LogProof
+    cosigned_unix_s: tuple[int, ...]  # a time for each witness, the newest first
+
+
+def read_tree(data: bytes, document: TrustDocument) -> Tree:
+    """Returns the tree of a log proof, if the document's log and a quorum of witnesses have signed it.
+
+    Raises Fault.
+    """
+    policy = document.policy
+    try:
+        proof = LogProof.parse(data)
+        checkpoint = Checkpoint.parse(proof.checkpoint.text)
+        is_logs = verify(proof.checkpoint, [policy.log])
+        cosigned = cosignatures(proof.checkpoint, policy.keys)
+    except BadSignature as error:
+        raise Fault(ListFault.BAD_SIGNATURE, f"{LATEST}: {error}") from None
+    except NoteError as error:
+        raise Fault(ListFault.MALFORMED, f"{LATEST}: {error}") from None
+    if not is_logs or checkpoint.origin != policy.log.name:
+        raise Fault(ListFault.BAD_SIGNATURE, f"the checkpoint is not signed by the log {policy.log.name}")
+    if not policy.is_met(cosigned):
+        raise Fault(
+            ListFault.NO_QUORUM,
+            f"{len(cosigned)} of the {len(policy.keys)} witnesses have cosigned the checkpoint of size "
+            f"{checkpoint.size}, and it takes {policy.needed}",
+        )
+    return Tree(proof.checkpoint, checkpoint, proof, tuple(sorted(cosigned.values(), reverse=True)))
+
+
+# --- Its history -------------------------------------------------------------------------------------------
+
+
+def check_history(tree: Tree, held_checkpoint: bytes | None) -> Asking[str]:
+    """Checks that the tree extends the one held; returns a sentence on it."""
+    if held_checkpoint is None:
+        return "none held: this is the first checkpoint"
+    held_note = Note.parse(held_checkpoint)
+    held, new = Checkpoint.parse(held_note.text), tree.checkpoint
+    if held.origin != new.origin:
+        return f"the log is {new.origin} now, and was {held.origin}"
+    if new.size < held.size:
+        raise Fault(
+            ListFault.ROLLBACK,
+            f"the log has {new.size} entries, and had {held.size}: it, or whoever brings it, goes back",
+        )
+    if new.size == held.size:
+        if new.root != held.root:
+            raise _fork(held_note, tree, ())
+        return f"of the same size {held.size}"
+    path = yield from _extension(held_note, tree)
+    return f"consistent with size {held.size} ({len(path)} hashes)"
+
+
+def _extension(held_note: Note, tree: Tree) -> Asking[tuple[bytes, ...]]:
+    """Returns a proof that the tree extends the one held, from one file, or else from tiles."""
+    held, new = Checkpoint.parse(held_note.text), tree.checkpoint
+    if held.size == 0:
+        return ()
+    data = yield from ask(f"from/{held.size}", PROOF_BYTES_MAX)
+    if data is not None:
+        try:
+            body = AddCheckpoint.parse(data)
+        except NoteError:
+            body = None
+        # It may be another than what was read before, since each publish replaces it. Tiles only grow.
+        if body is not None and merkle.extends(held.size, new.size, body.path, held.root, new.root):
+            return body.path
+    path = tuple((yield from hashes(tiles.consistency_path(held.size, new.size))))
+    if merkle.extends(held.size, new.size, path, held.root, new.root):
+        return path
+    (root,) = yield from hashes(tiles.prefix_root(held.size, new.size))
+    if merkle.extends(held.size, new.size, path, root, new.root):
+        raise _fork(held_note, tree, path)
+    raise Fault(ListFault.WITHHELD, "the log's tiles are not those of its checkpoint: try another source")
+
+
+def _fork(held_note: Note, tree: Tree, path: tuple[bytes, ...]) -> Fault:
+    """Two checkpoints that the log has signed, of which neither extends the other."""
+    old_size = Checkpoint.parse(held_note.text).size
+    return Fault(
+        ListFault.FORK,
+        f"the log shows {tree.checkpoint.size} entries that do not begin with the {old_size} that it showed "
+        "before: it tells people different things. Tell the list's owners, and others who use it",
+        {
+            "held.checkpoint": held_note.data,
+            "shown.checkpoint": tree.note.data,
+            "shown.add-checkpoint": AddCheckpoint(old_size, path, tree.note).data,
+        },
+    )
+
+
+# --- The list's record -------------------------------------------------------------------------------------
+
+
+def newest_record(tree: Tree) -> Asking[ListRecord]:
+    """Returns the record of the list that is shown, once the tree has it, and no newer one after it."""
+    proof, checkpoint = tree.proof, tree.checkpoint
+    try:
+        record = read_record(proof.extra)
+    except NoteError as error:
+        raise Fault(ListFault.MALFORMED, f"{LATEST}: {error}") from None
+    if not isinstance(record, ListRecord):
+        raise Fault(ListFault.MALFORMED, f"{LATEST}: expected the record of a list")
+    if not proof.shows(proof.extra, checkpoint):
+        raise Fault(ListFault.UNLOGGED, f"version {record.version} is not in the public log")
+    later = yield from _later_entries(record, tree)
+    for index, entry in later:
+        if not (yield from _is_entry(index, entry, tree)):
+            raise Fault(ListFault.WITHHELD, f"entry {index} is not the one that the log has")
+        try:
+            other = read_record(entry)
+        except NoteError:
+            continue  # another use of the log
+        if isinstance(other, ListRecord) and other.name == record.name:
+            raise Fault(
+                ListFault.BEHIND,
+                f"the log has version {other.version}, and version {record.version} is shown",
+            )
+    return record
+
+
+def _later_entries(record: ListRecord, tree: Tree) -> Asking[list[tuple[int, bytes]]]:
+    """Returns the entries after the list's, with their indices, as the source has them."""
+    first, size = tree.proof.index + 1, tree.checkpoint.size
+    if size - first > LATER_ENTRIES_MAX:
+        raise Fault(ListFault.BEHIND, f"the log has {size - first} entries after version {record.version}")
+    entries = yield from hashes(tiles.entries(first, size))
+    return list(enumerate(entries, first))
+
+
+def _is_entry(index: int, entry: bytes, tree: Tree) -> Asking[bool]:
+    """Returns whether the tree has this entry at an index, by its tiles."""
+    checkpoint = tree.checkpoint
+    if index >= checkpoint.size:
+        return False
+    path = yield from hashes(tiles.inclusion_path(index, checkpoint.size))
+    return merkle.includes(index, checkpoint.size, merkle.leaf_hash(entry), path, checkpoint.root)
+
+
+def has_entry(path: str, entry: bytes, tree: Tree) -> Asking[bool]:
+    """Returns whether the tree has an entry; the proof beside the file at `path` says where to find it."""
+    data = yield from need(f"{path}.tlog-proof", PROOF_BYTES_MAX)
+    try:
+        proof = LogProof.parse(data)
+    except NoteError as error:
+        raise Fault(ListFault.WITHHELD, f"{path}.tlog-proof: {error}") from None
+    if proof.shows(entry, tree.checkpoint):
+        return True
+    return (yield from _is_entry(proof.index, entry, tree))  # the proof may be of an older tree

@@ -1,0 +1,210 @@
+"""What work files become when they are published: the next trust document, and the next list.
+
+PROTOCOL §10.4.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kcast.client import cluster as clusters
+from kcast.client.cluster import Cluster
+from kcast.client.trust.checks.list_checks import duration
+from kcast.client.trust.checks.meeting import Difference, hosts_changed
+from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.forms.note import Note, NoteError, SigningKey, VerifierKey
+from kcast.client.trust.publisher.editing import EditError, Lifetime, facts_of, lifetime, renewed
+from kcast.client.trust.publisher.epochs import next_epoch, with_promises
+from kcast.client.trust.publisher.signing import signed, signers_of
+from kcast.client.trust.publisher.workplace import Workplace, read_note
+
+IN_USE_MAX = 64
+
+Keys = Callable[[VerifierKey], SigningKey | None]
+"""Returns the secret key of a public one; None where it is not at hand."""
+
+
+class Incomplete(EditError):
+    """More people must sign first. What was signed here is kept in the work file."""
+
+
+class Waiting(EditError):
+    """The newest list is published, and holds only later: a newer one would say nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextDocument:
+    """The trust document under which the next list is published. `note` is None where it is published."""
+
+    document: TrustDocument
+    former: TrustDocument | None = None
+    note: Note | None = None
+
+    def require_owners(self, file: Path) -> None:
+        """Raises Incomplete where more owners must sign it first."""
+        if self.note is None:
+            return
+        for each in (self.former, self.document):
+            count = len(each.owners_of(self.note)) if each else 0
+            if each is not None and count < each.owner_threshold:
+                raise Incomplete(
+                    f"{file}: version {self.document.version} has {count} of the {each.owner_threshold} "
+                    f"signatures of owners of version {each.version} that it needs: give it to the other "
+                    "owners, who run 'kcast servers sign'"
+                )
+
+
+def next_document(place: Workplace, keys: Keys) -> NextDocument:
+    """Returns the trust document under which the next list is published; a new one is signed with the keys at
+    hand. Raises EditError where it may not follow the one that is published."""
+    published = place.trust_documents()
+    former, former_note = documents.parse(published[-1]) if published else (None, None)
+    if not place.trust_file.exists():
+        if former is None:
+            raise EditError(
+                f"{place.file}: there is no {place.trust_file.name} and no {place.served.name}/ beside it: "
+                "'kcast servers init' makes them"
+            )
+        return NextDocument(former)
+    note = read_note(place.trust_file)
+    try:
+        document = documents.parse_text(note.text)
+        if former is not None and former_note is not None:
+            if note.text == former_note.text:
+                return NextDocument(former)
+            if (document.name, document.version) != (former.name, former.version + 1):
+                raise EditError(
+                    f"{place.trust_file}: it is version {document.version} of {document.name}, and "
+                    f"version {former.version} of {former.name} is published: 'kcast servers rotate' makes "
+                    "the next one"
+                )
+        owners = (*document.owners, *(former.owners if former else ()))
+        signers_of(note, owners, str(place.trust_file))
+        return NextDocument(document, former, signed(note, at_hand(owners, keys)))
+    except NoteError as error:
+        raise EditError(f"{place.trust_file}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class NextList:
+    """The list that is to be published, signed with the keys at hand."""
+
+    cluster: Cluster
+    note: Note
+    difference: Difference | None  # from the list that is published; None for the first one
+
+    def require_signers(self, file: Path, document: TrustDocument) -> None:
+        """Raises Incomplete where more signers must sign it first."""
+        count = len(document.signers_of(self.note))
+        if count < document.signer_threshold:
+            raise Incomplete(
+                f"{file}: version {facts_of(self.cluster).version} has {count} of the "
+                f"{document.signer_threshold} signatures that it needs: give it to the other signers, who "
+                "run 'kcast servers sign'"
+            )
+
+
+def next_list(
+    place: Workplace,
+    document: TrustDocument,
+    keys: Keys,
+    now_unix_s: int,
+    *,
+    is_at_once: bool = False,
+    is_new_epoch: bool = False,
+    life: Lifetime | None = None,
+) -> NextList:
+    """Returns the list of the work file as it is to be published: as it stands there if people have signed
+    it, else with the version and the times that it gets now. One that is published already is renewed.
+    With `is_new_epoch` it is the first one of an epoch, with another salt and what was pending.
+
+    Raises EditError.
+    """
+    note, published = read_note(place.file), place.published()
+    file = str(place.file)
+    cluster = clusters.parse(note.text, file)
+    facts = facts_of(cluster)
+    if cluster.name != document.name:
+        raise EditError(f"{file}: it is named {cluster.name}, and the trust document {document.name}")
+    newest = published.record.version if published else document.lists_from - 1
+    signers_of(note, document.signers, file, place.published_text(facts.version))
+    if facts.version < newest:
+        raise EditError(
+            f"{file}: it is version {facts.version}, and {newest} is published: begin with that again: "
+            f"cp {place.served / 'list' / str(newest)} {file}"
+        )
+    before = clusters.parse(published.text, file) if published else None
+    if note.signatures and facts.version == newest and facts.valid_after_s > now_unix_s and not is_at_once:
+        wait = duration(facts.valid_after_s - now_unix_s)
+        raise Waiting(
+            f"{file}: version {newest} is published, and holds in {wait}; there is nothing to renew"
+        )
+    if is_new_epoch and (document.admission != "epoch" or before is None):
+        raise EditError(
+            f"{file}: a new epoch is for a published list with 'admission epoch': 'kcast servers rotate "
+            "--admission epoch' makes it one"
+        )
+    if not note.signatures or facts.version == newest:
+        secrets = at_hand(document.signers, keys)
+        if is_new_epoch and before is not None:
+            from_s = now_unix_s + (life or lifetime(facts)).fresh_s
+            cluster = next_epoch(cluster, before, secrets, document.signer_threshold, now_unix_s, from_s)
+        if document.admission == "epoch":
+            cluster = with_promises(cluster, secrets)
+        begins_s = now_unix_s
+        if published and not is_at_once:
+            fresh_s = (life or lifetime(facts)).fresh_s
+            begins_s = _begin(_in_use(place, newest, now_unix_s), cluster, now_unix_s, fresh_s)
+        version = facts.version if facts.version > newest else newest + 1
+        cluster = renewed(cluster, version, document.version, begins_s, life)
+        note = Note(clusters.format_cluster(cluster))
+    elif facts.trust != document.version:
+        raise EditError(
+            f"{file}: it was signed under version {facts.trust} of the trust document, and now "
+            f"{document.version} holds: remove the lines of signatures to have it signed anew"
+        )
+    return NextList(
+        cluster,
+        signed(note, at_hand(document.signers, keys)),
+        hosts_changed(before, cluster, now_unix_s) if before else None,
+    )
+
+
+def _begin(in_use: Sequence[Cluster], cluster: Cluster, now_unix_s: int, fresh_s: int) -> int:
+    """Returns when the list is to hold: at once if clients that have it always meet those with any list that
+    is `in_use`, newest first; else when all have learned of it, so that all change over together.
+
+    One that places no topic anew parts nobody who has the newest list: it is as good as that.
+    """
+    holds_from_s = facts_of(in_use[0]).valid_after_s
+    if holds_from_s > now_unix_s:  # two that wait would be one too many for whoever comes only now
+        raise EditError(
+            f"version {facts_of(in_use[0]).version} is published, and holds only in "
+            f"{duration(holds_from_s - now_unix_s)}: publish this change after that, or at once with --now, "
+            "and some messages may be missed"
+        )
+    if hosts_changed(in_use[0], cluster, now_unix_s).is_none:
+        return now_unix_s
+    meets_all = all(hosts_changed(each, cluster, now_unix_s).always_meet for each in in_use)
+    return now_unix_s if meets_all else now_unix_s + fresh_s
+
+
+def _in_use(place: Workplace, newest: int, now_unix_s: int) -> list[Cluster]:
+    """Returns the published lists that clients may still go by, newest first: those that were not replaced
+    before the last fresh interval, in which each client looks for a newer one."""
+    found: list[Cluster] = []
+    version = newest
+    while (data := place.published_list(version)) is not None:
+        cluster = clusters.parse(data.decode(), f"list/{version}")
+        found.append(cluster)
+        facts = facts_of(cluster)
+        if facts.valid_after_s <= now_unix_s - lifetime(facts).fresh_s or len(found) == IN_USE_MAX:
+            break
+        version -= 1
+    return found
+
+
+def at_hand(public: Iterable[VerifierKey], keys: Keys) -> tuple[SigningKey, ...]:
+    """Returns those of the keys that are at hand, each once."""
+    return tuple(secret for key in dict.fromkeys(public) if (secret := keys(key)) is not None)

@@ -1,0 +1,326 @@
+"""Publishes a list: it is judged, signed, logged and witnessed, and only then are files written.
+
+PROTOCOL §10.6. The files of the folder are put there in an order in which a reader finds at any moment either
+what was published before or what is published now, whole: first what is new under names of its own, then what
+replaces older files, and the checkpoint last of all.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kcast.client import cluster as clusters
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.judge import judge
+from kcast.client.trust.checks.log_checks import LATEST
+from kcast.client.trust.checks.rehearsal import rehearse
+from kcast.client.trust.checks.salts import basis_version
+from kcast.client.trust.checks.verdicts import FORMER_MAX, Held, Refused, answered
+from kcast.client.trust.forms import bundle
+from kcast.client.trust.forms.checkpoint import AddCheckpoint, LogProof, cosignatures
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.forms.note import Note, SigningKey, VerifierKey
+from kcast.client.trust.forms.record import ListRecord, TrustRecord
+from kcast.client.trust.publisher import cosigning
+from kcast.client.trust.publisher.drafts import (
+    Incomplete,
+    Keys,
+    NextDocument,
+    NextList,
+    next_document,
+    next_list,
+)
+from kcast.client.trust.publisher.editing import EditError, Lifetime, facts_of
+from kcast.client.trust.publisher.log import Log
+from kcast.client.trust.publisher.workplace import Workplace, write_note
+from kcast.client.trust.state.durable import make_folder, write_together
+
+STEPS_KEPT = 64  # files from/N
+
+
+class NotPublished(EditError):
+    """Nothing was written for people to fetch; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What was published. `missing` says of each witness that has not cosigned why."""
+
+    list: NextList
+    document: TrustDocument
+    is_renewal: bool
+    cosigned: tuple[str, ...]
+    missing: Mapping[str, str]
+
+
+Collect = Callable[..., Mapping[VerifierKey, cosigning.Asked]]
+
+
+def publish(
+    place: Workplace,
+    keys: Keys,
+    state_of_log: Callable[[str], Path],
+    now_unix_s: int,
+    *,
+    is_at_once: bool = False,
+    is_new_epoch: bool = False,
+    life: Lifetime | None = None,
+    collect: Collect = cosigning.collect,
+) -> Publication:
+    """Publishes the list of a work file, with the trust document that lies beside it if there is one.
+
+    `state_of_log` says for a log's name where its last signed checkpoint is kept. Raises Incomplete where
+    others must sign first, NotPublished where clients would refuse the list or too few witnesses cosign, and
+    other KcastErrors and OSError.
+    """
+    with _alone(place):
+        next_ = next_document(place, keys)
+        document = next_.document
+        list_ = next_list(
+            place, document, keys, now_unix_s, is_at_once=is_at_once, is_new_epoch=is_new_epoch, life=life
+        )
+        facts = facts_of(list_.cluster)
+        record = ListRecord.of(document.name, facts.version, facts.trust, list_.note.data)
+        held = _held(place, now_unix_s)
+        _require_taken(document, held, record, list_, now_unix_s)
+        try:
+            next_.require_owners(place.trust_file)
+            list_.require_signers(place.file, document)
+        except Incomplete:
+            _keep_signatures(place, next_, list_)
+            raise
+        trust = [*place.trust_documents(), *([next_.note.data] if next_.note else [])]
+        records = [TrustRecord.of(document.name, version, data).data for version, data in enumerate(trust, 1)]
+        with Log(
+            place.database, place.served, _log_key(document, keys), state_of_log(document.policy.log.name)
+        ) as log:
+            _keep_signatures(place, next_, list_)
+            *trusted, index = log.append([*records, record.data])
+            signed = log.sign({*trusted[len(place.trust_documents()) :], index})
+            checkpoint, missing = _witnessed(signed, document, log, collect)
+            published = place.published()
+            before = published.record.version if published and facts.valid_after_s > now_unix_s else None
+            files = _Files(log, checkpoint, document, list_, record, index, before)
+            for version, data in enumerate(trust, 1):
+                files.add_trust(version, data, records[version - 1], trusted[version - 1])
+            groups = files.in_order(place)
+            _require_shown(place, groups, trust[0], now_unix_s)
+            write(place.served, *groups)
+        place.trust_file.unlink(missing_ok=True)
+        cosigned = document.policy.who(cosignatures(checkpoint, document.policy.keys))
+        is_renewal = held.list is not None and not (list_.difference and not list_.difference.is_none)
+        return Publication(list_, document, is_renewal, cosigned, missing)
+
+
+def _keep_signatures(place: Workplace, next_: NextDocument, list_: NextList) -> None:
+    """Writes the work files as they are signed now: what is in the log must not be signed in another form."""
+    if next_.note is not None:
+        write_note(place.trust_file, next_.note)
+    write_note(place.file, list_.note)
+
+
+@contextmanager
+def _alone(place: Workplace) -> Iterator[None]:
+    """Keeps other publishers of the same list out meanwhile. Raises NotPublished."""
+    descriptor = os.open(place.file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise NotPublished(
+            f"{place.file}: another kcast is publishing here: try again when it has ended"
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+def _held(place: Workplace, now_unix_s: int) -> Held:
+    """Returns what a client holds that has all that is published: the newest list, and those before it that
+    are still valid."""
+    published = place.published()
+    if published is None:
+        return Held(b"")
+    former = []
+    newest = published.record.version
+    for version in range(newest - 1, max(0, newest - 1 - FORMER_MAX), -1):
+        data = place.published_list(version)
+        if data is None:
+            continue
+        cluster = clusters.parse(data.decode(), f"list/{version}")
+        if facts_of(cluster).valid_until_s >= now_unix_s:
+            former.append(data)
+    return Held(b"", list=published.data, proof=published.proof.data, former=tuple(former))
+
+
+def _require_taken(
+    document: TrustDocument, held: Held, record: ListRecord, list_: NextList, now_unix_s: int
+) -> None:
+    """Raises NotPublished where clients would refuse the list, once it has all signatures."""
+    signers = document.signers_of(list_.note)
+    if not signers:
+        return
+    demanded = replace(document, signer_threshold=min(document.signer_threshold, len(signers)))
+    verdict = rehearse(demanded, held, record, list_.note.data, now_unix_s)
+    if isinstance(verdict, Refused):
+        way_out = ""
+        if verdict.fault is ListFault.CHURN:
+            way_out = f"; 'kcast servers rotate --except {record.version}' lets this one through"
+        raise NotPublished(f"clients would refuse it: {verdict.text} ({verdict.fault}){way_out}")
+
+
+def _log_key(document: TrustDocument, keys: Keys) -> SigningKey:
+    key = keys(document.policy.log)
+    if key is None:
+        raise NotPublished(
+            f"the key of the log, {document.policy.log.name}, is not at hand: whoever has it publishes the "
+            "list"
+        )
+    return key
+
+
+def _witnessed(
+    signed: Note, document: TrustDocument, log: Log, collect: Collect
+) -> tuple[Note, dict[str, str]]:
+    """Returns the checkpoint with the cosignatures of the witnesses that answer; says of the others why not.
+
+    Raises NotPublished where they make no quorum.
+    """
+    policy = document.policy
+    if not policy.witnesses:
+        return signed, {}
+    urls = {witness.key: witness.url for witness in policy.witnesses.values()}
+    asked = collect(
+        signed,
+        urls,
+        lambda old_size, size: log.consistency(old_size),
+        old_sizes=dict.fromkeys(urls, log.published_size),
+    )
+    checkpoint = signed.with_signatures(line for each in asked.values() for line in each.cosignatures)
+    missing = {
+        name: asked[witness.key].why_not
+        for name, witness in policy.witnesses.items()
+        if not asked[witness.key].cosignatures
+    }
+    quorum = policy.fewest(cosignatures(checkpoint, policy.keys))
+    if quorum is None:
+        why = "; ".join(f"{name}: {text}" for name, text in missing.items())
+        raise NotPublished(
+            f"{len(urls) - len(missing)} of {len(urls)} witnesses have cosigned, and it takes "
+            f"{policy.needed}; nothing was published, and 'kcast servers publish' asks them again ({why})"
+        )
+    return checkpoint.as_looked_at((policy.log, *quorum)), missing
+
+
+# --- The folder ------------------------------------------------------------------------------------------
+
+
+class _Files:
+    """The files of a publication, each where readers look for it. `before` is the version that holds until
+    the new list does, None where that holds at once."""
+
+    def __init__(
+        self,
+        log: Log,
+        checkpoint: Note,
+        document: TrustDocument,
+        list_: NextList,
+        record: ListRecord,
+        index: int,
+        before: int | None,
+    ) -> None:
+        self._log = log
+        self._checkpoint = checkpoint
+        self._cluster = list_.cluster
+        self._before = before
+        self._trust: dict[str, bytes] = {}
+        self._trust_proofs: dict[str, bytes] = {}
+        self._list = {
+            f"list/{record.version}": list_.note.data,
+            f"list/{record.version}.tlog-proof": self._proof(record.data, index),
+        }
+        self._latest = self._proof(record.data, index)
+
+    def add_trust(self, version: int, data: bytes, record: bytes, index: int) -> None:
+        """Adds a trust document, with a proof that it is logged."""
+        self._trust[f"trust/{version}"] = data
+        self._trust_proofs[f"trust/{version}.tlog-proof"] = self._proof(record, index)
+
+    def _proof(self, record: bytes, index: int) -> bytes:
+        return LogProof(record, index, self._log.inclusion(index), self._checkpoint).data
+
+    def in_order(self, place: Workplace) -> tuple[dict[str, bytes], ...]:
+        """Returns groups of files by path, in the order in which they are to be put there.
+
+        A new trust document comes right before the list under it: clients that find one without the other
+        take neither, and go on with what they have.
+        """
+        steps = self._steps(place)
+        others = self._other_lists(place)
+        latest = {LATEST: self._latest}
+        told = {**self._trust_proofs, **self._list, **others, **steps}
+        whole = bundle.format_bundle({**self._trust, **latest, **told})
+        first = {**self._log.new_files(), **told, "bundle": whole}
+        return first, {**self._trust, **latest}, {"checkpoint": self._checkpoint.data}
+
+    def _other_lists(self, place: Workplace) -> dict[str, bytes]:
+        """Returns what clients need beside the newest list: the one on which its salt rests, and the one that
+        holds until this one does. Their proofs are of the newest checkpoint, since a bundle has no tiles."""
+        found: dict[str, bytes] = {}
+        for version in dict.fromkeys((basis_version(self._cluster), self._before)):
+            data = None if version is None else place.published_list(version)
+            if data is None:
+                continue
+            former = facts_of(clusters.parse(data.decode(), f"list/{version}"))
+            record = ListRecord.of(self._cluster.name, former.version, former.trust, data).data
+            index = self._log.find(record)
+            if index is not None:
+                found |= {f"list/{version}": data, f"list/{version}.tlog-proof": self._proof(record, index)}
+        return found
+
+    def _steps(self, place: Workplace) -> dict[str, bytes]:
+        """Returns the ways here from the last sizes that were published."""
+        sizes = {size for size in (*place.steps(), self._log.published_size) if 0 < size < self._log.size}
+        return {
+            f"from/{size}": AddCheckpoint(size, self._log.consistency(size), self._checkpoint).data
+            for size in sorted(sizes, reverse=True)[:STEPS_KEPT]
+        }
+
+
+def _require_shown(
+    place: Workplace, groups: Iterable[Mapping[str, bytes]], first: bytes, now_unix_s: int
+) -> None:
+    """Raises NotPublished unless the folder, with these files, shows a list that people with the pin take."""
+
+    def would_be(path: str, bytes_max: int) -> bytes | None:
+        data = next((files[path] for files in groups if path in files), None)
+        return place.served_file(path) if data is None else data
+
+    verdict = answered(judge(Held(first), now_unix_s), would_be)
+    if isinstance(verdict, Refused):
+        raise NotPublished(
+            f"clients would refuse it: {verdict.text} ({verdict.fault}); nothing was published"
+        )
+
+
+def write(folder: Path, *groups: Mapping[str, bytes]) -> None:
+    """Puts files into the folder, group after group, each file whole or not at all. Raises OSError."""
+    for files in groups:
+        new = {folder / path: data for path, data in files.items() if not _is_there(folder / path, data)}
+        for parent in {path.parent for path in new}:
+            make_folder(parent)
+        write_together(new)
+    kept = {path for files in groups for path in files if path.startswith("from/")}
+    if (folder / "from").is_dir():
+        for old in (folder / "from").iterdir():
+            if f"from/{old.name}" not in kept:
+                old.unlink(missing_ok=True)
+
+
+def _is_there(path: Path, data: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except FileNotFoundError:
+        return False

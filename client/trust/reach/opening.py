@@ -1,0 +1,130 @@
+"""Opens the list of a name: from the state on disk, or at first contact from elsewhere. PROTOCOL §10.8.
+
+With a sound state no network is needed. Where only a trust document is here, dropped by an administrator, the
+list is fetched, from the bundle beside it or from the places that it names, and that is waited for.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import SystemRandom
+
+from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.events import ListTrouble
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.list_checks import facts_of
+from kcast.client.trust.checks.verdicts import Held, Trouble
+from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms.note import NoteError
+from kcast.client.trust.reach import update
+from kcast.client.trust.reach.update import Round
+from kcast.client.trust.state import places
+from kcast.client.trust.state.places import StateError
+from kcast.client.trust.state.standing import Standing, refusal, standing_of
+from kcast.client.trust.state.store import Store, Unstored
+
+REFRESH_SHARE = 0.75  # of the fresh interval: by then every client that runs has fetched the next list
+REFRESH_AGAIN_S = 3600
+REFRESH_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A list in use: what was verified, the cluster to go by at first, and what is to be told of it."""
+
+    store: Store
+    standing: Standing
+    cluster: Cluster
+    troubles: tuple[Trouble, ...] = ()
+
+    def update(self, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
+        """Fetches what is new, as a `Keeper` wants it. Raises StateError."""
+        return update.run_round(self.store, now_unix_s, SystemRandom(), is_wanted=is_wanted)
+
+    def update_from(self, bundle: bytes, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
+        """Judges a bundle that other clients have sent. Raises StateError."""
+        return update.run_on_bundle(self.store, bundle, now_unix_s, is_wanted=is_wanted)
+
+    def keep_evidence(self, files: Mapping[str, bytes]) -> str:
+        """Stores evidence of a fork; returns where, empty where that fails."""
+        return str(self.store.evidence(files) or "")
+
+
+def open_list(name: str, now_unix_s: int) -> Opened:
+    """Returns the list of a name, ready for use.
+
+    Raises ClusterError where the name is not known, where no list can be had, and where the list has expired
+    and its trust document refuses it then; StateError where the folder of its state cannot be used.
+    """
+    store = Store(name)
+    held = store.load()
+    troubles: list[Trouble] = []
+    if store.is_damaged():
+        rest = "an older one is in use" if held is not None and held.list is not None else "none is left"
+        troubles.append(Trouble(ListFault.MALFORMED, f"what is stored in {store.folder} is damaged: {rest}"))
+    if held is None or held.list is None:
+        held = _first_list(store, held, now_unix_s, troubles)
+    standing = standing_of(held)
+    error = refusal(standing, now_unix_s)
+    if error is not None:
+        raise error
+    return Opened(store, standing, standing.present(now_unix_s), tuple(troubles))
+
+
+def refresh(name: str, now_unix_s: int) -> tuple[ListTrouble, ...]:
+    """Fetches a newer list, if the stored one is due to be replaced, and waits for it; returns what to tell.
+
+    For programs that end before a client's own fetch would. It is tried once an hour at most, so that
+    programs that follow each other are not all held up where there is no network.
+    """
+    try:
+        store = Store(name)
+        held = store.load()
+        if held is None or held.list is None:
+            return ()
+        standing = standing_of(held)
+        if not standing.is_due(now_unix_s, REFRESH_SHARE) or not store.begin_try(now_unix_s, REFRESH_AGAIN_S):
+            return ()
+        found = update.run_round(store, now_unix_s, SystemRandom(), update_s=REFRESH_S)
+    except StateError:
+        return ()  # whoever opens the list is told
+    kept = facts_of(standing.cluster).version
+    return tuple(
+        ListTrouble(name, refused.fault.value, refused.trouble.text, kept, refused.kept_in)
+        for refused in found.refused
+    )
+
+
+def _first_list(store: Store, held: Held | None, now_unix_s: int, troubles: list[Trouble]) -> Held:
+    path = places.dropped(store.name)
+    if held is None:
+        if path is None:
+            raise ClusterError(unknown(store.name))
+        try:
+            held = Held(path.read_bytes())
+            documents.check_own(held.trust)
+        except OSError as error:
+            raise ClusterError(f"{path}: {error.strerror}") from None
+        except NoteError as error:
+            raise ClusterError(f"{path}: {error}") from None
+        try:
+            store.begin(held)
+        except Unstored as error:
+            troubles.append(update.trouble_of(error))
+    bundle = None if path is None else places.bundle_beside(path)
+    why: list[str] = []
+    for names in ([str(bundle)] if bundle else [], None):
+        found = update.run_round(store, now_unix_s, SystemRandom(), names=names)
+        if found.accepted is not None:
+            troubles += found.accepted.warnings
+            return found.accepted.held
+        why += [*(f"{refused.text} ({refused.fault})" for refused in found.refused), *found.unreachable]
+    raise ClusterError(f"@{store.name}: there is no list of it here yet: {'; '.join(why)}")
+
+
+def unknown(name: str) -> str:
+    """Returns what to say of a name that is not known here."""
+    from kcast.client.resembling import did_you_mean  # slow to import, and seldom needed
+
+    meant = did_you_mean(name, places.known_names())
+    how = "type 'kcast servers trust URL PIN', with the URL and the pin that its operators give you"
+    return f"@{name} is not known here{meant}: {how}"

@@ -1,0 +1,155 @@
+"""Where the files of a published log come from: a folder, a web server, a bundle. PROTOCOL §10.8.
+
+All are equal: nothing is believed because of the way by which it came. A source answers with what it has, at
+most one byte more than what was asked for, which then says that there is too much; with None where it has no
+such file; and with a SourceError where it cannot say. What the bytes are worth is for others to judge.
+"""
+
+import os
+import stat
+from pathlib import Path
+from time import monotonic
+from typing import Protocol
+from urllib.parse import unquote, urljoin, urlsplit
+
+from kcast.client.trust.forms import bundle
+from kcast.client.trust.reach import web
+from kcast.pubsub.errors import KcastError
+
+SILENCE_S = 10.0  # a server that says nothing for so long is given up
+TRANSFER_S = 60.0  # and so is one that has not sent a whole file by then
+REDIRECTS_MAX = 3
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class SourceError(KcastError, RuntimeError):
+    """A source that cannot be used, or not now; one line that names it and says why."""
+
+
+class Source(Protocol):
+    """Answers with the files of a published log."""
+
+    name: str  # as users wrote it, for messages
+
+    def get(self, path: str, bytes_max: int) -> bytes | None:
+        """Returns the file's first `bytes_max` + 1 bytes; None where there is no such file.
+
+        Raises SourceError.
+        """
+
+
+def source_of(text: str, *, silence_s: float = SILENCE_S, transfer_s: float = TRANSFER_S) -> Source:
+    """Returns the source that an http, https or file URL means, or the path of a folder or of a bundle.
+
+    Raises SourceError where there is none.
+    """
+    scheme = urlsplit(text).scheme if "://" in text or text.startswith("file:") else ""
+    if scheme in ("http", "https"):
+        return HttpSource(text, silence_s=silence_s, transfer_s=transfer_s)
+    if scheme not in ("", "file"):
+        raise SourceError(f"{text}: give a URL of http, https or file, or the path of a folder or a bundle")
+    path = Path(unquote(urlsplit(text).path) if scheme else text)
+    if path.is_dir():
+        return FolderSource(path, text)
+    data = _read(path, text, bundle.BUNDLE_BYTES_MAX)
+    if data is None:
+        raise SourceError(f"{text}: there is no such folder, and no such bundle")
+    return BundleSource(data, text)
+
+
+class BundleSource:
+    """The files of a bundle. Raises SourceError where it is none."""
+
+    def __init__(self, data: bytes, name: str = "bundle") -> None:
+        self.name = name
+        try:
+            self._files = bundle.parse(data)
+        except bundle.BundleError as error:
+            raise SourceError(f"{name}: {error}") from None
+
+    def get(self, path: str, bytes_max: int) -> bytes | None:
+        """Returns what stands in the bundle. It never raises."""
+        data = self._files.get(path)
+        return None if data is None else data[: bytes_max + 1]
+
+
+class FolderSource:
+    """The files of a folder, such as one that a web server would serve."""
+
+    def __init__(self, folder: str | Path, name: str = "") -> None:
+        self.name = name or str(folder)
+        self._folder = Path(folder)
+
+    def get(self, path: str, bytes_max: int) -> bytes | None:
+        """Returns what the file holds now. Raises SourceError, also where the folder itself is gone."""
+        data = _read(self._folder / path, f"{self.name}: {path}", bytes_max)
+        if data is None and not self._folder.is_dir():
+            raise SourceError(f"{self.name}: there is no such folder any more")
+        return data
+
+
+def _read(path: Path, name: str, bytes_max: int) -> bytes | None:
+    try:
+        # Without O_NONBLOCK a FIFO would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SourceError(f"{name}: it is no plain file")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return file.read(bytes_max + 1)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SourceError(f"{name}: {error.strerror or error}") from None
+
+
+# --- HTTP --------------------------------------------------------------------------------------------
+
+
+class HttpSource:
+    """The files below an http or https URL.
+
+    A server may be slow, endless or lost: each wait ends after `silence_s`, each file after `transfer_s`, and
+    no more is read than was asked for. It may lead on to other places of http and https, three at most.
+    """
+
+    def __init__(self, url: str, *, silence_s: float = SILENCE_S, transfer_s: float = TRANSFER_S) -> None:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.query or parts.fragment or not url.isascii() or " " in url:
+            raise SourceError(f"{url}: give a URL such as https://lists.example.org/lab")
+        self.name = url
+        self._url = url.rstrip("/")
+        self._silence_s = silence_s
+        self._transfer_s = transfer_s
+
+    def get(self, path: str, bytes_max: int) -> bytes | None:
+        """Fetches a file. Raises SourceError for all but success, 404 and 410."""
+        url = f"{self._url}/{path}"
+        deadline = monotonic() + self._transfer_s
+        for _ in range(1 + REDIRECTS_MAX):
+            try:
+                answer = web.ask(url, bytes_max, deadline=deadline, silence_s=self._silence_s)
+            except web.WebError as error:
+                raise SourceError(str(error)) from None
+            if answer.is_success:
+                return answer.data
+            if answer.status in (404, 410):
+                return None
+            if answer.status not in _REDIRECTS:
+                raise SourceError(f"{url}: HTTP {answer.status} {answer.reason}".rstrip())
+            url = _led_to(url, answer.headers.get("Location", ""))
+        raise SourceError(f"{self.name}: it leads on more than {REDIRECTS_MAX} times")
+
+
+def _led_to(url: str, location: str) -> str:
+    """Returns where a redirect leads. Raises SourceError where that is nowhere to be gone to."""
+    try:
+        there = urljoin(url, location)
+        if location and urlsplit(there).scheme in ("http", "https"):
+            return there
+    except ValueError:
+        pass
+    raise SourceError(f"{url}: it leads on to {web.short(location)!r}, which is no URL of http or https")

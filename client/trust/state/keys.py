@@ -1,0 +1,145 @@
+"""Secret keys as files: PKCS#8 in PEM, as openssl reads it, for their owner alone. PROTOCOL §10.5.
+
+A file is made once and never written again: a key that is lost or overwritten cannot be had back.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_bytes
+from tempfile import NamedTemporaryFile
+from urllib.parse import quote
+
+from kcast.client.contexts import config_folder
+from kcast.client.trust.extras import MissingExtra
+from kcast.client.trust.forms.ed25519 import SEED_BYTES
+from kcast.client.trust.forms.note import KIND_ED25519, SigningKey
+from kcast.client.trust.state import durable
+from kcast.pubsub.errors import KcastError
+
+try:
+    from cryptography.exceptions import InternalError, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        KeySerializationEncryption,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+except ImportError:
+    raise MissingExtra("a key file") from None
+
+_FILE_BYTES_MAX = 16_384
+_PASSPHRASE_BYTES_MAX = 1023  # OpenSSL's
+_ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class KeyFileError(KcastError):
+    """A key file cannot be used. The message names it, and says what to do."""
+
+
+def keys_folder() -> Path:
+    """Returns the folder of this user's keys: `$XDG_CONFIG_HOME/kcast/keys`. Raises KeyFileError."""
+    folder = config_folder()
+    if folder is None:
+        raise KeyFileError("there is no place for keys: set HOME or XDG_CONFIG_HOME to a folder")
+    return folder / "keys"
+
+
+def path_of(name: str) -> Path:
+    """Returns where the key of this name is kept."""
+    return keys_folder() / file_name(name)
+
+
+def file_name(name: str) -> str:
+    """Returns the name of the file of a key."""
+    return f"{quote(name, safe='')}.pem"
+
+
+def make(path: Path, name: str, kind: int = KIND_ED25519, *, passphrase: bytes = b"") -> SigningKey:
+    """Makes a key and its file, encrypted where there is a passphrase. Raises KeyFileError, also where there
+    is such a file already."""
+    seed = token_bytes(SEED_BYTES)
+    encryption: KeySerializationEncryption = NoEncryption()
+    if len(passphrase) > _PASSPHRASE_BYTES_MAX:
+        raise KeyFileError(f"{path}: a passphrase has {_PASSPHRASE_BYTES_MAX} bytes at most; no key was made")
+    if passphrase:
+        encryption = BestAvailableEncryption(passphrase)
+    secret = Ed25519PrivateKey.from_private_bytes(seed)
+    data = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    try:
+        durable.make_folder(path.parent, mode=0o700)
+        _write_once(path, data)
+    except FileExistsError:
+        raise KeyFileError(f"{path}: there is a key already, and keys are never overwritten") from None
+    except OSError as error:
+        raise KeyFileError(f"{path}: {error.strerror or error}; no key was made") from None
+    return SigningKey.from_seed(name, seed, kind)
+
+
+def _write_once(path: Path, data: bytes) -> None:
+    """Writes a file that only its owner can read, whole or not at all. Raises FileExistsError."""
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:  # 0600
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            path.hardlink_to(file.name)  # unlike a rename, it does not replace what is there
+        finally:
+            with suppress(OSError):
+                Path(file.name).unlink()
+    durable.sync_folder(path.parent)
+
+
+def load(
+    path: Path, name: str, kind: int = KIND_ED25519, *, ask: Callable[[], bytes] | None = None
+) -> SigningKey:
+    """Reads a key's file; `ask` returns the passphrase of an encrypted one.
+
+    Raises FileNotFoundError where there is none, and KeyFileError.
+    """
+    data = _read(path)
+    passphrase = None
+    if data.startswith(_ENCRYPTED):
+        if ask is None:
+            raise KeyFileError(f"{path}: it has a passphrase, and there is nobody to ask")
+        passphrase = ask()
+    try:
+        secret = load_pem_private_key(data, passphrase)
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError):
+        wrong = (
+            "this is not its passphrase, or it is damaged"
+            if passphrase is not None
+            else "not a private key in PEM"
+        )
+        raise KeyFileError(f"{path}: {wrong}") from None
+    if not isinstance(secret, Ed25519PrivateKey):
+        raise KeyFileError(f"{path}: not an Ed25519 key")
+    return SigningKey.from_seed(name, secret.private_bytes_raw(), kind)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise KeyFileError(f"{path}: not a file")
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.geteuid():
+                raise KeyFileError(
+                    f"{path}: it is another user's file, who may change it: make a copy of your own"
+                )
+            if status.st_mode & _OTHERS:
+                raise KeyFileError(f"{path}: others may read or write it: chmod 600 {path}")
+            data = file.read(_FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise KeyFileError(f"{path}: {error.strerror or error}") from None
+    if len(data) > _FILE_BYTES_MAX:
+        raise KeyFileError(f"{path}: not a private key in PEM")
+    return data

@@ -1,0 +1,484 @@
+"""Attacks on a signed list, one test a row, each with the fault that names it.
+
+Elsewhere: a first contact without a pin or with a wrong one, signatures stripped from a known name, a slow
+drip, and a lying `head=`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client.cluster import ServerEntry, host_key
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.verdicts import Accepted, Verdict
+from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosign
+from kcast.client.trust.forms.note import Note, SigningKey, sign
+from kcast.client.trust.forms.record import ListRecord
+from tests.support.lists import (
+    DAY_S,
+    LOG,
+    OWNERS,
+    SIGNERS,
+    VALID_S,
+    WITNESSES,
+    Lists,
+    document,
+    hosts,
+    judged,
+    key,
+    policy,
+    refusal,
+)
+
+
+def published(count: int = 1, **changes: object) -> Lists:
+    lists = Lists(document=document(**changes))
+    for _ in range(count):
+        lists.publish()
+    return lists
+
+
+def fault_of(verdict: Verdict) -> ListFault:
+    return refusal(verdict).fault
+
+
+def test_what_is_sound_is_accepted() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(14))
+    verdict = judged(held, lists.files)
+    assert isinstance(verdict, Accepted)
+    assert len(verdict.cluster.servers) == 14
+    assert [check.step for check in verdict.checks] == [
+        *("trust", "checkpoint", "history", "list", "signers", "times", "servers", "meeting")
+    ]
+    assert all(check.is_ok for check in verdict.checks), verdict.checks
+
+
+# --- Packing: a list full of the attacker's servers ----------------------------------------------------
+
+
+def test_an_unlogged_list() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(13), is_logged=False)
+    assert fault_of(lists.judged(held)) is ListFault.UNLOGGED
+
+
+def test_one_signature_short() -> None:
+    lists = published()
+    lists.publish(keys=SIGNERS[:1])
+    found = refusal(lists.judged())
+    assert found.fault is ListFault.TOO_FEW_SIGNERS
+    assert found.text == "version 2 is signed by 1 of the 2 signers that it takes"
+
+
+def test_one_key_twice() -> None:
+    """Under two names a key would count twice, if names were counted."""
+    again = SigningKey.from_seed("example.org/lab/again", SIGNERS[0].seed)
+    lists = published()
+    lists.publish(keys=[SIGNERS[0], SIGNERS[0], again])
+    assert fault_of(lists.judged()) is ListFault.TOO_FEW_SIGNERS
+
+
+def test_stolen_keys_cannot_replace_most_hosts_at_once() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(hosts(12, first=1000)))
+    found = refusal(lists.judged(held))
+    assert found.fault is ListFault.CHURN
+    assert found.text == "+12 of 12 hosts since version 1, where the trust document allows 25 % at once"
+
+
+def test_a_version_may_be_excepted_from_churn_by_the_owners() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish_document(document(version=2, except_version=2), OWNERS[:3])
+    lists.publish(lists.cluster(hosts(12, first=1000)))
+    lists.accepted(held)
+    lists.publish(lists.cluster(hosts(12, first=2000)))
+    assert fault_of(lists.judged(held)) is ListFault.CHURN
+
+
+def test_a_packed_prefix() -> None:
+    crowd = [("20.0.0.8", 7400), ("20.0.0.9", 7400)]
+    servers = [*hosts(10), *(ServerEntry((address,), host_key(address)) for address in crowd)]
+    lists = Lists()
+    lists.publish(lists.cluster(servers))
+    found = refusal(lists.judged())
+    assert found.fault is ListFault.CROWDED
+    assert found.text == "version 1 has 3 hosts in 20.0.0.0/24, where the trust document allows 1"
+
+
+# --- Splitting: different people, different lists -----------------------------------------------------
+
+
+def forked(liars: int, size_change: int = 0) -> tuple[Lists, Lists]:
+    """A log that shows two histories after a first list, and witnesses of whom so many sign both."""
+    one, other = published(), published()
+    one.publish(one.cluster(13), witnesses=WITNESSES[:5])
+    other.publish(other.cluster(14), witnesses=[*WITNESSES[:liars], *WITNESSES[5:]])
+    for _ in range(size_change):
+        other.publish(other.cluster(14), witnesses=[*WITNESSES[:liars], *WITNESSES[5:]])
+    return one, other
+
+
+def test_a_list_that_is_shown_to_one_client_only() -> None:
+    """Whoever shows it has to rewrite the log for that client, who then holds what nobody else does."""
+    one, other = forked(liars=3)
+    victim = other.accepted()
+    found = refusal(judged(victim, one.files))
+    assert found.fault is ListFault.FORK
+    assert set(found.evidence) == {"held.checkpoint", "shown.checkpoint", "shown.add-checkpoint"}
+
+
+def test_two_lists_of_one_version() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(13, version=1))
+    found = refusal(lists.judged(held))
+    assert found.fault is ListFault.FORK
+    assert found.evidence["held.list"] == held.list
+
+
+@pytest.mark.parametrize("longer", [0, 1, 3])
+def test_a_rewritten_log(longer: int) -> None:
+    one, other = forked(liars=3, size_change=longer)
+    held = one.accepted()
+    found = refusal(judged(held, other.files))
+    assert found.fault is ListFault.FORK
+    shown = [Note.parse(found.evidence[f"{which}.checkpoint"]) for which in ("held", "shown")]
+    assert [Checkpoint.parse(note.text).size for note in shown] == [3, 3 + longer]
+
+
+def test_a_rewritten_log_without_its_tiles_is_not_believed_either() -> None:
+    one, other = forked(liars=3, size_change=1)
+    held = one.accepted()
+    files = {path: data for path, data in other.files.items() if not path.startswith(("tile/", "from/"))}
+    assert fault_of(judged(held, files)) is ListFault.WITHHELD
+
+
+def test_no_quorum() -> None:
+    lists = published()
+    lists.publish(witnesses=WITNESSES[:4])
+    found = refusal(lists.judged())
+    assert found.fault is ListFault.NO_QUORUM
+    assert "4 of the 7 witnesses" in found.text
+
+
+@pytest.mark.parametrize("liars", [0, 1, 2])
+def test_lying_witnesses_too_few_to_split(liars: int) -> None:
+    """5 honest ones remain, or more: no two histories can both have 5 of 7."""
+    _, other = forked(liars)
+    assert fault_of(other.judged()) is ListFault.NO_QUORUM
+
+
+def test_three_lying_witnesses_are_seen_when_heads_meet() -> None:
+    one, other = forked(liars=3)
+    first, second = one.accepted(), other.accepted()
+    for held, files in ((first, other.files), (second, one.files)):
+        assert fault_of(judged(held, files)) is ListFault.FORK
+
+
+# --- Emptying ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_a_small_list(servers: int) -> None:
+    lists = Lists()
+    lists.publish(lists.cluster(servers, min_servers=1))
+    found = refusal(lists.judged())
+    assert found.fault is ListFault.SMALL
+    assert found.text == f"version 1 has {servers} of the 3 hosts that it needs"
+
+
+def test_an_empty_list() -> None:
+    lists = published()
+    held = lists.accepted()
+    text = Note.parse(lists.files["list/1"]).text
+    empty = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("server"))
+    data = sign(empty.replace("version 1", "version 2"), SIGNERS).data
+    lists.publish(lists.cluster(), data=data)
+    assert fault_of(lists.judged(held)) is ListFault.MALFORMED
+
+
+def test_mass_removal() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(4))
+    found = refusal(lists.judged(held))
+    assert found.fault is ListFault.CHURN
+    assert found.text.startswith("-8 of 12 hosts")
+
+
+# --- Going back, standing still, jumping ahead --------------------------------------------------------
+
+
+def test_a_rollback_of_the_log() -> None:
+    lists = published()
+    old = dict(lists.files)
+    lists.publish()
+    held = lists.accepted()
+    assert fault_of(judged(held, old)) is ListFault.ROLLBACK
+
+
+def test_a_rollback_of_the_list() -> None:
+    """The log goes on, and its newest list has an older version."""
+    lists = published(2)
+    held = lists.accepted()
+    lists.publish(lists.cluster(version=1))
+    assert fault_of(lists.judged(held)) is ListFault.ROLLBACK
+
+
+def test_an_old_list_with_a_new_checkpoint() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish()
+    record = ListRecord.of("example.org/lab", 1, 1, lists.files["list/1"])
+    proof = LogProof(record.data, 1, lists.inclusion(1), Note.parse(lists.files["checkpoint"]))
+    lists.files["latest.tlog-proof"] = proof.data
+    assert fault_of(lists.judged(held)) is ListFault.BEHIND
+
+
+def test_a_rollback_of_the_trust_document() -> None:
+    """Documents only follow each other: an older one is not asked for, and an older signer is out."""
+    lists = published()
+    old = dict(lists.files)
+    lists.publish_document(document(version=2, signers=document().signers[1:]), OWNERS[:3])
+    lists.publish(keys=SIGNERS[1:])
+    held = lists.accepted()
+    assert fault_of(judged(held, old)) is ListFault.ROLLBACK
+    assert fault_of(judged(replace(held, checkpoint=None, list=None), old)) is not None
+
+
+@pytest.mark.parametrize(
+    ("days", "fault"), [(6, None), (8, ListFault.STALE), (89, ListFault.STALE), (91, ListFault.EXPIRED)]
+)
+def test_a_freeze_is_loud_and_cuts_nobody_off(days: int, fault: ListFault | None) -> None:
+    lists = published()
+    held = lists.accepted()
+    verdict = judged(held, lists.files, lists.now_unix_s + days * DAY_S)
+    assert isinstance(verdict, Accepted)
+    assert [warning.fault for warning in verdict.warnings] == ([fault] if fault else [])
+
+
+def test_a_freeze_where_the_owners_say_refuse() -> None:
+    lists = published(expiry="refuse")
+    found = refusal(judged(lists.accepted(), lists.files, lists.now_unix_s + VALID_S + 3600 * 5))
+    assert found.fault is ListFault.EXPIRED
+    assert "fast by at least 5 h" in found.text
+
+
+def test_a_fast_forward_and_the_way_out() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(version=20_000))
+    assert fault_of(lists.judged(held)) is ListFault.FAST_FORWARD
+    lists.publish(lists.cluster(version=9_000))  # as far as a thief can go
+    victim = lists.accepted(held)
+    lists.publish(lists.cluster(version=2))
+    assert fault_of(lists.judged(victim)) is ListFault.ROLLBACK
+    lists.publish_document(document(version=2, lists_from=2), OWNERS[:3])
+    lists.publish(lists.cluster(version=2))
+    freed = lists.accepted(victim)
+    lists.publish(lists.cluster(version=1))
+    assert fault_of(lists.judged(freed)) is ListFault.ROLLBACK
+
+
+# --- Mirrors -------------------------------------------------------------------------------------------
+
+
+def test_mix_and_match() -> None:
+    """Files of two moments, each of them sound."""
+    lists = published()
+    held, old = lists.accepted(), dict(lists.files)
+    lists.publish_document(document(version=2), OWNERS[:3])
+    lists.publish(lists.cluster(13))
+    new = lists.files
+    without_document = {path: data for path, data in new.items() if path != "trust/2"}
+    assert fault_of(judged(held, without_document)) is ListFault.TRUST
+    other_list = {**new, "list/2": old["list/1"]}
+    assert fault_of(judged(held, other_list)) is ListFault.WITHHELD
+    old_log = {**old, "list/2": new["list/2"], "trust/2": new["trust/2"]}
+    stored: list[bytes] = []
+    verdict = judged(held, old_log, stored=stored)
+    assert isinstance(verdict, Accepted)
+    assert (verdict.held.list, stored) == (held.list, []), "a document that no log shows is not there"
+
+
+@pytest.mark.parametrize("longer", [True, False])
+def test_endless_data_at_every_fetch(longer: bool) -> None:
+    """Each file is replaced by one without end: what is asked for is bounded, and refused."""
+    lists = published(3)
+    held = lists.accepted()
+    lists.publish_document(document(version=2), OWNERS[:3])
+    lists.publish(lists.cluster(13))
+    lists.entries.append(b"of another use")
+    asked: list[str] = []
+    judged(held, {**lists.files, "from/4": b""}, asked=asked)
+    assert {path.split("/")[0] for path in asked} == {"trust", "latest.tlog-proof", "from", "tile", "list"}
+    for path in asked:
+        if path not in lists.files:
+            continue
+        endless = bytes(20_000_000) if longer else lists.files[path] + b"\n" * 20_000_000
+        verdict = judged(held, {**lists.files, "from/4": b"", path: endless})
+        if path != "from/4":  # for which tiles stand in
+            assert fault_of(verdict) in (ListFault.TOO_BIG, ListFault.TRUST), path
+
+
+@pytest.mark.parametrize(
+    "change", [lambda data: data[:-1], lambda data: b"", lambda data: data[:40] + data[41:]]
+)
+def test_a_malicious_mirror(change: Callable[[bytes], bytes]) -> None:
+    """Whatever it does to a file, no other list is used."""
+    lists = published(2)
+    held = lists.accepted()
+    lists.publish_document(document(version=2), OWNERS[:3])
+    lists.publish(lists.cluster(13))
+    for path in lists.files:
+        verdict = judged(held, {**lists.files, path: change(lists.files[path])})
+        if isinstance(verdict, Accepted):
+            assert verdict.held.list == lists.files["list/3"]
+        verdict = judged(held, {other: data for other, data in lists.files.items() if other != path})
+        if isinstance(verdict, Accepted):
+            assert verdict.held.list == lists.files["list/3"]
+
+
+# --- Stolen keys ---------------------------------------------------------------------------------------
+
+
+def test_signers_below_the_threshold_can_do_nothing() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(13), keys=[SIGNERS[0], key("example.org/lab/signer-1", 0x77)])
+    assert fault_of(lists.judged(held)) is ListFault.TOO_FEW_SIGNERS
+
+
+def test_signers_at_the_threshold_can_do_what_churn_allows_in_public() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(hosts(12, first=2)), keys=SIGNERS[:2])
+    lists.accepted(held)
+    assert any(b"version 2\n" in entry for entry in lists.entries)
+
+
+def test_a_stolen_signer_is_thrown_out() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish_document(document(version=2, signers=document().signers[1:]), OWNERS[:3])
+    lists.publish(lists.cluster(13), keys=SIGNERS[:2])
+    assert fault_of(lists.judged(held)) is ListFault.TOO_FEW_SIGNERS
+    lists.publish(lists.cluster(13), keys=SIGNERS[1:])
+    assert isinstance(lists.judged(held), Accepted)
+
+
+@pytest.mark.parametrize("owners", [0, 1, 2])
+def test_owners_below_the_threshold_can_do_nothing(owners: int) -> None:
+    lists = published()
+    held = lists.accepted()
+    thieves = tuple(key(f"thief-{index}", 0x60 + index).verifier for index in range(3))
+    mine = [key(f"thief-{index}", 0x60 + index) for index in range(3)]
+    lists.publish_document(document(version=2, own_owners=thieves), [*OWNERS[:owners], *mine])
+    lists.publish(lists.cluster(13))
+    assert fault_of(lists.judged(held)) is ListFault.TRUST
+
+
+def test_owners_at_the_threshold_cannot_act_in_secret() -> None:
+    lists = published()
+    held = lists.accepted()
+    thief = key("thief", 0x60)
+    stolen = document(version=2, signers=(thief.verifier,), signer_threshold=1)
+    lists.publish_document(stolen, OWNERS[:3], is_logged=False)
+    lists.publish(lists.cluster(13), keys=[thief])
+    assert fault_of(lists.judged(held)) is not None
+
+
+# --- Clocks --------------------------------------------------------------------------------------------
+
+
+def test_a_slow_clock_is_told_from_an_early_list() -> None:
+    lists = published()
+    early = judged(lists.newcomer(), lists.files, lists.now_unix_s - 2 * DAY_S)
+    assert isinstance(early, Accepted)
+    assert [warning.fault for warning in early.warnings] == [ListFault.CLOCK]
+    assert "slow by at least 2 days" in early.warnings[0].text
+
+
+def test_an_early_list_is_not_the_clocks_fault() -> None:
+    lists = Lists()
+    lists.publish(lists.cluster(valid_after_s=lists.now_unix_s + DAY_S))
+    found = refusal(lists.judged())
+    assert found.fault is ListFault.EARLY
+    assert "holds only in 24 h" in found.text
+
+
+def test_two_lying_witnesses_cannot_move_the_clock() -> None:
+    lists = published()
+    note = Note.parse(lists.files["checkpoint"]).text
+    bare = sign(note, [LOG])
+    times = [lists.now_unix_s + 1000 * DAY_S] * 2 + [lists.now_unix_s] * 5
+    cosigned = bare.with_signatures(cosign(bare, each, at) for each, at in zip(WITNESSES, times, strict=True))
+    proof = LogProof.parse(lists.files["latest.tlog-proof"])
+    lists.files["latest.tlog-proof"] = replace(proof, checkpoint=cosigned).data
+    verdict = lists.judged()
+    assert isinstance(verdict, Accepted)
+    assert verdict.warnings == ()
+
+
+def test_a_list_that_holds_later_leaves_the_one_before_in_use() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(15, valid_after_s=lists.now_unix_s + 7 * DAY_S))
+    for each in (held, lists.newcomer()):
+        verdict = judged(each, lists.files)
+        assert isinstance(verdict, Accepted), verdict
+        assert len(verdict.cluster.servers) == 12
+        assert verdict.upcoming is not None
+        assert len(verdict.upcoming.servers) == 15
+
+
+def test_a_change_that_is_too_large_at_once_is_told() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(hosts(12, first=3)))
+    verdict = judged(held, lists.files)
+    assert isinstance(verdict, Accepted)
+    assert [warning.fault for warning in verdict.warnings] == [ListFault.APART]
+    assert [check.step for check in verdict.checks if not check.is_ok] == ["meeting"]
+    lists.publish(lists.cluster(hosts(12, first=0), valid_after_s=lists.now_unix_s + 7 * DAY_S))
+    held = verdict.held
+    staged = judged(held, lists.files)
+    assert isinstance(staged, Accepted)
+    assert staged.warnings == ()
+
+
+def test_a_new_salt_that_begins_at_once_is_told() -> None:
+    lists = published()
+    held = lists.accepted()
+    for ahead_s, faults in ((3600, [ListFault.APART]), (7 * DAY_S, [])):
+        salt = b"other", lists.now_unix_s + ahead_s
+        lists.publish(lists.cluster(next_salts=(salt,)))
+        verdict = judged(held, lists.files)
+        assert isinstance(verdict, Accepted)
+        assert [warning.fault for warning in verdict.warnings] == faults
+
+
+def test_a_one_person_list_needs_no_witnesses() -> None:
+    lists = Lists(
+        document=document(policy=policy(0), own_owners=(), owner_threshold=1, signer_threshold=1),
+        owners=SIGNERS[:1],
+    )
+    lists.publish(keys=SIGNERS[:1], witnesses=())
+    assert isinstance(lists.judged(), Accepted)
+
+
+def test_a_fast_forward_cannot_be_undone_below_where_the_owners_begin_to_count() -> None:
+    lists = published()
+    lists.publish_document(document(version=2, lists_from=5), OWNERS[:3])
+    lists.publish(lists.cluster(version=3))
+    found = refusal(judged(lists.newcomer(), lists.files))
+    assert found.fault is ListFault.ROLLBACK
+    assert found.text == "version 3 is older than the first one, 5"

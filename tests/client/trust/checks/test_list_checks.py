@@ -1,0 +1,38 @@
+"""trust/checks/list_checks.py: what a list leaves of topics' servers, in one sentence. PROTOCOL §10.7."""
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client.cluster import Cluster
+from kcast.client.trust.checks.list_checks import Clock, apart, kept
+from tests.support.lists import DAY_S, FRESH_S, NOW_UNIX_S, Lists, hosts
+
+LISTS = Lists()
+CLOCK = Clock(NOW_UNIX_S)
+FORMER = LISTS.cluster(12, version=41)
+
+
+@pytest.mark.parametrize(
+    ("new", "text"),
+    [
+        (LISTS.cluster(12, version=42), "no topic has another server since version 41"),
+        (LISTS.cluster(13, version=42), "every topic keeps at least 4 of 5 servers since version 41"),
+        (
+            LISTS.cluster(hosts(12, first=6), version=42, valid_after_s=NOW_UNIX_S + FRESH_S),
+            "every topic keeps at least 0 of 5 servers since version 41, from when all have learned of it",
+        ),
+        (
+            LISTS.cluster(12, version=42, salt=b"other", valid_after_s=NOW_UNIX_S + FRESH_S),
+            "topics are placed anew since version 41, from when all have learned of it",
+        ),
+        (
+            LISTS.cluster(13, version=42, next_salts=((b"other", NOW_UNIX_S + 9 * DAY_S),)),
+            "every topic keeps at least 4 of 5 servers since version 41; a new salt places all anew in "
+            "9 days",
+        ),
+    ],
+)
+def test_what_each_topic_keeps(new: Cluster, text: str) -> None:
+    assert apart(new, FORMER, CLOCK) is None
+    assert kept(new, FORMER, CLOCK) == text

@@ -1,0 +1,233 @@
+"""trust/checks/meeting.py: clients with different lists meet while margin > x. PROTOCOL §8.3, §10.3."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations, product
+from random import Random
+
+import pytest
+
+from kcast.client.cluster import Cluster, ServerEntry
+from kcast.client.trust.checks import meeting
+from kcast.client.view import View
+from kcast.hashring.policy import Policy
+
+POLICIES = [
+    Policy(k, publish, subscribe)
+    for k, publish, subscribe in product(range(1, 6), repeat=3)
+    if max(publish, subscribe) <= k < publish + subscribe
+]
+LISTS = "versions 41 and 42"
+
+
+def servers(hosts: Mapping[int, tuple[int, ...]]) -> tuple[ServerEntry, ...]:
+    """A server for each port of each host, of which number and ports are given."""
+    return tuple(
+        ServerEntry(((f"192.0.2.{number}", port),), f"192.0.2.{number}")
+        for number, ports in hosts.items()
+        for port in ports
+    )
+
+
+def cluster(*numbers: int, policy: Policy | None = None, salt: bytes = b"") -> Cluster:
+    return Cluster(servers(dict.fromkeys(numbers, (7400,))), policy or Policy(), salt=salt)
+
+
+def run_of_versions(seed: int, policy: Policy, hosts: int, versions: int) -> list[Cluster]:
+    """Lists, each of which adds, removes, or gives other ports to a host or two of the one before."""
+    rng = Random(seed)
+    present: dict[int, tuple[int, ...]] = {
+        number: (7400,) if rng.random() < 0.7 else (7400, 7401) for number in range(hosts)
+    }
+    run = [Cluster(servers(present), policy)]
+    next_number = hosts
+    for _ in range(versions - 1):
+        for _ in range(rng.choice((1, 1, 2))):
+            what = rng.choice(("add", "remove", "replace", "ports"))
+            if what in ("remove", "replace") and len(present) > 1:
+                del present[rng.choice(list(present))]
+            if what in ("add", "replace"):
+                present[next_number] = (7400,)
+                next_number += 1
+            if what == "ports":
+                present[rng.choice(list(present))] = rng.choice(((7400,), (7401,), (7400, 7402)))
+        run.append(Cluster(servers(present), policy))
+    return run
+
+
+def names_of(view: View, topic: bytes) -> frozenset[str]:
+    return frozenset(server.name for server in view.servers(topic))
+
+
+def draws_miss(publishers: View, subscribers: View, topic: bytes) -> bool:
+    """Whether some draw of a publisher and some draw of a subscriber share no server: all are tried."""
+    _, publish, _ = publishers.policy.sizes(len(publishers.ring))
+    _, _, subscribe = subscribers.policy.sizes(len(subscribers.ring))
+    drawn = [set(draw) for draw in combinations(sorted(names_of(publishers, topic)), publish)]
+    leased = [set(draw) for draw in combinations(sorted(names_of(subscribers, topic)), subscribe)]
+    return any(used.isdisjoint(held) for used in drawn for held in leased)
+
+
+def pairs(seed: int) -> Iterator[tuple[Cluster, Cluster]]:
+    """Each two of a run of lists, for each policy and few or many hosts."""
+    for policy in POLICIES:
+        hosts = Random(f"{seed} {policy}").choice((1, 2, 4, 7, 12, 40))
+        yield from combinations(run_of_versions(seed, policy, hosts, 6), 2)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_draws_meet_where_it_is_said_and_topics_keep_as_many_servers(seed: int) -> None:
+    """Every pair of a run of versions, every draw of a publisher, every draw of a subscriber, both ways."""
+    promised = 0
+    for old, new in pairs(seed):
+        difference = meeting.hosts_changed(old, new, 0.0)
+        before, after = View(old), View(new)
+        if min(len(before.ring), len(after.ring)) >= old.policy.k and not difference.is_none:
+            assert difference.always_meet == (difference.margin > difference.x), "the rule of the page"
+            assert difference.kept == max(0, old.policy.k - difference.x)
+        promised += difference.always_meet
+        for topic in (b"%d" % number for number in range(40)):
+            kept = names_of(before, topic) & names_of(after, topic)
+            assert len(kept) >= difference.kept, (old, new, topic)
+            if difference.always_meet:
+                assert not draws_miss(before, after, topic), (old, new, topic)
+                assert not draws_miss(after, before, topic), (old, new, topic)
+    assert promised > 50, "else nothing was shown"
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("kind", ["added", "removed", "replaced", "ports"])
+def test_bound_is_tight(policy: Policy, kind: str) -> None:
+    """With x = margin hosts changed, some topic has draws that share no server."""
+    x = policy.margin
+    hosts = policy.k + x
+    present: dict[int, tuple[int, ...]] = dict.fromkeys(range(hosts), (7400,))
+    gone = list(present)[:x]
+    kept = {number: ports for number, ports in present.items() if number not in gone}
+    others: dict[int, tuple[int, ...]] = dict.fromkeys(range(hosts, hosts + x), (7400,))
+    lists = {
+        "added": (kept, present),
+        "removed": (present, kept),
+        "replaced": (present, {**kept, **others}),
+        "ports": (present, {**present, **dict.fromkeys(gone, (7401,))}),
+    }
+    old, new = (Cluster(servers(hosts), policy) for hosts in lists[kind])
+    difference = meeting.hosts_changed(old, new, 0.0)
+    assert (difference.x, difference.always_meet) == (x, False)
+    before, after = View(old), View(new)
+    topics = [b"%d" % number for number in range(3000)]
+    assert any(draws_miss(before, after, topic) or draws_miss(after, before, topic) for topic in topics)
+
+
+def test_few_hosts_have_no_margin_to_spend() -> None:
+    """Two hosts that are both replaced: x = 2 is below the policy's margin of 3, but nothing is left."""
+    difference = meeting.hosts_changed(cluster(1, 2), cluster(3, 4), 0.0)
+    assert (difference.x, difference.margin, difference.kept) == (2, 3, 0)
+    assert not difference.always_meet
+    assert meeting.hosts_changed(cluster(1, 2), cluster(1, 2, 3, 4), 0.0).always_meet
+
+
+def test_which_hosts_are_added_removed_and_changed() -> None:
+    old = Cluster(servers({1: (7400,), 2: (7400, 7401), 3: (7400,), 4: (7400,)}))
+    new = Cluster(servers({2: (7400,), 3: (7400,), 4: (7401,), 5: (7400,), 6: (7400,)}))
+    difference = meeting.hosts_changed(old, new, 0.0)
+    assert difference.added == ("192.0.2.5", "192.0.2.6")
+    assert difference.removed == ("192.0.2.1",)
+    assert difference.changed == ("192.0.2.2", "192.0.2.4")
+    assert (difference.x, difference.margin, difference.kept, difference.kept_of) == (4, 3, 1, 5 - 1)
+
+
+def test_order_of_lines_and_a_second_address_change_no_host() -> None:
+    old = cluster(1, 2, 3)
+    first, *rest = old.servers
+    new = replace(old, servers=(*rest, first._replace(addresses=(*first.addresses, ("2001:db8::1", 7400)))))
+    assert meeting.hosts_changed(old, new, 0.0).is_none
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"salt": b"other"},
+        {"policy": Policy(5, 4, 5)},
+        {"next_salts": ((b"other", 1000),)},
+    ],
+)
+def test_other_policies_and_salts_place_all_anew(changed: dict[str, object]) -> None:
+    old = cluster(*range(12))
+    difference = meeting.hosts_changed(old, replace(old, **changed), 1000.0)  # type: ignore[arg-type]
+    assert difference.is_new_placement
+    assert not difference.always_meet
+    assert (difference.x, difference.kept) == (0, 0)
+
+
+def test_salts_count_as_they_are_at_the_time() -> None:
+    old = cluster(*range(12))
+    new = replace(old, next_salts=((b"other", 1000),))
+    assert meeting.hosts_changed(old, new, 999.0).is_none
+    assert meeting.hosts_changed(old, new, 999.0).anew_at_unix_s == 1000, "which is still to come"
+    assert meeting.hosts_changed(old, new, 1000.0).anew_at_unix_s is None
+    assert meeting.hosts_changed(new, new, 999.0).anew_at_unix_s is None
+    assert meeting.hosts_changed(new, replace(old, salt=b"other"), 1000.0).is_none
+    assert meeting.hosts_changed(new, new, 1000.0).is_none
+
+
+@pytest.mark.parametrize("policy", [Policy.from_scheme("S"), Policy.from_scheme("R", servers=12)], ids=str)
+def test_without_the_ring_any_change_counts_as_new_placement(policy: Policy) -> None:
+    old = cluster(*range(12), policy=policy)
+    assert meeting.hosts_changed(old, old, 0.0).is_none
+    assert meeting.hosts_changed(old, cluster(*range(13), policy=policy), 0.0).is_new_placement
+
+
+def test_sample_counts_topics_that_move_and_those_that_may_miss() -> None:
+    old, new = cluster(*range(12)), cluster(*range(3, 15))
+    found = meeting.sample(old, new, 0.0)
+    before, after = View(old), View(new)
+    topics = [b"%d" % number for number in range(300)]
+    assert found.topics == 20_000
+    assert found.moved_percent == pytest.approx(
+        sum(100 * (names_of(before, topic) != names_of(after, topic)) / 300 for topic in topics), abs=4
+    )
+    misses = sum(draws_miss(before, after, topic) for topic in topics) / 300
+    assert found.may_miss / found.topics == pytest.approx(misses, abs=0.04)
+    assert meeting.sample(old, new, 0.0) == found, "the topics are always the same"
+    assert meeting.sample(old, cluster(*range(2, 14)), 0.0).may_miss == 0
+
+
+@pytest.mark.parametrize(
+    ("new", "text"),
+    [
+        (
+            cluster(*range(1, 101)),
+            "1 added, 1 removed: 9.8 % of topics have another server; every topic keeps at least 4 of 5: "
+            "versions 41 and 42 always meet",
+        ),
+        (
+            cluster(*range(4, 104)),
+            "4 added, 4 removed: 33.2 % of topics have another server; every topic keeps at least 1 of 5; "
+            "7 of 20000 topics may miss messages: versions 41 and 42 do not always meet",
+        ),
+        (
+            Cluster(servers({**dict.fromkeys(range(100), (7400,)), 5: (7401,)})),
+            "1 with other ports: 5.1 % of topics have another server; every topic keeps at least 4 of 5: "
+            "versions 41 and 42 always meet",
+        ),
+        (
+            cluster(*range(100), salt=b"x"),
+            "topics are placed anew: 100.0 % of topics have another server: versions 41 and 42 do not always "
+            "meet",
+        ),
+        (
+            cluster(*range(100)),
+            "no host changed: no topic has another server: versions 41 and 42 always meet",
+        ),
+    ],
+)
+def test_sentence(new: Cluster, text: str) -> None:
+    old = cluster(*range(100))
+    difference = meeting.hosts_changed(old, new, 0.0)
+    assert meeting.sentence(difference, meeting.sample(old, new, 0.0), LISTS) == text
+
+
+def test_what_a_sample_does_not_show_is_not_called_none() -> None:
+    difference = meeting.hosts_changed(cluster(*range(12)), cluster(*range(1, 12)), 0.0)
+    assert "less than 0.5 % of topics" in meeting.sentence(difference, meeting.Sample(200, 0, 0), LISTS)

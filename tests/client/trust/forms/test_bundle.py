@@ -1,0 +1,74 @@
+"""client/trust/forms/bundle.py: all files of a log that a client needs, in one."""
+
+import random
+
+import pytest
+
+from kcast.client.trust.forms import bundle
+from kcast.client.trust.forms.bundle import BundleError, format_bundle, parse
+
+FILES = {
+    "trust/1": b"kcast-trust 1\n",
+    "latest.tlog-proof": b"\n\n",
+    "list/42": bytes(range(256)),
+    "from/0": b"",
+}
+
+
+def test_a_bundle_holds_its_files_byte_for_byte() -> None:
+    assert parse(format_bundle(FILES)) == FILES
+    assert format_bundle({"trust/1": b"a\n"}) == b"kcast-bundle 1\ntrust/1 2\na\n\n"
+    assert parse(format_bundle({})) == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"", "expected 'kcast-bundle 1' as the first line"),
+        (b"kcast-bundle 2\n", "expected 'kcast-bundle 1' as the first line"),
+        (b"kcast-bundle 1\ntrust/1 3\na\n\n", "trust/1: it is not whole"),
+        (b"kcast-bundle 1\ntrust/1 1\na\n\n", "expected 'PATH SIZE' for file 2, at byte 27"),
+        (b"kcast-bundle 1\ntrust/1 2\na\n", "trust/1: it is not whole"),
+        (b"kcast-bundle 1\ntrust/1 02\na\n\n", "expected 'PATH SIZE' for file 1, at byte 15"),
+        (b"kcast-bundle 1\n../trust 2\na\n\n", "expected 'PATH SIZE'"),
+        (b"kcast-bundle 1\n/trust 2\na\n\n", "expected 'PATH SIZE'"),
+        (b"kcast-bundle 1\ntrust//1 2\na\n\n", "expected 'PATH SIZE'"),
+        (b"kcast-bundle 1\na 1\na\na 1\na\n", "a: it stands there twice"),
+        (b"kcast-bundle 1\n" + b"a" * 200 + b" 1\na\n", "expected 'PATH SIZE'"),
+        (b"kcast-bundle 1\n" + b"".join(b"%d 0\n\n" % n for n in range(2049)), "more than 2048 files"),
+    ],
+)
+def test_what_is_no_bundle_is_refused(data: bytes, complaint: str) -> None:
+    with pytest.raises(BundleError) as caught:
+        parse(data)
+    assert complaint in str(caught.value)
+
+
+def test_a_bundle_without_end_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "BUNDLE_BYTES_MAX", 100)
+    with pytest.raises(BundleError, match="longer than 100 bytes"):
+        parse(bundle.HEADER + b"x" * 100)
+    with pytest.raises(ValueError, match="too much for a bundle"):
+        format_bundle({"a": b"x" * 100})
+
+
+@pytest.mark.parametrize("path", ["", "/a", "a/", "../a", "a b", "a\n", "A", "é", "a" * 200])
+def test_a_path_that_could_not_be_read_back_is_not_written(path: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the path of a file in a bundle"):
+        format_bundle({path: b""})
+
+
+def test_mutants_are_read_as_another_bundle_or_refused() -> None:
+    chance = random.Random(13)
+    whole = format_bundle(FILES)
+    for _ in range(3000):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        if chance.random() < 0.3:
+            del data[chance.randrange(len(data)) :]
+        try:
+            files = parse(bytes(data))
+        except BundleError:
+            continue
+        assert format_bundle(files) == bytes(data)

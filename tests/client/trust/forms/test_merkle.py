@@ -1,0 +1,69 @@
+"""Merkle proofs: each of small trees, and what is no proof. `test_proofs` has them by the thousand."""
+
+from itertools import pairwise
+
+import pytest
+
+from kcast.client.trust.forms import merkle
+from tests.support.rfc9162 import LiteralTree
+
+TREE = LiteralTree([b"entry %d" % index for index in range(40)])
+LEAVES = [merkle.leaf_hash(entry) for entry in TREE.entries]
+
+
+@pytest.mark.parametrize("size", range(1, 41))
+def test_all_proofs_of_small_trees(size: int) -> None:
+    root = TREE.mth(size)
+    assert merkle.root_of(LEAVES[:size]) == root
+    for index in range(size):
+        right, leaf = TREE.path(index, size), LEAVES[index]
+        assert merkle.includes(index, size, leaf, right, root)
+        assert not merkle.includes(index, size, leaf, [*right, root], root)
+        assert not merkle.includes(index, size, leaf, right[:-1], root) or not right
+    for old_size in range(1, size + 1):
+        right, old_root = TREE.proof(old_size, size), TREE.mth(old_size)
+        assert merkle.extends(old_size, size, right, old_root, root)
+        assert not merkle.extends(old_size, size, [*right, root], old_root, root)
+        assert not merkle.extends(old_size, size, right, root, old_root) or old_size == size
+
+
+def test_the_empty_tree() -> None:
+    roots = [TREE.mth(size) for size in range(3)]
+    assert roots[0] == merkle.EMPTY_ROOT == merkle.root_of([])
+    assert merkle.extends(0, 0, [], roots[0], roots[0])
+    assert merkle.extends(0, 2, [], roots[0], roots[2])
+    assert not merkle.extends(0, 2, [roots[1]], roots[0], roots[2])
+    assert not merkle.includes(0, 0, LEAVES[0], [], roots[0])
+    assert not any(merkle.extends(new, old, [], roots[new], roots[old]) for old, new in pairwise(range(3)))
+
+
+@pytest.mark.parametrize("index", [-1, 40, 2**63, 2**64])
+def test_an_index_outside_of_the_tree_proves_nothing(index: int) -> None:
+    assert not merkle.includes(index, 40, LEAVES[0], TREE.path(0), TREE.mth())
+
+
+def test_sizes_end_at_2_to_the_63() -> None:
+    path = [bytes(32)] * 63
+    root = LEAVES[0]
+    for sibling in path:
+        root = merkle.node_hash(root, sibling)
+    assert merkle.includes(0, 2**63 - 1, LEAVES[0], path, root)
+    assert not merkle.includes(0, 2**63, LEAVES[0], path, root)
+    assert merkle.extends(1, 2**63 - 1, path, LEAVES[0], root)
+    assert not merkle.extends(1, 2**63, path, LEAVES[0], root)
+
+
+def test_a_path_of_any_length_is_looked_at_only_as_far_as_the_tree_is_high(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashed = []
+
+    def node_hash(left: bytes, right: bytes) -> bytes:
+        hashed.append(left)
+        return bytes(32)
+
+    monkeypatch.setattr(merkle, "node_hash", node_hash)
+    endless = [bytes(32)] * 100_000
+    assert not merkle.includes(3, 40, LEAVES[3], endless, TREE.mth())
+    assert not merkle.extends(7, 40, endless, TREE.mth(7), TREE.mth())
+    assert len(hashed) < 20

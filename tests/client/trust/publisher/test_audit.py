@@ -1,0 +1,374 @@
+"""client/trust/publisher/audit.py: each thing that can be wrong with a published log is found, and named."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("nacl")
+pytest.importorskip("pymerkle")
+
+from kcast.client.trust.forms.bundle import format_bundle
+from kcast.client.trust.forms.checkpoint import AddCheckpoint, LogProof
+from kcast.client.trust.forms.document import pin_of
+from kcast.client.trust.forms.note import Note, sign
+from kcast.client.trust.forms.record import ListRecord
+from kcast.client.trust.forms.tiles import write_entries
+from kcast.client.trust.publisher import audit as audits
+from kcast.client.trust.publisher.audit import AuditError, audit
+from tests.support.lists import LOG, NAME, OWNERS, SIGNERS, WITNESSES, Lists, document, key
+
+LISTS = 6
+TREE_AT = "tile/0/000.p/8"
+ENTRIES_AT = "tile/entries/000.p/8"
+
+
+class Files:
+    """A source that has these files."""
+
+    name = "these files"
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+
+    def get(self, path: str, bytes_max: int) -> bytes | None:
+        data = self.files.get(path)
+        return None if data is None else data[: bytes_max + 1]
+
+
+def published(count: int = LISTS) -> Lists:
+    """Returns a log with two trust documents and some lists: entries 0, 1 and 4 to 2, 3, 5, 6, 7 in order."""
+    lab = Lists()
+    for number in range(count):
+        if number == 2:
+            lab.publish_document(document(version=2), OWNERS[:3])
+        lab.publish()
+    return lab
+
+
+def findings(lab: Lists, pins: dict[int, str] | None = None) -> list[str]:
+    return [f"{each.where}: {each.text}" for each in audit(Files(lab.files), pins).findings]
+
+
+# --- As it should be --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_nothing_is_found_in_a_log_as_it_should_be(count: int) -> None:
+    lab = published(count)
+    lab.files["bundle"] = format_bundle(
+        {path: lab.files[path] for path in ("trust/1", "list/1", "list/1.tlog-proof", "latest.tlog-proof")}
+    )
+    pins = {1: lab.document.pin if count < 3 else document().pin}
+    found = audit(Files(lab.files), pins)
+    assert found.findings == ()
+    assert (found.lists, found.documents, found.pin) == (count, 1 if count < 3 else 2, pins[1])
+    assert found.checkpoint.size == count + found.documents
+    assert found.proofs >= count + found.documents
+
+
+def test_a_log_of_several_tiles() -> None:
+    lab = published()
+    lab.entries += [b"entry %d" % number for number in range(300)]
+    lab.publish()
+    found = audit(Files(lab.files))
+    assert [each.where for each in found.findings] == [f"entry {index}" for index in range(8, 308)]
+    assert (found.checkpoint.size, found.lists) == (309, 7)
+    lab.files["tile/0/001.p/53"] = lab.files["tile/0/001.p/53"][:-1] + b"x"
+    assert findings(lab)[0] == "tile/0/001.p/53: it is not that of the entries"
+
+
+def test_versions_may_count_anew_where_a_trust_document_says_so() -> None:
+    lab = published()
+    lab.version = 9_000
+    lab.publish()
+    lab.publish_document(document(version=3, lists_from=7), OWNERS[:3])
+    lab.version = 6
+    lab.publish()
+    assert findings(lab) == []
+
+
+# --- Records ----------------------------------------------------------------------------------------------
+
+
+def test_two_lists_of_one_version() -> None:
+    lab = published()
+    lab.version -= 1
+    lab.publish(lab.cluster(13))
+    assert findings(lab) == [
+        "entry 8: it is another list of version 6, after version 6",
+        "list/6: it is not the list that entry 7 shows",
+    ]
+
+
+def test_a_version_that_goes_back_or_far_ahead() -> None:
+    lab = published()
+    lab.version = 2
+    lab.publish()
+    assert findings(lab)[0] == "entry 8: it is version 3, after version 6"
+    lab.version = 20_000
+    lab.publish()
+    assert findings(lab)[1] == "entry 9: it is version 20001, and the one before is 6"
+
+
+def test_a_list_under_an_older_trust_document_or_one_that_is_not_logged() -> None:
+    lab = published()
+    lab.publish(lab.cluster(trust=1))
+    assert "entry 8: it is under trust document 1, and one before it under 2" in findings(lab)
+    lab = published()
+    lab.publish_document(document(version=3), OWNERS[:3], is_logged=False)
+    lab.publish()
+    found = findings(lab)
+    assert "entry 8: no entry before it is trust document 3, which it names" in found
+    assert "trust/3: it is not in the log" in found
+
+
+def test_a_version_below_the_first() -> None:
+    lab = published()
+    lab.publish_document(document(version=3, lists_from=50), OWNERS[:3])
+    lab.publish()
+    assert findings(lab) == ["entry 9: it is version 7, and the first is 50"]
+
+
+def test_entries_that_are_no_records_of_this_list() -> None:
+    lab = published()
+    lab.entries += [b"anything", ListRecord.of("example.org/other", 1, 1, b"").data]
+    lab.publish()
+    assert findings(lab) == [
+        "entry 8: expected a record of a list or of a trust document",
+        "entry 9: it is of 'example.org/other', and not of example.org/lab",
+    ]
+
+
+def test_two_trust_documents_of_one_version() -> None:
+    lab = published()
+    lab.publish_document(document(version=2, floor=4), OWNERS[:3])
+    lab.publish()
+    assert findings(lab)[:1] == ["entry 3: trust/2 is not what it shows"]
+    assert "entry 8: it is another trust document 2, after entry 3" in findings(lab)
+
+
+# --- Files ------------------------------------------------------------------------------------------------
+
+
+def _changed(path: str, change: Callable[[bytes], bytes]) -> Callable[[Lists], None]:
+    def apply(lab: Lists) -> None:
+        lab.files[path] = change(lab.files[path])
+
+    return apply
+
+
+def _without(path: str) -> Callable[[Lists], object]:
+    return lambda lab: lab.files.pop(path)
+
+
+def _flip_last(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def _other_history(lab: Lists, path: str) -> None:
+    """Puts a file there as another history of the same log has it, of the same size."""
+    other = Lists()
+    for number in range(LISTS):
+        if number == 2:
+            other.publish_document(document(version=2), OWNERS[:3])
+        other.publish(other.cluster(20))
+    lab.files[path] = other.files[path]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "finding"),
+    [
+        (_without("list/4"), "list/4: it is not to be had: nobody can see what entry 5 shows"),
+        (_changed("list/4", _flip_last), "list/4: it is not the list that entry 5 shows"),
+        (_changed("list/4", lambda data: data + b"\n"), "list/4: it is not the list that entry 5 shows"),
+        (_without("list/4.tlog-proof"), "list/4.tlog-proof: it is missing"),
+        (_changed("list/4.tlog-proof", _flip_last), "list/4.tlog-proof: expected"),
+        (
+            lambda lab: lab.files.update({"list/4.tlog-proof": lab.files["list/5.tlog-proof"]}),
+            "list/4.tlog-proof: it is not the proof of entry 5",
+        ),
+        (
+            lambda lab: _other_history(lab, "list/4.tlog-proof"),
+            "list/4.tlog-proof: its checkpoint of size 6 has another history than the entries",
+        ),
+        (lambda lab: _other_history(lab, "checkpoint"), "checkpoint: its root is not that of the entries"),
+        (
+            lambda lab: _other_history(lab, "from/6"),
+            "from/6: its checkpoint of size 8 has another history than the entries",
+        ),
+        (lambda lab: _other_history(lab, "from/6"), "from/6: it does not lead from size 6 to its checkpoint"),
+        (
+            lambda lab: lab.files.update({"from/6": lab.files["from/5"]}),
+            "from/6: it does not lead from size 6",
+        ),
+        (_changed("from/6", lambda data: b"x" + data), "from/6: expected a line 'old N'"),
+        (_without("trust/2.tlog-proof"), "trust/2.tlog-proof: it is missing"),
+        (_without("latest.tlog-proof"), "latest.tlog-proof: it is missing"),
+        (
+            lambda lab: lab.files.update({"latest.tlog-proof": lab.files["list/5.tlog-proof"]}),
+            "latest.tlog-proof: it is not the proof of entry 7",
+        ),
+        (_without(TREE_AT), f"{TREE_AT}: it is missing"),
+        (_changed(TREE_AT, _flip_last), f"{TREE_AT}: it is not that of the entries"),
+        (_without(ENTRIES_AT), f"{ENTRIES_AT}: it has 0 entries of 8: the tree cannot be built"),
+        (_changed(ENTRIES_AT, lambda data: data[:-1]), f"{ENTRIES_AT}: expected a bundle"),
+        (
+            _changed(ENTRIES_AT, lambda data: data[:-1] + b" "),
+            "checkpoint: its root is not that of the entries",
+        ),
+        (lambda lab: lab.files.update({"bundle": b""}), "bundle: expected"),
+        (
+            lambda lab: lab.files.update({"bundle": format_bundle({"list/4": lab.files["list/5"]})}),
+            "bundle: its list/4 is not the one beside it",
+        ),
+        (
+            lambda lab: lab.files.update({"bundle": format_bundle({"list/4.tlog-proof": b"proof"})}),
+            "bundle: list/4.tlog-proof: expected",
+        ),
+    ],
+)
+def test_a_file_that_is_not_what_the_entries_say(spoil: Callable[[Lists], object], finding: str) -> None:
+    lab = published()
+    spoil(lab)
+    assert any(each.startswith(finding) for each in findings(lab)), findings(lab)
+
+
+def test_a_proof_whose_hashes_are_wrong() -> None:
+    lab = published()
+    proof = LogProof.parse(lab.files["list/4.tlog-proof"])
+    lab.files["list/4.tlog-proof"] = replace(proof, path=proof.path[::-1]).data
+    assert findings(lab) == [
+        "list/4.tlog-proof: it proves nothing: its hashes do not lead to the root of its checkpoint"
+    ]
+
+
+def test_a_checkpoint_that_is_newer_than_the_entries() -> None:
+    lab = published()
+    before = lab.files["checkpoint"]
+    lab.publish()
+    body = AddCheckpoint.parse(lab.files["from/6"])
+    lab = published()
+    lab.files["from/6"] = body.data
+    assert lab.files["checkpoint"] == before
+    assert findings(lab)[0].startswith("from/6: it is newer than the checkpoint: was something published")
+
+
+# --- Signatures -------------------------------------------------------------------------------------------
+
+
+def test_too_few_signers_and_an_edit_after_signing() -> None:
+    lab = published()
+    lab.publish(keys=SIGNERS[:1])
+    assert findings(lab) == ["list/7: it is signed by 1 of the 2 signers that it takes"]
+    lab = published()
+    note = Note.parse(lab.files["list/6"])
+    lab.version = 6
+    edited = Note(note.text.replace("version 6", "version 7"), note.signatures)
+    lab.publish(data=edited.data)
+    assert findings(lab) == [f"list/7: the signature of {NAME}/signer-0 is not one of this text"]
+
+
+def test_a_list_that_is_not_what_its_record_says() -> None:
+    lab = published()
+    text = lab.files["list/6"]
+    lab.publish(data=text)
+    assert findings(lab)[0] == "list/7: it is version 6 of example.org/lab, unlike entry 8"
+
+
+def test_a_list_that_is_not_signed_at_all() -> None:
+    lab = published(1)
+    data = sign("kcast-cluster 1\nname example.org/lab\nserver 192.0.2.7:7400\n", SIGNERS).data
+    lab.publish(data=data.partition(b"\n\n")[0] + b"\n")
+    assert findings(lab) == ["list/2: expected a signed note: a text, an empty line, and lines of signatures"]
+
+
+def test_a_checkpoint_of_another_log_or_without_its_quorum() -> None:
+    lab = published()
+    lab.serve_tree(WITNESSES, key(f"{NAME}/log", 0x99))
+    assert f"checkpoint: its checkpoint is not signed by the log {NAME}/log" in findings(lab)
+    lab.serve_tree(WITNESSES[:4])
+    assert "checkpoint: 4 witnesses have cosigned it, of 5 needed" in findings(lab)
+    note = lab.serve_tree(WITNESSES)
+    other = published(5).serve_tree(WITNESSES)
+    lab.files["checkpoint"] = Note(note.text, (note.signatures[0], *other.signatures[1:])).data
+    assert "checkpoint: the cosignature of w0.example.net is not one of this checkpoint" in findings(lab)
+
+
+def test_proofs_by_the_former_key_of_the_log_stay_good() -> None:
+    lab = published()
+    log = key(LOG.verifier.name, 0x77)
+    new = document(version=3)
+    new = replace(new, policy=replace(new.policy, log=log.verifier))
+    lab.publish_document(new, OWNERS[:3])
+    lab.log = log
+    lab.publish()
+    assert findings(lab) == []
+
+
+def test_what_was_shown_before_is_in_the_log_still() -> None:
+    lab = published()
+    before = lab.files["checkpoint"]
+    lab.publish()
+    assert audit(Files(lab.files), held_checkpoint=before).findings == ()
+    after = lab.files["checkpoint"]
+    lab = published()
+    (found,) = audit(Files(lab.files), held_checkpoint=after).findings
+    assert (found.where, found.text) == ("checkpoint", "it has 8 entries, and had 9 before")
+    _other_history(lab, "checkpoint")
+    (found,) = audit(Files(published().files), held_checkpoint=lab.files["checkpoint"]).findings
+    assert found.text == "the log does not begin with the 8 entries that it showed before"
+
+
+# --- Trust documents --------------------------------------------------------------------------------------
+
+
+def test_another_trust_document_than_the_one_that_is_known() -> None:
+    lab = published()
+    assert findings(lab, {2: pin_of(Note.parse(lab.trust[1]).text)}) == []
+    pin = "A" * 43
+    assert findings(lab, {1: pin})[0] == f"trust/1: its pin is {document().pin}, and should be {pin}"
+    assert findings(lab, {3: pin})[0] == "trust/3: it is not there, and was shown before"
+
+
+def test_a_trust_document_that_may_not_follow() -> None:
+    lab = Lists()
+    lab.publish()
+    lab.publish_document(document(version=2), OWNERS[:2])
+    lab.publish()
+    assert "trust/2: version 2 is signed by 2 of the 3 owners of version 1 that it takes" in findings(lab)
+    assert "list/2: trust/2, under which it is signed, is not there" in findings(lab)
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("trust/1", "these files: no trust document, trust/1, can be used$"),
+        ("checkpoint", "these files: checkpoint: there is no such file"),
+    ],
+)
+def test_where_there_is_no_log(path: str, complaint: str) -> None:
+    lab = published()
+    del lab.files[path]
+    with pytest.raises(AuditError, match=complaint):
+        audit(Files(lab.files))
+
+
+# --- Bounds -----------------------------------------------------------------------------------------------
+
+
+def test_a_log_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = published()
+    monkeypatch.setattr(audits, "ENTRIES_MAX", 7)
+    assert findings(lab) == ["checkpoint: it has 8 entries; an audit reads 7 at most"]
+    monkeypatch.setattr(audits, "ENTRIES_MAX", 8)
+    monkeypatch.setattr(audits, "ENTRIES_BYTES_MAX", 1000)
+    assert findings(lab) == [f"{ENTRIES_AT}: all are too long: the tree cannot be built"]
+
+
+def test_findings_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = published()
+    lab.files[ENTRIES_AT] = write_entries([b""] * 8)
+    assert len(findings(lab)) > 3
+    monkeypatch.setattr(audits, "FINDINGS_MAX", 3)
+    assert len(findings(lab)) == 3

@@ -1,0 +1,564 @@
+"""client/trust/publisher/publishing.py and drafts.py: what is published, what is not, and in which order."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from random import Random
+from shutil import copytree, rmtree
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nacl")
+pytest.importorskip("pymerkle")
+
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.judge import judge
+from kcast.client.trust.checks.meeting import hosts_changed
+from kcast.client.trust.checks.salts import last_salt
+from kcast.client.trust.checks.verdicts import Accepted, Held, Refused, Verdict, answered
+from kcast.client.trust.forms import bundle
+from kcast.client.trust.forms.checkpoint import cosign
+from kcast.client.trust.forms.note import KIND_COSIGNATURE, Note, SigningKey
+from kcast.client.trust.forms.quorum import Witness
+from kcast.client.trust.publisher import publishing as publishing_module
+from kcast.client.trust.publisher.audit import audit
+from kcast.client.trust.publisher.cosigning import Asked
+from kcast.client.trust.publisher.drafts import Incomplete, Waiting
+from kcast.client.trust.publisher.editing import (
+    EditError,
+    facts_of,
+    with_pending,
+    with_servers,
+    without_servers,
+)
+from kcast.client.trust.publisher.publishing import NotPublished
+from kcast.client.trust.publisher.workplace import read_note, write_note
+from kcast.client.trust.reach.sources import FolderSource
+from kcast.client.trust.state import durable
+from tests.support.list_publisher import HOSTS, NAME, NOW_S, ListPublisher, key
+
+DAY_S = 86_400
+MANY = [f"192.0.2.{20 + number}:7400" for number in range(5)]
+
+
+def first_contact(publisher: ListPublisher) -> Held:
+    return Held(publisher.place.trust_documents()[0])
+
+
+def verdict_on(files: Mapping[str, bytes], held: Held, now_s: int) -> Verdict:
+    return answered(judge(held, now_s), lambda path, bytes_max: files.get(path))
+
+
+def accepted(files: Mapping[str, bytes], held: Held, now_s: int) -> Accepted:
+    verdict = verdict_on(files, held, now_s)
+    assert isinstance(verdict, Accepted), verdict
+    return verdict
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> ListPublisher:
+    return ListPublisher(tmp_path)
+
+
+def test_the_first_list_is_taken_by_who_has_the_pin(publisher: ListPublisher) -> None:
+    published = publisher.publish()
+    assert not published.is_renewal
+    verdict = accepted(publisher.files(), first_contact(publisher), NOW_S)
+    assert [server.name for server in verdict.cluster.servers] == list(HOSTS)
+    assert not publisher.place.trust_file.exists()
+    assert publisher.place.file.read_bytes() == publisher.files()["list/1"]
+
+
+def test_the_bundle_alone_is_enough(publisher: ListPublisher) -> None:
+    publisher.publish()
+    held = accepted(publisher.files(), first_contact(publisher), NOW_S).held
+    for number in range(2):
+        publisher.edit(with_servers(publisher.work(), [f"192.0.2.{20 + number}:7400"]))
+        publisher.now_s += 3600
+        publisher.publish()
+    files = bundle.parse(publisher.files()["bundle"])
+    assert facts_of(accepted(files, first_contact(publisher), publisher.now_s).cluster).version == 3
+    assert facts_of(accepted(files, held, publisher.now_s).cluster).version == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clients_that_look_in_time_take_each_version_and_always_meet(tmp_path: Path, seed: int) -> None:
+    publisher = ListPublisher(tmp_path, churn_percent=1000)
+    chance = Random(seed)
+    publisher.publish()
+    held = {publisher.now_s: accepted(publisher.files(), first_contact(publisher), NOW_S).held}
+    lists = {publisher.now_s: publisher.work()}
+    at_once = waiting = 0
+    for number in range(30):
+        publisher.now_s += DAY_S
+        change = [f"192.0.2.{20 + number}:7400", f"192.0.2.{60 + number}:7400"][: chance.randint(0, 2)]
+        work = publisher.work()
+        gone = [chance.choice(work.servers).name] if len(work.servers) > 6 else []
+        publisher.edit(with_servers(without_servers(work, gone), change))
+        before = publisher.place.file.read_bytes()
+        try:
+            new = publisher.publish().list.cluster
+        except EditError as error:  # a change that must wait for the one before
+            assert "publish this change after that" in str(error)
+            assert publisher.place.file.read_bytes() == before
+            publisher.edit(work)
+            continue
+        for at_s, state in held.items():
+            verdict = accepted(publisher.files(), state, publisher.now_s)
+            if publisher.now_s - at_s < 7 * DAY_S:
+                assert not verdict.warnings
+        if facts_of(new).valid_after_s == publisher.now_s:
+            at_once += 1
+            replaced = sorted(lists)[1:]
+            for at_s, until_s in zip(sorted(lists), [*replaced, publisher.now_s], strict=True):
+                if publisher.now_s - until_s < 7 * DAY_S:
+                    assert hosts_changed(lists[at_s], new, publisher.now_s).always_meet
+        else:
+            waiting += 1
+        lists[publisher.now_s] = new
+        held[publisher.now_s] = accepted(publisher.files(), first_contact(publisher), publisher.now_s).held
+    assert at_once > 1 and waiting
+
+
+def test_a_list_that_has_not_changed_is_renewed(publisher: ListPublisher) -> None:
+    publisher.publish()
+    publisher.now_s += 3 * DAY_S
+    published = publisher.publish()
+    facts = facts_of(published.list.cluster)
+    assert published.is_renewal
+    assert (facts.version, facts.valid_after_s) == (2, NOW_S + 3 * DAY_S)
+    assert (facts.fresh_until_s, facts.valid_until_s) == (NOW_S + 10 * DAY_S, NOW_S + 93 * DAY_S)
+
+
+def test_a_change_that_could_part_clients_waits_until_all_have_it(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, churn_percent=1000)
+    publisher.publish()
+    work = publisher.work()
+    assert work.policy.margin == 3
+    publisher.edit(with_servers(work, [f"192.0.2.{20 + number}:7400" for number in range(3)]))
+    assert facts_of(publisher.publish().list.cluster).valid_after_s == NOW_S + 7 * DAY_S
+    publisher.now_s += 3 * DAY_S
+    with pytest.raises(
+        Waiting, match="version 2 is published, and holds in 4 days; there is nothing to renew"
+    ):
+        publisher.publish()
+    verdict = accepted(publisher.files(), first_contact(publisher), publisher.now_s)
+    assert facts_of(verdict.cluster).version == 1
+    assert verdict.upcoming and facts_of(verdict.upcoming).version == 2
+    # Another large change must wait until then.
+    publisher.edit(with_servers(publisher.work(), [f"192.0.2.{30 + number}:7400" for number in range(3)]))
+    with pytest.raises(EditError, match="holds only in 4 days: publish this change after that"):
+        publisher.publish()
+    now = publisher.publish(is_at_once=True)
+    assert facts_of(now.list.cluster).valid_after_s == publisher.now_s
+
+
+def test_a_small_change_holds_at_once(publisher: ListPublisher) -> None:
+    publisher.publish()
+    publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400", "192.0.2.21:7400"]))
+    publisher.now_s += 60
+    assert facts_of(publisher.publish().list.cluster).valid_after_s == publisher.now_s
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda work: with_servers(work, MANY),
+            r"\+5 of 8 hosts .* \(churn\); 'kcast servers rotate --except 2'",
+        ),
+        (lambda work: replace(work, signed=replace(work.signed, min_servers=9)), None),
+        (lambda work: without_servers(work, HOSTS[:-1]), r"1 of the 4 hosts that it needs \(small\)"),
+    ],
+)
+def test_what_clients_would_refuse_is_not_published_and_nothing_is_written(
+    publisher: ListPublisher, change: Any, words: str | None
+) -> None:
+    publisher.publish()
+    publisher.edit(change(publisher.work()))
+    if words is None:  # the number of servers needed follows from the list itself
+        publisher.publish()
+        return
+    files, database = publisher.files(), publisher.place.database.read_bytes()
+    work, state = (
+        publisher.place.file.read_bytes(),
+        (publisher.place.file.parent / "log.checkpoint").read_bytes(),
+    )
+    with pytest.raises(NotPublished, match=words):
+        publisher.publish()
+    assert publisher.files() == files
+    assert publisher.place.database.read_bytes() == database
+    assert publisher.place.file.read_bytes() == work
+    assert (publisher.place.file.parent / "log.checkpoint").read_bytes() == state
+
+
+# --- Files that were changed by hand -------------------------------------------------------------------
+
+
+def test_an_edit_after_signing_names_the_line(publisher: ListPublisher) -> None:
+    publisher.publish()
+    file = publisher.place.file
+    file.write_bytes(file.read_bytes().replace(b"192.0.2.3:7400", b"192.0.2.33:7400"))
+    with pytest.raises(
+        EditError,
+        match=r"lab.cluster:13: it was edited after it was signed: 'server 192.0.2.33:7400' stands where the "
+        r"published version has 'server 192.0.2.3:7400': take the edit back, or remove the lines",
+    ):
+        publisher.publish()
+
+
+def test_an_edit_of_a_version_that_nobody_has_published_is_noticed_too(publisher: ListPublisher) -> None:
+    publisher.publish()
+    note = read_note(publisher.place.file)
+    text = note.text.replace("version 1\n", "version 2\n")
+    write_note(publisher.place.file, Note(text, note.signatures))
+    with pytest.raises(EditError, match=r"it was edited after it was signed \(the signature of example.org"):
+        publisher.publish()
+
+
+def test_without_its_signatures_an_edited_file_is_the_next_version(publisher: ListPublisher) -> None:
+    publisher.publish()
+    note = read_note(publisher.place.file)
+    write_note(publisher.place.file, Note(note.text + "server 192.0.2.40:7400\n"))
+    publisher.now_s += 60
+    published = publisher.publish()
+    assert facts_of(published.list.cluster).version == 2
+    assert published.list.difference and published.list.difference.added == ("192.0.2.40",)
+
+
+def test_an_older_file_is_refused_and_the_newest_one_is_named(publisher: ListPublisher) -> None:
+    publisher.publish()
+    old = publisher.place.file.read_bytes()
+    publisher.publish()
+    publisher.place.file.write_bytes(old)
+    with pytest.raises(
+        EditError, match=r"it is version 1, and 2 is published: begin with that again: cp .*list/2"
+    ):
+        publisher.publish()
+
+
+def test_a_list_of_another_name_is_refused(publisher: ListPublisher) -> None:
+    publisher.publish()
+    other = replace(publisher.work(), name="example.org/other")
+    publisher.edit(other)
+    with pytest.raises(
+        EditError, match=r"it is named example.org/other, and the trust document example.org/lab"
+    ):
+        publisher.publish()
+
+
+# --- Several signers ------------------------------------------------------------------------------------
+
+
+def test_a_list_waits_for_its_signers(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3)
+    all_keys = publisher.ring
+    publisher.ring = [publisher.signers[0], publisher.log]
+    with pytest.raises(Incomplete, match=r"lab.trust: version 1 has 1 of the 2 signatures of owners"):
+        publisher.publish()
+    assert publisher.files() == {}
+    publisher.ring = [publisher.signers[2], publisher.log]
+    publisher.publish()
+    assert len(read_note(publisher.place.file).signatures) == 2
+    publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400"]))
+    with pytest.raises(Incomplete, match=r"version 2 has 1 of the 2 signatures that it needs"):
+        publisher.publish()
+    kept = read_note(publisher.place.file)
+    publisher.ring = all_keys
+    publisher.now_s += DAY_S
+    assert publisher.publish().list.note.text == kept.text, "who signed first has said when it holds"
+
+
+def test_whoever_has_no_key_of_the_log_publishes_nothing(publisher: ListPublisher) -> None:
+    publisher.ring = publisher.signers
+    with pytest.raises(NotPublished, match=r"the key of the log, example.org/lab/log, is not at hand"):
+        publisher.publish()
+    assert publisher.files() == {}
+
+
+# --- Witnesses -----------------------------------------------------------------------------------------
+
+WITNESSES = [
+    SigningKey.from_seed(f"w{number}.example.net", bytes([number]) * 32, KIND_COSIGNATURE)
+    for number in range(3)
+]
+
+
+class Collect:
+    """Witnesses that answer, or do not."""
+
+    def __init__(self) -> None:
+        self.up = set(range(3))
+
+    def __call__(self, checkpoint: Note, urls: Any, path_between: Any, **_: Any) -> dict[Any, Asked]:
+        assert set(urls) == {each.verifier for each in WITNESSES}
+        return {
+            each.verifier: Asked((cosign(checkpoint, each, NOW_S),))
+            if number in self.up
+            else Asked(why_not="no answer in 20 s")
+            for number, each in enumerate(WITNESSES)
+        }
+
+
+@pytest.fixture
+def witnessed(tmp_path: Path) -> ListPublisher:
+    named = tuple((f"w{number}", Witness(each.verifier, "http://w")) for number, each in enumerate(WITNESSES))
+    publisher = ListPublisher(tmp_path, witnesses=named)
+    publisher.collect = Collect()
+    return publisher
+
+
+def test_with_a_quorum_it_is_published_and_who_is_missing_is_told(witnessed: ListPublisher) -> None:
+    witnessed.collect.up = {0, 2}
+    published = witnessed.publish()
+    assert published.cosigned == ("w0", "w2")
+    assert published.missing == {"w1": "no answer in 20 s"}
+    assert accepted(witnessed.files(), first_contact(witnessed), NOW_S)
+
+
+def test_without_a_quorum_nothing_is_published_and_the_next_try_asks_again(witnessed: ListPublisher) -> None:
+    witnessed.publish()
+    files = witnessed.files()
+    witnessed.edit(with_servers(witnessed.work(), ["192.0.2.20:7400"]))
+    witnessed.collect.up = {1}
+    with pytest.raises(
+        NotPublished, match=r"1 of 3 witnesses have cosigned, and it takes 2.*w0: no answer in 20 s"
+    ):
+        witnessed.publish()
+    assert witnessed.files() == files
+    signed = read_note(witnessed.place.file)
+    assert signed.signatures
+    witnessed.collect.up = {0, 1}
+    witnessed.now_s += 3600
+    assert witnessed.publish().list.note == signed, "what is in the log already is what is published"
+    assert (
+        facts_of(accepted(witnessed.files(), first_contact(witnessed), witnessed.now_s).cluster).version == 2
+    )
+
+
+# --- The folder ----------------------------------------------------------------------------------------
+
+
+class Died(BaseException):
+    """The publisher's program has ended, with no time to clean up."""
+
+
+def deaths_of(publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Publishes, and dies before the first file of the folder is put on the disk or renamed, then before the
+    second and so on; yields after each death with its number, and at last after a life."""
+    work = publisher.place.file.parent
+    copytree(work, copy := work.parent / f"{work.name}.copy")
+    sync, rename = durable._sync, Path.replace
+    for lives in count():
+        left = lives
+
+        def live(path: Path) -> None:
+            nonlocal left
+            if path.is_relative_to(publisher.place.served):
+                left -= 1
+                if left < 0:
+                    raise Died
+
+        def sync_or_die(path: Path, flags: int) -> None:
+            live(path)
+            sync(path, flags)
+
+        def rename_or_die(path: Path, target: Path) -> Path:
+            live(path)
+            return rename(path, target)
+
+        rmtree(work)
+        copytree(copy, work)
+        with monkeypatch.context() as patched:
+            patched.setattr(durable, "_sync", sync_or_die)
+            patched.setattr(Path, "replace", rename_or_die)
+            patched.setattr(Path, "unlink", lambda path, **_: None)  # the dead clean nothing up
+            with suppress(Died):
+                publisher.publish()
+        yield lives
+        if left >= 0:
+            return
+
+
+def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publisher_dies(
+    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.publish()
+    old = accepted(publisher.files(), first_contact(publisher), NOW_S)
+    publisher.publish()
+    publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400"]))
+    publisher.now_s += 60
+    seen: set[int] = set()
+    for deaths in deaths_of(publisher, monkeypatch):  # noqa: B007
+        for held in (first_contact(publisher), old.held):
+            verdict = accepted(publisher.files(), held, publisher.now_s)
+            seen.add(facts_of(verdict.cluster).version)
+    assert seen == {2, 3}
+    assert deaths > 20
+
+
+def test_after_any_death_the_next_publish_goes_on(
+    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.publish()
+    publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400"]))
+    publisher.now_s += 60
+    for _ in deaths_of(publisher, monkeypatch):
+        publisher.now_s += 60
+        publisher.publish()
+        found = audit(FolderSource(publisher.place.served), {1: publisher.pin})
+        assert found.findings == ()
+        served = publisher.place.served
+        assert not [path for path in served.rglob(".*") if path.parent.name == "from"]
+        accepted(publisher.files(), first_contact(publisher), publisher.now_s)
+
+
+def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(
+    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.publish()
+    old = accepted(publisher.files(), first_contact(publisher), NOW_S)
+    publisher.ring.append(key("signer-1"))
+    document = replace(publisher.document, version=2, signers=(publisher.ring[-1].verifier,))
+    write_note(publisher.place.trust_file, Note(document.text))
+    publisher.now_s += 60
+    seen: list[int | ListFault] = []
+    for _ in deaths_of(publisher, monkeypatch):
+        verdict = verdict_on(publisher.files(), old.held, publisher.now_s)
+        seen.append(verdict.fault if isinstance(verdict, Refused) else facts_of(verdict.cluster).version)
+    assert set(seen) == {1, 2}
+    assert seen == sorted(seen, key=str)
+
+
+def test_only_the_last_steps_are_kept(publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing_module, "STEPS_KEPT", 3)
+    for _ in range(6):
+        publisher.publish()
+    steps = [path for path in publisher.files() if path.startswith("from/")]
+    assert steps == ["from/4", "from/5", "from/6"]
+
+
+def test_two_publishers_at_once_take_turns(publisher: ListPublisher) -> None:
+    import fcntl
+
+    descriptor = os.open(publisher.place.file.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(NotPublished, match="another kcast is publishing here"):
+            publisher.publish()
+    finally:
+        os.close(descriptor)
+
+
+def test_a_disk_that_is_full_leaves_what_was_published(
+    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.publish()
+    before = publisher.files()
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        if path.name == ".bundle.new":
+            raise OSError(28, "No space left on device", str(path))
+        return write(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="No space left"):
+            publisher.publish()
+    assert publisher.files() == before
+    assert publisher.publish().list.cluster.signed
+
+
+# --- The next trust document -----------------------------------------------------------------------------
+
+
+def test_a_stolen_key_is_thrown_out_and_clients_follow(publisher: ListPublisher) -> None:
+    publisher.publish()
+    held = accepted(publisher.files(), first_contact(publisher), NOW_S).held
+    new = key("signer-1")
+    publisher.ring.append(new)
+    document = replace(publisher.document, version=2, signers=(new.verifier,))
+    write_note(publisher.place.trust_file, Note(document.text))
+    publisher.now_s += 60
+    published = publisher.publish()
+    assert facts_of(published.list.cluster).trust == 2
+    assert [each.name for each in published.list.note.signatures] == [f"{NAME}/signer-1"]
+    for each in (held, first_contact(publisher)):
+        verdict = accepted(publisher.files(), each, publisher.now_s)
+        assert facts_of(verdict.cluster).version == 2
+    thief = ListPublisher.__new__(ListPublisher)
+    thief.__dict__.update(publisher.__dict__)
+    thief.ring = [*publisher.signers, publisher.log]
+    with pytest.raises(Incomplete, match="version 3 has 0 of the 1 signatures"):
+        thief.publish()
+
+
+def test_a_new_key_of_the_log_goes_on_with_the_same_log(publisher: ListPublisher) -> None:
+    publisher.publish()
+    held = accepted(publisher.files(), first_contact(publisher), NOW_S).held
+    new = SigningKey.from_seed(publisher.log.verifier.name, b"another key of the same log".ljust(32))
+    publisher.ring.append(new)
+    policy = replace(publisher.document.policy, log=new.verifier)
+    write_note(publisher.place.trust_file, Note(replace(publisher.document, version=2, policy=policy).text))
+    publisher.publish()
+    for each in (held, first_contact(publisher)):
+        assert facts_of(accepted(publisher.files(), each, NOW_S).cluster).version == 2
+
+
+def test_a_trust_document_of_another_version_is_refused(publisher: ListPublisher) -> None:
+    publisher.publish()
+    write_note(publisher.place.trust_file, Note(replace(publisher.document, version=3).text))
+    with pytest.raises(
+        EditError, match=r"it is version 3 of example.org/lab, and version 1 of example.org/lab is"
+    ):
+        publisher.publish()
+
+
+# --- Epochs ----------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_was_pending_enters_with_the_salt_that_was_promised(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+    publisher.publish()
+    held = [accepted(publisher.files(), first_contact(publisher), publisher.now_s).held]
+    former = publisher.work()
+    for epoch in range(3):
+        address = f"192.0.2.{20 + epoch}:7400"
+        publisher.edit(with_servers(publisher.work(), [address]))
+        with pytest.raises(NotPublished, match=rf"{address} (entered within an epoch|was not pending)"):
+            publisher.publish()
+        publisher.edit(with_pending(without_servers(publisher.work(), [address]), [address]))
+        publisher.now_s += DAY_S
+        publisher.publish()
+        publisher.now_s += 30 * DAY_S
+        cluster = publisher.publish(is_new_epoch=True).list.cluster
+        assert address in [server.name for server in cluster.servers]
+        assert last_salt(cluster) != last_salt(former)
+        assert cluster.next_salts[-1][1] == publisher.now_s + 7 * DAY_S
+        publisher.now_s += DAY_S
+        publisher.publish()
+        for each in (*held, first_contact(publisher)):
+            verdict = accepted(publisher.files(), each, publisher.now_s)
+        held.append(verdict.held)
+        former = cluster
+
+
+def test_an_epoch_takes_the_signers_who_have_promised(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+    publisher.publish()
+    publisher.ring = [publisher.signers[0], publisher.log]
+    with pytest.raises(
+        EditError, match=r"a new epoch takes 2 signers who have promised .* the keys of 1 are"
+    ):
+        publisher.publish(is_new_epoch=True)
+
+
+def test_without_admission_by_epochs_there_is_none_to_begin(publisher: ListPublisher) -> None:
+    publisher.publish()
+    with pytest.raises(EditError, match="a new epoch is for a published list with 'admission epoch'"):
+        publisher.publish(is_new_epoch=True)

@@ -1,0 +1,441 @@
+"""trust/reach/keeper.py under virtual time: when it fetches, what it adopts, and what it tells how often."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from zlib import compress
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client.cluster import ClusterError
+from kcast.client.events import ListChanged, ListTrouble
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.verdicts import Accepted, Refused, Trouble
+from kcast.client.trust.forms import heads as hints
+from kcast.client.trust.forms.bundle import format_bundle
+from kcast.client.trust.reach.bus import PIECE_BYTES, _hash_of, topics_of
+from kcast.client.trust.reach.keeper import LOOK_INTERVAL_S, Keeper
+from kcast.client.trust.reach.opening import Opened
+from kcast.client.trust.reach.update import Round, run
+from kcast.client.trust.state.standing import standing_of
+from kcast.client.trust.state.store import Store
+from kcast.client.watch import Change, Listen, News, Say, Stop
+from kcast.pubsub.errors import KcastError
+from tests.support.lists import DAY_S, FRESH_S, NAME, NOW_UNIX_S, OWNERS, VALID_S, Lists, document, hosts
+
+HOUR_S = 3600.0
+
+
+class World:
+    """A keeper, its lists, and a clock. A fetch takes no time, unless `is_slow`."""
+
+    def __init__(self, tmp_path: Path, seed: int = 1, lists: Lists | None = None, **options: object) -> None:
+        self.lists = lists or Lists()
+        self.lists.publish()
+        self.store = Store(NAME, tmp_path)
+        self.store.begin(self.lists.newcomer())
+        self.now = 0.0
+        self.fetched_at: list[float] = []
+        self.heads: dict[str, str] = {}
+        self.failing: KcastError | Round | None = None
+        self.is_slow = False
+        self.pending: list[Callable[[], None]] = []
+        self.update(NOW_UNIX_S, lambda: True)
+        self.fetched_at.clear()
+        self.news: list[tuple[float, News]] = []
+        self.open(seed)
+
+    def open(self, seed: int = 1, troubles: tuple[Trouble, ...] = ()) -> None:
+        """Opens the keeper from the state, as a program does that starts."""
+        held = self.store.load()
+        assert held is not None
+        standing = standing_of(held)
+        opened = Opened(self.store, standing, standing.present(self.unix_s()), troubles)
+        self.keeper = Keeper(
+            opened,
+            self.now,
+            lambda: self.heads,
+            update=self.update,
+            chance=Random(seed),
+            clock=self.unix_s,
+            start=lambda act: self.pending.append(act) if self.is_slow else act(),
+        )
+
+    def unix_s(self) -> float:
+        return NOW_UNIX_S + self.now
+
+    def update(self, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
+        self.fetched_at.append(self.now)
+        if isinstance(self.failing, KcastError):
+            raise self.failing
+        if isinstance(self.failing, Round):
+            return self.failing
+        verdict = run(self.store, Dictionary(self.lists.files), now_unix_s, is_wanted=is_wanted)
+        if isinstance(verdict, Accepted):
+            return Round(verdict)
+        return Round(None, (verdict,))
+
+    def run(self, until: float, step_s: float = 60) -> list[News]:
+        """Lets time pass, and returns what is told meanwhile, as an engine's turns ask for it, but
+        by default not as often, which saves time."""
+        told: list[News] = []
+        while (look_at := max(self.keeper.look_at, self.now + step_s)) <= until:
+            self.now = look_at
+            for news in self.keeper.look(self.now):
+                if isinstance(news, Listen | Say):
+                    continue  # the bus has tests of its own
+                self.news.append((self.now, news))
+                told.append(news)
+        self.now = until
+        return told
+
+    def publish(self, servers: int = 13, **facts: object) -> None:
+        self.lists.now_unix_s = int(self.unix_s())
+        self.lists.publish(self.lists.cluster(hosts(servers), **facts))
+
+    def head(self) -> str:
+        standing = standing_of(self.lists.accepted())
+        return hints.head_of(standing.checkpoint)
+
+    def hint(self, count: int = 1, head: str = "") -> None:
+        self.heads = {f"192.0.2.{n}:7400": head or self.head() for n in range(count)}
+
+
+class Dictionary:
+    """A source in memory."""
+
+    name = "memory"
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+
+    def get(self, path: str, bytes_max: int) -> bytes | None:
+        data = self._files.get(path)
+        return None if data is None else data[: bytes_max + 1]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def troubles(news: list[News]) -> list[str]:
+    return [each.fault for each in news if isinstance(each, ListTrouble)]
+
+
+def test_a_good_state_needs_no_network_and_is_refreshed_in_time(tmp_path: Path) -> None:
+    first = []
+    for seed in range(12):
+        world = World(tmp_path / str(seed), seed)
+        assert world.run(FRESH_S / 2 - 10) == [] and world.fetched_at == []
+        world.publish()
+        told = world.run(FRESH_S * 0.75 + 10)
+        (fetched_at,) = world.fetched_at
+        first.append(fetched_at / FRESH_S)
+        assert [type(each) for each in told] == [ListChanged, Change]
+    assert 0.5 <= min(first) < 0.57 and 0.68 < max(first) <= 0.76, "spread over a quarter of the interval"
+
+
+def test_a_new_list_is_told_and_adopted(world: World) -> None:
+    world.publish()
+    changed, change = world.run(FRESH_S)
+    (added,) = {server.name for server in hosts(13)} - {server.name for server in hosts(12)}
+    assert changed == ListChanged(NAME, 2, (added,), ())
+    assert isinstance(change, Change) and change.from_unix_s is None and len(change.cluster.servers) == 13
+    state = world.keeper.state()
+    assert (state.version, state.upcoming, state.log_size, state.troubles) == (2, None, 3, ())
+    assert state.checked_unix_s is not None and state.checked_unix_s > NOW_UNIX_S
+
+
+def test_one_that_holds_later_is_adopted_from_then_on(world: World) -> None:
+    world.now = FRESH_S / 4
+    later = NOW_UNIX_S + FRESH_S
+    world.publish(valid_after_s=later, fresh_until_s=later + FRESH_S)
+    changed, change = world.run(FRESH_S - 1)
+    assert isinstance(changed, ListChanged) and changed.from_unix_s == later
+    assert isinstance(change, Change) and change.from_unix_s == later
+    state = world.keeper.state()
+    assert (state.version, state.upcoming) == (1, 2)
+    world.now = FRESH_S
+    assert (world.keeper.state().version, world.keeper.state().upcoming) == (2, None)
+
+
+def test_a_program_that_starts_meanwhile_has_both(world: World) -> None:
+    later = NOW_UNIX_S + FRESH_S
+    world.publish(valid_after_s=later, fresh_until_s=later + FRESH_S)
+    world.update(NOW_UNIX_S, lambda: True)
+    world.open()
+    assert world.keeper.state().version == 1
+    assert world.run(10, step_s=0) == [Change(standing_of(world.lists.accepted()).cluster, later)]
+    assert world.run(DAY_S) == []
+
+
+def test_another_process_may_have_fetched_it(world: World) -> None:
+    """Then the state on disk is newer than what this client goes by, and is adopted at the next update."""
+    world.publish()
+    run(world.store, Dictionary(world.lists.files), int(world.unix_s()))
+    assert [type(each) for each in world.run(FRESH_S)] == [ListChanged, Change]
+
+
+# --- Failures ----------------------------------------------------------------------------------------
+
+
+def test_failures_are_tried_again_ever_more_seldom(world: World) -> None:
+    world.failing = KcastError("lists.example.org: nothing came for 10 s")
+    told = world.run(FRESH_S - 10, step_s=0)
+    gaps = [later - earlier for earlier, later in zip(world.fetched_at, world.fetched_at[1:], strict=False)]
+    assert 45 <= gaps[0] <= 70 and 90 <= gaps[1] <= 130
+    assert all(2600 <= gap <= 3610 for gap in gaps[8:]) and len(gaps) > 20
+    assert told == [], "a machine without a network is no news as long as the list is fresh"
+    (late,) = world.run(FRESH_S + DAY_S - 100)
+    assert isinstance(late, ListTrouble) and late.fault == "stale"
+    assert late.text.endswith("The last fetch: lists.example.org: nothing came for 10 s")
+    world.failing = None
+    world.publish()
+    told = world.run(FRESH_S + DAY_S + HOUR_S)
+    assert [type(each) for each in told if not isinstance(each, ListTrouble)] == [ListChanged, Change]
+
+
+def test_a_refused_list_is_told_once_and_then_daily(world: World) -> None:
+    world.lists.publish(world.lists.cluster(hosts(2)))
+    world.run(FRESH_S * 0.76)
+    first_at, first = world.news[0]
+    assert first == ListTrouble(
+        NAME,
+        "small",
+        "a server list was refused: version 2 has 2 of the 3 hosts that it needs",
+        1,
+    )
+    assert world.keeper.state().troubles == (first,)
+    world.run(first_at + 5 * DAY_S - HOUR_S)
+    assert [each for _, each in world.news if troubles([each]) == ["small"]] == [first] * 5
+    assert len(world.fetched_at) > 5 * 20
+    world.publish()
+    assert troubles(world.run(world.now + 2 * HOUR_S)) == [] and world.keeper.state().troubles == ()
+
+
+def test_evidence_is_told_with_its_place(world: World) -> None:
+    world.failing = Round(None, (Refused(ListFault.FORK, "it is forked", kept_in="/evidence/1"),))
+    world.run(FRESH_S * 0.76)
+    (_, event), *_ = world.news
+    assert isinstance(event, ListTrouble) and (event.fault, event.evidence) == ("fork", "/evidence/1")
+
+
+def test_one_bad_place_among_several_is_told_and_the_list_is_adopted(world: World) -> None:
+    world.publish()
+    good = run(world.store, Dictionary(world.lists.files), NOW_UNIX_S)
+    assert isinstance(good, Accepted)
+    world.failing = Round(good, (Refused(ListFault.WITHHELD, "list/2 is not there"),))
+    told = world.run(FRESH_S * 0.76)
+    assert [type(each) for each in told[:3]] == [ListChanged, Change, ListTrouble]
+
+
+def test_warnings_are_told(world: World) -> None:
+    world.publish()
+    good = run(world.store, Dictionary(world.lists.files), NOW_UNIX_S)
+    assert isinstance(good, Accepted)
+    world.failing = Round(replace(good, warnings=(Trouble(ListFault.UNSTORED, "the disk is full"),)))
+    assert set(troubles(world.run(FRESH_S * 0.76))) == {"unstored"}
+
+
+def test_a_fault_of_ours_is_a_failed_fetch(world: World) -> None:
+    def fail(now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
+        raise ZeroDivisionError("oh")
+
+    world.is_slow = True
+    world.keeper._update = fail
+    world.run(FRESH_S * 0.76)
+    (act,) = world.pending
+    with pytest.raises(ZeroDivisionError):
+        act()
+    world.run(FRESH_S + 200)
+    assert "ZeroDivisionError: oh" in world.keeper.state().troubles[0].text
+
+
+def test_lists_go_stale_and_expire_without_a_fetch(world: World) -> None:
+    world.is_slow = True  # a fetch begins, and never ends
+    told = world.run(VALID_S + 2 * DAY_S, step_s=600)
+    assert len(world.pending) == 1
+    at = {
+        fault: [when for when, each in world.news if isinstance(each, ListTrouble) and each.fault == fault]
+        for fault in troubles(told)
+    }
+    assert FRESH_S < at["stale"][0] <= FRESH_S + 600
+    assert VALID_S < at["expired"][0] <= VALID_S + 600
+    assert len(at["expired"]) == 2 and not any(isinstance(each, Stop) for each in told)
+
+
+def test_an_expired_list_stops_the_client_where_its_owners_want_that(tmp_path: Path) -> None:
+    world = World(tmp_path, lists=Lists(document=document(expiry="refuse"), owners=tuple(OWNERS)))
+    world.failing = KcastError("no network")
+    told = world.run(VALID_S + 1200, step_s=600)
+    stop = next(each for each in told if isinstance(each, Stop))
+    assert isinstance(stop.error, ClusterError) and "version 1 was valid until" in str(stop.error)
+    assert "expired" in troubles(told)
+
+
+def test_what_was_wrong_at_the_start_is_told(world: World) -> None:
+    world.open(troubles=(Trouble(ListFault.MALFORMED, "what is stored is damaged: an older one is in use"),))
+    assert troubles(world.run(1, step_s=0)) == ["malformed"]
+
+
+# --- Heads -------------------------------------------------------------------------------------------
+
+
+def test_a_newer_head_leads_to_a_fetch_at_once(world: World) -> None:
+    world.run(100)
+    world.publish()
+    world.hint()
+    told = world.run(100 + 2 * LOOK_INTERVAL_S, step_s=0)
+    assert [type(each) for each in told] == [ListChanged, Change] and len(world.fetched_at) == 1
+    assert world.run(DAY_S) == [] and len(world.fetched_at) == 1
+
+
+@pytest.mark.parametrize(
+    "head", ["", "1", "x.y", "0.AAAAAAAAAAAAAAAAAAAAAA", "1.AAAAAAAAAAAAAAAAAAAAAA", "-5." + 22 * "A"]
+)
+def test_heads_that_say_nothing_newer_lead_to_nothing(world: World, head: str) -> None:
+    world.hint(5, head or world.head())
+    assert world.run(DAY_S) == [] and world.fetched_at == []
+
+
+@pytest.mark.parametrize("head", ["999999999." + 22 * "A", "2." + 22 * "A"])
+def test_lying_heads_cost_little_and_are_told_as_what_they_are(world: World, head: str) -> None:
+    """A larger tree that nobody hands out, and another root at our size."""
+    world.hint(5)
+    world.heads["192.0.2.2:7400"] = head
+    told = world.run(DAY_S)
+    assert troubles(told) == ["behind"] and world.keeper.state().version == 1
+    assert len(world.fetched_at) <= 2 + 24 + 6
+    gaps = [later - earlier for earlier, later in zip(world.fetched_at, world.fetched_at[1:], strict=False)]
+    assert min(gaps) >= 60, "at most once a minute"
+    (trouble,) = world.keeper.state().troubles
+    size = head.partition(".")[0]
+    another = "another " if size == "2" else ""
+    assert trouble.text.startswith(f"held 2, 1 of 5 servers say {another}{size}: ")
+
+
+def test_heads_that_are_right_and_a_place_that_lags_are_told_after_three_failures(world: World) -> None:
+    old = dict(world.lists.files)
+    world.publish()
+    world.hint(3)
+    world.heads |= {"192.0.2.8:7400": "2." + world.head()[2:], "192.0.2.9:7400": "old"}
+    new, world.lists.files = world.lists.files, old
+    (behind,) = world.run(600)
+    assert isinstance(behind, ListTrouble) and behind.fault == "behind"
+    assert behind.text == "held 2, 3 of 5 servers say 3: what is handed out is not newer"
+    world.lists.files = new
+    assert [type(each) for each in world.run(2 * HOUR_S)] == [ListChanged, Change]
+
+
+def test_heads_that_change_all_the_time_lead_to_no_more_fetches(world: World) -> None:
+    for minute in range(24 * 60):
+        world.hint(1, f"{1000 + minute}.{22 * 'B'}")
+        world.run(minute * 60.0, step_s=0)
+    assert len(world.fetched_at) <= 32
+
+
+# --- The thread --------------------------------------------------------------------------------------
+
+
+def test_no_second_fetch_begins_during_one(world: World) -> None:
+    world.is_slow = True
+    world.publish()
+    world.hint()
+    world.run(HOUR_S)
+    assert len(world.pending) == 1
+    world.pending.pop()()
+    assert [type(each) for each in world.run(HOUR_S + 1, step_s=0)] == [ListChanged, Change]
+
+
+def test_a_closed_keeper_lets_a_fetch_end(world: World) -> None:
+    world.is_slow = True
+    world.publish()
+    world.hint()
+    world.run(10, step_s=0)
+    world.keeper.close()
+    held = world.store.load()
+    world.pending.pop()()
+    assert world.store.load() == held, "nothing more was fetched"
+
+
+def test_it_is_asked_seldom(world: World) -> None:
+    looks = 0
+    while world.now < HOUR_S:
+        world.now = world.keeper.look_at
+        world.keeper.look(world.now)
+        looks += 1
+    assert looks <= HOUR_S / LOOK_INTERVAL_S + 10, "the bus asks for a few more"
+
+
+# --- The bus -----------------------------------------------------------------------------------------
+
+
+def heard(world: World, topic: bytes, payload: bytes) -> list[News]:
+    """Lets the keeper hear a message, and returns what it tells at once."""
+    world.keeper.hear(topic, payload, world.now)
+    return list(world.keeper.look(world.now)) if world.keeper.look_at <= world.now else []
+
+
+def test_a_fork_that_is_heard_is_told_with_its_evidence(world: World) -> None:
+    world.run(10, step_s=0)
+    other = Lists()
+    other.publish(other.cluster(13))
+    (trouble,) = heard(world, topics_of(NAME)[0], other.files["checkpoint"])
+    assert isinstance(trouble, ListTrouble) and (trouble.fault, trouble.kept) == ("fork", 1)
+    kept = {path.name: path.read_bytes() for path in Path(trouble.evidence).iterdir()}
+    assert kept["held.checkpoint"] == world.lists.files["checkpoint"]
+    assert kept["heard.checkpoint"] == other.files["checkpoint"]
+    assert heard(world, topics_of(NAME)[0], other.files["checkpoint"]) == []
+
+
+def test_who_cannot_fetch_judges_what_comes_by_the_bus_and_a_liar_delays_that_only(world: World) -> None:
+    world.run(10, step_s=0)
+    topic, asking, data = topics_of(NAME)
+    world.publish()
+    files = world.lists.files
+    true = format_bundle({path: files[path] for path in files if not path.startswith("tile/")})
+    world.failing = KcastError("no network")
+    heard(world, topic, files["checkpoint"])
+    said: list[News] = []
+    for number in range(4000):
+        world.now += 0.1
+        if any(isinstance(each, Say) and each.topic == asking for each in said):
+            lie = compress(b"a lie %d" % number)
+            for packed in (compress(true), lie) if not number % 50 else (lie,):
+                for at in range(0, len(packed), PIECE_BYTES):
+                    head = f"3 {_hash_of(packed)} {len(packed)} {at} ".encode()
+                    world.keeper.hear(data, head + packed[at : at + PIECE_BYTES], world.now)
+        said += world.keeper.look(world.now)
+        if any(isinstance(each, ListChanged) for each in said):
+            break
+    assert world.keeper.state().version == 2, "the one that is true"
+    assert len([each for each in said if isinstance(each, Say)]) < 100
+
+
+def test_a_bundle_that_comes_during_a_fetch_is_judged_after_it(world: World) -> None:
+    """Behind a wall that swallows all, a fetch is nearly always under way."""
+    world.run(10, step_s=0)
+    topic, _, data = topics_of(NAME)
+    world.publish()
+    files = world.lists.files
+    packed = compress(format_bundle({path: files[path] for path in files if not path.startswith("tile/")}))
+    world.failing = KcastError("no network")
+    heard(world, topic, files["checkpoint"])
+    world.run(100, step_s=0)
+    world.is_slow = True
+    world.run(2 * HOUR_S, step_s=0)
+    (fetch,) = world.pending
+    heard(world, topic, files["checkpoint"])
+    world.keeper._bus.want(3, world.now)
+    for at in range(0, len(packed), PIECE_BYTES):
+        head = f"3 {_hash_of(packed)} {len(packed)} {at} ".encode()
+        heard(world, data, head + packed[at : at + PIECE_BYTES])
+    assert len(world.pending) == 1
+    fetch()
+    world.is_slow = False
+    told = world.run(world.now + 60, step_s=0)
+    assert [type(each) for each in told if not isinstance(each, ListTrouble)] == [ListChanged, Change]

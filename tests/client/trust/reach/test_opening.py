@@ -1,0 +1,207 @@
+"""trust/reach/opening.py: a list in use at once, at first contact, or not at all, and what is said then."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client.cluster import ClusterError
+from kcast.client.source import given
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.forms.bundle import format_bundle
+from kcast.client.trust.reach.opening import open_list, refresh
+from kcast.client.trust.state.places import folder_of
+from kcast.client.trust.state.store import Store
+from kcast.hashring.policy import Policy
+from tests.support.lists import DAY_S, FRESH_S, NAME, NOW_UNIX_S, VALID_S, Lists, hosts
+from tests.support.published import AT_NAME, KnownList, drop, lists_at, write_files
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("KCAST_TRUST_PATH", str(tmp_path / "trust"))
+    yield
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Lists:
+    """Dropped on this machine, and published in a folder."""
+    made = lists_at(NOW_UNIX_S, str(tmp_path / "published"))
+    made.publish()
+    drop(made, tmp_path / "trust")
+    write_files(made, tmp_path / "published")
+    return made
+
+
+def test_at_first_contact_the_list_is_fetched_and_then_it_is_there(lists: Lists, tmp_path: Path) -> None:
+    first = open_list(NAME, NOW_UNIX_S)
+    assert len(first.cluster.servers) == 12 and first.troubles == ()
+    shutil.rmtree(tmp_path / "published")
+    shutil.rmtree(tmp_path / "trust")
+    again = open_list(NAME, NOW_UNIX_S)
+    assert again.standing == first.standing and again.troubles == ()
+
+
+def test_a_bundle_beside_the_document_is_a_start_without_a_network(lists: Lists, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "published")
+    with pytest.raises(ClusterError, match=f"^@{NAME}: there is no list of it here yet: .*no such folder"):
+        open_list(NAME, NOW_UNIX_S)
+    (tmp_path / "trust" / "lab.bundle").write_bytes(format_bundle(lists.files))
+    assert len(open_list(NAME, NOW_UNIX_S).cluster.servers) == 12
+
+
+def test_a_refused_first_list_is_told_with_its_fault(lists: Lists, tmp_path: Path) -> None:
+    lists.publish(lists.cluster(hosts(2)))
+    write_files(lists, tmp_path / "published")
+    with pytest.raises(ClusterError, match=r"version 2 has 2 of the 3 hosts that it needs \(small\)$"):
+        open_list(NAME, NOW_UNIX_S)
+
+
+@pytest.mark.parametrize("content", [b"", b"kcast-trust 1\nname example.org/lab\n", None])
+def test_a_dropped_file_that_is_no_document_is_told_by_its_name(
+    lists: Lists, tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "trust" / "lab.trust"
+    if content is None:  # nobody has signed it
+        content = path.read_bytes().partition(b"\n\n")[0] + b"\n\n\xe2\x80\x94 x AAAAAAAA\n"
+    path.write_bytes(content)
+    with pytest.raises(ClusterError) as caught:
+        open_list(NAME, NOW_UNIX_S)
+    expected = f"{path}: " if content else f"@{NAME} is not known here"
+    assert str(caught.value).startswith(expected) and "\n" not in str(caught.value)
+
+
+def damage(generation: Path) -> None:
+    data = bytearray((generation / "list").read_bytes())
+    data[len(data) // 2] ^= 1
+    (generation / "list").unlink()  # it may be the same file as in the other generation
+    (generation / "list").write_bytes(data)
+
+
+def test_of_a_damaged_state_the_older_generation_is_used(lists: Lists, tmp_path: Path) -> None:
+    open_list(NAME, NOW_UNIX_S)
+    lists.publish(lists.cluster(hosts(13)))
+    write_files(lists, tmp_path / "published")
+    opened = open_list(NAME, NOW_UNIX_S)
+    assert opened.update(NOW_UNIX_S, lambda: True).accepted is not None
+    damage(folder_of(NAME) / "current")
+    opened = open_list(NAME, NOW_UNIX_S)
+    assert len(opened.cluster.servers) == 12
+    (trouble,) = opened.troubles
+    assert trouble.fault is ListFault.MALFORMED and trouble.text.endswith(
+        "is damaged: an older one is in use"
+    )
+    # The next update mends it.
+    assert opened.update(NOW_UNIX_S, lambda: True).accepted is not None
+    opened = open_list(NAME, NOW_UNIX_S)
+    assert len(opened.cluster.servers) == 13 and opened.troubles == ()
+
+
+def test_where_no_list_is_left_it_is_fetched_anew_by_the_trust_that_is(lists: Lists, tmp_path: Path) -> None:
+    open_list(NAME, NOW_UNIX_S)
+    shutil.rmtree(tmp_path / "trust")
+    for generation in folder_of(NAME).glob("*.*"):
+        if (generation / "list").exists():
+            damage(generation)
+    opened = open_list(NAME, NOW_UNIX_S)
+    assert len(opened.cluster.servers) == 12 and [each.fault for each in opened.troubles] == ["malformed"]
+
+
+def test_where_nothing_can_be_stored_that_is_told(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(30, os.strerror(30))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        opened = open_list(NAME, NOW_UNIX_S)
+    assert len(opened.cluster.servers) == 12
+    assert {trouble.fault for trouble in opened.troubles} == {"unstored"}
+    assert Store(NAME).load() is None
+
+
+def test_a_folder_that_is_not_ours_is_told(lists: Lists) -> None:
+    open_list(NAME, NOW_UNIX_S)
+    folder_of(NAME).chmod(0o777)
+    with pytest.raises(ClusterError, match="others may write there: chmod 700"):
+        given(AT_NAME)
+
+
+DUE_UNIX_S = NOW_UNIX_S + int(FRESH_S * 0.76)
+
+
+def test_what_ends_soon_fetches_first_where_that_is_due_and_seldom(lists: Lists, tmp_path: Path) -> None:
+    assert refresh(NAME, NOW_UNIX_S) == (), "there is no list yet, which the opening fetches"
+    open_list(NAME, NOW_UNIX_S)
+    lists.now_unix_s = DUE_UNIX_S
+    lists.publish(lists.cluster(hosts(13)))
+    write_files(lists, tmp_path / "published")
+    assert refresh(NAME, DUE_UNIX_S - DAY_S) == ()
+    assert len(open_list(NAME, DUE_UNIX_S - DAY_S).cluster.servers) == 12, "it was not due"
+    assert refresh(NAME, DUE_UNIX_S) == ()
+    assert len(open_list(NAME, DUE_UNIX_S).cluster.servers) == 13
+    # The next one is refused, which is told; and then not tried again at once.
+    later = DUE_UNIX_S + FRESH_S
+    lists.publish(lists.cluster(hosts(2)))
+    write_files(lists, tmp_path / "published")
+    (trouble,) = refresh(NAME, later)
+    assert (trouble.fault, trouble.kept) == ("small", 2)
+    assert refresh(NAME, later + 3599) == ()
+    assert len(refresh(NAME, later + 3600)) == 1
+
+
+def test_where_no_try_can_be_remembered_none_is_made(
+    lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_list(NAME, NOW_UNIX_S)
+    lists.publish(lists.cluster(hosts(2)))
+    write_files(lists, tmp_path / "published")
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, os.strerror(30))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    assert refresh(NAME, DUE_UNIX_S) == ()
+
+
+def test_an_expired_list_is_told_or_refused(tmp_path: Path) -> None:
+    made = lists_at(NOW_UNIX_S, str(tmp_path / "published"), expiry="refuse")
+    made.publish()
+    drop(made, tmp_path / "trust")
+    write_files(made, tmp_path / "published")
+    open_list(NAME, NOW_UNIX_S)
+    with pytest.raises(ClusterError, match="Its trust document forbids to use it"):
+        open_list(NAME, NOW_UNIX_S + VALID_S + 1)
+
+
+def test_a_name_that_is_nearly_known_is_told(lists: Lists) -> None:
+    with pytest.raises(ClusterError) as caught:
+        open_list("example.org/lap", NOW_UNIX_S)
+    assert str(caught.value).startswith(f"@example.org/lap is not known here; did you mean {NAME}?")
+
+
+PROGRAM = """
+import sys
+sys.modules["nacl"] = None
+from kcast.client.cli import main
+main()
+"""
+
+
+def test_without_the_extra_the_line_that_installs_it_is_told(tmp_path: Path) -> None:
+    known = KnownList(tmp_path, Policy(1, 1, 1))
+    done = subprocess.run(
+        (sys.executable, "-c", PROGRAM, "sub", "--cluster", AT_NAME, "t"),
+        env={**os.environ, **known.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kcast sub: a signed list needs the extra 'trust': pip install 'kcast[trust]'\n"

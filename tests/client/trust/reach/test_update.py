@@ -1,0 +1,221 @@
+"""client/trust/reach/update.py: what becomes of the verdict, whatever source, disk and other processes do."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.verdicts import Accepted, Held, Refused
+from kcast.client.trust.reach.sources import FolderSource, SourceError
+from kcast.client.trust.reach.update import Round, run, run_round
+from kcast.client.trust.state.places import StateError
+from kcast.client.trust.state.store import Store
+from tests.support.lists import NAME, NOW_UNIX_S, OWNERS, Lists, document, hosts
+from tests.support.published import first_contact, lists_at, write_files
+
+
+@pytest.fixture
+def lists() -> Lists:
+    made = Lists()
+    made.publish()
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path, lists: Lists) -> Store:
+    store = Store(NAME, tmp_path / "state")
+    store.begin(first_contact(lists))
+    return store
+
+
+class Dictionary:
+    """A source in memory."""
+
+    name = "memory"
+
+    def __init__(self, files: dict[str, bytes], meanwhile: Callable[[str], None] = lambda path: None) -> None:
+        self._files = files
+        self._meanwhile = meanwhile
+
+    def get(self, path: str, bytes_max: int) -> bytes | None:
+        self._meanwhile(path)
+        data = self._files.get(path)
+        return None if data is None else data[: bytes_max + 1]
+
+
+def test_what_is_accepted_is_stored(lists: Lists, store: Store) -> None:
+    verdict = run(store, Dictionary(lists.files), NOW_UNIX_S)
+    assert isinstance(verdict, Accepted) and verdict.warnings == ()
+    assert store.load() == verdict.held == lists.accepted()
+    again = run(store, Dictionary(lists.files), NOW_UNIX_S)
+    assert isinstance(again, Accepted) and again.held == verdict.held
+
+
+def test_a_new_trust_document_is_stored_even_where_the_list_is_refused(lists: Lists, store: Store) -> None:
+    run(store, Dictionary(lists.files), NOW_UNIX_S)
+    before = store.load()
+    lists.publish_document(document(version=2), OWNERS)
+    lists.publish(lists.cluster(hosts(2)))
+    verdict = run(store, Dictionary(lists.files), NOW_UNIX_S)
+    assert isinstance(verdict, Refused) and verdict.fault is ListFault.SMALL
+    after = store.load()
+    assert before is not None and after is not None
+    assert (after.trust, after.list) == (lists.trust[1], before.list)
+
+
+def test_evidence_of_a_fork_is_kept(lists: Lists, store: Store) -> None:
+    run(store, Dictionary(lists.files), NOW_UNIX_S)
+    other = Lists()
+    other.publish(other.cluster(hosts(13)))
+    verdict = run(store, Dictionary(other.files), NOW_UNIX_S)
+    assert isinstance(verdict, Refused) and verdict.fault is ListFault.FORK
+    kept = Path(verdict.kept_in)
+    assert kept.parent == store.folder / "evidence"
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == dict(verdict.evidence)
+
+
+def test_a_name_that_is_not_known_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match=f"{NAME} is not known here: type 'kcast servers trust URL PIN'"):
+        run(Store(NAME, tmp_path), Dictionary({}), NOW_UNIX_S)
+
+
+def test_a_source_that_fails_leaves_all_as_it_was(lists: Lists, store: Store, tmp_path: Path) -> None:
+    before = store.load()
+    with pytest.raises(SourceError, match="no such folder any more"):
+        run(store, FolderSource(tmp_path / "gone"), NOW_UNIX_S)
+    assert store.load() == before
+    with store.locked(wait_s=0):
+        pass
+
+
+def test_a_disk_that_takes_nothing_is_a_warning(
+    lists: Lists, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(30, os.strerror(30))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    lists.publish_document(document(version=2), OWNERS)
+    lists.publish()
+    verdict = run(store, Dictionary(lists.files), NOW_UNIX_S)
+    assert isinstance(verdict, Accepted)
+    (trouble,) = verdict.warnings
+    assert trouble.fault is ListFault.UNSTORED
+    assert "Read-only file system" in trouble.text and "an older list would not be noticed" in trouble.text
+    # In this process it is noticed: the older log is a rollback.
+    older = Lists()
+    older.publish()
+    again = run(store, Dictionary(older.files), NOW_UNIX_S)
+    assert isinstance(again, Refused) and again.fault is ListFault.ROLLBACK
+
+
+def test_an_update_that_drips_file_after_file_ends(lists: Lists, store: Store) -> None:
+    with pytest.raises(SourceError, match="memory: not all of it came in 0 s"):
+        run(store, Dictionary(lists.files), NOW_UNIX_S, update_s=0)
+
+
+def test_an_update_that_nobody_waits_for_ends(lists: Lists, store: Store) -> None:
+    asked: list[str] = []
+    with pytest.raises(SourceError, match="nobody waits for it any more"):
+        run(store, Dictionary(lists.files, asked.append), NOW_UNIX_S, is_wanted=lambda: len(asked) < 2)
+    assert len(asked) == 2
+
+
+def test_two_processes_at_once_take_turns(lists: Lists, store: Store) -> None:
+    """The second begins with what the first has stored."""
+    lists.publish(lists.cluster(hosts(13)))
+    entered, go = threading.Event(), threading.Event()
+
+    def wait(path: str) -> None:
+        entered.set()
+        go.wait(10)
+
+    verdicts = []
+
+    def update_slowly() -> None:
+        verdicts.append(run(store, Dictionary(lists.files, wait), NOW_UNIX_S))
+
+    thread = threading.Thread(target=update_slowly)
+    thread.start()
+    entered.wait(10)
+    asked: list[str] = []
+    other = Store(NAME, store.folder.parent)
+    second = threading.Thread(
+        target=lambda: verdicts.append(run(other, Dictionary(lists.files, asked.append), NOW_UNIX_S))
+    )
+    second.start()
+    assert not asked
+    go.set()
+    thread.join(10)
+    second.join(10)
+    assert [isinstance(each, Accepted) for each in verdicts] == [True, True]
+    assert "list/2" not in asked, "it is held already"
+    assert len([path for path in store.folder.iterdir() if path.name != "current"]) == 2
+
+
+def test_killed_at_each_file_it_leaves_a_whole_state(lists: Lists, store: Store) -> None:
+    run(store, Dictionary(lists.files), NOW_UNIX_S)
+    lists.publish_document(document(version=2), OWNERS)
+    lists.publish(lists.cluster(hosts(13)))
+    states: list[Held | None] = []
+    for count in range(1, 100):
+        pid = os.fork()
+        if pid == 0:
+            left = [count]
+
+            def kill(path: str, left: list[int] = left) -> None:
+                left[0] -= 1
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            run(store, Dictionary(lists.files, kill), NOW_UNIX_S)
+            os._exit(0)
+        if os.waitpid(pid, 0)[1] == 0:
+            break
+        states.append(store.load())
+    assert all(state is not None and state.list == states[0].list for state in states if states[0])
+    assert {state.trust for state in states if state} == set(lists.trust), "before and after it was stored"
+    final = store.load()
+    assert final is not None and final.list == lists.files["list/2"]
+
+
+# --- Several places ----------------------------------------------------------------------------------
+
+
+def test_the_next_place_is_asked_where_one_has_nothing_to_accept(tmp_path: Path) -> None:
+    good, bad, gone = (tmp_path / name for name in ("good", "bad", "gone"))
+    lists = lists_at(NOW_UNIX_S, *map(str, (good, bad, gone)))
+    lists.publish()
+    write_files(lists, good)
+    lists.files["list/1"] = b"something else"
+    write_files(lists, bad)
+    orders = set()
+    for seed in range(20):
+        store = Store(NAME, tmp_path / f"state{seed}")
+        store.begin(first_contact(lists))
+        found = run_round(store, NOW_UNIX_S, Random(seed))
+        assert found.accepted is not None
+        assert {refused.fault for refused in found.refused} <= {ListFault.WITHHELD}
+        orders.add((len(found.refused), len(found.unreachable)))
+    assert orders == {(0, 0), (1, 0), (0, 1), (1, 1)}, "in random order"
+
+
+def test_where_no_place_is_named_that_is_said(lists: Lists, store: Store) -> None:
+    assert run_round(store, NOW_UNIX_S, Random(1)) == Round(
+        None, unreachable=("nothing says where to fetch it from",)
+    )
+
+
+def test_a_place_that_is_none_is_unreachable(tmp_path: Path) -> None:
+    lists = lists_at(NOW_UNIX_S, "ftp://lists.example.org")
+    store = Store(NAME, tmp_path)
+    store.begin(first_contact(lists))
+    (why,) = run_round(store, NOW_UNIX_S, Random(1)).unreachable
+    assert why.startswith("ftp://lists.example.org: give a URL of http, https or file")

@@ -1,0 +1,160 @@
+"""trust/state/keys.py: key files that openssl reads, that others cannot read, and that nobody overwrites."""
+
+import errno
+import os
+import stat
+import subprocess
+from pathlib import Path
+from random import Random
+from shutil import which
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nacl")
+pytest.importorskip("cryptography")
+
+from kcast.client.trust.forms.note import KIND_COSIGNATURE, KIND_ED25519
+from kcast.client.trust.state import durable, keys
+from kcast.client.trust.state.keys import KeyFileError
+
+RSA = b"""-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VuBCIEIHcHbQpzGKV9PBbBclGyZkXfTC+H68CZKrF3+6UduSwq
+-----END PRIVATE KEY-----
+"""  # an X25519 key
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "keys" / "a.pem"
+
+
+@pytest.mark.parametrize("kind", [KIND_ED25519, KIND_COSIGNATURE])
+def test_a_key_is_made_and_read(path: Path, kind: int) -> None:
+    made = keys.make(path, "example.org/lab/log", kind)
+    assert keys.load(path, "example.org/lab/log", kind) == made
+    assert made.verifier.kind == kind
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [each.name for each in path.parent.iterdir()] == ["a.pem"]
+    assert made != keys.make(path.with_name("b.pem"), "example.org/lab/log", kind)
+
+
+def test_a_passphrase_is_asked_for(path: Path) -> None:
+    made = keys.make(path, "a", passphrase=b"horse")
+    assert b"ENCRYPTED" in path.read_bytes()
+    assert keys.load(path, "a", ask=lambda: b"horse") == made
+    with pytest.raises(KeyFileError, match=r"a\.pem: this is not its passphrase, or it is damaged\Z"):
+        keys.load(path, "a", ask=lambda: b"cow")
+    with pytest.raises(KeyFileError, match=r"a\.pem: this is not its passphrase, or it is damaged\Z"):
+        keys.load(path, "a", ask=lambda: b"")
+    with pytest.raises(KeyFileError, match=r"a\.pem: it has a passphrase, and there is nobody to ask\Z"):
+        keys.load(path, "a")
+
+
+@pytest.mark.skipif(which("openssl") is None, reason="there is no openssl here")
+def test_openssl_reads_it(path: Path) -> None:
+    made = keys.make(path, "a")
+    told = subprocess.run(
+        ("openssl", "pkey", "-in", path, "-pubout", "-outform", "DER"), capture_output=True, check=True
+    )
+    assert told.stdout.endswith(made.verifier.public)
+
+
+def test_a_key_is_never_overwritten(path: Path) -> None:
+    made = keys.make(path, "a")
+    with pytest.raises(KeyFileError, match=r"there is a key already, and keys are never overwritten\Z"):
+        keys.make(path, "a")
+    assert keys.load(path, "a") == made
+    path.unlink()
+    path.symlink_to("elsewhere")
+    with pytest.raises(KeyFileError, match="there is a key already"):
+        keys.make(path, "a")
+
+
+def test_the_secret_is_in_no_text_of_a_key(path: Path) -> None:
+    made = keys.make(path, "a")
+    assert made.seed.hex() not in repr(made)
+    assert repr(made.seed) not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "not a private key in PEM"),
+        (b"x" * 1_000_000, "not a private key in PEM"),
+        (RSA, "not an Ed25519 key"),
+    ],
+)
+def test_what_is_no_key_is_refused(tmp_path: Path, data: bytes, why: str) -> None:
+    path = tmp_path / "a.pem"
+    path.write_bytes(data)
+    path.chmod(0o600)
+    with pytest.raises(KeyFileError, match=rf"a\.pem: {why}\Z"):
+        keys.load(path, "a")
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o644])
+def test_a_key_that_others_may_read_is_refused(path: Path, mode: int) -> None:
+    keys.make(path, "a")
+    path.chmod(mode)
+    with pytest.raises(KeyFileError, match=rf"others may read or write it: chmod 600 {path}\Z"):
+        keys.load(path, "a")
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(KeyFileError, match=r": not a file\Z"):
+            keys.load(path, "a")
+    with pytest.raises(FileNotFoundError):
+        keys.load(tmp_path / "none", "a")
+
+
+def test_a_full_disk_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(durable, "sync_folder", lambda _: None)
+    with pytest.raises(KeyFileError, match=r"a\.pem: No space left on device; no key was made\Z"):
+        keys.make(path, "a")
+    assert list(path.parent.iterdir()) == []
+
+
+def test_where_keys_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert keys.path_of("example.org/lab/log") == tmp_path / "kcast/keys/example.org%2Flab%2Flog.pem"
+    assert keys.path_of("../../x").parent == tmp_path / "kcast/keys"
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert keys.keys_folder() == Path("/home/ada/.config/kcast/keys")
+
+
+def test_a_passphrase_that_openssl_would_not_take(path: Path) -> None:
+    with pytest.raises(KeyFileError, match=r"a passphrase has 1023 bytes at most; no key was made\Z"):
+        keys.make(path, "a", passphrase=b"x" * 1024)
+    assert not path.exists()
+
+
+def test_a_key_of_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys.make(path, "a")
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(KeyFileError, match="it is another user's file"):
+        keys.load(path, "a")
+
+
+def test_damaged_files_are_refused_in_one_line(path: Path) -> None:
+    """The library knows several ways to refuse a file, among them errors of its own."""
+    keys.make(path, "a")
+    data, rng, refused = path.read_bytes(), Random(13), 0
+    for _ in range(500):
+        damaged = bytearray(data)
+        damaged[rng.randrange(len(data))] = rng.choice(b"ABCxyz019+/=\n\0\xff")
+        path.write_bytes(damaged)
+        try:
+            keys.load(path, "a")
+        except KeyFileError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 100

@@ -1,0 +1,149 @@
+"""trust/state/standing.py: what is verified again at the start, and what a damaged state is found by."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client.cluster import ClusterError
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.verdicts import Accepted, Held
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.forms.note import NoteError
+from kcast.client.trust.state.standing import Standing, is_sound, refusal, standing_of
+from tests.support.lists import (
+    DAY_S,
+    FRESH_S,
+    NAME,
+    NOW_UNIX_S,
+    OWNERS,
+    VALID_S,
+    Lists,
+    document,
+    hosts,
+)
+
+
+@pytest.fixture
+def lists() -> Lists:
+    made = Lists()
+    made.publish()
+    return made
+
+
+def test_what_a_judge_has_accepted_stands(lists: Lists) -> None:
+    held = lists.accepted()
+    standing = standing_of(held)
+    assert standing.cluster.name == NAME and standing.former == ()
+    assert standing.checkpoint.size == len(lists.entries)
+    verdict = lists.judged()
+    assert isinstance(verdict, Accepted) and Standing.of(verdict) == standing
+    assert standing_of(replace(held)) is standing, "what was verified last is not verified again"
+
+
+def test_every_flipped_bit_is_found(lists: Lists) -> None:
+    held = lists.accepted()
+    fields = ("trust", "list", "proof", "list_trust")
+    for name in fields:
+        data = getattr(held, name)
+        for at in range(0, len(data), 7):
+            mutant = bytearray(data)
+            mutant[at] ^= 1 << at % 8
+            given: dict[str, Any] = {name: bytes(mutant)}
+            changed = replace(held, **given)
+            if is_sound(changed):
+                # Signatures of unknown keys mean nothing, and what is left are enough.
+                assert standing_of(changed).cluster == standing_of(held).cluster
+
+
+def test_states_that_are_mixed_do_not_stand(lists: Lists) -> None:
+    first = lists.accepted()
+    lists.publish(lists.cluster(hosts(13)))
+    second = lists.accepted(first)
+    assert is_sound(second) and second.former == (first.list,)
+    for mixed in (
+        replace(second, list=first.list),
+        replace(second, proof=first.proof),
+        replace(second, list=None, proof=None, trust=b""),
+        replace(second, list_trust=None),
+        replace(second, checkpoint=b"x"),
+    ):
+        assert not is_sound(mixed)
+    with pytest.raises(NoteError, match="the list is not the one that is in the log"):
+        standing_of(replace(second, proof=first.proof))
+
+
+def test_after_a_new_trust_document_the_list_before_it_stands(lists: Lists) -> None:
+    """The signers are others now, and no list of theirs has come."""
+    held = lists.accepted()
+    others = tuple(each.verifier for each in OWNERS[3:])
+    lists.publish_document(document(version=2, signers=others), OWNERS)
+    standing = standing_of(replace(held, trust=lists.trust[1]))
+    assert standing.document.version == 2 and standing.cluster == standing_of(held).cluster
+    assert not is_sound(replace(held, trust=lists.trust[1], list_trust=lists.trust[1]))
+
+
+def test_while_the_newest_waits_the_one_before_is_in_force(lists: Lists) -> None:
+    held = lists.accepted()
+    later = NOW_UNIX_S + FRESH_S
+    lists.publish(lists.cluster(hosts(13), valid_after_s=later, fresh_until_s=later + FRESH_S))
+    standing = standing_of(lists.accepted(held))
+    assert len(standing.present(NOW_UNIX_S).servers) == 12 and standing.present(later) is standing.cluster
+    assert len(standing.cluster.servers) == 13
+
+
+def test_of_several_that_wait_the_one_before_all_of_them_is_in_force(lists: Lists) -> None:
+    held = lists.accepted()
+    for days in (7, 8):
+        later = NOW_UNIX_S + days * DAY_S
+        lists.publish(lists.cluster(hosts(6 + days), valid_after_s=later, fresh_until_s=later + FRESH_S))
+        held = lists.accepted(held)
+    standing = standing_of(held)
+    found = [len(standing.present(NOW_UNIX_S + days * DAY_S).servers) for days in (0, 7, 8)]
+    assert found == [12, 13, 14]
+
+
+def test_a_damaged_former_list_is_as_good_as_none(lists: Lists) -> None:
+    held = lists.accepted()
+    later = NOW_UNIX_S + FRESH_S
+    lists.publish(lists.cluster(hosts(13), valid_after_s=later, fresh_until_s=later + FRESH_S))
+    damaged = replace(lists.accepted(held), former=(b"\xff", b"kcast-cluster 1\n"))
+    assert len(standing_of(damaged).present(NOW_UNIX_S).servers) == 13
+
+
+@pytest.mark.parametrize(
+    ("age_s", "fault"),
+    [
+        (0, None),
+        (FRESH_S, None),
+        (FRESH_S + 1, ListFault.STALE),
+        (VALID_S, ListFault.STALE),
+        (VALID_S + 1, ListFault.EXPIRED),
+    ],
+)
+def test_lists_go_stale_and_expire(lists: Lists, age_s: int, fault: ListFault | None) -> None:
+    late = standing_of(lists.accepted()).lateness(NOW_UNIX_S + age_s)
+    assert (late and late.fault) == fault
+
+
+@pytest.mark.parametrize("expiry", ["warn", "refuse"])
+def test_an_expired_list_is_refused_where_its_owners_want_that(expiry: str) -> None:
+    made: TrustDocument = document(expiry=expiry)
+    lists = Lists(document=made)
+    lists.publish()
+    standing = standing_of(lists.accepted())
+    assert refusal(standing, NOW_UNIX_S + FRESH_S + DAY_S) is None
+    error = refusal(standing, NOW_UNIX_S + VALID_S + 3 * DAY_S)
+    if expiry == "warn":
+        assert error is None
+    else:
+        assert isinstance(error, ClusterError)
+        assert str(error).startswith(f"@{NAME}: version 1 was valid until 3 days ago")
+
+
+def test_a_trust_document_alone_is_sound_if_its_owners_have_signed_it(lists: Lists) -> None:
+    assert is_sound(lists.newcomer())
+    assert not is_sound(Held(lists.trust[0].partition(b"\n\n")[0] + b"\n\n"))
+    assert not is_sound(Held(b""))
