@@ -100,13 +100,19 @@ def test_what_cannot_be_used_is_not_added() -> None:
     for name, file, complaint in (
         ("a", "wrong.txt", "context a: "),
         ("a", "gone.txt", "No such file or directory"),
-        ("a", "@prod", "context a: @prod is not known here: type 'kcast servers trust URL PIN'"),
         ("a.b", "lab.txt", "'a.b' cannot be a context's name: give 1 to 64 of"),
     ):
         refused = kcast("context", "add", name, file)
         assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
         assert complaint in refused.stderr
     assert kcast("context", "list", "--json").stdout == ""
+
+
+def test_a_list_that_is_not_known_is_not_added() -> None:
+    pytest.importorskip("nacl")
+    refused = kcast("context", "add", "a", "@prod")
+    assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+    assert "context a: @prod is not known here: type 'kcast servers trust URL PIN'" in refused.stderr
 
 
 def test_the_variable_goes_before_the_context_in_use_and_that_is_told() -> None:
