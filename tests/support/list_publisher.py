@@ -9,9 +9,11 @@ from kcast.client.cluster import Cluster
 from kcast.client.trust.forms.document import TrustDocument, pin_of
 from kcast.client.trust.forms.note import Note, SigningKey, VerifierKey
 from kcast.client.trust.publisher import cosigning
+from kcast.client.trust.publisher.drafts import at_hand
 from kcast.client.trust.publisher.editing import Lifetime, entries, next_draft
 from kcast.client.trust.publisher.founding import Terms, first_document, first_list, spread_for
 from kcast.client.trust.publisher.publishing import Publication, publish
+from kcast.client.trust.publisher.signing import signed
 from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
 
 NAME = "example.org/lab"
@@ -66,6 +68,11 @@ class ListPublisher:
             collect=self.collect,
             **options,
         )
+
+    def rotate(self, document: TrustDocument) -> None:
+        """Writes the next trust document, signed with the keys at hand, as `kcast servers rotate` does."""
+        owners = (*self.document.owners, *document.owners)
+        write_note(self.place.trust_file, signed(Note(document.text), at_hand(owners, self.secret)))
 
     def work(self) -> Cluster:
         """Returns the list in the work file."""

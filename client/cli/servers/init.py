@@ -3,6 +3,7 @@
 import secrets
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 from kcast.client import cluster as clusters
 from kcast.client.cli.common import count_of, errors_as_lines, escaped, say
 from kcast.client.cli.servers.keyring import Keyring
-from kcast.client.cli.servers.published import publish_here, trust_own
+from kcast.client.cli.servers.published import publish_here, state_of_log, trust_own
 from kcast.client.cli.servers.terms import read_terms, terms_options
 from kcast.client.cluster import Cluster
 
@@ -95,6 +96,7 @@ def command(
             _make_key(f"{name}/{role}", ring)
             return
         place = _new_place(name)
+        _require_new(name)
         life = Lifetime(fresh_days * DAY_S, valid_days * DAY_S)
         servers = _from_file(source) if source else _from_addresses(addresses)
         _begin(place, name, servers, read_terms(options), life, ring)
@@ -108,6 +110,18 @@ def _require_name(name: str) -> None:
         raise EditError(
             f"{name!r} cannot be the name of a list: give 1 to 64 of a-z, 0-9, '.', '/' and '-', such as "
             "example.org/lab"
+        )
+
+
+def _require_new(name: str) -> None:
+    """Raises EditError where the log of a list of this name has signed something already."""
+    from kcast.client.trust.publisher.editing import EditError
+
+    signed = state_of_log(f"{name}/log")
+    if signed.exists():
+        raise EditError(
+            f"{name} was begun already: go to its folder, or give another name ({signed} is what its log has "
+            "signed last)"
         )
 
 
@@ -174,12 +188,13 @@ def _begin(
         write_note(place.trust_file, Note(document.text))
         write_note(place.file, Note(clusters.format_cluster(first_list(name, start, life, now))))
         publish_here(place, ring, now)
-    except Incomplete:
-        _tell_made(ring)
-        raise
-    except BaseException:
-        place.file.unlink(missing_ok=True)
-        place.trust_file.unlink(missing_ok=True)
+    except BaseException as error:
+        if isinstance(error, Incomplete) or state_of_log(f"{name}/log").exists():
+            _tell_made(ring)  # 'publish' goes on from here
+        else:
+            for path in (place.file, place.trust_file, place.database):
+                path.unlink(missing_ok=True)
+            rmtree(place.served, ignore_errors=True)
         raise
     _tell_made(ring)
     trust_own(place, now)

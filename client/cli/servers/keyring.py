@@ -1,9 +1,11 @@
 """The secret keys of this user: found by their public keys, and made where there are none."""
 
 import os
+from getpass import GetPassWarning
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
+from warnings import catch_warnings, simplefilter
 
 import click
 
@@ -74,7 +76,13 @@ def _paths(name: str) -> "map[Path]":
 
 def _asked(*, is_new: bool) -> bytes:
     try:
-        text = click.prompt("Passphrase of your keys", hide_input=True, err=True, confirmation_prompt=is_new)
-    except click.Abort:
+        with catch_warnings():
+            simplefilter(
+                "error", GetPassWarning
+            )  # there is no terminal, so it could be seen, or not be typed
+            text = click.prompt(
+                "Passphrase of your keys", hide_input=True, err=True, confirmation_prompt=is_new
+            )
+    except (click.Abort, GetPassWarning):
         raise KcastError(f"no passphrase was given: type it, or set {PASSPHRASE_VARIABLE}") from None
     return str(text).encode()

@@ -99,7 +99,9 @@ def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, 
 
     data = source.get("checkpoint", PROOF_BYTES_MAX)
     if data is None:
-        raise EditError(f"{source.name}: there is no log (checkpoint)")
+        raise EditError(
+            f"{source.name}: there is no log (checkpoint): give a URL or a folder; no bundle has it"
+        )
     try:
         checkpoint = Checkpoint.read(data)
         first = max(0, checkpoint.size - last)

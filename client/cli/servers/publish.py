@@ -90,6 +90,8 @@ def _tell(place: "Workplace", published: "Publication", now_unix_s: int) -> None
     elif difference is not None:
         text += f": {count_of(len(difference.added), 'host')} added, {len(difference.removed)} removed"
     click.echo(text)
+    if published.has_new_document:
+        click.echo(f"version {published.document.version} of its trust document is published with it")
     if facts.valid_after_s > now_unix_s:
         wait = duration(facts.valid_after_s - now_unix_s)
         click.echo(f"it holds in {wait}, when all have learned of it: so no message is missed")

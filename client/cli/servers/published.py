@@ -13,10 +13,10 @@ def publish_here(place: "Workplace", ring: "Keyring", now_unix_s: int, **options
     """Publishes what the work files have become. Raises KcastError and OSError."""
     from kcast.client.trust.publisher.publishing import publish
 
-    return publish(place, ring, _state_of_log, now_unix_s, **options)
+    return publish(place, ring, state_of_log, now_unix_s, **options)
 
 
-def _state_of_log(name: str) -> Path:
+def state_of_log(name: str) -> Path:
     """Returns where the last signed checkpoint of a log is kept: beside the log's key."""
     from kcast.client.trust.state import keys
 

@@ -61,7 +61,7 @@ _OPTIONS = (
         "churn_percent",
         type=click.IntRange(0, 10_000),
         metavar="PERCENT",
-        help="The most hosts that a list may change at once.  [default: 25]",
+        help="The most hosts that a list may change at once. A new list has 25, and more where it is small.",
     ),
     click.option(
         "--hosts-per-prefix",
@@ -78,7 +78,7 @@ _OPTIONS = (
     click.option(
         "--expiry",
         type=click.Choice(("warn", "refuse")),
-        help="What clients do with a list that has expired.  [default: warn]",
+        help="What clients do with a list that has expired. A new list has 'warn'.",
     ),
 )
 

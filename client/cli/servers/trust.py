@@ -1,5 +1,6 @@
 """`kcast servers trust`: begins to trust a list, by its pin."""
 
+import re
 from time import time
 
 import click
@@ -9,7 +10,20 @@ from kcast.client.cli.common import count_of, errors_as_lines, escaped, fail, sa
 _VERB = "servers trust"
 
 
-@click.command("trust")
+_PIN = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+class _Command(click.Command):
+    """A command whose PIN may begin with '-', as one pin in 64 does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = next((at for at, arg in enumerate(args) if arg[0:1] == "-" and _PIN.fullmatch(arg)), None)
+        if at is not None and "--" not in args:
+            args = [*args[:at], "--", *args[at:]]
+        return super().parse_args(ctx, args)
+
+
+@click.command("trust", cls=_Command)
 @click.argument("source", metavar="URL")
 @click.argument("pin", required=False)
 def command(source: str, pin: str | None) -> None:
@@ -48,10 +62,13 @@ def command(source: str, pin: str | None) -> None:
                     f"{source} shows {document.name} with the pin {seen}: ask its operators whether it is "
                     f"theirs, and then type: kcast servers trust {source} {seen}",
                 )
+            if not _PIN.fullmatch(pin):
+                fail(_VERB, f"'{pin}' is no pin, which has 43 characters: take it from the list's operators")
             if seen != pin:
                 fail(
                     _VERB,
-                    f"{source}: wrong pin: it shows {document.name} with the pin {seen}: nothing was trusted",
+                    f"{source}: wrong pin: it shows {document.name} with the pin {seen}: nothing was trusted; "
+                    "ask its operators which pin is theirs",
                 )
             documents.check_first(data, pin)
         except NoteError as error:

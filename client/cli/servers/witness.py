@@ -87,7 +87,7 @@ def command(
     it cosigned cosigns a fork. If the folder is lost, make another witness.
 
     \b
-    Example: a key, and the line for the trust document; later, with the log's key, the witness itself
+    Examples: a key, and the line for the trust document; then the witness itself
       kcast servers witness w0.example.net
       kcast servers witness w0.example.net --log example.org/lab/log+ab3d9983+ASCCi...
     """

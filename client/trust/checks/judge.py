@@ -327,7 +327,7 @@ class _Judgement:
                 raise Fault(trouble.fault, trouble.text)
         hosts = cluster.hosts
         needed = max(facts_of(cluster).min_servers, document.floor)
-        text = f"{len(hosts)} hosts ({needed} needed)"
+        text = f"{len(hosts)} host{'' if len(hosts) == 1 else 's'} ({needed} needed)"
         if former:
             before = former[0].hosts
             text += f", {len(hosts - before)} added, {len(before - hosts)} removed"

@@ -76,7 +76,7 @@ def check_history(tree: Tree, held_checkpoint: bytes | None) -> Asking[str]:
             raise _fork(held_note, tree, ())
         return f"of the same size {held.size}"
     path = yield from _extension(held_note, tree)
-    return f"consistent with size {held.size} ({len(path)} hashes)"
+    return f"consistent with size {held.size} ({len(path)} hash{'' if len(path) == 1 else 'es'})"
 
 
 def _extension(held_note: Note, tree: Tree) -> Asking[tuple[bytes, ...]]:

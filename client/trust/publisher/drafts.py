@@ -50,14 +50,18 @@ class NextDocument:
             if each is not None and count < each.owner_threshold:
                 raise Incomplete(
                     f"{file}: version {self.document.version} has {count} of the {each.owner_threshold} "
-                    f"signatures of owners of version {each.version} that it needs: give it to the other "
-                    "owners, who run 'kcast servers sign'"
+                    f"signatures of owners of version {each.version} that it needs: owners look at it, "
+                    f"and run 'kcast servers sign {file}'"
                 )
 
 
 def next_document(place: Workplace, keys: Keys) -> NextDocument:
-    """Returns the trust document under which the next list is published; a new one is signed with the keys at
-    hand. Raises EditError where it may not follow the one that is published."""
+    """Returns the trust document under which the next list is published.
+
+    Only the first one is signed with the keys at hand. A later one may have been put there by somebody else,
+    and lists are often renewed unattended: an owner signs it where he makes it, or where he has looked at it.
+    Raises EditError where it may not follow the one that is published.
+    """
     published = place.trust_documents()
     former, former_note = documents.parse(published[-1]) if published else (None, None)
     if not place.trust_file.exists():
@@ -81,7 +85,7 @@ def next_document(place: Workplace, keys: Keys) -> NextDocument:
                 )
         owners = (*document.owners, *(former.owners if former else ()))
         signers_of(note, owners, str(place.trust_file))
-        return NextDocument(document, former, signed(note, at_hand(owners, keys)))
+        return NextDocument(document, former, signed(note, () if former else at_hand(owners, keys)))
     except NoteError as error:
         raise EditError(f"{place.trust_file}: {error}") from None
 
@@ -116,7 +120,8 @@ def next_list(
     life: Lifetime | None = None,
 ) -> NextList:
     """Returns the list of the work file as it is to be published: as it stands there if people have signed
-    it, else with the version and the times that it gets now. One that is published already is renewed.
+    it, else with the version and the times that it gets now. One that is published already is renewed, and
+    so is one that was signed under an older trust document. No version is given to a second list.
     With `is_new_epoch` it is the first one of an epoch, with another salt and what was pending.
 
     Raises EditError.
@@ -145,7 +150,7 @@ def next_list(
             f"{file}: a new epoch is for a published list with 'admission epoch': 'kcast servers rotate "
             "--admission epoch' makes it one"
         )
-    if not note.signatures or facts.version == newest:
+    if not note.signatures or facts.version == newest or facts.trust != document.version:
         secrets = at_hand(document.signers, keys)
         if is_new_epoch and before is not None:
             from_s = now_unix_s + (life or lifetime(facts)).fresh_s
@@ -156,14 +161,11 @@ def next_list(
         if published and not is_at_once:
             fresh_s = (life or lifetime(facts)).fresh_s
             begins_s = _begin(_in_use(place, newest, now_unix_s), cluster, now_unix_s, fresh_s)
-        version = facts.version if facts.version > newest else newest + 1
+        version = max(facts.version, newest + 1)
+        while place.published_list(version) is not None:  # an attempt that is in the log
+            version += 1
         cluster = renewed(cluster, version, document.version, begins_s, life)
         note = Note(clusters.format_cluster(cluster))
-    elif facts.trust != document.version:
-        raise EditError(
-            f"{file}: it was signed under version {facts.trust} of the trust document, and now "
-            f"{document.version} holds: remove the lines of signatures to have it signed anew"
-        )
     return NextList(
         cluster,
         signed(note, at_hand(document.signers, keys)),

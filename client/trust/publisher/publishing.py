@@ -36,7 +36,7 @@ from kcast.client.trust.publisher.drafts import (
 from kcast.client.trust.publisher.editing import EditError, Lifetime, facts_of
 from kcast.client.trust.publisher.log import Log
 from kcast.client.trust.publisher.workplace import Workplace, write_note
-from kcast.client.trust.state.durable import make_folder, write_together
+from kcast.client.trust.state.durable import make_folder, write_together, write_whole
 
 STEPS_KEPT = 64  # files from/N
 
@@ -51,6 +51,7 @@ class Publication:
 
     list: NextList
     document: TrustDocument
+    has_new_document: bool
     is_renewal: bool
     cosigned: tuple[str, ...]
     missing: Mapping[str, str]
@@ -98,6 +99,7 @@ def publish(
             place.database, place.served, _log_key(document, keys), state_of_log(document.policy.log.name)
         ) as log:
             _keep_signatures(place, next_, list_)
+            _keep_list(place, facts.version, list_.note.data)
             *trusted, index = log.append([*records, record.data])
             signed = log.sign({*trusted[len(place.trust_documents()) :], index})
             checkpoint, missing = _witnessed(signed, document, log, collect)
@@ -112,7 +114,7 @@ def publish(
         place.trust_file.unlink(missing_ok=True)
         cosigned = document.policy.who(cosignatures(checkpoint, document.policy.keys))
         is_renewal = held.list is not None and not (list_.difference and not list_.difference.is_none)
-        return Publication(list_, document, is_renewal, cosigned, missing)
+        return Publication(list_, document, next_.note is not None, is_renewal, cosigned, missing)
 
 
 def _keep_signatures(place: Workplace, next_: NextDocument, list_: NextList) -> None:
@@ -120,6 +122,17 @@ def _keep_signatures(place: Workplace, next_: NextDocument, list_: NextList) -> 
     if next_.note is not None:
         write_note(place.trust_file, next_.note)
     write_note(place.file, list_.note)
+
+
+def _keep_list(place: Workplace, version: int, data: bytes) -> None:
+    """Puts a list where people look for what an entry of the log shows, before it is in the log.
+
+    Where too few witnesses cosign, the entry stays all the same: then nobody is told of this list as the
+    newest, but everybody can see it, and no other list gets its version.
+    """
+    path = place.served / "list" / str(version)
+    make_folder(path.parent)
+    write_whole(path, data)
 
 
 @contextmanager
@@ -262,7 +275,7 @@ class _Files:
         latest = {LATEST: self._latest}
         told = {**self._trust_proofs, **self._list, **others, **steps}
         whole = bundle.format_bundle({**self._trust, **latest, **told})
-        first = {**self._log.new_files(), **told, "bundle": whole}
+        first = {**self._log.new_files(), **self._attempts(place), **told, "bundle": whole}
         return first, {**self._trust, **latest}, {"checkpoint": self._checkpoint.data}
 
     def _other_lists(self, place: Workplace) -> dict[str, bytes]:
@@ -270,15 +283,35 @@ class _Files:
         holds until this one does. Their proofs are of the newest checkpoint, since a bundle has no tiles."""
         found: dict[str, bytes] = {}
         for version in dict.fromkeys((basis_version(self._cluster), self._before)):
-            data = None if version is None else place.published_list(version)
-            if data is None:
-                continue
-            former = facts_of(clusters.parse(data.decode(), f"list/{version}"))
-            record = ListRecord.of(self._cluster.name, former.version, former.trust, data).data
-            index = self._log.find(record)
-            if index is not None:
-                found |= {f"list/{version}": data, f"list/{version}.tlog-proof": self._proof(record, index)}
+            if version is not None:
+                found |= self._logged_list(place, version)
         return found
+
+    def _attempts(self, place: Workplace) -> dict[str, bytes]:
+        """Returns the lists, with proofs, that got into the log right before this one, and were not published
+        themselves: whoever reads the log wants to see them, but clients do not."""
+        found: dict[str, bytes] = {}
+        version = facts_of(self._cluster).version - 1
+        newest = place.published()
+        while newest is not None and version > newest.record.version:
+            attempt = self._logged_list(place, version)
+            if not attempt:
+                break
+            found |= attempt
+            version -= 1
+        return found
+
+    def _logged_list(self, place: Workplace, version: int) -> dict[str, bytes]:
+        """Returns a list that is in the folder, and the proof that it is logged; nothing where it is not."""
+        data = place.published_list(version)
+        if data is None:
+            return {}
+        facts = facts_of(clusters.parse(data.decode(), f"list/{version}"))
+        record = ListRecord.of(self._cluster.name, facts.version, facts.trust, data).data
+        index = self._log.find(record)
+        if index is None:
+            return {}
+        return {f"list/{version}": data, f"list/{version}.tlog-proof": self._proof(record, index)}
 
     def _steps(self, place: Workplace) -> dict[str, bytes]:
         """Returns the ways here from the last sizes that were published."""

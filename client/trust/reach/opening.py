@@ -127,4 +127,4 @@ def unknown(name: str) -> str:
 
     meant = did_you_mean(name, places.known_names())
     how = "type 'kcast servers trust URL PIN', with the URL and the pin that its operators give you"
-    return f"@{name} is not known here{meant}: {how}"
+    return f"@{name} is not known here{meant or ':'} {how}"

@@ -54,7 +54,8 @@ def source_of(text: str, *, silence_s: float = SILENCE_S, transfer_s: float = TR
         return FolderSource(path, text)
     data = _read(path, text, bundle.BUNDLE_BYTES_MAX)
     if data is None:
-        raise SourceError(f"{text}: there is no such folder, and no such bundle")
+        hint = "; a URL begins with http:// or https://, the name of a trusted list with @"
+        raise SourceError(f"{text}: there is no such folder, and no such bundle{hint}")
     return BundleSource(data, text)
 
 

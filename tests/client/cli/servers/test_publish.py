@@ -6,10 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from getpass import GetPassWarning
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from warnings import warn
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -17,7 +20,9 @@ pytest.importorskip("nacl")
 pytest.importorskip("pymerkle")
 
 from kcast.client.cli import main
+from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.trust.state import keys
+from kcast.pubsub.errors import KcastError
 
 NAME = "example.org/lab"
 ADDRESSES = ["192.0.2.7:7400", "192.0.2.8:7400", "192.0.2.9:7400"]
@@ -204,7 +209,7 @@ def test_a_stolen_key_is_thrown_out(machine: Machine, stranger: Machine) -> None
     stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
     told = machine.ok("rotate", "lab.cluster", "--out", "signer-0", "--new", "signer")
     assert "made a key: " in told and "lab.trust, version 2" in told
-    machine.ok("publish", "lab.cluster")
+    assert "version 2 of its trust document is published with it\n" in machine.ok("publish", "lab.cluster")
     told = stranger.ok("verify", f"@{NAME}")
     assert "version 2; owners 1 of 1" in told and "signer-1 (1 of 1 needed)" in told
 
@@ -215,6 +220,41 @@ def test_a_new_key_of_the_log(machine: Machine, stranger: Machine) -> None:
     machine.ok("publish", "lab.cluster")
     machine.ok("publish", "lab.cluster")
     assert "version 2; owners" in stranger.ok("verify", f"@{NAME}")
+
+
+def test_without_a_terminal_nobody_is_asked_for_a_passphrase(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object, **__: object) -> str:
+        warn("Can not control echo on the terminal.", GetPassWarning, stacklevel=2)
+        return ""
+
+    monkeypatch.setattr(click, "prompt", asked)
+    with pytest.raises(KcastError, match="no passphrase was given: type it, or set KCAST_KEY_PASSPHRASE"):
+        Keyring()._ask()
+
+
+def test_a_list_whose_witnesses_are_down_is_begun_by_the_next_publish(machine: Machine) -> None:
+    line = machine.ok("witness", "w0.example.net", "--url", "http://127.0.0.1:1").strip()
+    result = machine.run("init", "example.org/new", *ADDRESSES, "--witness", line, "--quorum", "1")
+    assert result.exit_code == 1
+    assert "0 of 1 witnesses have cosigned" in result.stderr
+    assert "made 2 keys" in result.stdout
+    assert "0 of 1 witnesses have cosigned" in machine.wrong("publish", "new.cluster")
+
+
+def test_a_list_that_cannot_begin_leaves_no_files(machine: Machine) -> None:
+    before = machine.files()
+    path = next(path for path in machine.keys if "log" in path.name)
+    (path.parent / "example.org%2Fnew%2Flog.pem").write_text("no key")
+    machine.wrong("init", "example.org/new", *ADDRESSES)
+    assert machine.files() == before
+
+
+def test_a_second_list_of_a_name_is_refused(machine: Machine) -> None:
+    elsewhere = Machine(machine.home, machine.work.parent / "elsewhere", machine._monkeypatch)
+    assert "example.org/lab was begun already: go to its folder" in elsewhere.wrong("init", NAME, *ADDRESSES)
+    elsewhere.ok("init", "example.org/other", *ADDRESSES)
 
 
 def test_two_of_three_signers(machine: Machine, stranger: Machine) -> None:
@@ -250,6 +290,13 @@ def test_a_stranger_trusts_by_the_pin_over_http(machine: Machine, stranger: Mach
     head = stranger.ok("head", f"@{NAME}").strip()
     assert head.startswith("3.") and len(head) == 24
     assert stranger.run("evidence", f"@{NAME}").stderr.endswith("there is none\n")
+
+
+def test_a_pin_may_begin_with_a_dash(machine: Machine, stranger: Machine) -> None:
+    said = stranger.wrong("trust", str(machine.work / "lab.log"), "-X" + machine.pin[2:])
+    assert f"wrong pin: it shows example.org/lab with the pin {machine.pin}" in said
+    result = stranger.run("trust", str(machine.work / "lab.log"), "-X")
+    assert (result.exit_code, result.stdout) == (2, "")
 
 
 def test_a_bundle_on_a_stick(machine: Machine, stranger: Machine) -> None:
@@ -391,13 +438,15 @@ def no_checkpoint_beside_the_key(machine: Machine) -> None:
         ("rotate plain.txt --new log", None, "no trust document is published there yet"),
         ("sign made.txt", None, "made.txt:1: expected 'kcast-cluster 1'"),
         ("trust no.folder", None, "no.folder: there is no such folder, and no such bundle"),
+        ("trust lab.log 43characters", None, "'43characters' is no pin, which has 43 characters"),
+        ("verify example.org/lab", None, "the name of a trusted list with @"),
         ("trust lab.log/list", None, "there is no trust document (trust/1)"),
         ("trust http://127.0.0.1:1/x", None, "http://127.0.0.1:1/x/trust/1: Connection refused"),
         ("trust ftp://example.org/x", None, "give a URL of http, https or file"),
         (
             "verify @example.org/lib",
             None,
-            "is not known here; did you mean example.org/lab?",
+            "is not known here; did you mean example.org/lab? type 'kcast",
         ),
         ("verify no.cluster", None, "no.cluster: there is no such folder, and no such bundle"),
         ("verify @", None, "is not known here"),

@@ -1,7 +1,7 @@
 """client/trust/publisher/publishing.py and drafts.py: what is published, what is not, and in which order."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -22,7 +22,7 @@ from kcast.client.trust.checks.salts import last_salt
 from kcast.client.trust.checks.verdicts import Accepted, Held, Refused, Verdict, answered
 from kcast.client.trust.forms import bundle
 from kcast.client.trust.forms.checkpoint import cosign
-from kcast.client.trust.forms.note import KIND_COSIGNATURE, Note, SigningKey
+from kcast.client.trust.forms.note import KIND_COSIGNATURE, Note, SigningKey, sign
 from kcast.client.trust.forms.quorum import Witness
 from kcast.client.trust.publisher import publishing as publishing_module
 from kcast.client.trust.publisher.audit import audit
@@ -35,6 +35,7 @@ from kcast.client.trust.publisher.editing import (
     with_servers,
     without_servers,
 )
+from kcast.client.trust.publisher.founding import Terms, changed
 from kcast.client.trust.publisher.publishing import NotPublished
 from kcast.client.trust.publisher.workplace import read_note, write_note
 from kcast.client.trust.reach.sources import FolderSource
@@ -295,12 +296,13 @@ class Collect:
         self.up = set(range(3))
 
     def __call__(self, checkpoint: Note, urls: Any, path_between: Any, **_: Any) -> dict[Any, Asked]:
-        assert set(urls) == {each.verifier for each in WITNESSES}
+        assert set(urls) <= {each.verifier for each in WITNESSES}
         return {
             each.verifier: Asked((cosign(checkpoint, each, NOW_S),))
             if number in self.up
             else Asked(why_not="no answer in 20 s")
             for number, each in enumerate(WITNESSES)
+            if each.verifier in urls
         }
 
 
@@ -329,8 +331,8 @@ def test_without_a_quorum_nothing_is_published_and_the_next_try_asks_again(witne
         NotPublished, match=r"1 of 3 witnesses have cosigned, and it takes 2.*w0: no answer in 20 s"
     ):
         witnessed.publish()
-    assert witnessed.files() == files
     signed = read_note(witnessed.place.file)
+    assert witnessed.files() == files | {"list/2": signed.data}, "what is in the log can be seen"
     assert signed.signatures
     witnessed.collect.up = {0, 1}
     witnessed.now_s += 3600
@@ -338,6 +340,38 @@ def test_without_a_quorum_nothing_is_published_and_the_next_try_asks_again(witne
     assert (
         facts_of(accepted(witnessed.files(), first_contact(witnessed), witnessed.now_s).cluster).version == 2
     )
+
+
+def change(publisher: ListPublisher) -> None:
+    publisher.edit(with_servers(publisher.work(), ["192.0.2.21:7400"]))
+
+
+def remove_signatures(publisher: ListPublisher) -> None:
+    text = read_note(publisher.place.file).text
+    write_note(publisher.place.file, Note(text.replace("192.0.2.20:", "192.0.2.22:")))
+
+
+def throw_a_witness_out(publisher: ListPublisher) -> None:
+    former = publisher.document
+    gone = Terms(witnesses=tuple(former.policy.witnesses.items())[:2], quorum=2)
+    publisher.rotate(replace(changed(former, gone), version=2))
+
+
+@pytest.mark.parametrize("go_on", [change, remove_signatures, throw_a_witness_out])
+def test_after_an_attempt_without_a_quorum_no_second_list_gets_its_version(
+    witnessed: ListPublisher, go_on: Callable[[ListPublisher], None]
+) -> None:
+    witnessed.publish()
+    witnessed.edit(with_servers(witnessed.work(), ["192.0.2.20:7400"]))
+    witnessed.collect.up = {1}
+    with pytest.raises(NotPublished):
+        witnessed.publish()
+    go_on(witnessed)
+    witnessed.collect.up = {0, 1}
+    witnessed.now_s += 3600
+    assert facts_of(witnessed.publish().list.cluster).version == 3
+    assert audit(FolderSource(witnessed.place.served), {1: witnessed.pin}).findings == ()
+    accepted(witnessed.files(), first_contact(witnessed), witnessed.now_s)
 
 
 # --- The folder ----------------------------------------------------------------------------------------
@@ -424,7 +458,7 @@ def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(
     old = accepted(publisher.files(), first_contact(publisher), NOW_S)
     publisher.ring.append(key("signer-1"))
     document = replace(publisher.document, version=2, signers=(publisher.ring[-1].verifier,))
-    write_note(publisher.place.trust_file, Note(document.text))
+    publisher.rotate(document)
     publisher.now_s += 60
     seen: list[int | ListFault] = []
     for _ in deaths_of(publisher, monkeypatch):
@@ -470,7 +504,7 @@ def test_a_disk_that_is_full_leaves_what_was_published(
         patched.setattr(Path, "write_bytes", full)
         with pytest.raises(OSError, match="No space left"):
             publisher.publish()
-    assert publisher.files() == before
+    assert publisher.files() == before | {"list/2": publisher.place.file.read_bytes()}
     assert publisher.publish().list.cluster.signed
 
 
@@ -483,7 +517,7 @@ def test_a_stolen_key_is_thrown_out_and_clients_follow(publisher: ListPublisher)
     new = key("signer-1")
     publisher.ring.append(new)
     document = replace(publisher.document, version=2, signers=(new.verifier,))
-    write_note(publisher.place.trust_file, Note(document.text))
+    publisher.rotate(document)
     publisher.now_s += 60
     published = publisher.publish()
     assert facts_of(published.list.cluster).trust == 2
@@ -498,13 +532,29 @@ def test_a_stolen_key_is_thrown_out_and_clients_follow(publisher: ListPublisher)
         thief.publish()
 
 
+def test_a_trust_document_that_somebody_put_there_is_not_signed(publisher: ListPublisher) -> None:
+    publisher.publish()
+    thief = key("signer-1")
+    document = replace(publisher.document, version=2, signers=(*publisher.document.signers, thief.verifier))
+    note = sign(document.text, [thief])
+    write_note(publisher.place.trust_file, note)
+    files = publisher.files()
+    with pytest.raises(
+        Incomplete,
+        match=r"has 0 of the 1 signatures of owners of version 1 .* run 'kcast servers sign .*trust'",
+    ):
+        publisher.publish()
+    assert publisher.files() == files
+    assert read_note(publisher.place.trust_file) == note
+
+
 def test_a_new_key_of_the_log_goes_on_with_the_same_log(publisher: ListPublisher) -> None:
     publisher.publish()
     held = accepted(publisher.files(), first_contact(publisher), NOW_S).held
     new = SigningKey.from_seed(publisher.log.verifier.name, b"another key of the same log".ljust(32))
     publisher.ring.append(new)
     policy = replace(publisher.document.policy, log=new.verifier)
-    write_note(publisher.place.trust_file, Note(replace(publisher.document, version=2, policy=policy).text))
+    publisher.rotate(replace(publisher.document, version=2, policy=policy))
     publisher.publish()
     for each in (held, first_contact(publisher)):
         assert facts_of(accepted(publisher.files(), each, NOW_S).cluster).version == 2
