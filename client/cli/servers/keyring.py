@@ -77,9 +77,7 @@ def _paths(name: str) -> "map[Path]":
 def _asked(*, is_new: bool) -> bytes:
     try:
         with catch_warnings():
-            simplefilter(
-                "error", GetPassWarning
-            )  # there is no terminal, so it could be seen, or not be typed
+            simplefilter("error", GetPassWarning)  # without a terminal it could be seen, or not be typed
             text = click.prompt(
                 "Passphrase of your keys", hide_input=True, err=True, confirmation_prompt=is_new
             )

@@ -67,8 +67,8 @@ def command(source: str, pin: str | None) -> None:
             if seen != pin:
                 fail(
                     _VERB,
-                    f"{source}: wrong pin: it shows {document.name} with the pin {seen}: nothing was trusted; "
-                    "ask its operators which pin is theirs",
+                    f"{source}: wrong pin: it shows {document.name} with the pin {seen}; nothing was "
+                    "trusted: ask its operators which pin is theirs",
                 )
             documents.check_first(data, pin)
         except NoteError as error:
