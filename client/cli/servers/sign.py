@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     help="The trust document that says who signs this list.  [default: the one beside it, else the one that "
     "this user trusts]",
 )
-def command(file: Path, trust_file: Path | None) -> None:
+@click.option(
+    "--part",
+    "is_with_part",
+    is_flag=True,
+    help="Add your part of the next epoch's salt before: show it where others show theirs, else promise it. "
+    "Signatures that stand there do not stay then.",
+)
+def command(file: Path, trust_file: Path | None, is_with_part: bool) -> None:
     """Sign FILE, a list or a trust document, with those of your keys that may sign it.
 
     So several people sign in turn: each is given the file, looks at it ('kcast servers show', 'kcast servers
@@ -36,6 +43,7 @@ def command(file: Path, trust_file: Path | None) -> None:
     Examples:
       kcast servers sign lab.cluster
       kcast servers sign lab.trust
+      kcast servers sign --part lab.cluster
     """
     with errors_as_lines("servers sign"):
         from kcast.client.trust.forms.document import HEADER
@@ -43,7 +51,12 @@ def command(file: Path, trust_file: Path | None) -> None:
 
         note = read_note(file)
         is_document = note.text.startswith(f"{HEADER}\n")
-        new, missing = _of_document(file, note) if is_document else _of_list(file, note, trust_file)
+        if is_document:
+            new, missing = _of_document(file, note)
+        else:
+            document = _document_of(file, note, trust_file)
+            draft = _with_part(file, note, document) if is_with_part else note
+            new, missing = _of_list(file, draft, document, is_with_part=is_with_part)
         write_note(file, new)
         click.echo(f"{escaped(str(file))}: {_told(note, new)}; {missing}")
 
@@ -62,9 +75,8 @@ def _of_document(file: Path, note: "Note") -> "tuple[Note, str]":
     return new, f"version {document.version} has the signatures of {' and '.join(counts)} that it needs"
 
 
-def _of_list(file: Path, note: "Note", trust_file: Path | None) -> "tuple[Note, str]":
+def _document_of(file: Path, note: "Note", trust_file: Path | None) -> "TrustDocument":
     from kcast.client.trust.forms.document import parse_text
-    from kcast.client.trust.publisher.drafts import next_list
     from kcast.client.trust.publisher.editing import EditError, facts_of
     from kcast.client.trust.publisher.workplace import Workplace, read_note
 
@@ -83,12 +95,49 @@ def _of_list(file: Path, note: "Note", trust_file: Path | None) -> "tuple[Note, 
             f"{file}: version {facts.trust} of the trust document of {cluster.name} is not at hand: give it "
             "with --trust FILE"
         )
+    return document
+
+
+def _with_part(file: Path, note: "Note", document: "TrustDocument") -> "Note":
+    """Returns the work file with what it waits for from this user's keys; unsigned, if that is anything."""
+    from kcast.client.trust.forms.note import Note
+    from kcast.client.trust.publisher.drafts import at_hand
+    from kcast.client.trust.publisher.editing import EditError, next_draft
+    from kcast.client.trust.publisher.epochs import with_dues
+
+    if document.admission != "epoch":
+        raise EditError(f"{file}: --part is for lists with 'admission epoch', and this one has 'now'")
+    cluster = clusters.parse(note.text, str(file))
+    after = with_dues(cluster, at_hand(document.signers, Keyring()))
+    if after == cluster:
+        return note
+    return Note(clusters.format_cluster(next_draft(after, is_signed=bool(note.signatures))))
+
+
+def _of_list(
+    file: Path, note: "Note", document: "TrustDocument", *, is_with_part: bool
+) -> "tuple[Note, str]":
+    from kcast.client.trust.publisher.drafts import next_list
+    from kcast.client.trust.publisher.editing import EditError, facts_of
+    from kcast.client.trust.publisher.epochs import is_between_epochs
+    from kcast.client.trust.publisher.workplace import Workplace
+
+    place = Workplace(file)
+    cluster = clusters.parse(note.text, str(file))
+    if is_between_epochs(cluster):
+        if not is_with_part:
+            raise EditError(
+                f"{file}: signers show their parts of a new salt first: type 'kcast servers sign --part'"
+            )
+        count = len(facts_of(cluster).reveals)
+        return note, f"it shows {count} of the {document.signer_threshold} parts that a new epoch takes"
     if not note.signatures:  # who signs first says when it holds
-        draft = next_list(place, document, lambda _: None, int(time()))
-        note, facts = draft.note, facts_of(draft.cluster)
-    new = _signed(file, note, document.signers, place.published_text(facts.version))
+        draft = next_list(place, note, document, lambda _: None, int(time()))
+        note, cluster = draft.note, draft.cluster
+    version = facts_of(cluster).version
+    new = _signed(file, note, document.signers, place.published_text(version))
     count, needed = len(document.signers_of(new)), document.signer_threshold
-    return new, f"version {facts.version} has {count} of the {needed} signatures that it needs"
+    return new, f"version {version} has {count} of the {needed} signatures that it needs"
 
 
 def _signed(
@@ -123,4 +172,6 @@ def _known_document(file: Path, name: str, version: int) -> "TrustDocument | Non
 
 def _told(before: "Note", after: "Note") -> str:
     new = [each.name for each in after.signatures if each not in before.signatures]
-    return f"signed by {escaped(', '.join(new))}" if new else "signed by your keys already"
+    if new:
+        return f"signed by {escaped(', '.join(new))}"
+    return "signed by your keys already" if after.text == before.text else "your part is shown"

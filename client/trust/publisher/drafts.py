@@ -14,8 +14,13 @@ from kcast.client.trust.checks.meeting import Difference, hosts_changed
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, NoteError, SigningKey, VerifierKey
-from kcast.client.trust.publisher.editing import EditError, Lifetime, facts_of, lifetime, renewed
-from kcast.client.trust.publisher.epochs import next_epoch, with_promises
+from kcast.client.trust.publisher.editing import EditError, Lifetime, facts_of, lifetime, next_draft, renewed
+from kcast.client.trust.publisher.epochs import (
+    is_between_epochs,
+    next_epoch,
+    with_parts,
+    with_promises,
+)
 from kcast.client.trust.publisher.signing import signed, signers_of
 from kcast.client.trust.publisher.workplace import Workplace, read_note
 
@@ -26,7 +31,7 @@ Keys = Callable[[VerifierKey], SigningKey | None]
 
 
 class Incomplete(EditError):
-    """More people must sign first. What was signed here is kept in the work file."""
+    """Others must sign first, or show their parts of a salt. What was done here is kept in the work file."""
 
 
 class Waiting(EditError):
@@ -98,6 +103,15 @@ class NextList:
     note: Note
     difference: Difference | None  # from the list that is published; None for the first one
 
+    def require_parts(self, file: Path, document: TrustDocument) -> None:
+        """Raises Incomplete where more signers must show their part of the salt of a new epoch first."""
+        if is_between_epochs(self.cluster):
+            count, needed = len(facts_of(self.cluster).reveals), document.signer_threshold
+            raise Incomplete(
+                f"{file}: it shows {count} of the {needed} parts that a new epoch takes: give it to the "
+                "other signers, who run 'kcast servers sign --part'"
+            )
+
     def require_signers(self, file: Path, document: TrustDocument) -> None:
         """Raises Incomplete where more signers must sign it first."""
         count = len(document.signers_of(self.note))
@@ -111,6 +125,7 @@ class NextList:
 
 def next_list(
     place: Workplace,
+    note: Note,
     document: TrustDocument,
     keys: Keys,
     now_unix_s: int,
@@ -119,15 +134,15 @@ def next_list(
     is_new_epoch: bool = False,
     life: Lifetime | None = None,
 ) -> NextList:
-    """Returns the list of the work file as it is to be published: as it stands there if people have signed
-    it, else with the version and the times that it gets now. One that is published already is renewed, and
-    so is one that was signed under an older trust document. No version is given to a second list.
-    With `is_new_epoch` it is the first one of an epoch, with another salt and what was pending.
+    """Returns the list of `note`, the work file, as it is to be published: as it stands there if people have
+    signed it, else with the version and the times that it gets now. One that is published already is renewed,
+    and so is one that was signed under an older trust document. No version is given to a second list.
+    With `is_new_epoch` it is the first one of an epoch, with another salt and what was pending; or it waits,
+    unsigned, for the parts of more signers (`require_parts`).
 
     Raises EditError.
     """
-    note, published = read_note(place.file), place.published()
-    file = str(place.file)
+    published, file = place.published(), str(place.file)
     cluster = clusters.parse(note.text, file)
     facts = facts_of(cluster)
     if cluster.name != document.name:
@@ -152,12 +167,16 @@ def next_list(
         )
     if not note.signatures or facts.version == newest or facts.trust != document.version:
         secrets = at_hand(document.signers, keys)
-        if is_new_epoch and before is not None:
+        if before is not None and (is_new_epoch or is_between_epochs(cluster)):
+            cluster = with_parts(cluster, before, secrets, document.signer_threshold)
+            if len(facts_of(cluster).reveals) < document.signer_threshold:
+                cluster = next_draft(cluster, is_signed=facts.version == newest)
+                return NextList(cluster, Note(clusters.format_cluster(cluster)), None)
             from_s = now_unix_s + (life or lifetime(facts)).fresh_s
-            cluster = next_epoch(cluster, before, secrets, document.signer_threshold, now_unix_s, from_s)
+            cluster = next_epoch(cluster, before, now_unix_s, from_s)
         if document.admission == "epoch":
             cluster = with_promises(cluster, secrets)
-        begins_s = now_unix_s
+        begins_s = now_unix_s if published or is_at_once else max(now_unix_s, facts.valid_after_s)
         if published and not is_at_once:
             fresh_s = (life or lifetime(facts)).fresh_s
             begins_s = _begin(_in_use(place, newest, now_unix_s), cluster, now_unix_s, fresh_s)

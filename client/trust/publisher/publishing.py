@@ -35,7 +35,7 @@ from kcast.client.trust.publisher.drafts import (
 )
 from kcast.client.trust.publisher.editing import EditError, Lifetime, facts_of
 from kcast.client.trust.publisher.log import Log
-from kcast.client.trust.publisher.workplace import Workplace, write_note
+from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
 from kcast.client.trust.state.durable import make_folder, write_together, write_whole
 
 STEPS_KEPT = 64  # files from/N
@@ -81,13 +81,21 @@ def publish(
         next_ = next_document(place, keys)
         document = next_.document
         list_ = next_list(
-            place, document, keys, now_unix_s, is_at_once=is_at_once, is_new_epoch=is_new_epoch, life=life
+            place,
+            read_note(place.file),
+            document,
+            keys,
+            now_unix_s,
+            is_at_once=is_at_once,
+            is_new_epoch=is_new_epoch,
+            life=life,
         )
         facts = facts_of(list_.cluster)
         record = ListRecord.of(document.name, facts.version, facts.trust, list_.note.data)
         held = _held(place, now_unix_s)
-        _require_taken(document, held, record, list_, now_unix_s)
         try:
+            list_.require_parts(place.file, document)
+            _require_taken(document, held, record, list_, now_unix_s)
             next_.require_owners(place.trust_file)
             list_.require_signers(place.file, document)
         except Incomplete:

@@ -275,6 +275,53 @@ def test_two_of_three_signers(machine: Machine, stranger: Machine) -> None:
     assert "version 2 of example.org/club is published" in machine.ok("publish", "club.cluster")
 
 
+def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Machine) -> None:
+    def waits(*arguments: str) -> str:
+        result = machine.run(*arguments)
+        assert result.exit_code == 1
+        return result.stderr
+
+    def passed_on(source: Machine, target: Machine) -> None:
+        (target.work / "club.cluster").write_bytes((source.work / "club.cluster").read_bytes())
+
+    line = stranger.ok("init", "example.org/club", "--key", "signer-1").strip()
+    terms = ("--signer", line, "--signers-needed", "2", "--admission", "epoch")
+    assert "1 of the 2 signatures" in waits("init", "example.org/club", *ADDRESSES, *terms)
+    document = str(machine.work / "club.trust")
+    passed_on(machine, stranger)
+    told = stranger.ok("sign", "--part", "club.cluster", "--trust", document)
+    assert "signed by example.org/club/signer-1; version 2 has 1 of the 2 signatures" in told
+    stranger.ok("sign", document)
+    passed_on(stranger, machine)
+    machine.ok("publish", "club.cluster")
+    machine.ok("add", "--pending", "club.cluster", "192.0.2.10:7400")
+    waits("publish", "club.cluster")
+    passed_on(machine, stranger)
+    document = str(machine.work / "club.log/trust/1")
+    stranger.ok("sign", "club.cluster", "--trust", document)
+    passed_on(stranger, machine)
+    machine.ok("publish", "club.cluster")
+
+    said = waits("publish", "--epoch", "club.cluster")
+    assert "it shows 1 of the 2 parts that a new epoch takes" in said
+    passed_on(machine, stranger)
+    said = stranger.wrong("sign", "club.cluster", "--trust", document)
+    assert "signers show their parts of a new salt first: type 'kcast servers sign --part" in said
+    told = stranger.ok("sign", "--part", "club.cluster", "--trust", document)
+    assert "your part is shown; it shows 2 of the 2 parts that a new epoch takes" in told
+    passed_on(stranger, machine)
+    assert "1 of the 2 signatures" in waits("publish", "club.cluster")
+    passed_on(machine, stranger)
+    stranger.ok("sign", "--part", "club.cluster", "--trust", document)
+    passed_on(stranger, machine)
+    assert "1 host added, 0 removed" in machine.ok("publish", "club.cluster")
+
+
+def test_parts_are_for_lists_with_epochs(machine: Machine) -> None:
+    said = machine.wrong("sign", "--part", "lab.cluster")
+    assert "lab.cluster: --part is for lists with 'admission epoch', and this one has 'now'" in said
+
+
 # --- Those who use a list ----------------------------------------------------------------------------------
 
 

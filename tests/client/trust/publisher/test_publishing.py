@@ -35,8 +35,10 @@ from kcast.client.trust.publisher.editing import (
     with_servers,
     without_servers,
 )
+from kcast.client.trust.publisher.epochs import with_dues
 from kcast.client.trust.publisher.founding import Terms, changed
 from kcast.client.trust.publisher.publishing import NotPublished
+from kcast.client.trust.publisher.signing import signed
 from kcast.client.trust.publisher.workplace import read_note, write_note
 from kcast.client.trust.reach.sources import FolderSource
 from kcast.client.trust.state import durable
@@ -598,13 +600,82 @@ def test_a_server_that_was_pending_enters_with_the_salt_that_was_promised(tmp_pa
         former = cluster
 
 
-def test_an_epoch_takes_the_signers_who_have_promised(tmp_path: Path) -> None:
+def show_or_promise(publisher: ListPublisher, signer: SigningKey) -> None:
+    """What `kcast servers sign --part` does at another machine to the work file."""
+    publisher.edit(with_dues(publisher.work(), [signer]))
+
+
+def test_signers_at_different_machines_show_their_parts_in_turn(tmp_path: Path) -> None:
     publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
     publisher.publish()
+    here, elsewhere, _ = publisher.signers
+    for epoch in range(2):
+        address = f"192.0.2.{20 + epoch}:7400"
+        publisher.ring = [*publisher.signers, publisher.log]
+        publisher.now_s += 10 * DAY_S
+        publisher.edit(with_pending(publisher.work(), [address]))
+        before = publisher.publish().list.cluster
+        publisher.ring = [here, publisher.log]
+        for _ in range(2):
+            with pytest.raises(
+                Incomplete, match=r"it shows 1 of the 2 parts .* run 'kcast servers sign --part'"
+            ):
+                publisher.publish(is_new_epoch=True)
+            assert last_salt(publisher.work()) == last_salt(before)
+        show_or_promise(publisher, elsewhere)
+        publisher.now_s += DAY_S
+        with pytest.raises(Incomplete, match="1 of the 2 signatures"):
+            publisher.publish()
+        begun = publisher.work()
+        assert address in [server.name for server in begun.servers]
+        assert {key_id for key_id, _, _ in facts_of(begun).reveals} == {
+            each.verifier.key_id.hex() for each in (here, elsewhere)
+        }
+        show_or_promise(publisher, elsewhere)
+        assert len(facts_of(publisher.work()).commitments) == 2
+        assert last_salt(publisher.work()) == last_salt(begun) != last_salt(before)
+        publisher.ring = [here, elsewhere, publisher.log]
+        publisher.publish()
+        publisher.now_s += 8 * DAY_S
+        accepted(publisher.files(), first_contact(publisher), publisher.now_s)
+
+
+def test_a_part_that_was_not_promised_in_public_does_not_count(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+    first, second, third = publisher.signers
+    publisher.publish()
+    promises = dict(facts_of(publisher.work()).commitments)
+    del promises[third.verifier.key_id.hex()]
+    work = publisher.work()
+    publisher.edit(replace(work, signed=replace(facts_of(work), commitments=tuple(promises.items()))))
+    publisher.ring = [first, second, publisher.log]
+    publisher.publish()
+    publisher.ring = [first, publisher.log]
+    show_or_promise(publisher, third)
+    with pytest.raises(Incomplete, match="it shows 1 of the 2 parts"):
+        publisher.publish(is_new_epoch=True)
+    show_or_promise(publisher, third)
+    with pytest.raises(Incomplete, match="it shows 1 of the 2 parts"):
+        publisher.publish()
+
+
+def test_an_epoch_takes_promises(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
     publisher.ring = [publisher.signers[0], publisher.log]
-    with pytest.raises(
-        EditError, match=r"a new epoch takes 2 signers who have promised .* the keys of 1 are"
-    ):
+    with pytest.raises(Incomplete):
+        publisher.publish()
+    for file in (publisher.place.file, publisher.place.trust_file):
+        write_note(file, signed(read_note(file), [publisher.signers[1]]))
+    publisher.publish()
+    with pytest.raises(EditError, match=r"version 1 has the promises of 1: the others run"):
+        publisher.publish(is_new_epoch=True)
+
+
+def test_without_a_promise_at_hand_nobody_begins_an_epoch(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+    publisher.publish()
+    publisher.ring = [publisher.log]
+    with pytest.raises(EditError, match="none of the keys at hand has promised a part of the next salt in"):
         publisher.publish(is_new_epoch=True)
 
 
