@@ -12,6 +12,7 @@ from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 
 if TYPE_CHECKING:
+    from kcast.client.cluster import Cluster
     from kcast.client.trust.forms.document import TrustDocument
     from kcast.client.trust.forms.note import Note, VerifierKey
 
@@ -56,7 +57,9 @@ def command(file: Path, trust_file: Path | None, is_with_part: bool) -> None:
         else:
             document = _document_of(file, note, trust_file)
             draft = _with_part(file, note, document) if is_with_part else note
-            new, missing = _of_list(file, draft, document, is_with_part=is_with_part)
+            new, missing = _of_list(
+                file, draft, document, has_times=bool(note.signatures), is_with_part=is_with_part
+            )
         write_note(file, new)
         click.echo(f"{escaped(str(file))}: {_told(note, new)}; {missing}")
 
@@ -98,6 +101,20 @@ def _document_of(file: Path, note: "Note", trust_file: Path | None) -> "TrustDoc
     return document
 
 
+def _require_former(file: Path, cluster: "Cluster", document: "TrustDocument") -> None:
+    """Raises EditError where the list before is not at hand: when this one may hold follows from what it
+    changes."""
+    from kcast.client.trust.publisher.editing import EditError, facts_of
+    from kcast.client.trust.publisher.workplace import Workplace
+
+    place = Workplace(file)
+    if facts_of(cluster).version > document.lists_from and place.published() is None:
+        raise EditError(
+            f"{file}: nobody has signed it yet, and the list before is not in {place.served.name}/: whoever "
+            "publishes it runs 'kcast servers publish' first"
+        )
+
+
 def _with_part(file: Path, note: "Note", document: "TrustDocument") -> "Note":
     """Returns the work file with what it waits for from this user's keys; unsigned, if that is anything."""
     from kcast.client.trust.forms.note import Note
@@ -115,7 +132,7 @@ def _with_part(file: Path, note: "Note", document: "TrustDocument") -> "Note":
 
 
 def _of_list(
-    file: Path, note: "Note", document: "TrustDocument", *, is_with_part: bool
+    file: Path, note: "Note", document: "TrustDocument", *, has_times: bool, is_with_part: bool
 ) -> "tuple[Note, str]":
     from kcast.client.trust.publisher.drafts import next_list
     from kcast.client.trust.publisher.editing import EditError, facts_of
@@ -132,6 +149,8 @@ def _of_list(
         count = len(facts_of(cluster).reveals)
         return note, f"it shows {count} of the {document.signer_threshold} parts that a new epoch takes"
     if not note.signatures:  # who signs first says when it holds
+        if not has_times:
+            _require_former(file, cluster, document)
         draft = next_list(place, note, document, lambda _: None, int(time()))
         note, cluster = draft.note, draft.cluster
     version = facts_of(cluster).version

@@ -295,6 +295,9 @@ def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Mach
     passed_on(stranger, machine)
     machine.ok("publish", "club.cluster")
     machine.ok("add", "--pending", "club.cluster", "192.0.2.10:7400")
+    passed_on(machine, stranger)
+    said = stranger.wrong("sign", "club.cluster", "--trust", str(machine.work / "club.log/trust/1"))
+    assert "nobody has signed it yet, and the list before is not in club.log/" in said
     waits("publish", "club.cluster")
     passed_on(machine, stranger)
     document = str(machine.work / "club.log/trust/1")
