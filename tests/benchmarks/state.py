@@ -19,7 +19,8 @@ PROGRAM = """
 import time
 from kcast.client import blocking
 from kcast.client.cluster import parse
-from kcast.client.trust.reach import keeper, opening, standing, store
+from kcast.client.trust.reach import keeper, opening
+from kcast.client.trust.state import standing, store
 from kcast.client.view import View
 
 started = time.perf_counter()
