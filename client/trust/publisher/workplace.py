@@ -82,8 +82,8 @@ class Workplace:
         return Published(record, listed, proof)
 
     def counts_anew(self, document: TrustDocument) -> bool:
-        """Returns whether versions begin anew under a trust document: the newest list that is published stands
-        under one with another `lists-from`."""
+        """Returns whether versions begin anew under a trust document: the newest list that is published
+        stands under one with another `lists-from`."""
         published = self.published()
         if published is None:
             return False
