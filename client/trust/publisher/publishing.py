@@ -122,8 +122,6 @@ def publish(
         place.trust_file.unlink(missing_ok=True)
         cosigned = document.policy.who(cosignatures(checkpoint, document.policy.keys))
         is_renewal = list_.difference is not None and list_.difference.is_none
-            list_.difference and not list_.difference.is_none
-        )
         return Publication(list_, document, next_.note is not None, is_renewal, cosigned, missing)
 
 
