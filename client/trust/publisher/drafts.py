@@ -158,7 +158,8 @@ def next_list(
     facts = facts_of(cluster)
     if cluster.name != document.name:
         raise EditError(f"{file}: it is named {cluster.name}, and the trust document {document.name}")
-    newest = published.record.version if published else document.lists_from - 1
+    counts_anew = place.counts_anew(document)
+    newest = document.lists_from - 1 if published is None or counts_anew else published.record.version
     signers_of(note, document.signers, file, place.published_text(facts.version))
     if facts.version < newest:
         raise EditError(
@@ -190,8 +191,9 @@ def next_list(
         begins_s = now_unix_s if published or is_at_once else max(now_unix_s, facts.valid_after_s)
         if published and not is_at_once:
             fresh_s = (life or lifetime(facts)).fresh_s
-            begins_s = _begin(_in_use(place, newest, now_unix_s), cluster, now_unix_s, fresh_s)
-        version = max(facts.version, newest + 1)
+            in_use = _in_use(place, published.record.version, now_unix_s)
+            begins_s = _begin(in_use, cluster, now_unix_s, fresh_s)
+        version = newest + 1 if counts_anew else max(facts.version, newest + 1)
         while place.published_list(version) is not None:  # an attempt that is in the log
             version += 1
         cluster = renewed(cluster, version, document.version, begins_s, life)

@@ -92,7 +92,7 @@ def publish(
         )
         facts = facts_of(list_.cluster)
         record = ListRecord.of(document.name, facts.version, facts.trust, list_.note.data)
-        held = _held(place, now_unix_s)
+        held = _held(place, document, now_unix_s)
         try:
             list_.require_parts(place.file, document)
             _require_taken(document, held, record, list_, now_unix_s)
@@ -121,7 +121,7 @@ def publish(
             write(place.served, *groups)
         place.trust_file.unlink(missing_ok=True)
         cosigned = document.policy.who(cosignatures(checkpoint, document.policy.keys))
-        is_renewal = held.list is not None and not (list_.difference and not list_.difference.is_none)
+        is_renewal = list_.difference is not None and list_.difference.is_none
         return Publication(list_, document, next_.note is not None, is_renewal, cosigned, missing)
 
 
@@ -158,9 +158,9 @@ def _alone(place: Workplace) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _held(place: Workplace, now_unix_s: int) -> Held:
+def _held(place: Workplace, document: TrustDocument, now_unix_s: int) -> Held:
     """Returns what a client holds that has all that is published: the newest list, and those before it that
-    are still valid."""
+    are still valid. Where versions count anew, the newest one is as good as one before it."""
     published = place.published()
     if published is None:
         return Held(b"")
@@ -173,6 +173,8 @@ def _held(place: Workplace, now_unix_s: int) -> Held:
         cluster = clusters.parse(data.decode(), f"list/{version}")
         if facts_of(cluster).valid_until_s >= now_unix_s:
             former.append(data)
+    if place.counts_anew(document):
+        return Held(b"", former=(published.data, *former))
     return Held(b"", list=published.data, proof=published.proof.data, former=tuple(former))
 
 

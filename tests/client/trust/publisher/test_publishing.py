@@ -1,8 +1,8 @@
 """client/trust/publisher/publishing.py and drafts.py: what is published, what is not, and in which order."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -41,7 +41,7 @@ from kcast.client.trust.publisher.publishing import NotPublished
 from kcast.client.trust.publisher.signing import signed
 from kcast.client.trust.publisher.workplace import read_note, write_note
 from kcast.client.trust.reach.sources import FolderSource
-from kcast.client.trust.state import durable
+from tests.support.killed import killed_at
 from tests.support.list_publisher import HOSTS, NAME, NOW_S, ListPublisher, key
 
 DAY_S = 86_400
@@ -379,49 +379,23 @@ def test_after_an_attempt_without_a_quorum_no_second_list_gets_its_version(
 # --- The folder ----------------------------------------------------------------------------------------
 
 
-class Died(BaseException):
-    """The publisher's program has ended, with no time to clean up."""
-
-
-def deaths_of(publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Publishes, and dies before the first file of the folder is put on the disk or renamed, then before the
-    second and so on; yields after each death with its number, and at last after a life."""
+def deaths_of(publisher: ListPublisher) -> Iterator[int]:
+    """Publishes in a process that is killed before its first change to the disk, then before the second and
+    so on; yields after each death with its number, and at last after a life."""
     work = publisher.place.file.parent
     copytree(work, copy := work.parent / f"{work.name}.copy")
-    sync, rename = durable._sync, Path.replace
-    for lives in count():
-        left = lives
-
-        def live(path: Path) -> None:
-            nonlocal left
-            if path.is_relative_to(publisher.place.served):
-                left -= 1
-                if left < 0:
-                    raise Died
-
-        def sync_or_die(path: Path, flags: int) -> None:
-            live(path)
-            sync(path, flags)
-
-        def rename_or_die(path: Path, target: Path) -> Path:
-            live(path)
-            return rename(path, target)
-
+    for number in count(1):
         rmtree(work)
         copytree(copy, work)
-        with monkeypatch.context() as patched:
-            patched.setattr(durable, "_sync", sync_or_die)
-            patched.setattr(Path, "replace", rename_or_die)
-            patched.setattr(Path, "unlink", lambda path, **_: None)  # the dead clean nothing up
-            with suppress(Died):
-                publisher.publish()
-        yield lives
-        if left >= 0:
+        status = killed_at(number, publisher.publish)
+        assert status == 0 or os.WTERMSIG(status) == signal.SIGKILL
+        yield number
+        if status == 0:
             return
 
 
 def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publisher_dies(
-    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
+    publisher: ListPublisher,
 ) -> None:
     publisher.publish()
     old = accepted(publisher.files(), first_contact(publisher), NOW_S)
@@ -429,7 +403,7 @@ def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publishe
     publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400"]))
     publisher.now_s += 60
     seen: set[int] = set()
-    for deaths in deaths_of(publisher, monkeypatch):  # noqa: B007
+    for deaths in deaths_of(publisher):  # noqa: B007
         for held in (first_contact(publisher), old.held):
             verdict = accepted(publisher.files(), held, publisher.now_s)
             seen.add(facts_of(verdict.cluster).version)
@@ -437,13 +411,11 @@ def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publishe
     assert deaths > 20
 
 
-def test_after_any_death_the_next_publish_goes_on(
-    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_any_death_the_next_publish_goes_on(publisher: ListPublisher) -> None:
     publisher.publish()
     publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400"]))
     publisher.now_s += 60
-    for _ in deaths_of(publisher, monkeypatch):
+    for _ in deaths_of(publisher):
         publisher.now_s += 60
         publisher.publish()
         found = audit(FolderSource(publisher.place.served), {1: publisher.pin})
@@ -453,9 +425,7 @@ def test_after_any_death_the_next_publish_goes_on(
         accepted(publisher.files(), first_contact(publisher), publisher.now_s)
 
 
-def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(
-    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(publisher: ListPublisher) -> None:
     publisher.publish()
     old = accepted(publisher.files(), first_contact(publisher), NOW_S)
     publisher.ring.append(key("signer-1"))
@@ -463,7 +433,7 @@ def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(
     publisher.rotate(document)
     publisher.now_s += 60
     seen: list[int | ListFault] = []
-    for _ in deaths_of(publisher, monkeypatch):
+    for _ in deaths_of(publisher):
         verdict = verdict_on(publisher.files(), old.held, publisher.now_s)
         seen.append(verdict.fault if isinstance(verdict, Refused) else facts_of(verdict.cluster).version)
     assert set(seen) == {1, 2}
@@ -532,6 +502,22 @@ def test_a_stolen_key_is_thrown_out_and_clients_follow(publisher: ListPublisher)
     thief.ring = [*publisher.signers, publisher.log]
     with pytest.raises(Incomplete, match="version 3 has 0 of the 1 signatures"):
         thief.publish()
+
+
+def test_a_version_that_a_thief_made_too_high_is_left_behind(publisher: ListPublisher) -> None:
+    publisher.publish()
+    work = publisher.work()
+    publisher.edit(replace(work, signed=replace(facts_of(work), version=9000)))
+    thiefs = publisher.publish().list.cluster
+    assert facts_of(thiefs).version > 9000
+    held = accepted(publisher.files(), first_contact(publisher), NOW_S).held
+    publisher.rotate(replace(publisher.document, version=2, lists_from=2))
+    publisher.now_s += 60
+    assert facts_of(publisher.publish().list.cluster).version == 2
+    assert facts_of(publisher.publish().list.cluster).version == 3
+    for each in (held, first_contact(publisher)):
+        assert facts_of(accepted(publisher.files(), each, publisher.now_s).cluster).version == 3
+    assert audit(FolderSource(publisher.place.served), {1: publisher.pin}).findings == ()
 
 
 def test_a_trust_document_that_somebody_put_there_is_not_signed(publisher: ListPublisher) -> None:
