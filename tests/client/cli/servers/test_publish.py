@@ -257,6 +257,7 @@ def test_a_list_whose_witnesses_are_down_is_begun_by_the_next_publish(machine: M
     assert result.exit_code == 1
     assert "0 of 1 witnesses have cosigned" in result.stderr
     assert "made 2 keys" in result.stdout
+    assert "made new.trust and new.cluster, which wait to be published" in result.stdout
     assert "0 of 1 witnesses have cosigned" in machine.wrong("publish", "new.cluster")
 
 
@@ -349,7 +350,7 @@ def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Mach
     document = str(machine.work / "club.log/trust/1")
     stranger.ok("sign", "club.cluster", "--trust", document)
     passed_on(stranger, machine)
-    machine.ok("publish", "club.cluster")
+    assert "announced for the next epoch: 192.0.2.10:7400" in machine.ok("publish", "club.cluster")
 
     said = waits("publish", "--epoch", "club.cluster")
     assert "it shows 1 of the 2 parts that a new epoch takes" in said
@@ -445,6 +446,15 @@ def test_a_folder_that_was_changed_is_refused(machine: Machine) -> None:
     assert result.exit_code == 0, "what is held already is not fetched again"
     (machine.work / "lab.log" / "list" / "1").unlink()
     machine.ok("verify", "lab.log")
+
+
+def test_without_a_network_the_stored_list_stays_in_use(machine: Machine, stranger: Machine) -> None:
+    machine.ok("rotate", "lab.cluster", "--url", "http://127.0.0.1:1")
+    machine.ok("publish", "lab.cluster")
+    stranger.ok("trust", str(machine.work / "lab.log" / "bundle"), machine.pin)
+    said = stranger.wrong("verify", f"@{NAME}")
+    assert "Connection refused; what is stored here stays in use: 'kcast servers show' prints it" in said
+    assert "version  2" in stranger.ok("show", f"@{NAME}")
 
 
 # --- Mistakes ----------------------------------------------------------------------------------------------
