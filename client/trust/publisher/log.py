@@ -186,7 +186,10 @@ class Log:
         except FileNotFoundError:
             return None
         except NoteError as error:
-            raise LogError(f"{self._state}: {error}") from None
+            raise LogError(
+                f"{self._state}: it is damaged ({error}): if nothing was signed after "
+                f"{self._folder / 'checkpoint'}, copy that there"
+            ) from None
 
     def _published(self) -> Checkpoint | None:
         path = self._folder / "checkpoint"

@@ -79,6 +79,11 @@ class Workplace:
         listed = self.published_list(record.version)
         if listed is None:
             raise EditError(f"{self.served / 'list' / str(record.version)}: there is no such file")
+        if ListRecord.of(record.name, record.version, record.trust, listed) != record:
+            raise EditError(
+                f"{self.served / 'list' / str(record.version)}: it was changed after it was published: bring "
+                "it back from a backup"
+            )
         return Published(record, listed, proof)
 
     def counts_anew(self, document: TrustDocument) -> bool:
