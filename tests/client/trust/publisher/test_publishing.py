@@ -308,10 +308,12 @@ class Collect:
         }
 
 
+NAMED = tuple((f"w{number}", Witness(each.verifier, "http://w")) for number, each in enumerate(WITNESSES))
+
+
 @pytest.fixture
 def witnessed(tmp_path: Path) -> ListPublisher:
-    named = tuple((f"w{number}", Witness(each.verifier, "http://w")) for number, each in enumerate(WITNESSES))
-    publisher = ListPublisher(tmp_path, witnesses=named)
+    publisher = ListPublisher(tmp_path, witnesses=NAMED)
     publisher.collect = Collect()
     return publisher
 
@@ -334,7 +336,8 @@ def test_without_a_quorum_nothing_is_published_and_the_next_try_asks_again(witne
     ):
         witnessed.publish()
     signed = read_note(witnessed.place.file)
-    assert witnessed.files() == files | {"list/2": signed.data}, "what is in the log can be seen"
+    left = {"list/2": signed.data} | tiles_of(witnessed)
+    assert witnessed.files() == files | left, "what is in the log can be seen"
     assert signed.signatures
     witnessed.collect.up = {0, 1}
     witnessed.now_s += 3600
@@ -374,6 +377,59 @@ def test_after_an_attempt_without_a_quorum_no_second_list_gets_its_version(
     assert facts_of(witnessed.publish().list.cluster).version == 3
     assert audit(FolderSource(witnessed.place.served), {1: witnessed.pin}).findings == ()
     accepted(witnessed.files(), first_contact(witnessed), witnessed.now_s)
+
+
+def tiles_of(publisher: ListPublisher) -> dict[str, bytes]:
+    return {path: data for path, data in publisher.files().items() if path.startswith("tile/")}
+
+
+@pytest.fixture
+def attempted(witnessed: ListPublisher) -> ListPublisher:
+    """A publisher whose version 2 is in the log, and too few witnesses have cosigned it."""
+    witnessed.publish()
+    witnessed.edit(with_servers(witnessed.work(), ["192.0.2.20:7400"]))
+    witnessed.collect.up = {1}
+    with pytest.raises(NotPublished):
+        witnessed.publish()
+    witnessed.collect.up = {0, 1}
+    return witnessed
+
+
+def test_a_database_that_is_lost_after_an_attempt_is_made_anew(attempted: ListPublisher) -> None:
+    attempted.place.database.unlink()
+    assert facts_of(attempted.publish().list.cluster).version == 2
+    assert audit(FolderSource(attempted.place.served), {1: attempted.pin}).findings == ()
+    accepted(attempted.files(), first_contact(attempted), attempted.now_s)
+
+
+def test_a_version_that_only_the_log_knows_is_not_used_again(attempted: ListPublisher) -> None:
+    remove_signatures(attempted)
+    (attempted.place.served / "list/2").unlink()
+    files = attempted.files()
+    with pytest.raises(NotPublished, match=r"lab.cluster: the log has another version 2 already"):
+        attempted.publish()
+    assert attempted.files() == files
+    text = read_note(attempted.place.file).text
+    write_note(attempted.place.file, Note(text.replace("version 2\n", "version 3\n")))
+    assert facts_of(attempted.publish().list.cluster).version == 3
+
+
+def test_another_signature_does_not_make_a_second_list_of_a_version(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, witnesses=NAMED)
+    publisher.collect = Collect()
+    third = publisher.ring.pop(2)
+    publisher.collect.up = {1}
+    with pytest.raises(NotPublished):
+        publisher.publish()
+    publisher.collect.up = {0, 1}
+    for file in (publisher.place.file, publisher.place.trust_file):
+        note = read_note(file)
+        write_note(file, signed(note, [third]))
+        with pytest.raises(NotPublished, match=rf"{file.name}: the log has another version 1 already"):
+            publisher.publish()
+        write_note(file, note)
+    assert facts_of(publisher.publish().list.cluster).version == 1
+    assert audit(FolderSource(publisher.place.served), {1: publisher.pin}).findings == ()
 
 
 # --- The folder ----------------------------------------------------------------------------------------
@@ -476,7 +532,8 @@ def test_a_disk_that_is_full_leaves_what_was_published(
         patched.setattr(Path, "write_bytes", full)
         with pytest.raises(OSError, match="No space left"):
             publisher.publish()
-    assert publisher.files() == before | {"list/2": publisher.place.file.read_bytes()}
+    left = {"list/2": publisher.place.file.read_bytes()} | tiles_of(publisher)
+    assert publisher.files() == before | left
     assert publisher.publish().list.cluster.signed
 
 
