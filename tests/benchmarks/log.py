@@ -88,7 +88,7 @@ def publish(leaves: int) -> None:
             state = place.file.with_name("log.checkpoint")
             with Log(place.database, place.served, publisher.log, state) as log:
                 note = log.sign([])
-                write(place.served, {**log.new_files(), "checkpoint": note.data})
+                write(place.served, {"checkpoint": note.data})
         for number in range(1, STEPS_KEPT + ROUNDS + 1):  # until each has all of its files from/SIZE
             publisher.now_s += 3600
             with timed(f"publish version {number}", is_told=number in (1, *range(STEPS_KEPT + 1, 1000))):

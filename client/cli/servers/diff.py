@@ -7,19 +7,21 @@ import click
 
 from kcast.client import cluster as clusters
 from kcast.client.cli.common import errors_as_lines, escaped, to_json
-from kcast.client.cli.servers.show import time_text
+from kcast.client.cli.servers.names import complete_names
+from kcast.client.cli.servers.show import read_list, time_text
 from kcast.client.cluster import Cluster
 
 
 @click.command("diff")
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path), required=False)
+@click.argument("old", shell_complete=complete_names)
+@click.argument("new", required=False, shell_complete=complete_names)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(old: Path, new: Path | None, as_json: bool) -> None:
+def command(old: str, new: str | None, as_json: bool) -> None:
     """Compare two lists of servers, and say whether clients always meet while some have the one and some the
     other.
 
-    With one FILE, a work file, it is compared with the list that is published of it.
+    OLD and NEW are files, or @NAME for the newest list that is stored here. One work file alone is compared
+    with the list that is published of it.
 
     With --json the keys are added, removed, changed (hosts, by their keys on the ring; the last have other
     servers), keep (the least number of its servers that each topic keeps), of, moved_percent (the share of
@@ -29,6 +31,7 @@ def command(old: Path, new: Path | None, as_json: bool) -> None:
     \b
     Examples:
       kcast servers diff lab.cluster
+      kcast servers diff @example.org/lab lab.cluster
       kcast servers diff lab.log/list/41 lab.log/list/42
     """
     with errors_as_lines("servers diff"):
@@ -62,18 +65,21 @@ def command(old: Path, new: Path | None, as_json: bool) -> None:
             )
 
 
-def _two_lists(old: Path, new: Path | None) -> tuple[Cluster, Cluster, str]:
+def _two_lists(old: str, new: str | None) -> tuple[Cluster, Cluster, str]:
     """Returns both lists, and how they are called together."""
     if new is None:
         from kcast.client.trust.publisher.editing import EditError
         from kcast.client.trust.publisher.workplace import Workplace
 
-        published = Workplace(old).published()
+        after, published = read_list(old), None
+        if not old.startswith("@"):
+            published = Workplace(Path(old)).published()
         if published is None:
-            raise EditError(f"{old}: nothing is published of it yet: give two lists")
+            such_as = f", such as @{after.name} and {old}" if after.name and not old.startswith("@") else ""
+            raise EditError(f"{old}: no published list is beside it: give two lists{such_as}")
         before = clusters.parse(published.data.decode(), f"version {published.record.version}")
-        return before, clusters.load(old), f"version {published.record.version} and {escaped(str(old))}"
-    before, after = clusters.load(old), clusters.load(new)
+        return before, after, f"version {published.record.version} and {escaped(old)}"
+    before, after = read_list(old), read_list(new)
     if before.signed and after.signed and before.name == after.name:
         return before, after, f"versions {before.signed.version} and {after.signed.version}"
-    return before, after, f"{escaped(str(old))} and {escaped(str(new))}"
+    return before, after, f"{escaped(old)} and {escaped(new)}"

@@ -12,12 +12,11 @@ import click
 from kcast.client import cluster as clusters
 from kcast.client.cli.common import count_of, errors_as_lines, escaped, say
 from kcast.client.cli.servers.keyring import Keyring
-from kcast.client.cli.servers.published import publish_here, state_of_log, trust_own
+from kcast.client.cli.servers.published import publish_here, state_of_log, tell_pin, trust_own
 from kcast.client.cli.servers.terms import read_terms, terms_options
 from kcast.client.cluster import Cluster
 
 if TYPE_CHECKING:
-    from kcast.client.trust.forms.document import TrustDocument
     from kcast.client.trust.publisher.editing import Lifetime
     from kcast.client.trust.publisher.founding import Terms
     from kcast.client.trust.publisher.workplace import Workplace
@@ -180,25 +179,28 @@ def _begin(
     from kcast.client.trust.publisher.founding import first_document, first_list
     from kcast.client.trust.publisher.workplace import write_note
 
-    signer, log = ring.own(f"{name}/signer-0"), ring.own(f"{name}/log")
-    terms = replace(terms, signers=(signer.verifier, *(terms.signers or ())), log=log.verifier)
-    document = first_document(name, terms, start.servers)
     now = int(time())
     try:
+        signer, log = ring.own(f"{name}/signer-0"), ring.own(f"{name}/log")
+        terms = replace(terms, signers=(signer.verifier, *(terms.signers or ())), log=log.verifier)
+        document = first_document(name, terms, start.servers)
         write_note(place.trust_file, Note(document.text))
         write_note(place.file, Note(clusters.format_cluster(first_list(name, start, life, now))))
         publish_here(place, ring, now)
     except BaseException as error:
         if isinstance(error, Incomplete) or state_of_log(f"{name}/log").exists():
             _tell_made(ring)  # 'publish' goes on from here
+            click.echo(f"made {place.trust_file.name} and {place.file.name}, which wait to be published")
         else:
             for path in (place.file, place.trust_file, place.database):
                 path.unlink(missing_ok=True)
             rmtree(place.served, ignore_errors=True)
+            ring.remove_made()
         raise
     _tell_made(ring)
     trust_own(place, now)
-    _tell_next(place, document)
+    click.echo(f"made a log ({place.served.name}/) and {place.file.name}, version 1")
+    tell_pin(place, document)
 
 
 def _tell_made(ring: Keyring) -> None:
@@ -207,18 +209,4 @@ def _tell_made(ring: Keyring) -> None:
         click.echo(
             f"made {count_of(len(ring.made), 'key')} in {escaped(str(ring.made[0].parent))}:\n"
             f"  {escaped(files)}\n  readable by you alone: back them up"
-        )
-
-
-def _tell_next(place: "Workplace", document: "TrustDocument") -> None:
-    where = document.urls[0] if document.urls else "https://HOST/PATH"
-    click.echo(
-        f"made a log ({place.served.name}/) and {place.file.name}, version 1\n"
-        f"serve {place.served.name}/ with any web server, and give people:\n"
-        f"  kcast servers trust {escaped(where)} {document.pin}"
-    )
-    if not document.policy.needed:
-        click.echo(
-            "without witnesses, whoever steals these keys can show different people different\nlists; "
-            "'kcast servers witness --help' says what helps"
         )

@@ -53,6 +53,12 @@ class Keyring:
         path = next(path for path in _paths(name) if not path.exists())
         return self._make(path, name)
 
+    def remove_made(self) -> None:
+        """Removes the keys that were made, where that for which they were made has failed."""
+        for path in self.made:
+            path.unlink(missing_ok=True)
+        self.made.clear()
+
     def _make(self, path: Path, name: str) -> "SigningKey":
         from kcast.client.trust.state import keys
 

@@ -10,7 +10,7 @@ import click
 from kcast.client.cli.common import count_of, errors_as_lines, escaped, say
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
-from kcast.client.cli.servers.published import publish_here, trust_own
+from kcast.client.cli.servers.published import publish_here, tell_pin, trust_own
 
 if TYPE_CHECKING:
     from kcast.client.trust.publisher.editing import Lifetime
@@ -58,10 +58,11 @@ def command(
         place = Workplace(file)
         now = int(time())
         life = _life(file, fresh_days, valid_days)
+        ring = Keyring()
         published = publish_here(
-            place, Keyring(), now, is_at_once=is_at_once, is_new_epoch=is_new_epoch, life=life
+            place, ring, now, is_at_once=is_at_once, is_new_epoch=is_new_epoch, life=life
         )
-        _tell(place, published, now)
+        _tell(place, published, ring, now)
         trust_own(place, now)
 
 
@@ -78,8 +79,9 @@ def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifeti
     )
 
 
-def _tell(place: "Workplace", published: "Publication", now_unix_s: int) -> None:
+def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_s: int) -> None:
     from kcast.client.trust.checks.list_checks import duration
+    from kcast.client.trust.publisher.drafts import at_hand
     from kcast.client.trust.publisher.editing import facts_of
 
     cluster, difference = published.list.cluster, published.list.difference
@@ -89,7 +91,11 @@ def _tell(place: "Workplace", published: "Publication", now_unix_s: int) -> None
         text += ", renewed"
     elif difference is not None:
         text += f": {count_of(len(difference.added), 'host')} added, {len(difference.removed)} removed"
+        if difference.changed:
+            text += f", {len(difference.changed)} changed"
     click.echo(text)
+    if facts.pending:
+        click.echo(f"announced for the next epoch: {', '.join(server.name for server in facts.pending)}")
     if published.has_new_document:
         click.echo(f"version {published.document.version} of its trust document is published with it")
     if facts.valid_after_s > now_unix_s:
@@ -99,9 +105,14 @@ def _tell(place: "Workplace", published: "Publication", now_unix_s: int) -> None
         click.echo(f"cosigned by {', '.join(published.cosigned) or 'nobody'}")
     for name, why in published.missing.items():
         say("servers publish", f"{name} has not cosigned: {why}")
-    click.echo(
-        f"it is fresh for {duration(facts.fresh_until_s - now_unix_s)}; this line of a crontab renews it:"
-    )
+    if difference is None and published.document.version == 1:  # later ones have another pin
+        tell_pin(place, published.document)
+    fresh = f"it is fresh for {duration(facts.fresh_until_s - now_unix_s)}"
+    needed = published.document.signer_threshold
+    if len(at_hand(published.document.signers, ring)) < needed:
+        click.echo(f"{fresh}: have it signed and published again by then, since it takes {needed} signers")
+        return
+    click.echo(f"{fresh}; this line of a crontab renews it:")
     every = max(1, (facts.fresh_until_s - facts.valid_after_s) // (2 * 86_400))
     kcast = Path(sys.argv[0]).absolute() if sys.argv[0].endswith("kcast") else "kcast"
     click.echo(

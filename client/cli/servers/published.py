@@ -1,10 +1,15 @@
-"""What `init` and `publish` share: publishing with this user's keys, and this user's own trust."""
+"""What `init` and `publish` share: publishing with this user's keys, this user's own trust, and the pin."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from kcast.client.cli.common import escaped
+
 if TYPE_CHECKING:
     from kcast.client.cli.servers.keyring import Keyring
+    from kcast.client.trust.forms.document import TrustDocument
     from kcast.client.trust.publisher.publishing import Publication
     from kcast.client.trust.publisher.workplace import Workplace
 
@@ -38,3 +43,17 @@ def trust_own(place: "Workplace", now_unix_s: int) -> None:
         store.begin(Held(first))
         store.remember_source(str(place.served.absolute()))
     update.run(store, FolderSource(place.served), now_unix_s)
+
+
+def tell_pin(place: "Workplace", document: "TrustDocument") -> None:
+    """Says what to serve, and what to give to people, of a list that begins with this trust document."""
+    where = document.urls[0] if document.urls else "https://HOST/PATH"
+    click.echo(
+        f"serve {place.served.name}/ with any web server, and give people:\n"
+        f"  kcast servers trust {escaped(where)} {document.pin}"
+    )
+    if not document.policy.needed:
+        click.echo(
+            "without witnesses, whoever steals these keys can show different people different\nlists; "
+            "'kcast servers witness --help' says what helps"
+        )

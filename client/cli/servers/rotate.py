@@ -90,16 +90,20 @@ def command(
             raise EditError(f"{place.served}: no trust document is published there yet")
         former = documents.parse(published[-1])[0]
         ring = Keyring(is_encrypted=is_encrypted)
-        terms = replace(
-            _with_keys(former, read_terms(options), roles, gone, ring),
-            except_version=except_version,
-            lists_from=lists_from,
-        )
-        document = replace(changed(former, terms), version=former.version + 1)
-        if document == replace(former, version=former.version + 1):
-            raise EditError("nothing is to be changed: say what, by an option")
-        note = signed(Note(document.text), at_hand((*former.owners, *document.owners), ring))
-        write_note(place.trust_file, note)
+        try:
+            terms = replace(
+                _with_keys(former, read_terms(options), roles, gone, ring),
+                except_version=except_version,
+                lists_from=lists_from,
+            )
+            document = replace(changed(former, terms), version=former.version + 1)
+            if document == replace(former, version=former.version + 1):
+                raise EditError("nothing is to be changed: say what, by an option")
+            note = signed(Note(document.text), at_hand((*former.owners, *document.owners), ring))
+            write_note(place.trust_file, note)
+        except BaseException:
+            ring.remove_made()
+            raise
         _tell(place, former, document, note, ring)
 
 

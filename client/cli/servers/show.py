@@ -18,7 +18,7 @@ from kcast.client.cluster import Cluster
 def command(what: str, as_json: bool) -> None:
     """Print a list of servers. Nothing is checked: 'kcast servers verify' does that.
 
-    @NAME is the newest list that is stored here.
+    @NAME is the newest list that is stored here. A trust document in FILE is printed as it stands there.
 
     With --json the keys are name, policy, hosts (their number) and servers. Signed lists have also version,
     trust (the version of its trust document), valid_after, fresh_until and valid_until (unix seconds),
@@ -30,12 +30,17 @@ def command(what: str, as_json: bool) -> None:
       kcast servers show lab.cluster
     """
     with errors_as_lines("servers show"):
-        cluster = _list(what)
+        if not as_json and (document := _trust_document(what)) is not None:
+            for line in document.splitlines():
+                click.echo(escaped(line))
+            return
+        cluster = read_list(what)
         for line in (to_json(_as_fields(cluster)),) if as_json else _as_text(cluster):
             click.echo(line)
 
 
-def _list(what: str) -> Cluster:
+def read_list(what: str) -> Cluster:
+    """Returns the newest list that is stored of @NAME, or the one in a file. Raises KcastError."""
     if not what.startswith("@"):
         return clusters.load(Path(what))
     from kcast.client.trust.state.places import StateError
@@ -44,6 +49,15 @@ def _list(what: str) -> Cluster:
     if held.list is None:
         raise StateError(f"{what}: no list has been seen yet: 'kcast servers verify {what}' fetches it")
     return clusters.parse(held.list.decode(), what)
+
+
+def _trust_document(what: str) -> str | None:
+    """Returns the text of a trust document in a file; None where it is none."""
+    if what.startswith("@"):
+        return None
+    with Path(what).open("rb") as file:
+        data = file.read(clusters.FILE_BYTES_MAX)
+    return data.decode(errors="replace") if data.startswith(b"kcast-trust ") else None
 
 
 def _as_fields(cluster: Cluster) -> dict[str, object]:

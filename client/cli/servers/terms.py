@@ -1,7 +1,9 @@
 """The options of `init` and `rotate` that say what a trust document says."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -102,8 +104,20 @@ def read_terms(options: dict[str, Any]) -> "Terms":
         floor=options["floor"],
         admission=options["admission"],
         expiry=options["expiry"],
-        urls=options["urls"] or None,
+        urls=tuple(map(_url, options["urls"])) or None,
     )
+
+
+def _url(text: str) -> str:
+    """Returns a URL that people can fetch from. Raises EditError."""
+    from kcast.client.trust.publisher.editing import EditError
+
+    with suppress(ValueError):  # of brackets, or of a port that is none
+        parts = urlsplit(text)
+        is_web = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if (is_web or parts.scheme == "file") and text.isprintable() and " " not in text:
+            return text
+    raise EditError(f"--url {text}: give a URL such as https://lists.example.org/lab")
 
 
 def _keys(option: str, vkeys: tuple[str, ...]) -> Any:

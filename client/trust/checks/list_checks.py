@@ -188,9 +188,11 @@ def kept(cluster: Cluster, former: Cluster, clock: Clock) -> str:
 
 
 def in_force(lists: Sequence[Cluster], clock: Clock) -> Cluster | None:
-    """Returns the newest of these lists that holds already; None where none does."""
-    begun = [each for each in lists if facts_of(each).valid_after_s <= clock.at_least_unix_s]
-    return max(begun, key=lambda each: facts_of(each).version, default=None)
+    """Returns the first of these lists, newest first, that holds already; None where none does.
+
+    Versions do not tell which one is newest: they may have been counted anew.
+    """
+    return next((each for each in lists if facts_of(each).valid_after_s <= clock.at_least_unix_s), None)
 
 
 def _version(cluster: Cluster) -> str:

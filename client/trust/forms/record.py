@@ -36,12 +36,15 @@ class ListRecord:
         return cls(name, version, trust, len(data), sha256(data).hexdigest())
 
     @property
+    def head(self) -> bytes:
+        """What no other entry of a log begins with."""
+        return f"{self.HEADER}\n{self.name}\nversion {self.version}\n".encode()
+
+    @property
     def data(self) -> bytes:
         """The entry in the log."""
-        return (
-            f"{self.HEADER}\n{self.name}\nversion {self.version}\ntrust {self.trust}\n"
-            f"bytes {self.size_bytes}\nsha256 {self.sha256}\n"
-        ).encode()
+        rest = f"trust {self.trust}\nbytes {self.size_bytes}\nsha256 {self.sha256}\n"
+        return self.head + rest.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,14 @@ class TrustRecord:
         return cls(name, version, len(data), sha256(data).hexdigest())
 
     @property
+    def head(self) -> bytes:
+        """What no other entry of a log begins with."""
+        return f"{self.HEADER}\n{self.name}\nversion {self.version}\n".encode()
+
+    @property
     def data(self) -> bytes:
         """The entry in the log."""
-        return (
-            f"{self.HEADER}\n{self.name}\nversion {self.version}\n"
-            f"bytes {self.size_bytes}\nsha256 {self.sha256}\n"
-        ).encode()
+        return self.head + f"bytes {self.size_bytes}\nsha256 {self.sha256}\n".encode()
 
 
 def read_record(data: bytes) -> ListRecord | TrustRecord:

@@ -53,10 +53,13 @@ class NextDocument:
         for each in (self.former, self.document):
             count = len(each.owners_of(self.note)) if each else 0
             if each is not None and count < each.owner_threshold:
+                without = ""
+                if self.former is not None:
+                    without = f"; without it, version {self.former.version} goes on: move it away"
                 raise Incomplete(
                     f"{file}: version {self.document.version} has {count} of the {each.owner_threshold} "
                     f"signatures of owners of version {each.version} that it needs: owners look at it, "
-                    f"and run 'kcast servers sign {file}'"
+                    f"and run 'kcast servers sign {file}'{without}"
                 )
 
 
@@ -71,6 +74,8 @@ def next_document(place: Workplace, keys: Keys) -> NextDocument:
     former, former_note = documents.parse(published[-1]) if published else (None, None)
     if not place.trust_file.exists():
         if former is None:
+            if place.database.exists():
+                raise EditError(_lost(place))
             raise EditError(
                 f"{place.file}: there is no {place.trust_file.name} and no {place.served.name}/ beside it: "
                 "'kcast servers init' makes them"
@@ -88,11 +93,17 @@ def next_document(place: Workplace, keys: Keys) -> NextDocument:
                     f"version {former.version} of {former.name} is published: 'kcast servers rotate' makes "
                     "the next one"
                 )
+        if former is None and document.version != 1:
+            raise EditError(_lost(place))
         owners = (*document.owners, *(former.owners if former else ()))
         signers_of(note, owners, str(place.trust_file))
         return NextDocument(document, former, signed(note, () if former else at_hand(owners, keys)))
     except NoteError as error:
         raise EditError(f"{place.trust_file}: {error}") from None
+
+
+def _lost(place: Workplace) -> str:
+    return f"{place.served}: what was published there is gone: bring it back from a backup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +158,8 @@ def next_list(
     facts = facts_of(cluster)
     if cluster.name != document.name:
         raise EditError(f"{file}: it is named {cluster.name}, and the trust document {document.name}")
-    newest = published.record.version if published else document.lists_from - 1
+    counts_anew = place.counts_anew(document)
+    newest = document.lists_from - 1 if published is None or counts_anew else published.record.version
     signers_of(note, document.signers, file, place.published_text(facts.version))
     if facts.version < newest:
         raise EditError(
@@ -179,8 +191,9 @@ def next_list(
         begins_s = now_unix_s if published or is_at_once else max(now_unix_s, facts.valid_after_s)
         if published and not is_at_once:
             fresh_s = (life or lifetime(facts)).fresh_s
-            begins_s = _begin(_in_use(place, newest, now_unix_s), cluster, now_unix_s, fresh_s)
-        version = max(facts.version, newest + 1)
+            in_use = _in_use(place, published.record.version, now_unix_s)
+            begins_s = _begin(in_use, cluster, now_unix_s, fresh_s)
+        version = newest + 1 if counts_anew else max(facts.version, newest + 1)
         while place.published_list(version) is not None:  # an attempt that is in the log
             version += 1
         cluster = renewed(cluster, version, document.version, begins_s, life)

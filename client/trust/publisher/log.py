@@ -21,11 +21,11 @@ from kcast.client.trust.forms import merkle, tiles
 from kcast.client.trust.forms.checkpoint import Checkpoint
 from kcast.client.trust.forms.note import Note, NoteError, SigningKey, sign, verify
 from kcast.client.trust.forms.tiles import ENTRIES_LEVEL, WIDTH, Hashes, Tile, tile_at
-from kcast.client.trust.state.durable import write_whole
+from kcast.client.trust.state.durable import write_into, write_whole
 from kcast.pubsub.errors import KcastError
 
 try:
-    from pymerkle import SqliteTree, verify_consistency, verify_inclusion
+    from pymerkle import InvalidProof, SqliteTree, verify_consistency, verify_inclusion
 except ImportError:
     raise MissingExtra("the log of a list", "list-log") from None
 
@@ -49,13 +49,11 @@ class Log:
         self._new: dict[str, bytes] = {}  # tiles that are not in the folder yet, by path
         try:
             self._tree: Any = SqliteTree(str(database), ALGORITHM)
+            self._tree.con.execute("CREATE INDEX IF NOT EXISTS leaf_hash ON leaf(hash)")
             self._rebuild()
             self._check_is_newest()
         except (sqlite3.Error, ValueError) as error:
-            raise LogError(
-                f"{database}: it is damaged ({error}): move it away, and the next 'kcast servers publish' "
-                f"makes it anew from {folder}"
-            ) from None
+            raise self._damaged(error) from None
 
     def __enter__(self) -> "Log":
         return self
@@ -64,6 +62,14 @@ class Log:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._tree.close()
+        if isinstance(error, sqlite3.Error | InvalidProof):
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> LogError:
+        return LogError(
+            f"{self._database}: it is damaged, or cannot be written ({error}): make room, or move it away, "
+            f"and the next 'kcast servers publish' makes it anew from {self._folder}"
+        )
 
     @property
     def size(self) -> int:
@@ -82,6 +88,11 @@ class Log:
         found = self._tree.cur.fetchone()
         return None if found is None else int(found) - 1
 
+    def beginning_with(self, head: bytes) -> list[bytes]:
+        """Returns the entries that begin with `head`."""
+        query = "SELECT entry FROM leaf WHERE substr(entry, 1, ?) = ?"
+        return list(map(bytes, self._tree.con.execute(query, (len(head), head))))
+
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Appends those entries that it has not yet; returns the index of each."""
         missing = [entry for entry in entries if self.find(entry) is None]
@@ -99,14 +110,10 @@ class Log:
             return ()
         return tuple(self._run(tiles.consistency_path(old_size, self.size)))
 
-    def new_files(self) -> dict[str, bytes]:
-        """Returns the tiles and entry bundles that the folder has not yet, by path."""
-        self._make_tiles()
-        return dict(self._new)
-
     def sign(self, indices: Iterable[int]) -> Note:
         """Returns the signed checkpoint of all entries, once both implementations agree on it, on the entries
-        at `indices` and on its history. It is stored beside the key first. Raises LogError."""
+        at `indices` and on its history. The tiles, and then the checkpoint beside the key, are on the disk
+        first. Raises LogError and OSError."""
         self._make_tiles()
         size, root = self.size, bytes(self._tree.get_root())
         if self._run(tiles.root(size)) != [root]:
@@ -115,6 +122,7 @@ class Log:
             )
         for index in indices:
             self._check_inclusion(index, root)
+        write_into(self._folder, self._new)
         former, public = self._signed(), self._key.verifier
         if former is not None:
             if former.size == size and verify(kept := Note.parse(self._state.read_bytes()), [public]):
@@ -178,7 +186,10 @@ class Log:
         except FileNotFoundError:
             return None
         except NoteError as error:
-            raise LogError(f"{self._state}: {error}") from None
+            raise LogError(
+                f"{self._state}: it is damaged ({error}): if nothing was signed after "
+                f"{self._folder / 'checkpoint'}, copy that there"
+            ) from None
 
     def _published(self) -> Checkpoint | None:
         path = self._folder / "checkpoint"
@@ -192,15 +203,22 @@ class Log:
     # --- Tiles ---------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
-        """Takes the entries that the folder shows and the database lost."""
-        published = self._published()
-        if published is None or published.size <= self.size:
-            return
-        entries = self._run(tiles.entries(0, published.size))
+        """Takes the entries that the folder shows and the database lost: also those that were signed, and
+        that no quorum of witnesses made public."""
+        published, signed = self._published(), self._signed()
+        if signed is not None and signed.size > self.size:
+            with suppress(LogError):  # then it comes from a backup, which is refused
+                self._take(signed)
+        if published is not None and published.size > self.size:
+            self._take(published)
+
+    def _take(self, checkpoint: Checkpoint) -> None:
+        """Appends the entries of a checkpoint's tree from the folder. Raises LogError and ValueError."""
+        entries = self._run(tiles.entries(0, checkpoint.size))
         for index in range(self.size):
             if bytes(self._tree.get_entry(index + 1)) != entries[index]:
                 raise ValueError(f"entry {index} is not the one in {self._folder}")
-        if merkle.root_of(list(map(merkle.leaf_hash, entries))) != published.root:
+        if merkle.root_of(list(map(merkle.leaf_hash, entries))) != checkpoint.root:
             raise LogError(f"{self._folder}: its entries are not those of its checkpoint")
         self._tree.append_entries(entries[self.size :])
 
@@ -215,7 +233,10 @@ class Log:
                 first = number * WIDTH + 1
                 query = "SELECT entry FROM leaf WHERE id BETWEEN ? AND ? ORDER BY id"
                 self._tree.cur.execute(query, (first, first + tile.width - 1))
-                self._new[tile.path] = tiles.write_entries(map(bytes, self._tree.cur.fetchall()))
+                entries = list(map(bytes, self._tree.cur.fetchall()))
+                if list(map(merkle.leaf_hash, entries)) != self._hashes_of(Tile(0, number, tile.width)):
+                    raise self._damaged(ValueError("an entry does not have its hash"))
+                self._new[tile.path] = tiles.write_entries(entries)
 
     def _hashes_of(self, tile: Tile) -> list[bytes]:
         if tile.level == 0:

@@ -7,7 +7,7 @@ replaces older files, and the checkpoint last of all.
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from kcast.client.trust.publisher.drafts import (
 from kcast.client.trust.publisher.editing import EditError, Lifetime, facts_of
 from kcast.client.trust.publisher.log import Log
 from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
-from kcast.client.trust.state.durable import make_folder, write_together, write_whole
+from kcast.client.trust.state.durable import write_into
 
 STEPS_KEPT = 64  # files from/N
 
@@ -92,7 +92,7 @@ def publish(
         )
         facts = facts_of(list_.cluster)
         record = ListRecord.of(document.name, facts.version, facts.trust, list_.note.data)
-        held = _held(place, now_unix_s)
+        held = _held(place, document, now_unix_s)
         try:
             list_.require_parts(place.file, document)
             _require_taken(document, held, record, list_, now_unix_s)
@@ -102,26 +102,28 @@ def publish(
             _keep_signatures(place, next_, list_)
             raise
         trust = [*place.trust_documents(), *([next_.note.data] if next_.note else [])]
-        records = [TrustRecord.of(document.name, version, data).data for version, data in enumerate(trust, 1)]
+        records = [TrustRecord.of(document.name, version, data) for version, data in enumerate(trust, 1)]
         with Log(
             place.database, place.served, _log_key(document, keys), state_of_log(document.policy.log.name)
         ) as log:
+            _require_once(log, records, place.trust_file)
+            _require_once(log, [record], place.file)
             _keep_signatures(place, next_, list_)
             _keep_list(place, facts.version, list_.note.data)
-            *trusted, index = log.append([*records, record.data])
+            *trusted, index = log.append([*(each.data for each in records), record.data])
             signed = log.sign({*trusted[len(place.trust_documents()) :], index})
             checkpoint, missing = _witnessed(signed, document, log, collect)
             published = place.published()
             before = published.record.version if published and facts.valid_after_s > now_unix_s else None
             files = _Files(log, checkpoint, document, list_, record, index, before)
             for version, data in enumerate(trust, 1):
-                files.add_trust(version, data, records[version - 1], trusted[version - 1])
+                files.add_trust(version, data, records[version - 1].data, trusted[version - 1])
             groups = files.in_order(place)
             _require_shown(place, groups, trust[0], now_unix_s)
             write(place.served, *groups)
         place.trust_file.unlink(missing_ok=True)
         cosigned = document.policy.who(cosignatures(checkpoint, document.policy.keys))
-        is_renewal = held.list is not None and not (list_.difference and not list_.difference.is_none)
+        is_renewal = list_.difference is not None and list_.difference.is_none
         return Publication(list_, document, next_.note is not None, is_renewal, cosigned, missing)
 
 
@@ -132,15 +134,24 @@ def _keep_signatures(place: Workplace, next_: NextDocument, list_: NextList) -> 
     write_note(place.file, list_.note)
 
 
+def _require_once(log: Log, records: Sequence[ListRecord | TrustRecord], file: Path) -> None:
+    """Raises NotPublished where the log has a version already, in another form: who has seen both would call
+    that a fork."""
+    for record in records:
+        if any(entry != record.data for entry in log.beginning_with(record.head)):
+            raise NotPublished(
+                f"{file}: the log has another version {record.version} already, or one with other "
+                "signatures: give this one a higher 'version' there, and remove the lines of signatures"
+            )
+
+
 def _keep_list(place: Workplace, version: int, data: bytes) -> None:
     """Puts a list where people look for what an entry of the log shows, before it is in the log.
 
     Where too few witnesses cosign, the entry stays all the same: then nobody is told of this list as the
     newest, but everybody can see it, and no other list gets its version.
     """
-    path = place.served / "list" / str(version)
-    make_folder(path.parent)
-    write_whole(path, data)
+    write_into(place.served, {f"list/{version}": data})
 
 
 @contextmanager
@@ -158,9 +169,9 @@ def _alone(place: Workplace) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _held(place: Workplace, now_unix_s: int) -> Held:
+def _held(place: Workplace, document: TrustDocument, now_unix_s: int) -> Held:
     """Returns what a client holds that has all that is published: the newest list, and those before it that
-    are still valid."""
+    are still valid. Where versions count anew, the newest one is as good as one before it."""
     published = place.published()
     if published is None:
         return Held(b"")
@@ -173,6 +184,8 @@ def _held(place: Workplace, now_unix_s: int) -> Held:
         cluster = clusters.parse(data.decode(), f"list/{version}")
         if facts_of(cluster).valid_until_s >= now_unix_s:
             former.append(data)
+    if place.counts_anew(document):
+        return Held(b"", former=(published.data, *former))
     return Held(b"", list=published.data, proof=published.proof.data, former=tuple(former))
 
 
@@ -283,7 +296,7 @@ class _Files:
         latest = {LATEST: self._latest}
         told = {**self._trust_proofs, **self._list, **others, **steps}
         whole = bundle.format_bundle({**self._trust, **latest, **told})
-        first = {**self._log.new_files(), **self._attempts(place), **told, "bundle": whole}
+        first = {**self._attempts(place), **told, "bundle": whole}
         return first, {**self._trust, **latest}, {"checkpoint": self._checkpoint.data}
 
     def _other_lists(self, place: Workplace) -> dict[str, bytes]:
@@ -349,19 +362,9 @@ def _require_shown(
 def write(folder: Path, *groups: Mapping[str, bytes]) -> None:
     """Puts files into the folder, group after group, each file whole or not at all. Raises OSError."""
     for files in groups:
-        new = {folder / path: data for path, data in files.items() if not _is_there(folder / path, data)}
-        for parent in {path.parent for path in new}:
-            make_folder(parent)
-        write_together(new)
+        write_into(folder, files)
     kept = {path for files in groups for path in files if path.startswith("from/")}
     if (folder / "from").is_dir():
         for old in (folder / "from").iterdir():
             if f"from/{old.name}" not in kept:
                 old.unlink(missing_ok=True)
-
-
-def _is_there(path: Path, data: bytes) -> bool:
-    try:
-        return path.stat().st_size == len(data) and path.read_bytes() == data
-    except FileNotFoundError:
-        return False

@@ -12,7 +12,9 @@ from pathlib import Path
 from kcast.client.cluster import FILE_BYTES_MAX
 from kcast.client.signed_text import SIGNATURE_MARK
 from kcast.client.trust.checks.log_checks import LATEST
+from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.checkpoint import LogProof
+from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, NoteError
 from kcast.client.trust.forms.record import ListRecord, read_record
 from kcast.client.trust.publisher.editing import EditError
@@ -77,7 +79,21 @@ class Workplace:
         listed = self.published_list(record.version)
         if listed is None:
             raise EditError(f"{self.served / 'list' / str(record.version)}: there is no such file")
+        if ListRecord.of(record.name, record.version, record.trust, listed) != record:
+            raise EditError(
+                f"{self.served / 'list' / str(record.version)}: it was changed after it was published: bring "
+                "it back from a backup"
+            )
         return Published(record, listed, proof)
+
+    def counts_anew(self, document: TrustDocument) -> bool:
+        """Returns whether versions begin anew under a trust document: the newest list that is published
+        stands under one with another `lists-from`."""
+        published = self.published()
+        if published is None:
+            return False
+        former, _ = documents.parse(self.trust_documents()[published.record.trust - 1])
+        return former.lists_from != document.lists_from
 
     def published_text(self, version: int) -> str | None:
         """Returns a published list without its signatures; None where there is none of this version."""

@@ -125,6 +125,8 @@ def unknown(name: str) -> str:
     """Returns what to say of a name that is not known here."""
     from kcast.client.resembling import did_you_mean  # slow to import, and seldom needed
 
-    meant = did_you_mean(name, places.known_names())
     how = "type 'kcast servers trust URL PIN', with the URL and the pin that its operators give you"
-    return f"@{name} is not known here{meant or ':'} {how}"
+    known = places.known_names()
+    if name in known and places.dropped(name) is None:
+        return f"what is stored of @{name} is damaged: {how}"
+    return f"@{name} is not known here{did_you_mean(name, known) or ':'} {how}"

@@ -1,7 +1,7 @@
 """Fetches what is new of a signed list, has it judged, and stores it. PROTOCOL §10.8.
 
 It has the network and the disk; `kcast.client.trust.checks.judge` has the rules. The lock is held to store,
-and not while anything is fetched: a slow server holds up nobody else. Where another process has stored something
+not while anything is fetched: a slow server holds up nobody else. Where another process has stored something
 meanwhile, all is judged once more, against that.
 """
 

@@ -10,7 +10,8 @@ from tempfile import NamedTemporaryFile
 def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Writes a file under another name, and renames it: whoever reads `path` sees the old file or the new.
 
-    When this returns, the file is on the disk. Raises OSError; then `path` is as it was.
+    When this returns, the file is on the disk. Raises OSError; then `path` is as it was, or new already and
+    perhaps not yet on the disk.
     """
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
@@ -49,6 +50,22 @@ def write_together(files: Mapping[Path, bytes], *, mode: int = 0o644) -> None:
         raise
     for folder in dict.fromkeys(path.parent for path in files):
         sync_folder(folder)
+
+
+def write_into(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes files together, by their paths in a folder; those that are there as they are to be, not again.
+    Raises OSError."""
+    new = {folder / path: data for path, data in files.items() if not _is_there(folder / path, data)}
+    for parent in {path.parent for path in new}:
+        make_folder(parent)
+    write_together(new)
+
+
+def _is_there(path: Path, data: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except FileNotFoundError:
+        return False
 
 
 def sync_folder(folder: Path) -> None:

@@ -67,7 +67,9 @@ class Machine:
         return result.stderr
 
     def files(self) -> dict[str, bytes]:
-        return {str(path): path.read_bytes() for path in sorted(self.work.rglob("*")) if path.is_file()}
+        """What lies in the folder of work, and the keys."""
+        paths = (*sorted(self.work.rglob("*")), *self.keys)
+        return {str(path): path.read_bytes() for path in paths if path.is_file()}
 
     @property
     def keys(self) -> list[Path]:
@@ -135,6 +137,21 @@ def test_diff_says_when_a_new_salt_places_all_topics_anew(machine: Machine) -> N
     assert json.loads(told)["anew_at"] == 4_000_000_000
     assert "on, a new salt places all topics anew" in machine.ok("diff", "old.txt", "new.txt")
     assert "new salt" not in machine.ok("diff", "new.txt", "new.txt")
+
+
+def test_a_stored_list_is_compared_with_a_file(machine: Machine, stranger: Machine) -> None:
+    stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
+    machine.ok("add", "lab.cluster", "192.0.2.10:7400")
+    told = stranger.ok("diff", f"@{NAME}", str(machine.work / "lab.cluster"))
+    assert told.startswith("+ 192.0.2.10\n")
+    assert "versions 1 and 2 always meet" in told
+
+
+def test_a_trust_document_is_shown_as_it_stands_there(machine: Machine) -> None:
+    machine.ok("rotate", "lab.cluster", "--url", "https://lists.example.org/lab")
+    told = machine.ok("show", "lab.trust")
+    assert told == (machine.work / "lab.trust").read_text()
+    assert "from https://lists.example.org/lab\n" in told
 
 
 def test_no_key_is_ever_printed(machine: Machine) -> None:
@@ -240,13 +257,14 @@ def test_a_list_whose_witnesses_are_down_is_begun_by_the_next_publish(machine: M
     assert result.exit_code == 1
     assert "0 of 1 witnesses have cosigned" in result.stderr
     assert "made 2 keys" in result.stdout
+    assert "made new.trust and new.cluster, which wait to be published" in result.stdout
     assert "0 of 1 witnesses have cosigned" in machine.wrong("publish", "new.cluster")
 
 
 def test_a_list_that_cannot_begin_leaves_no_files(machine: Machine) -> None:
-    before = machine.files()
     path = next(path for path in machine.keys if "log" in path.name)
     (path.parent / "example.org%2Fnew%2Flog.pem").write_text("no key")
+    before = machine.files()
     machine.wrong("init", "example.org/new", *ADDRESSES)
     assert machine.files() == before
 
@@ -255,6 +273,31 @@ def test_a_second_list_of_a_name_is_refused(machine: Machine) -> None:
     elsewhere = Machine(machine.home, machine.work.parent / "elsewhere", machine._monkeypatch)
     assert "example.org/lab was begun already: go to its folder" in elsewhere.wrong("init", NAME, *ADDRESSES)
     elsewhere.ok("init", "example.org/other", *ADDRESSES)
+
+
+def test_keys_of_which_nothing_became_are_removed(machine: Machine) -> None:
+    before = machine.files()
+    machine.wrong("init", "example.org/new", *ADDRESSES, "--floor", "9")
+    machine.wrong("rotate", "lab.cluster", "--new", "signer", "--signers-needed", "9")
+    key = next(path for path in machine.keys if "signer" in path.name)
+    key.chmod(0o644)
+    machine.wrong("rotate", "lab.cluster", "--new", "signer", "--new", "log")
+    assert machine.files() == before
+
+
+def test_a_later_trust_document_is_not_signed_where_what_was_published_is_gone(machine: Machine) -> None:
+    signer = next(path for path in machine.keys if "signer-0" in path.name)
+    signer.rename(machine.home / "kept.pem")
+    machine.ok("rotate", "lab.cluster", "--new", "signer")
+    assert "without it, version 1 goes on: move it away" in machine.run("publish", "lab.cluster").stderr
+    (machine.home / "kept.pem").rename(signer)
+    (machine.work / "lab.log").rename(machine.work / "elsewhere")
+    assert "lab.log: what was published there is gone" in machine.wrong("publish", "lab.cluster")
+    (machine.work / "lab.trust").unlink()
+    assert "lab.log: what was published there is gone" in machine.wrong("publish", "lab.cluster")
+    (machine.work / "elsewhere").rename(machine.work / "lab.log")
+    machine.ok("publish", "lab.cluster")
+    assert "all follow from the entries" in machine.run("log", "--audit", "lab.cluster").stderr
 
 
 def test_two_of_three_signers(machine: Machine, stranger: Machine) -> None:
@@ -272,7 +315,10 @@ def test_two_of_three_signers(machine: Machine, stranger: Machine) -> None:
     told = stranger.ok("sign", "club.cluster", "--trust", str(machine.work / "club.log/trust/1"))
     assert "signed by example.org/club/signer-1; version 2 has 2 of the 2 signatures" in told
     (machine.work / "club.cluster").write_bytes((stranger.work / "club.cluster").read_bytes())
-    assert "version 2 of example.org/club is published" in machine.ok("publish", "club.cluster")
+    told = machine.ok("publish", "club.cluster")
+    assert "version 2 of example.org/club is published" in told
+    assert "have it signed and published again by then, since it takes 2 signers" in told
+    assert "crontab" not in told
 
 
 def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Machine) -> None:
@@ -293,7 +339,8 @@ def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Mach
     assert "signed by example.org/club/signer-1; version 2 has 1 of the 2 signatures" in told
     stranger.ok("sign", document)
     passed_on(stranger, machine)
-    machine.ok("publish", "club.cluster")
+    machine.made = machine.ok("publish", "club.cluster")
+    assert machine.pin in machine.run("trust", "club.log").stderr
     machine.ok("add", "--pending", "club.cluster", "192.0.2.10:7400")
     passed_on(machine, stranger)
     said = stranger.wrong("sign", "club.cluster", "--trust", str(machine.work / "club.log/trust/1"))
@@ -303,7 +350,7 @@ def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Mach
     document = str(machine.work / "club.log/trust/1")
     stranger.ok("sign", "club.cluster", "--trust", document)
     passed_on(stranger, machine)
-    machine.ok("publish", "club.cluster")
+    assert "announced for the next epoch: 192.0.2.10:7400" in machine.ok("publish", "club.cluster")
 
     said = waits("publish", "--epoch", "club.cluster")
     assert "it shows 1 of the 2 parts that a new epoch takes" in said
@@ -401,6 +448,15 @@ def test_a_folder_that_was_changed_is_refused(machine: Machine) -> None:
     machine.ok("verify", "lab.log")
 
 
+def test_without_a_network_the_stored_list_stays_in_use(machine: Machine, stranger: Machine) -> None:
+    machine.ok("rotate", "lab.cluster", "--url", "http://127.0.0.1:1")
+    machine.ok("publish", "lab.cluster")
+    stranger.ok("trust", str(machine.work / "lab.log" / "bundle"), machine.pin)
+    said = stranger.wrong("verify", f"@{NAME}")
+    assert "Connection refused; what is stored here stays in use: 'kcast servers show' prints it" in said
+    assert "version  2" in stranger.ok("show", f"@{NAME}")
+
+
 # --- Mistakes ----------------------------------------------------------------------------------------------
 
 
@@ -429,6 +485,21 @@ def no_checkpoint_beside_the_key(machine: Machine) -> None:
     machine.keys[0].with_suffix(".checkpoint").unlink()
 
 
+def damaged_checkpoint_beside_the_key(machine: Machine) -> None:
+    machine.keys[0].with_suffix(".checkpoint").write_text("x")
+
+
+def edited_as_published(machine: Machine) -> None:
+    file = machine.work / "lab.log" / "list" / "1"
+    file.write_bytes(file.read_bytes().replace(b"192.0.2.9", b"192.0.2.6"))
+
+
+def damaged_state(machine: Machine) -> None:
+    for file in machine.home.joinpath(".local/state/kcast/trust").rglob("trust"):
+        if file.is_file():
+            file.write_text("x")
+
+
 @pytest.mark.parametrize(
     ("typed", "spoil", "words"),
     [
@@ -452,6 +523,13 @@ def no_checkpoint_beside_the_key(machine: Machine) -> None:
             no_checkpoint_beside_the_key,
             "the checkpoint that was signed last is missing",
         ),
+        (
+            "publish lab.cluster",
+            damaged_checkpoint_beside_the_key,
+            "log.checkpoint: it is damaged (expected a signed note",
+        ),
+        ("publish lab.cluster", edited_as_published, "lab.log/list/1: it was changed after it was published"),
+        ("verify @example.org/lab", damaged_state, "what is stored of @example.org/lab is damaged: type"),
         ("init example.org/lab 192.0.2.1:1", None, "lab.cluster is there already: go to another folder"),
         ("init example.org/x --key signer-0", None, None),
         (
@@ -467,6 +545,10 @@ def no_checkpoint_beside_the_key(machine: Machine) -> None:
         ("init a.b/x 192.0.2.1:1 --signers-needed 2", None, "--signers-needed 2: there are 1 signers: give"),
         ("init a.b/x 192.0.2.1:1 --quorum 2", None, "a quorum of 2 needs witnesses"),
         ("init a.b/x 192.0.2.1:1 --signer x", None, "expected NAME+KEYID+BASE64, not 'x'"),
+        ("init a.b/x 192.0.2.1:1 --url lists.example.org", None, "give a URL such as https://lists.example"),
+        ("init a.b/x 192.0.2.1:1 --url htp://lists.example.org", None, "give a URL such as https://lists."),
+        ("init a.b/x 192.0.2.1:1 --url https://a:99999/", None, "give a URL such as https://lists.example"),
+        ("rotate lab.cluster --url http://", None, "--url http://: give a URL such as https://lists.example"),
         ("init a.b/x 192.0.2.1:1 --witness x", None, "--witness: expected 'NAME VKEY URL', not 'x'"),
         (
             "init a.b/x 192.0.2.1:1 --valid-days 1",
@@ -504,7 +586,10 @@ def no_checkpoint_beside_the_key(machine: Machine) -> None:
         ("evidence @example.org/nix", None, "is not known here"),
         ("log no.folder", None, "no.folder: there is no such folder"),
         ("log keys", None, "there is no log (checkpoint)"),
-        ("diff plain.txt", None, "nothing is published of it yet: give two lists"),
+        ("diff plain.txt", None, "plain.txt: no published list is beside it: give two lists\n"),
+        ("diff named.txt", None, "give two lists, such as @example.org/lab and named.txt\n"),
+        ("diff @example.org/lab", None, "no published list is beside it: give two lists\n"),
+        ("diff @example.org/lib lab.cluster", None, "is not known here; did you mean example.org/lab?"),
         ("diff plain.txt no.txt", None, "no.txt: No such file or directory"),
         ("show no.txt", None, "no.txt: No such file or directory"),
     ],
@@ -515,6 +600,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     (machine.work / "made.txt").write_text("made by hand\n")
     (machine.work / "keys").mkdir()
     (machine.work / "plain.txt").write_text("kcast-cluster 1\nserver 192.0.2.7:7400\n")
+    (machine.work / "named.txt").write_bytes((machine.work / "lab.cluster").read_bytes())
     if spoil:
         spoil(machine)
     if words is None:

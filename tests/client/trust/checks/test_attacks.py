@@ -13,6 +13,7 @@ pytest.importorskip("nacl")
 
 from kcast.client.cluster import ServerEntry, host_key
 from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.list_checks import facts_of
 from kcast.client.trust.checks.verdicts import Accepted, Verdict
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosign
 from kcast.client.trust.forms.note import Note, SigningKey, sign
@@ -283,7 +284,9 @@ def test_a_fast_forward_and_the_way_out() -> None:
     assert fault_of(lists.judged(victim)) is ListFault.ROLLBACK
     lists.publish_document(document(version=2, lists_from=2), OWNERS[:3])
     lists.publish(lists.cluster(version=2))
-    freed = lists.accepted(victim)
+    found = lists.judged(victim)
+    assert isinstance(found, Accepted) and facts_of(found.cluster).version == 2
+    freed = found.held
     lists.publish(lists.cluster(version=1))
     assert fault_of(lists.judged(freed)) is ListFault.ROLLBACK
 

@@ -34,9 +34,6 @@ class Place:
     def publish(self, *entries: bytes) -> Note:
         with self.open() as log:
             note = log.sign(log.append(entries))
-            for path, data in log.new_files().items():
-                (self.served / path).parent.mkdir(parents=True, exist_ok=True)
-                (self.served / path).write_bytes(data)
         (self.served / "checkpoint").write_bytes(note.data)
         return note
 
@@ -83,7 +80,6 @@ def test_a_size_that_is_signed_is_not_signed_again(place: Place) -> None:
     note = place.publish(b"a")
     with place.open() as log:
         assert log.sign([0]) == note
-        assert log.new_files() == {}
 
 
 def test_a_lost_database_is_made_anew_from_the_folder(place: Place) -> None:
@@ -137,8 +133,52 @@ def test_without_the_checkpoint_that_was_signed_last_it_refuses_to_sign(place: P
 def test_a_damaged_database_is_one_line(place: Place, damage: Callable[[bytes], bytes]) -> None:
     place.publish(*map(entry, range(40)))
     place.database.write_bytes(damage(place.database.read_bytes()))
-    with pytest.raises(LogError, match=r"lab\.log\.db: it is damaged .*: move it away"):
+    with pytest.raises(
+        LogError, match=r"lab\.log\.db: it is damaged, or cannot be written .*: make room, or move"
+    ):
         place.publish(b"more")
+
+
+def test_entries_that_were_signed_and_not_made_public_are_not_lost_with_the_database(place: Place) -> None:
+    place.publish(*map(entry, range(255)))
+    with place.open() as log:
+        log.sign(log.append([b"one", b"two"]))
+    place.database.unlink()
+    note = place.publish(b"three")
+    assert Checkpoint.parse(note.text).size == 258
+    with place.open() as log:
+        assert [log.find(each) for each in (b"one", b"two", b"three")] == [255, 256, 257]
+
+
+def test_a_full_disk_is_one_line_and_the_log_goes_on(place: Place) -> None:
+    place.publish(b"a")
+    before = place.state.read_bytes()
+    with pytest.raises(LogError, match=r"lab\.log\.db: .*database or disk is full"), place.open() as log:
+        log._tree.con.execute("PRAGMA max_page_count = 1")
+        log.append([bytes(100_000)])
+    assert place.state.read_bytes() == before
+    assert Checkpoint.parse(place.publish(b"b").text).size == 2
+
+
+def test_a_page_that_is_damaged_later_is_one_line(place: Place) -> None:
+    place.publish(*map(entry, range(2000)))
+    with pytest.raises(LogError, match=r"lab\.log\.db: it is damaged"), place.open() as log:
+        data = bytearray(place.database.read_bytes())
+        data[4096 : len(data) - 4096] = bytes(len(data) - 8192)
+        place.database.write_bytes(data)
+        log._tree.con.execute("PRAGMA cache_size = 0")
+        log.append([b"b"])
+
+
+def test_an_entry_that_was_changed_alone_is_noticed_before_it_is_handed_out(place: Place) -> None:
+    place.publish(*map(entry, range(10)))
+    with sqlite3.connect(place.database) as connection:
+        connection.execute("DROP TRIGGER leaf_no_update")
+        connection.execute("UPDATE leaf SET entry = ? WHERE id = 4", (b"other",))
+    before = place.state.read_bytes()
+    with pytest.raises(LogError, match="an entry does not have its hash"):
+        place.publish(b"more")
+    assert place.state.read_bytes() == before
 
 
 def test_a_changed_entry_is_noticed_before_anything_is_signed(place: Place) -> None:

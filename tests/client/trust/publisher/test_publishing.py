@@ -1,8 +1,8 @@
 """client/trust/publisher/publishing.py and drafts.py: what is published, what is not, and in which order."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -41,7 +41,7 @@ from kcast.client.trust.publisher.publishing import NotPublished
 from kcast.client.trust.publisher.signing import signed
 from kcast.client.trust.publisher.workplace import read_note, write_note
 from kcast.client.trust.reach.sources import FolderSource
-from kcast.client.trust.state import durable
+from tests.support.killed import killed_at
 from tests.support.list_publisher import HOSTS, NAME, NOW_S, ListPublisher, key
 
 DAY_S = 86_400
@@ -308,10 +308,12 @@ class Collect:
         }
 
 
+NAMED = tuple((f"w{number}", Witness(each.verifier, "http://w")) for number, each in enumerate(WITNESSES))
+
+
 @pytest.fixture
 def witnessed(tmp_path: Path) -> ListPublisher:
-    named = tuple((f"w{number}", Witness(each.verifier, "http://w")) for number, each in enumerate(WITNESSES))
-    publisher = ListPublisher(tmp_path, witnesses=named)
+    publisher = ListPublisher(tmp_path, witnesses=NAMED)
     publisher.collect = Collect()
     return publisher
 
@@ -334,7 +336,8 @@ def test_without_a_quorum_nothing_is_published_and_the_next_try_asks_again(witne
     ):
         witnessed.publish()
     signed = read_note(witnessed.place.file)
-    assert witnessed.files() == files | {"list/2": signed.data}, "what is in the log can be seen"
+    left = {"list/2": signed.data} | tiles_of(witnessed)
+    assert witnessed.files() == files | left, "what is in the log can be seen"
     assert signed.signatures
     witnessed.collect.up = {0, 1}
     witnessed.now_s += 3600
@@ -376,52 +379,79 @@ def test_after_an_attempt_without_a_quorum_no_second_list_gets_its_version(
     accepted(witnessed.files(), first_contact(witnessed), witnessed.now_s)
 
 
+def tiles_of(publisher: ListPublisher) -> dict[str, bytes]:
+    return {path: data for path, data in publisher.files().items() if path.startswith("tile/")}
+
+
+@pytest.fixture
+def attempted(witnessed: ListPublisher) -> ListPublisher:
+    """A publisher whose version 2 is in the log, and too few witnesses have cosigned it."""
+    witnessed.publish()
+    witnessed.edit(with_servers(witnessed.work(), ["192.0.2.20:7400"]))
+    witnessed.collect.up = {1}
+    with pytest.raises(NotPublished):
+        witnessed.publish()
+    witnessed.collect.up = {0, 1}
+    return witnessed
+
+
+def test_a_database_that_is_lost_after_an_attempt_is_made_anew(attempted: ListPublisher) -> None:
+    attempted.place.database.unlink()
+    assert facts_of(attempted.publish().list.cluster).version == 2
+    assert audit(FolderSource(attempted.place.served), {1: attempted.pin}).findings == ()
+    accepted(attempted.files(), first_contact(attempted), attempted.now_s)
+
+
+def test_a_version_that_only_the_log_knows_is_not_used_again(attempted: ListPublisher) -> None:
+    remove_signatures(attempted)
+    (attempted.place.served / "list/2").unlink()
+    files = attempted.files()
+    with pytest.raises(NotPublished, match=r"lab.cluster: the log has another version 2 already"):
+        attempted.publish()
+    assert attempted.files() == files
+    text = read_note(attempted.place.file).text
+    write_note(attempted.place.file, Note(text.replace("version 2\n", "version 3\n")))
+    assert facts_of(attempted.publish().list.cluster).version == 3
+
+
+def test_another_signature_does_not_make_a_second_list_of_a_version(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, witnesses=NAMED)
+    publisher.collect = Collect()
+    third = publisher.ring.pop(2)
+    publisher.collect.up = {1}
+    with pytest.raises(NotPublished):
+        publisher.publish()
+    publisher.collect.up = {0, 1}
+    for file in (publisher.place.file, publisher.place.trust_file):
+        note = read_note(file)
+        write_note(file, signed(note, [third]))
+        with pytest.raises(NotPublished, match=rf"{file.name}: the log has another version 1 already"):
+            publisher.publish()
+        write_note(file, note)
+    assert facts_of(publisher.publish().list.cluster).version == 1
+    assert audit(FolderSource(publisher.place.served), {1: publisher.pin}).findings == ()
+
+
 # --- The folder ----------------------------------------------------------------------------------------
 
 
-class Died(BaseException):
-    """The publisher's program has ended, with no time to clean up."""
-
-
-def deaths_of(publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Publishes, and dies before the first file of the folder is put on the disk or renamed, then before the
-    second and so on; yields after each death with its number, and at last after a life."""
+def deaths_of(publisher: ListPublisher) -> Iterator[int]:
+    """Publishes in a process that is killed before its first change to the disk, then before the second and
+    so on; yields after each death with its number, and at last after a life."""
     work = publisher.place.file.parent
     copytree(work, copy := work.parent / f"{work.name}.copy")
-    sync, rename = durable._sync, Path.replace
-    for lives in count():
-        left = lives
-
-        def live(path: Path) -> None:
-            nonlocal left
-            if path.is_relative_to(publisher.place.served):
-                left -= 1
-                if left < 0:
-                    raise Died
-
-        def sync_or_die(path: Path, flags: int) -> None:
-            live(path)
-            sync(path, flags)
-
-        def rename_or_die(path: Path, target: Path) -> Path:
-            live(path)
-            return rename(path, target)
-
+    for number in count(1):
         rmtree(work)
         copytree(copy, work)
-        with monkeypatch.context() as patched:
-            patched.setattr(durable, "_sync", sync_or_die)
-            patched.setattr(Path, "replace", rename_or_die)
-            patched.setattr(Path, "unlink", lambda path, **_: None)  # the dead clean nothing up
-            with suppress(Died):
-                publisher.publish()
-        yield lives
-        if left >= 0:
+        status = killed_at(number, publisher.publish)
+        assert status == 0 or os.WTERMSIG(status) == signal.SIGKILL
+        yield number
+        if status == 0:
             return
 
 
 def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publisher_dies(
-    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
+    publisher: ListPublisher,
 ) -> None:
     publisher.publish()
     old = accepted(publisher.files(), first_contact(publisher), NOW_S)
@@ -429,7 +459,7 @@ def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publishe
     publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400"]))
     publisher.now_s += 60
     seen: set[int] = set()
-    for deaths in deaths_of(publisher, monkeypatch):  # noqa: B007
+    for deaths in deaths_of(publisher):  # noqa: B007
         for held in (first_contact(publisher), old.held):
             verdict = accepted(publisher.files(), held, publisher.now_s)
             seen.add(facts_of(verdict.cluster).version)
@@ -437,13 +467,11 @@ def test_a_reader_finds_the_old_state_or_the_new_one_whole_whenever_the_publishe
     assert deaths > 20
 
 
-def test_after_any_death_the_next_publish_goes_on(
-    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_any_death_the_next_publish_goes_on(publisher: ListPublisher) -> None:
     publisher.publish()
     publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400"]))
     publisher.now_s += 60
-    for _ in deaths_of(publisher, monkeypatch):
+    for _ in deaths_of(publisher):
         publisher.now_s += 60
         publisher.publish()
         found = audit(FolderSource(publisher.place.served), {1: publisher.pin})
@@ -453,9 +481,7 @@ def test_after_any_death_the_next_publish_goes_on(
         accepted(publisher.files(), first_contact(publisher), publisher.now_s)
 
 
-def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(
-    publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(publisher: ListPublisher) -> None:
     publisher.publish()
     old = accepted(publisher.files(), first_contact(publisher), NOW_S)
     publisher.ring.append(key("signer-1"))
@@ -463,7 +489,7 @@ def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(
     publisher.rotate(document)
     publisher.now_s += 60
     seen: list[int | ListFault] = []
-    for _ in deaths_of(publisher, monkeypatch):
+    for _ in deaths_of(publisher):
         verdict = verdict_on(publisher.files(), old.held, publisher.now_s)
         seen.append(verdict.fault if isinstance(verdict, Refused) else facts_of(verdict.cluster).version)
     assert set(seen) == {1, 2}
@@ -506,7 +532,8 @@ def test_a_disk_that_is_full_leaves_what_was_published(
         patched.setattr(Path, "write_bytes", full)
         with pytest.raises(OSError, match="No space left"):
             publisher.publish()
-    assert publisher.files() == before | {"list/2": publisher.place.file.read_bytes()}
+    left = {"list/2": publisher.place.file.read_bytes()} | tiles_of(publisher)
+    assert publisher.files() == before | left
     assert publisher.publish().list.cluster.signed
 
 
@@ -532,6 +559,22 @@ def test_a_stolen_key_is_thrown_out_and_clients_follow(publisher: ListPublisher)
     thief.ring = [*publisher.signers, publisher.log]
     with pytest.raises(Incomplete, match="version 3 has 0 of the 1 signatures"):
         thief.publish()
+
+
+def test_a_version_that_a_thief_made_too_high_is_left_behind(publisher: ListPublisher) -> None:
+    publisher.publish()
+    work = publisher.work()
+    publisher.edit(replace(work, signed=replace(facts_of(work), version=9000)))
+    thiefs = publisher.publish().list.cluster
+    assert facts_of(thiefs).version > 9000
+    held = accepted(publisher.files(), first_contact(publisher), NOW_S).held
+    publisher.rotate(replace(publisher.document, version=2, lists_from=2))
+    publisher.now_s += 60
+    assert facts_of(publisher.publish().list.cluster).version == 2
+    assert facts_of(publisher.publish().list.cluster).version == 3
+    for each in (held, first_contact(publisher)):
+        assert facts_of(accepted(publisher.files(), each, publisher.now_s).cluster).version == 3
+    assert audit(FolderSource(publisher.place.served), {1: publisher.pin}).findings == ()
 
 
 def test_a_trust_document_that_somebody_put_there_is_not_signed(publisher: ListPublisher) -> None:

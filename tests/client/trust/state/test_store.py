@@ -3,7 +3,6 @@
 import errno
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from kcast.client.trust.forms.record import ListRecord
 from kcast.client.trust.state import store as stores
 from kcast.client.trust.state.places import StateError
 from kcast.client.trust.state.store import Busy, Store, Unstored
+from tests.support.killed import killed_at
 
 NAME = "example.org/lab"
 KEY = SigningKey.from_seed(f"{NAME}/signer-0", bytes(range(32)), KIND_ED25519)
@@ -171,39 +171,6 @@ def test_where_nothing_can_be_read_it_is_as_at_first_contact(store: Store) -> No
 
 
 # --- Killed, and several at once ---------------------------------------------------------------------
-
-EVENTS = ("open", "os.rename", "os.mkdir", "os.symlink", "os.link", "os.remove", "os.rmdir", "shutil.rmtree")
-
-
-def child(act: Callable[[], None]) -> int:
-    """Acts in a forked process, and returns its exit status."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            act()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
-
-
-def killed_at(count: int, act: Callable[[], None]) -> int:
-    """Acts in a process that is killed by SIGKILL before its `count`-th change to the disk."""
-    left = count
-
-    def hook(event: str, given: tuple[object, ...]) -> None:
-        nonlocal left
-        is_reading = event == "open" and not int(str(given[2] or 0)) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        if event in EVENTS and not is_reading:
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    def hooked() -> None:
-        sys.addaudithook(hook)
-        act()
-
-    return child(hooked)
 
 
 def test_killed_at_each_write_it_leaves_the_old_state_or_the_new(store: Store, tmp_path: Path) -> None:
