@@ -38,7 +38,7 @@ class Opened:
 
     def update(self, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
         """Fetches what is new, as a `Keeper` wants it. Raises StateError."""
-        return update.run_round(self.store, now_unix_s, SystemRandom(), is_wanted=is_wanted)
+        return update.run_round(self.store, now_unix_s, SystemRandom(), is_wanted=is_wanted, hands_on=True)
 
     def update_from(self, bundle: bytes, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
         """Judges a bundle that other clients have sent. Raises StateError."""
@@ -84,7 +84,7 @@ def refresh(name: str, now_unix_s: int) -> tuple[ListTrouble, ...]:
         standing = standing_of(held)
         if not standing.is_due(now_unix_s, REFRESH_SHARE) or not store.begin_try(now_unix_s, REFRESH_AGAIN_S):
             return ()
-        found = update.run_round(store, now_unix_s, SystemRandom(), update_s=REFRESH_S)
+        found = update.run_round(store, now_unix_s, SystemRandom(), round_s=REFRESH_S)
     except StateError:
         return ()  # whoever opens the list is told
     kept = facts_of(standing.cluster).version
