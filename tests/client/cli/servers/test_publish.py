@@ -9,6 +9,7 @@ from functools import partial
 from getpass import GetPassWarning
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from shutil import copytree
 from threading import Thread
 from warnings import warn
 
@@ -394,6 +395,20 @@ def test_a_pin_may_begin_with_a_dash(machine: Machine, stranger: Machine) -> Non
     assert f"wrong pin: it shows example.org/lab with the pin {machine.pin}" in said
     result = stranger.run("trust", str(machine.work / "lab.log"), "-X")
     assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_place_whose_list_is_refused_does_not_replace_a_good_one(
+    machine: Machine, stranger: Machine, tmp_path: Path
+) -> None:
+    stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
+    old = tmp_path / "old"
+    copytree(machine.work / "lab.log", old)
+    machine.ok("publish", "lab.cluster")
+    stranger.ok("verify", f"@{NAME}")
+    said = stranger.wrong("trust", str(old), machine.pin)
+    assert "example.org/lab: what is stored here stays in use, but this list was refused" in said
+    machine.ok("publish", "lab.cluster")
+    assert "version 3" in stranger.ok("verify", f"@{NAME}")
 
 
 def test_a_bundle_on_a_stick(machine: Machine, stranger: Machine) -> None:
