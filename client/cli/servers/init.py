@@ -190,6 +190,7 @@ def _begin(
     except BaseException as error:
         if isinstance(error, Incomplete) or state_of_log(f"{name}/log").exists():
             _tell_made(ring)  # 'publish' goes on from here
+            click.echo(f"made {place.trust_file.name} and {place.file.name}, which wait to be published")
         else:
             for path in (place.file, place.trust_file, place.database):
                 path.unlink(missing_ok=True)

@@ -91,7 +91,11 @@ def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_
         text += ", renewed"
     elif difference is not None:
         text += f": {count_of(len(difference.added), 'host')} added, {len(difference.removed)} removed"
+        if difference.changed:
+            text += f", {len(difference.changed)} changed"
     click.echo(text)
+    if facts.pending:
+        click.echo(f"announced for the next epoch: {', '.join(server.name for server in facts.pending)}")
     if published.has_new_document:
         click.echo(f"version {published.document.version} of its trust document is published with it")
     if facts.valid_after_s > now_unix_s:
@@ -101,7 +105,7 @@ def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_
         click.echo(f"cosigned by {', '.join(published.cosigned) or 'nobody'}")
     for name, why in published.missing.items():
         say("servers publish", f"{name} has not cosigned: {why}")
-    if difference is None:
+    if difference is None and published.document.version == 1:  # later ones have another pin
         tell_pin(place, published.document)
     fresh = f"it is fresh for {duration(facts.fresh_until_s - now_unix_s)}"
     needed = published.document.signer_threshold

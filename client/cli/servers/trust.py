@@ -74,15 +74,19 @@ def command(source: str, pin: str | None) -> None:
         except NoteError as error:
             raise EditError(f"{source}: trust/1: {error}") from None
         store = Store(document.name)
+        before = store.load()
+        is_in_use = before is not None and before.list is not None
         store.begin(Held(data))
-        store.remember_source(source)
+        if not is_in_use:
+            store.remember_source(source)
         verdict = update.run(store, place, int(time()))
         if not isinstance(verdict, Accepted):
+            stands = "what is stored here stays in use" if is_in_use else "it is trusted by its pin now"
             fail(
                 _VERB,
-                f"{document.name} is trusted by its pin now, but its list was refused: {verdict.text} "
-                f"({verdict.fault})",
+                f"{document.name}: {stands}, but this list was refused: {verdict.text} ({verdict.fault})",
             )
+        store.remember_source(source)
         facts = (verdict.upcoming or verdict.cluster).signed
         assert facts is not None
         for warning in verdict.warnings:

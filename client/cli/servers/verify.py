@@ -81,13 +81,14 @@ def _of_name(name: str, now: int) -> "Verdict":
     from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.reach import update
 
-    store, _ = stored(name)
+    store, held = stored(name)
     found = update.run_round(store, now, SystemRandom())
     if found.accepted:
         return found.accepted
     if found.refused:
         return found.refused[0]
-    raise EditError(f"{name}: {'; '.join(found.unreachable)}")
+    kept = "; what is stored here stays in use: 'kcast servers show' prints it" if held.list else ""
+    raise EditError(f"{name}: {'; '.join(found.unreachable)}{kept}")
 
 
 def _of_source(source: str, now: int) -> "Verdict":

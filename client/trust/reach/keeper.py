@@ -190,7 +190,9 @@ class Keeper:
         for heard in self._bus.news():
             match heard:
                 case Newer(size):
-                    self._heard_size = max(self._heard_size, size)
+                    if size > self._heard_size:  # log and witnesses say so: heads that lied do not count
+                        self._heard_size = size
+                        self._is_hinted, self._hint_failures, self._hint_at = False, 0, now
                 case Forked(data):
                     files = {"held.checkpoint": self._standing.note, "heard.checkpoint": data}
                     size = self._standing.checkpoint.size
@@ -222,11 +224,14 @@ class Keeper:
                 self._fetched.append(_Fetched.of(found, before))
             except KcastError as error:
                 self._fetched.append(error)
-            except Exception as error:  # a fault of ours must not end all fetching without a word
+            except BaseException as error:  # whatever ends the thread must not end all fetching for good
                 self._fetched.append(KcastError(f"{type(error).__name__}: {error}"))
                 raise
 
-        self._start(fetch)
+        try:
+            self._start(fetch)
+        except RuntimeError as error:  # the system gives no thread now
+            self._fetched.append(KcastError(str(error)))
 
     def _begin(self, now: float, news: list[News]) -> None:
         self._has_begun, opened = True, self._opened

@@ -38,11 +38,21 @@ class Opened:
 
     def update(self, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
         """Fetches what is new, as a `Keeper` wants it. Raises StateError."""
-        return update.run_round(self.store, now_unix_s, SystemRandom(), is_wanted=is_wanted)
+        return update.run_round(self.store, now_unix_s, SystemRandom(), is_wanted=is_wanted, hands_on=True)
 
     def update_from(self, bundle: bytes, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
         """Judges a bundle that other clients have sent. Raises StateError."""
         return update.run_on_bundle(self.store, bundle, now_unix_s, is_wanted=is_wanted)
+
+    def told(self, now_unix_s: int) -> tuple[ListTrouble, ...]:
+        """Returns what is to be told of the list now, for programs that have no `Keeper`, which tells it."""
+        late = self.standing.lateness(now_unix_s)
+        kept = facts_of(self.standing.cluster).version
+        troubles = self.troubles if late is None else (*self.troubles, late)
+        each_once = {each.fault: each.text for each in troubles}
+        return tuple(
+            ListTrouble(self.store.name, fault.value, text, kept) for fault, text in each_once.items()
+        )
 
     def keep_evidence(self, files: Mapping[str, bytes]) -> str:
         """Stores evidence of a fork; returns where, empty where that fails."""
@@ -84,7 +94,7 @@ def refresh(name: str, now_unix_s: int) -> tuple[ListTrouble, ...]:
         standing = standing_of(held)
         if not standing.is_due(now_unix_s, REFRESH_SHARE) or not store.begin_try(now_unix_s, REFRESH_AGAIN_S):
             return ()
-        found = update.run_round(store, now_unix_s, SystemRandom(), update_s=REFRESH_S)
+        found = update.run_round(store, now_unix_s, SystemRandom(), round_s=REFRESH_S)
     except StateError:
         return ()  # whoever opens the list is told
     kept = facts_of(standing.cluster).version

@@ -7,6 +7,7 @@ such file; and with a SourceError where it cannot say. What the bytes are worth 
 
 import os
 import stat
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
@@ -39,14 +40,15 @@ class Source(Protocol):
         """
 
 
-def source_of(text: str, *, silence_s: float = SILENCE_S, transfer_s: float = TRANSFER_S) -> Source:
+def source_of(text: str, *, deadline: float = inf) -> Source:
     """Returns the source that an http, https or file URL means, or the path of a folder or of a bundle.
 
-    Raises SourceError where there is none.
+    By `deadline`, a time of `monotonic`, all that comes by a network must have come. Raises SourceError where
+    there is no such source.
     """
     scheme = urlsplit(text).scheme if "://" in text or text.startswith("file:") else ""
     if scheme in ("http", "https"):
-        return HttpSource(text, silence_s=silence_s, transfer_s=transfer_s)
+        return HttpSource(text, deadline=deadline)
     if scheme not in ("", "file"):
         raise SourceError(f"{text}: give a URL of http, https or file, or the path of a folder or a bundle")
     path = Path(unquote(urlsplit(text).path) if scheme else text)
@@ -113,11 +115,19 @@ def _read(path: Path, name: str, bytes_max: int) -> bytes | None:
 class HttpSource:
     """The files below an http or https URL.
 
-    A server may be slow, endless or lost: each wait ends after `silence_s`, each file after `transfer_s`, and
-    no more is read than was asked for. It may lead on to other places of http and https, three at most.
+    A server may be slow, endless or lost: each wait ends after `silence_s`, each file after `transfer_s`, all
+    at `deadline`, and no more is read than was asked for. It may lead on to other places of http and https,
+    three at most.
     """
 
-    def __init__(self, url: str, *, silence_s: float = SILENCE_S, transfer_s: float = TRANSFER_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        silence_s: float = SILENCE_S,
+        transfer_s: float = TRANSFER_S,
+        deadline: float = inf,
+    ) -> None:
         parts = urlsplit(url)
         if not parts.hostname or parts.query or parts.fragment or not url.isascii() or " " in url:
             raise SourceError(f"{url}: give a URL such as https://lists.example.org/lab")
@@ -125,11 +135,12 @@ class HttpSource:
         self._url = url.rstrip("/")
         self._silence_s = silence_s
         self._transfer_s = transfer_s
+        self._deadline = deadline
 
     def get(self, path: str, bytes_max: int) -> bytes | None:
         """Fetches a file. Raises SourceError for all but success, 404 and 410."""
         url = f"{self._url}/{path}"
-        deadline = monotonic() + self._transfer_s
+        deadline = min(monotonic() + self._transfer_s, self._deadline)
         for _ in range(1 + REDIRECTS_MAX):
             try:
                 answer = web.ask(url, bytes_max, deadline=deadline, silence_s=self._silence_s)

@@ -1,10 +1,14 @@
 """Fetches what is new of a signed list, has it judged, and stores it. PROTOCOL §10.8.
 
-It has the network, the disk and the lock; `kcast.client.trust.checks.judge` has the rules.
+It has the network and the disk; `kcast.client.trust.checks.judge` has the rules. The lock is held to store,
+not while anything is fetched: a slow server holds up nobody else. Where another process has stored something
+meanwhile, all is judged once more, against that.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from random import Random
 from time import monotonic
 
@@ -14,10 +18,11 @@ from kcast.client.trust.checks.verdicts import Accepted, Held, Judge, Refused, T
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.reach.sources import BundleSource, Source, SourceError, source_of
 from kcast.client.trust.state.places import StateError
-from kcast.client.trust.state.store import Store, Unstored
+from kcast.client.trust.state.store import Busy, Store, Unstored
 
 HANDED_ON_BYTES_MAX = 16 * 1024 * 1024
-UPDATE_S = 300.0  # all files of an update must have come by then; meanwhile other processes wait
+UPDATE_S = 300.0  # all files of one source must have come by then
+TRIES_MAX = 5  # each but the first because another process has stored something newer meanwhile
 
 Judging = Callable[[Held, int], Judge]
 
@@ -36,6 +41,10 @@ class Round:
     bundle: bytes | None = None  # of the log as it was accepted, to hand on, if the source has one
 
 
+class _Overtaken(Exception):
+    """Another process has stored something since the judging began."""
+
+
 def run(
     store: Store,
     source: Source,
@@ -45,37 +54,62 @@ def run(
     is_wanted: Callable[[], bool] = lambda: True,
     update_s: float = UPDATE_S,
 ) -> Verdict:
-    """Updates what is held of a name from one source, under the lock; returns the verdict.
+    """Updates what is held of a name from one source; returns the verdict.
 
     Where the disk takes nothing, what was accepted is held in memory by the Store, with the warning
     `unstored`. Evidence is stored. Once `is_wanted` says no, or the time is over, nothing more is fetched.
     Raises SourceError, and StateError where the name is not known here, or its folder cannot be used.
     """
     deadline = monotonic() + update_s
-    with store.locked():
-        held = store.load()
-        if held is None:
-            raise StateError(f"@{store.name} is not known here: type 'kcast servers trust URL PIN'")
-        unstored: list[Trouble] = []
 
-        def get(path: str, bytes_max: int) -> bytes | None:
-            if not is_wanted():
-                raise SourceError(f"{source.name}: nobody waits for it any more")
-            if monotonic() >= deadline:
-                raise SourceError(f"{source.name}: not all of it came in {update_s:g} s")
-            return source.get(path, bytes_max)
+    def get(path: str, bytes_max: int) -> bytes | None:
+        if not is_wanted():
+            raise SourceError(f"{source.name}: nobody waits for it any more")
+        if monotonic() >= deadline:
+            raise SourceError(f"{source.name}: not all of it came in {update_s:g} s")
+        return source.get(path, bytes_max)
 
-        def keep_trust(data: bytes) -> None:
+    for _ in range(TRIES_MAX):
+        try:
+            return _run_once(store, judging, now_unix_s, get)
+        except _Overtaken:
+            pass
+    raise Busy(f"{store.folder}: other processes change it all the time")
+
+
+def _run_once(
+    store: Store, judging: Judging, now_unix_s: int, get: Callable[[str, int], bytes | None]
+) -> Verdict:
+    """Updates what is held, unless that changes meanwhile. Raises _Overtaken then, and as `run` does."""
+    held = store.load()
+    if held is None:
+        raise StateError(f"@{store.name} is not known here: type 'kcast servers trust URL PIN'")
+    present = held
+    unstored: list[Trouble] = []
+
+    @contextmanager
+    def undisturbed() -> Iterator[None]:
+        with store.locked():
+            if store.load() != present:
+                raise _Overtaken
+            yield
+
+    def keep_trust(data: bytes) -> None:
+        nonlocal present
+        with undisturbed():
             _try_to_store(lambda: store.keep_trust(data), unstored)
+            present = store.load() or present
 
-        verdict = answered(judging(held, now_unix_s), get, keep_trust)
-        match verdict:
-            case Accepted(held):
-                _try_to_store(lambda: store.keep(held), unstored)
-                return replace(verdict, warnings=(*verdict.warnings, *unstored[-1:]))
-            case Refused(evidence=files) if files:
+    verdict = answered(judging(held, now_unix_s), get, keep_trust)
+    match verdict:
+        case Accepted(accepted):
+            with undisturbed():
+                _try_to_store(lambda: store.keep(accepted), unstored)
+            return replace(verdict, warnings=(*verdict.warnings, *unstored[-1:]))
+        case Refused(evidence=files) if files:
+            with store.locked():
                 return replace(verdict, kept_in=str(store.evidence(files) or ""))
-        return verdict
+    return verdict
 
 
 def _try_to_store(act: Callable[[], None], unstored: list[Trouble]) -> None:
@@ -107,25 +141,34 @@ def run_round(
     names: Sequence[str] | None = None,
     judging: Judging = judge,
     is_wanted: Callable[[], bool] = lambda: True,
-    update_s: float = UPDATE_S,
+    round_s: float = inf,
+    hands_on: bool = False,
 ) -> Round:
     """Updates from the sources of these names, by default `places_of` the list, in random order, until one
-    has a list to accept. Raises StateError."""
+    has a list to accept. Where the caller `hands_on` bundles, that of this source is fetched too.
+
+    Each source has `UPDATE_S`, or where that is less, an equal part of what is left of `round_s`: one that is
+    slow does not use up the time of the others. Raises StateError.
+    """
     if names is None:
         names = places_of(store)
         if not names:
             return Round(None, unreachable=("nothing says where to fetch it from",))
     refused: list[Refused] = []
     unreachable: list[str] = []
-    for name in chance.sample(list(names), len(names)):
+    ends_at = monotonic() + round_s
+    for asked, name in enumerate(chance.sample(list(names), len(names))):
+        began = monotonic()
+        update_s = min(UPDATE_S, max(ends_at - began, 0) / (len(names) - asked))
         try:
-            source = source_of(name)
+            source = source_of(name, deadline=began + update_s)
             verdict = run(store, source, now_unix_s, judging=judging, is_wanted=is_wanted, update_s=update_s)
         except SourceError as error:
             unreachable.append(str(error))
             continue
         if isinstance(verdict, Accepted):
-            return Round(verdict, tuple(refused), tuple(unreachable), _bundle_of(name))
+            bundle = _bundle_of(source) if hands_on and is_wanted() else None
+            return Round(verdict, tuple(refused), tuple(unreachable), bundle)
         refused.append(verdict)
     return Round(None, tuple(refused), tuple(unreachable))
 
@@ -143,9 +186,9 @@ def run_on_bundle(
     return Round(None, (verdict,))
 
 
-def _bundle_of(name: str) -> bytes | None:
+def _bundle_of(source: Source) -> bytes | None:
     try:
-        data = source_of(name).get("bundle", HANDED_ON_BYTES_MAX)
+        data = source.get("bundle", HANDED_ON_BYTES_MAX)
     except SourceError:
         return None
     return None if data is None or len(data) > HANDED_ON_BYTES_MAX else data

@@ -6,7 +6,6 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import Message
 from functools import partial
@@ -56,7 +55,7 @@ def ask(url: str, bytes_max: int, *, deadline: float, silence_s: float, body: by
             data = _first_bytes(response, most + 1)
             return Answer(response.status, short(response.reason), response.headers, data)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        late_s = deadline - began if monotonic() >= deadline else None
+        late_s = max(deadline - began, 0) if monotonic() >= deadline else None
         raise WebError(f"{url}: {_why(error, late_s, silence_s)}") from None
 
 
@@ -117,11 +116,11 @@ class _Http(urllib.request.HTTPHandler):
 
     def __init__(self, deadline: float, silence_s: float) -> None:
         super().__init__()
-        self._answer = partial(_Answer, deadline, silence_s)
+        self._limits = deadline, silence_s
 
     def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            return _reading(http.client.HTTPConnection(host, **options), self._answer)
+            return _limited(http.client.HTTPConnection(host, **options), *self._limits)
 
         return self.do_open(connection, request)
 
@@ -131,23 +130,48 @@ class _Https(urllib.request.HTTPSHandler):
 
     def __init__(self, deadline: float, silence_s: float) -> None:
         super().__init__()
-        self._answer = partial(_Answer, deadline, silence_s)
+        self._limits = deadline, silence_s
 
     def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         # Made for each connection, so that a file of certificates that was mended is read again.
         context = ssl.create_default_context()
 
         def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            return _reading(http.client.HTTPSConnection(host, context=context, **options), self._answer)
+            return _limited(http.client.HTTPSConnection(host, context=context, **options), *self._limits)
 
         return self.do_open(connection, request)
 
 
-def _reading(
-    connection: http.client.HTTPConnection, answer: Callable[..., http.client.HTTPResponse]
+def _limited(
+    connection: http.client.HTTPConnection, deadline: float, silence_s: float
 ) -> http.client.HTTPConnection:
-    connection.response_class = answer  # type: ignore[assignment]
+    connection.response_class = partial(_Answer, deadline, silence_s)  # type: ignore[assignment]
+    connection._create_connection = partial(_connected, deadline, silence_s)  # type: ignore[attr-defined]
     return connection
+
+
+def _connected(
+    deadline: float, silence_s: float, address: tuple[str, int], *_: object, **__: object
+) -> socket.socket:
+    """Connects to the first address of a name that answers. Raises OSError.
+
+    `socket.create_connection` waits for each address anew, and a name may have as many as its owner likes.
+    """
+    last: OSError = TimeoutError()
+    for family, kind, protocol, _name, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        left_s = deadline - monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        connecting = socket.socket(family, kind, protocol)
+        try:
+            connecting.settimeout(min(left_s, silence_s))
+            connecting.connect(where)
+        except OSError as error:
+            connecting.close()
+            last = error
+        else:
+            return connecting
+    raise last
 
 
 class _Answer(http.client.HTTPResponse):

@@ -9,6 +9,7 @@ from functools import partial
 from getpass import GetPassWarning
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from shutil import copytree
 from threading import Thread
 from warnings import warn
 
@@ -257,6 +258,7 @@ def test_a_list_whose_witnesses_are_down_is_begun_by_the_next_publish(machine: M
     assert result.exit_code == 1
     assert "0 of 1 witnesses have cosigned" in result.stderr
     assert "made 2 keys" in result.stdout
+    assert "made new.trust and new.cluster, which wait to be published" in result.stdout
     assert "0 of 1 witnesses have cosigned" in machine.wrong("publish", "new.cluster")
 
 
@@ -349,7 +351,7 @@ def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Mach
     document = str(machine.work / "club.log/trust/1")
     stranger.ok("sign", "club.cluster", "--trust", document)
     passed_on(stranger, machine)
-    machine.ok("publish", "club.cluster")
+    assert "announced for the next epoch: 192.0.2.10:7400" in machine.ok("publish", "club.cluster")
 
     said = waits("publish", "--epoch", "club.cluster")
     assert "it shows 1 of the 2 parts that a new epoch takes" in said
@@ -393,6 +395,20 @@ def test_a_pin_may_begin_with_a_dash(machine: Machine, stranger: Machine) -> Non
     assert f"wrong pin: it shows example.org/lab with the pin {machine.pin}" in said
     result = stranger.run("trust", str(machine.work / "lab.log"), "-X")
     assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_place_whose_list_is_refused_does_not_replace_a_good_one(
+    machine: Machine, stranger: Machine, tmp_path: Path
+) -> None:
+    stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
+    old = tmp_path / "old"
+    copytree(machine.work / "lab.log", old)
+    machine.ok("publish", "lab.cluster")
+    stranger.ok("verify", f"@{NAME}")
+    said = stranger.wrong("trust", str(old), machine.pin)
+    assert "example.org/lab: what is stored here stays in use, but this list was refused" in said
+    machine.ok("publish", "lab.cluster")
+    assert "version 3" in stranger.ok("verify", f"@{NAME}")
 
 
 def test_a_bundle_on_a_stick(machine: Machine, stranger: Machine) -> None:
@@ -445,6 +461,15 @@ def test_a_folder_that_was_changed_is_refused(machine: Machine) -> None:
     assert result.exit_code == 0, "what is held already is not fetched again"
     (machine.work / "lab.log" / "list" / "1").unlink()
     machine.ok("verify", "lab.log")
+
+
+def test_without_a_network_the_stored_list_stays_in_use(machine: Machine, stranger: Machine) -> None:
+    machine.ok("rotate", "lab.cluster", "--url", "http://127.0.0.1:1")
+    machine.ok("publish", "lab.cluster")
+    stranger.ok("trust", str(machine.work / "lab.log" / "bundle"), machine.pin)
+    said = stranger.wrong("verify", f"@{NAME}")
+    assert "Connection refused; what is stored here stays in use: 'kcast servers show' prints it" in said
+    assert "version  2" in stranger.ok("show", f"@{NAME}")
 
 
 # --- Mistakes ----------------------------------------------------------------------------------------------

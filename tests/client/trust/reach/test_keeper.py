@@ -241,18 +241,39 @@ def test_warnings_are_told(world: World) -> None:
     assert set(troubles(world.run(FRESH_S * 0.76))) == {"unstored"}
 
 
-def test_a_fault_of_ours_is_a_failed_fetch(world: World) -> None:
+@pytest.mark.parametrize(
+    "kind", [ZeroDivisionError, MemoryError, SystemExit, KeyboardInterrupt, GeneratorExit]
+)
+def test_whatever_ends_a_fetch_the_next_one_comes(world: World, kind: type[BaseException]) -> None:
     def fail(now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
-        raise ZeroDivisionError("oh")
+        raise kind("oh")
 
     world.is_slow = True
-    world.keeper._update = fail
+    world.keeper._update, update = fail, world.keeper._update
     world.run(FRESH_S * 0.76)
     (act,) = world.pending
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(kind):
         act()
     world.run(FRESH_S + 200)
-    assert "ZeroDivisionError: oh" in world.keeper.state().troubles[0].text
+    assert f"{kind.__name__}: oh" in world.keeper.state().troubles[0].text
+    assert len(world.pending) == 2
+    world.publish()
+    world.keeper._update, world.is_slow = update, False
+    with pytest.raises(kind):
+        world.pending[1]()
+    assert any(isinstance(each, ListChanged) for each in world.run(FRESH_S + 2 * HOUR_S))
+
+
+def test_where_no_thread_can_be_had_it_is_tried_again(world: World) -> None:
+    def no_thread(act: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    start, world.keeper._start = world.keeper._start, no_thread
+    world.run(FRESH_S + 200)
+    assert world.keeper.state().troubles[0].text.endswith("The last fetch: can't start new thread")
+    world.keeper._start = start
+    world.publish()
+    assert any(isinstance(each, ListChanged) for each in world.run(FRESH_S + 2 * HOUR_S))
 
 
 def test_lists_go_stale_and_expire_without_a_fetch(world: World) -> None:
@@ -336,6 +357,17 @@ def test_heads_that_change_all_the_time_lead_to_no_more_fetches(world: World) ->
         world.hint(1, f"{1000 + minute}.{22 * 'B'}")
         world.run(minute * 60.0, step_s=0)
     assert len(world.fetched_at) <= 32
+
+
+def test_lying_heads_do_not_delay_what_other_clients_have_verified(world: World) -> None:
+    world.hint(5, f"999999999.{22 * 'A'}")
+    world.run(DAY_S)
+    world.fetched_at.clear()
+    world.publish()
+    topic, *_ = topics_of(NAME)
+    heard(world, topic, world.lists.files["checkpoint"])
+    told = world.run(DAY_S + 3 * LOOK_INTERVAL_S, step_s=0)
+    assert [type(each) for each in told] == [ListChanged, Change] and len(world.fetched_at) == 1
 
 
 # --- The thread --------------------------------------------------------------------------------------

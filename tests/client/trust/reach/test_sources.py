@@ -1,5 +1,8 @@
 """trust/reach/sources.py: folders, web servers and bundles that answer, lie, drip, hang or are not there."""
 
+import datetime
+import ipaddress
+import itertools
 import os
 import re
 import socket
@@ -8,10 +11,21 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
+pytest.importorskip("nacl")
+pytest.importorskip("cryptography")
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
 from kcast.client.trust.forms.bundle import format_bundle
+from kcast.client.trust.reach import web
 from kcast.client.trust.reach.sources import (
     BundleSource,
     FolderSource,
@@ -20,13 +34,17 @@ from kcast.client.trust.reach.sources import (
     SourceError,
     source_of,
 )
+from kcast.client.trust.reach.update import run_round
+from kcast.client.trust.state.store import Store
+from tests.support.lists import NAME, NOW_UNIX_S
+from tests.support.published import first_contact, lists_at
 
 FILES = {"checkpoint": b"signed\n", "list/42": b"kcast-cluster 1\n" * 100}
 Talk = Callable[[socket.socket, str], None]
 
 
 @contextmanager
-def web_server(talk: Talk) -> Iterator[str]:
+def web_server(talk: Talk, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """A server on loopback that talks with each client in turn, after the head of its request has come."""
     ended = threading.Event()
 
@@ -34,6 +52,8 @@ def web_server(talk: Talk) -> Iterator[str]:
         while not ended.is_set():
             with suppress(OSError):
                 connection, _ = listening.accept()
+                if tls is not None:
+                    connection = tls.wrap_socket(connection, server_side=True)
                 with connection, suppress(OSError):
                     connection.settimeout(10)
                     head = b""
@@ -232,6 +252,92 @@ def test_a_server_that_drips_is_given_up_in_time(head: bytes) -> None:
         source = HttpSource(url, silence_s=5, transfer_s=0.3)
         assert "not all of it came in 0.3 s" in complaint_of(source)
         gone.set()
+
+
+def test_a_name_with_endless_addresses_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count(0.0)
+    monkeypatch.setattr(web, "monotonic", lambda: next(ticks))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        closed = listening.getsockname()
+    asked: list[str] = []
+
+    def addresses(host: str, *_: object, **__: object) -> Iterator[object]:
+        while True:
+            asked.append(host)
+            yield socket.AF_INET, socket.SOCK_STREAM, 0, "", closed
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
+    with pytest.raises(web.WebError, match="not all of it came in 20 s"):
+        web.ask("http://many.example.org/checkpoint", 100, deadline=20.0, silence_s=5)
+    assert 10 < len(asked) <= 20
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "why"),
+    [
+        (["127.0.0.1"], 1, None),
+        (["lists.example.org"], 1, "its certificate is not valid: IP address mismatch"),
+        (["127.0.0.1"], -1, "its certificate is not valid: certificate has expired"),
+        ([], 1, "its certificate is not valid: self-signed certificate"),
+    ],
+)
+def test_real_tls(
+    names: list[str], days: int, why: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sound certificate; a wrong host name; one that has expired; and one that nobody has vouched for."""
+    authority = certificate(tmp_path / "authority.pem", [])
+    mine = tmp_path / "mine.pem"
+    certificate(mine, names or ["127.0.0.1"], days, authority if names else None)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(mine)
+    with web_server(saying(answer("200 OK", b"signed\n")), context) as url:
+        source = HttpSource(url.replace("http:", "https:"))
+        if why is None:
+            assert source.get("checkpoint", 100) == b"signed\n"
+        else:
+            said = complaint_of(source)
+            assert why in said and said.startswith(f"{source.name}/checkpoint: ")
+
+
+Authority = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
+
+
+def certificate(path: Path, names: list[str], days: int = 1, authority: Authority | None = None) -> Authority:
+    """Writes a certificate and its key; without names, and without `authority`, it vouches for itself."""
+    secret = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, path.stem)])
+    issuer, signer = (authority[0].subject, authority[1]) if authority else (subject, secret)
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder(issuer, subject, secret.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=10))
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=not names, path_length=None), critical=True)
+    )
+    if names:
+        found = [
+            x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() else x509.DNSName(name)
+            for name in names
+        ]
+        builder = builder.add_extension(x509.SubjectAlternativeName(found), critical=False)
+    made = builder.sign(signer, hashes.SHA256())
+    key = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(made.public_bytes(Encoding.PEM) + key)
+    return made, secret
+
+
+def test_a_captive_portal_is_no_list(tmp_path: Path) -> None:
+    """It answers everything with a page, and its log-in page is elsewhere."""
+    page = answer("200 OK", b"<html>Log in</html>", "Content-Type: text/html", "Content-Encoding: gzip")
+    for said in (page, answer("206 Partial Content", b"sign", "Content-Range: bytes 0-3/7")):
+        with web_server(saying(said)) as url:
+            lists = lists_at(NOW_UNIX_S, url)
+            store = Store(NAME, tmp_path / url.rpartition(":")[2])
+            store.begin(first_contact(lists))
+            found = run_round(store, NOW_UNIX_S, Random(1))
+            assert found.accepted is None
+            assert [each.fault for each in found.refused] == ["trust"], found
 
 
 def test_a_silent_server_is_given_up() -> None:

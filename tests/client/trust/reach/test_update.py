@@ -2,8 +2,8 @@
 
 import os
 import signal
-import threading
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 
@@ -13,10 +13,11 @@ pytest.importorskip("nacl")
 
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held, Refused
-from kcast.client.trust.reach.sources import FolderSource, SourceError
+from kcast.client.trust.reach import update
+from kcast.client.trust.reach.sources import FolderSource, Source, SourceError
 from kcast.client.trust.reach.update import Round, run, run_round
 from kcast.client.trust.state.places import StateError
-from kcast.client.trust.state.store import Store
+from kcast.client.trust.state.store import Busy, Store
 from tests.support.lists import NAME, NOW_UNIX_S, OWNERS, Lists, document, hosts
 from tests.support.published import first_contact, lists_at, write_files
 
@@ -128,36 +129,74 @@ def test_an_update_that_nobody_waits_for_ends(lists: Lists, store: Store) -> Non
     assert len(asked) == 2
 
 
-def test_two_processes_at_once_take_turns(lists: Lists, store: Store) -> None:
-    """The second begins with what the first has stored."""
+def test_while_one_fetches_others_need_not_wait(lists: Lists, store: Store) -> None:
+    """The slow one finds what the other has stored, and is judged against that: so no fork slips between."""
     lists.publish(lists.cluster(hosts(13)))
-    entered, go = threading.Event(), threading.Event()
-
-    def wait(path: str) -> None:
-        entered.set()
-        go.wait(10)
-
-    verdicts = []
-
-    def update_slowly() -> None:
-        verdicts.append(run(store, Dictionary(lists.files, wait), NOW_UNIX_S))
-
-    thread = threading.Thread(target=update_slowly)
-    thread.start()
-    entered.wait(10)
-    asked: list[str] = []
     other = Store(NAME, store.folder.parent)
-    second = threading.Thread(
-        target=lambda: verdicts.append(run(other, Dictionary(lists.files, asked.append), NOW_UNIX_S))
-    )
-    second.start()
-    assert not asked
-    go.set()
-    thread.join(10)
-    second.join(10)
-    assert [isinstance(each, Accepted) for each in verdicts] == [True, True]
-    assert "list/2" not in asked, "it is held already"
+    asked: list[str] = []
+
+    def overtake(path: str) -> None:
+        asked.append(path)
+        if path == "list/2" and asked.count(path) == 1:
+            with store.locked(wait_s=0):
+                pass
+            assert isinstance(run(other, Dictionary(lists.files), NOW_UNIX_S), Accepted)
+
+    assert isinstance(run(store, Dictionary(lists.files, overtake), NOW_UNIX_S), Accepted)
+    assert asked.count("latest.tlog-proof") == 2 and asked.count("list/2") == 1, "it was held by then"
     assert len([path for path in store.folder.iterdir() if path.name != "current"]) == 2
+
+
+def test_a_fork_that_another_process_has_stored_meanwhile_is_seen(lists: Lists, store: Store) -> None:
+    run(store, Dictionary(lists.files), NOW_UNIX_S)
+    fork = deepcopy(lists)
+    lists.publish(lists.cluster(hosts(13)))
+    fork.publish(fork.cluster(hosts(14)))
+    other = Store(NAME, store.folder.parent)
+
+    def overtake(path: str) -> None:
+        if path == "list/2":
+            run(other, Dictionary(lists.files), NOW_UNIX_S)
+
+    verdict = run(store, Dictionary(fork.files, overtake), NOW_UNIX_S)
+    assert isinstance(verdict, Refused) and verdict.fault is ListFault.FORK
+    held = store.load()
+    assert held is not None and held.list == lists.files["list/2"]
+
+
+def test_who_is_overtaken_all_the_time_gives_up(lists: Lists, store: Store) -> None:
+    def overtake(path: str) -> None:
+        if path == "latest.tlog-proof":
+            lists.publish()
+            run(Store(NAME, store.folder.parent), Dictionary(lists.files), NOW_UNIX_S)
+
+    with pytest.raises(Busy, match="other processes change it all the time"):
+        run(store, Dictionary(lists.files, overtake), NOW_UNIX_S)
+
+
+def test_processes_that_update_at_once_all_succeed(lists: Lists, store: Store) -> None:
+    lists.publish_document(document(version=2), OWNERS)
+    lists.publish(lists.cluster(hosts(13)))
+    start_reads, start_writes = os.pipe()
+    children = []
+    for _ in range(6):
+        pid = os.fork()
+        if pid == 0:
+            os.close(start_writes)
+            os.read(start_reads, 1)  # all begin when the pipe is closed
+            try:
+                mine = Store(NAME, store.folder.parent)
+                verdict = run(mine, Dictionary(lists.files), NOW_UNIX_S)
+                os._exit(0 if isinstance(verdict, Accepted) and not verdict.warnings else 1)
+            finally:
+                os._exit(2)
+        children.append(pid)
+    os.close(start_reads)
+    os.close(start_writes)
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 6
+    held = store.load()
+    assert held is not None and held.list == lists.files["list/2"] and held.trust == lists.trust[-1]
+    assert not list(store.folder.glob(".new-*"))
 
 
 def test_killed_at_each_file_it_leaves_a_whole_state(lists: Lists, store: Store) -> None:
@@ -205,6 +244,56 @@ def test_the_next_place_is_asked_where_one_has_nothing_to_accept(tmp_path: Path)
         assert {refused.fault for refused in found.refused} <= {ListFault.WITHHELD}
         orders.add((len(found.refused), len(found.unreachable)))
     assert orders == {(0, 0), (1, 0), (0, 1), (1, 1)}, "in random order"
+
+
+class Slow:
+    """A source that uses up all the time that it has."""
+
+    def __init__(self, name: str, deadline: float, clock: list[float]) -> None:
+        self.name = name
+        self._deadline, self._clock = deadline, clock
+
+    def get(self, path: str, bytes_max: int) -> bytes | None:
+        self._clock[0] = max(self._clock[0], self._deadline)
+        raise SourceError(f"{self.name}: slow")
+
+
+def test_a_round_ends_in_time_and_slow_places_leave_some_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = lists_at(NOW_UNIX_S, "slow:1", "slow:2", "slow:3", "good:4")
+    lists.publish()
+    clock = [1000.0]
+    monkeypatch.setattr(update, "monotonic", lambda: clock[0])
+
+    def source_of(name: str, *, deadline: float) -> Source:
+        if name.startswith("good"):
+            assert deadline >= clock[0] + 5.0
+            return Dictionary(lists.files)
+        return Slow(name, deadline, clock)
+
+    monkeypatch.setattr(update, "source_of", source_of)
+    unreachable = set()
+    for seed in range(20):
+        store = Store(NAME, tmp_path / f"state{seed}")
+        store.begin(first_contact(lists))
+        began = clock[0]
+        found = run_round(store, NOW_UNIX_S, Random(seed), round_s=20.0)
+        assert found.accepted is not None and clock[0] - began <= 15.0
+        unreachable.add(len(found.unreachable))
+    assert unreachable == {0, 1, 2, 3}
+
+
+def test_a_bundle_is_fetched_for_those_only_who_hand_it_on(tmp_path: Path) -> None:
+    folder = tmp_path / "published"
+    lists = lists_at(NOW_UNIX_S, str(folder))
+    lists.publish()
+    write_files(lists, folder)
+    (folder / "bundle").write_bytes(b"bundle")
+    store = Store(NAME, tmp_path / "state")
+    store.begin(first_contact(lists))
+    assert run_round(store, NOW_UNIX_S, Random(1)).bundle is None
+    assert run_round(store, NOW_UNIX_S, Random(1), hands_on=True).bundle == b"bundle"
 
 
 def test_where_no_place_is_named_that_is_said(lists: Lists, store: Store) -> None:
