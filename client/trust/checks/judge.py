@@ -358,10 +358,12 @@ class _Judgement:
         if wanted is not None and basis is None:
             basis = yield from self._logged_list(wanted, document, tree)
         fault = salts.fault_in(cluster, basis, document)
-        for each in former if basis is None else ():
-            fault = fault or salts.fault_in_first_epoch(cluster, each)
+        version = facts_of(cluster).version
+        for each in former:
+            if facts_of(each).version <= version:  # else versions count anew, and epochs too
+                fault = fault or salts.fault_against(cluster, each)
         if fault is not None:
-            raise Fault(ListFault.SALT, f"version {facts_of(cluster).version}: {fault}")
+            raise Fault(ListFault.SALT, f"version {version}: {fault}")
         if basis is None:
             self._ok("the first epoch: nothing was promised yet")
         else:

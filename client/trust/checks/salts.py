@@ -84,13 +84,21 @@ def fault_in(cluster: Cluster, basis: Cluster | None, document: TrustDocument) -
     return None
 
 
-def fault_in_first_epoch(cluster: Cluster, former: Cluster) -> str | None:
-    """Returns what is wrong with a list that builds on no epoch before, against a former one of its epoch."""
+def fault_against(cluster: Cluster, former: Cluster) -> str | None:
+    """Returns what is wrong with a list's salt or servers against one before it, which a client holds: epochs
+    do not go back, and within one the salt stays. In a first epoch no server enters, either."""
+    version = facts_of(former).version
+    basis, before = basis_version(cluster) or 0, basis_version(former) or 0
+    if basis < before:
+        rests = f"version {basis}" if basis else "no version"
+        return f"its salt rests on {rests}, and that of version {version} on version {before}"
+    if basis > before:
+        return None
     if last_salt(cluster) != last_salt(former):
-        return "its salt is another one than before, and nobody shows a part of it"
+        return f"its salt is another one than that of version {version}, in the same epoch"
     entering = sorted(_names(cluster.servers) - _names(former.servers))
-    if entering:
-        return f"{entering[0]} entered within an epoch; version {facts_of(former).version} did not have it"
+    if entering and not basis:
+        return f"{entering[0]} entered within an epoch; version {version} did not have it"
     return None
 
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.cluster import Cluster
-from kcast.client.trust.checks.list_checks import Clock, apart, kept
+from kcast.client.trust.checks.list_checks import Clock, apart, kept, prefix_of
 from tests.support.lists import DAY_S, FRESH_S, NOW_UNIX_S, Lists, hosts
 
 LISTS = Lists()
@@ -36,3 +36,18 @@ FORMER = LISTS.cluster(12, version=41)
 def test_what_each_topic_keeps(new: Cluster, text: str) -> None:
     assert apart(new, FORMER, CLOCK) is None
     assert kept(new, FORMER, CLOCK) == text
+
+
+@pytest.mark.parametrize(
+    ("host", "prefix"),
+    [
+        ("192.0.2.7", "192.0.2.0/24"),
+        ("2001:db8:1:2::7", "2001:db8:1::/48"),
+        ("::ffff:192.0.2.7", "192.0.2.0/24"),
+        ("2002:c000:207::1", "192.0.2.0/24"),
+        ("64:ff9b::c000:207", "192.0.2.0/24"),
+        ("2001:0:1::3fff:fdf8", "192.0.2.0/24"),
+    ],
+)
+def test_the_network_of_an_address_is_that_of_whoever_can_make_it(host: str, prefix: str) -> None:
+    assert prefix_of(host) == prefix

@@ -110,6 +110,34 @@ def test_a_salt_does_not_change_without_parts() -> None:
     assert refusal(judged(held, lists.files)).fault is ListFault.SALT
 
 
+def test_a_salt_does_not_change_within_an_epoch_whoever_shows_parts() -> None:
+    """Signers could else choose among the salts that subsets of the parts make."""
+    lists = epochs()
+    lists.publish(second_epoch(lists))
+    held = lists.accepted()
+    other = next_salt(SIGNERS[:2])
+    lists.publish(
+        second_epoch(
+            lists,
+            reveals=reveals(2, FIRST_SALT, SIGNERS[:2]),
+            next_salts=((other, lists.now_unix_s + 7 * 86_400),),
+        )
+    )
+    found = refusal(judged(held, lists.files))
+    assert found.fault is ListFault.SALT
+    assert found.text == "version 4: its salt is another one than that of version 3, in the same epoch"
+
+
+def test_epochs_do_not_go_back() -> None:
+    lists = epochs()
+    lists.publish(second_epoch(lists))
+    held = lists.accepted()
+    lists.publish(lists.cluster(14, commitments=commitments(FIRST_SALT)))
+    found = refusal(judged(held, lists.files))
+    assert found.fault is ListFault.SALT
+    assert found.text == "version 4: its salt rests on no version, and that of version 3 on version 2"
+
+
 def test_who_was_pending_may_enter_later_in_the_epoch() -> None:
     lists = epochs()
     first, newcomer = held_by(lists)
