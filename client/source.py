@@ -48,6 +48,9 @@ class Source(Protocol):
     def refresh(self) -> tuple[ListTrouble, ...]:
         """Fetches a newer signed list where that is due, and waits for it; returns what to tell."""
 
+    def troubles(self) -> tuple[ListTrouble, ...]:
+        """Returns what is wrong with the signed list that `read` has returned last. A watch tells it too."""
+
     def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
         """Returns a watch on the cluster that `read` has returned last; None where it cannot change.
 
@@ -76,6 +79,10 @@ class FileSource:
 
     def refresh(self) -> tuple[ListTrouble, ...]:
         """Does nothing."""
+        return ()
+
+    def troubles(self) -> tuple[ListTrouble, ...]:
+        """Returns nothing."""
         return ()
 
     def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
@@ -112,6 +119,11 @@ class SignedSource:
         from kcast.client.trust.reach.opening import refresh
 
         return refresh(self._list_name, int(time()))
+
+    def troubles(self) -> tuple[ListTrouble, ...]:
+        """Returns what is wrong with the list: it is stale, has expired, or could not be stored."""
+        assert self._opened is not None  # it has been read
+        return self._opened.told(int(time()))
 
     def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
         """Returns what keeps the list up to date."""

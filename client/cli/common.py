@@ -95,19 +95,20 @@ def complete_cluster(ctx: click.Context, param: click.Parameter, incomplete: str
 
 def load_cluster(command: str, cluster_name: str | None) -> Cluster:
     """Returns the cluster; if none is named, ends the program and says what to do. Raises ClusterError."""
-    return _read(command, _cluster_source(command, cluster_name))
+    return _read(command, _cluster_source(command, cluster_name), is_watched=False)
 
 
-def load_cluster_if_named(cluster_name: str | None) -> Cluster | None:
+def load_cluster_if_named(command: str, cluster_name: str | None) -> Cluster | None:
     """Returns the cluster; None if neither option, variable nor context names one. Raises ClusterError."""
     source = find(cluster_name)
-    return source.read() if source else None
+    return _read(command, source, is_watched=False) if source else None
 
 
-def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
-    """Returns the cluster; says if it has fewer hosts than its policy wants. Raises ClusterError."""
+def load_cluster_to_use(command: str, cluster_name: str | None, *, is_watched: bool = True) -> Cluster:
+    """Returns the cluster; says if it has fewer hosts than its policy wants. What is wrong with a signed list
+    is said here only where it is not watched. Raises ClusterError."""
     source = _cluster_source(command, cluster_name)
-    cluster = _read(command, source)
+    cluster = _read(command, source, is_watched=is_watched)
     wanted, servers, hosts = cluster.policy.k, len(cluster.servers), len(cluster.hosts)
     if cluster.policy.placement != "ring" or hosts >= wanted:
         return cluster
@@ -119,12 +120,14 @@ def load_cluster_to_use(command: str, cluster_name: str | None) -> Cluster:
     return cluster
 
 
-def _read(command: str, source: Source) -> Cluster:
+def _read(command: str, source: Source, *, is_watched: bool) -> Cluster:
     """Reads a cluster, of a signed list a newer one if it is time for that. A command may end before a client
     has fetched it."""
-    for trouble in source.refresh():
+    troubles = source.refresh()
+    cluster = source.read()
+    for trouble in troubles if is_watched else (*troubles, *source.troubles()):
         say(command, file_news.told(trouble))
-    return source.read()
+    return cluster
 
 
 def to_watch(cluster: Cluster) -> Cluster | Path | str:

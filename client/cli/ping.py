@@ -67,7 +67,7 @@ def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: 
       kcast ping --cluster lab.cluster
     """
     with errors_as_lines("ping"):
-        cluster = load_cluster_to_use("ping", cluster_name)
+        cluster = load_cluster_to_use("ping", cluster_name, is_watched=False)
         if not cluster.is_signed and not cluster.is_lab:
             say(
                 "ping",

@@ -125,7 +125,7 @@ def command(
         if down is not None and down_exactly is not None:
             raise click.UsageError("--down and --down-exactly exclude each other: give one of them.")
         own = any(value is not None for value in (scheme, k, publish, subscribe))
-        cluster = load_cluster_if_named(cluster_name)
+        cluster = load_cluster_if_named("plan", cluster_name)
         if hosts is None:
             hosts = len(cluster.hosts) if cluster else HOSTS_DEFAULT
         policy = cluster.policy if cluster and not own else _policy(scheme, hosts, k, publish, subscribe)

@@ -7,6 +7,7 @@ come and go as locust decides.
 
 import json
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -56,10 +57,15 @@ def cluster_source(options: Namespace) -> Source:
     return source
 
 
-def read_cluster(options: Namespace) -> Cluster:
-    """Reads the cluster file that the options mean. Raises ScenarioError and ClusterError."""
+def read_cluster(options: Namespace, tell: Callable[[str], object] = lambda _: None) -> Cluster:
+    """Reads the cluster file that the options mean; what is wrong with a signed list goes to `tell`.
+
+    Raises ScenarioError and ClusterError.
+    """
     source = cluster_source(options)
     cluster = source.read()
+    for trouble in source.troubles():
+        tell(f"{trouble.name}: {trouble.text} ({trouble.fault})")
     for server in cluster.servers:
         if server.named:
             raise ScenarioError(f"{source.name}: {server.name} is a name: load tests need addresses")

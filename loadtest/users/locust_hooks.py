@@ -293,7 +293,7 @@ class _Hooks:
             self._start_worker(assignment, HERE)
 
     def _make_assignment(self) -> Assignment:
-        cluster = read_cluster(self._options)
+        cluster = read_cluster(self._options, logger.warning)
         scenario = read_scenario(self._options, cluster)
         capture = ""
         if self._options.capture:

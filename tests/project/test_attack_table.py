@@ -40,6 +40,7 @@ def test_the_attacks_themselves_are_all_named() -> None:
     first, last = (tests.index(name) for name in ("test_an_unlogged_list", "test_a_malicious_mirror"))
     beside = {
         "test_a_version_may_be_excepted_from_churn_by_the_owners",
+        "test_after_an_exception_lists_are_compared_with_the_one_that_was_excepted",
         "test_a_rewritten_log_without_its_tiles_is_not_believed_either",
         "test_an_old_list_with_a_new_checkpoint",
         "test_a_freeze_where_the_owners_say_refuse",

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -12,12 +12,14 @@ import click
 from kcast.client.cli.common import count_of, errors_as_lines, say
 from kcast.client.cluster import parse_address
 from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:
-    from kcast.client.trust.forms.note import VerifierKey
+    from kcast.client.trust.forms.note import SigningKey, VerifierKey
     from kcast.client.trust.witness.witness import Witness
 
 _VERB = "servers witness"
+_LOOK_INTERVAL_S = 60.0
 _LISTEN = "127.0.0.1:7480"
 
 
@@ -83,6 +85,10 @@ def command(
     without --log that is all it does. The log asks it: nothing else needs to reach it. Requests are short and
     bounded, and a request that no log has signed costs next to nothing.
 
+    What --trust names is read again once a minute, so that a log which changes its key goes on being served,
+    by the new key alone. Clients go over to a new key once enough witnesses serve it: so give a FILE, and put
+    the new trust document in its place. @NAME is the document that this machine knows.
+
     Never copy the folder of --state, and never go back to a backup of it: a witness that has forgotten what
     it cosigned cosigns a fork. If the folder is lost, make another witness.
 
@@ -102,7 +108,8 @@ def command(
             raise click.BadParameter(
                 "give a name without spaces and '+', such as w0.example.net", param_hint="NAME"
             )
-        served = [*_keys_of(logs), *_logs_of(documents)]
+        keys_given = _keys_of(logs)
+        served = [*keys_given, *_logs_of(documents)]
         folder = folder or state_root("witness") / keys.file_name(name).removesuffix(".pem")
         with witnesses.opened(folder):
             key = witnesses.key_of(name, folder)
@@ -117,7 +124,8 @@ def command(
                 click.echo(line)
                 many = count_of(len({log.name for log in served}), "log")
                 say(_VERB, f"serving {many} on {where}")
-                _wait_for_a_signal(server.serve_forever)
+                following = Following(witness, key, keys_given, documents, served)
+                _wait_for_a_signal(server.serve_forever, following.look)
                 server.shutdown()
             say(_VERB, _summary(witness))
 
@@ -170,11 +178,53 @@ def _document(given: str) -> bytes:
         return opened.read(DOCUMENT_BYTES_MAX + 1)
 
 
-def _wait_for_a_signal(serve: Callable[[], None]) -> None:
+class Following:
+    """The trust documents of a witness that runs: it serves the logs that they name now."""
+
+    def __init__(
+        self,
+        witness: "Witness",
+        key: "SigningKey",
+        logs: "Sequence[VerifierKey]",
+        documents: Sequence[str],
+        served: "Sequence[VerifierKey]",
+    ) -> None:
+        self._witness = witness
+        self._key = key
+        self._logs = logs
+        self._documents = documents
+        self._served = list(served)
+        self._trouble = ""
+
+    def look(self) -> None:
+        """Reads the documents; while one cannot be read, all stays as it is, which is told once."""
+        from kcast.client.trust.witness.witnessing import WitnessCore
+
+        try:
+            served = [*self._logs, *_logs_of(self._documents)]
+            if served != self._served:
+                self._witness.serve(WitnessCore(self._key, served))
+                self._served = served
+                say(_VERB, f"the logs to serve have changed: {', '.join(map(str, served))}")
+            self._trouble = ""
+        except (click.ClickException, KcastError, OSError) as error:
+            trouble = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            if trouble != self._trouble:
+                self._trouble = trouble
+                say(_VERB, f"{trouble}; going on with the logs as they were")
+
+
+def _wait_for_a_signal(serve: Callable[[], None], look: Callable[[], None]) -> None:
     ended = Event()
+
+    def look_on() -> None:
+        while not ended.wait(_LOOK_INTERVAL_S):
+            look()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    Thread(target=serve, name="witness", daemon=True).start()
+    for act in (serve, look_on):
+        Thread(target=act, name="witness", daemon=True).start()
     sys.stdout.flush()
     ended.wait()
 

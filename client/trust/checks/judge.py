@@ -22,7 +22,6 @@ from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.list_checks import Clock, duration, facts_of
 from kcast.client.trust.checks.log_checks import Tree
 from kcast.client.trust.checks.verdicts import (
-    FORMER_MAX,
     Accepted,
     Check,
     Held,
@@ -77,7 +76,7 @@ class _Judgement:
         clock = self._clock(document, tree)
         self._check_times(cluster, document, clock)
         former = self._former(data)
-        self._check_hosts(cluster, former, document, clock)
+        yield from self._check_hosts(cluster, former, document, tree, clock)
         yield from self._check_salt(cluster, former, document, tree)
         in_force = yield from self._in_force(cluster, former, document, tree, clock)
         self._check_meeting(cluster, former, clock)
@@ -307,21 +306,18 @@ class _Judgement:
         holds until this one does."""
         now = (each for each, (cluster, _) in self._read_already.items() if cluster is in_force)
         every = (each for each in (self.held.list, *self.held.former, *now) if each is not None)
-        valid = [
-            each
-            for each in dict.fromkeys(every)
-            if each != data and facts_of(self._parsed(each)[0]).valid_until_s >= clock.now_unix_s
-        ]
-        return tuple(valid[:FORMER_MAX])
+        lists = [(each, facts_of(self._parsed(each)[0])) for each in dict.fromkeys(every) if each != data]
+        return tuple(list_checks.kept_former(lists, clock.now_unix_s))
 
     def _check_hosts(
-        self, cluster: Cluster, former: list[Cluster], document: TrustDocument, clock: Clock
-    ) -> None:
+        self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree, clock: Clock
+    ) -> Asking[None]:
         self.step = "servers"
+        compared = yield from self._compared(cluster, former, document, tree, clock)
         for trouble in (
             list_checks.too_small(cluster, document),
             list_checks.too_crowded(cluster, document),
-            list_checks.too_different(cluster, former, document, clock),
+            list_checks.too_different(cluster, compared, document),
         ):
             if trouble is not None:
                 raise Fault(trouble.fault, trouble.text)
@@ -333,6 +329,23 @@ class _Judgement:
             text += f", {len(hosts - before)} added, {len(before - hosts)} removed"
             text += f" ({document.churn_percent} % allowed)"
         self._ok(text)
+
+    def _compared(
+        self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree, clock: Clock
+    ) -> Asking[list[Cluster]]:
+        """Returns the lists from which this one may not differ too much: those held, but none from before the
+        one that the trust document excepts. Who does not hold that one asks for it."""
+        former = list_checks.kept_former([(each, facts_of(each)) for each in former], clock.now_unix_s)
+        version, excepted = facts_of(cluster).version, document.except_version
+        if excepted is None or version < excepted or not former:
+            return former
+        since = [each for each in former if excepted <= facts_of(each).version <= version]
+        if version == excepted or since or self._is_held(cluster):
+            return since
+        return [(yield from self._logged_list(excepted, document, tree))]
+
+    def _is_held(self, cluster: Cluster) -> bool:
+        return self.held.list is not None and self._parsed(self.held.list)[0] is cluster
 
     def _check_salt(
         self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree

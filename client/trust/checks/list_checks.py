@@ -7,18 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+from typing import TypeVar
 
 from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, ListFacts
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.meeting import hosts_changed
-from kcast.client.trust.checks.verdicts import Trouble
+from kcast.client.trust.checks.verdicts import FORMER_MAX, Trouble
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, NoteError
 
 CLOCK_SLACK_S = 600
 IPV4_PREFIX_BITS = 24
 IPV6_PREFIX_BITS = 48
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,29 +129,33 @@ def prefix_of(host: str) -> str:
     return str(ip_network((host, bits), strict=False))
 
 
-def too_different(
-    cluster: Cluster, held: Iterable[Cluster], document: TrustDocument, clock: Clock
-) -> Trouble | None:
+def too_different(cluster: Cluster, former: Iterable[Cluster], document: TrustDocument) -> Trouble | None:
     """Returns whether more hosts have come or gone than the trust document allows, since any of the lists
-    held that are still valid."""
-    version = facts_of(cluster).version
-    if document.except_version == version:
-        return None
+    before."""
     new = cluster.hosts
-    for former in held:
-        facts = facts_of(former)
-        if facts.valid_until_s < clock.now_unix_s:
-            continue
-        old = former.hosts
+    for each in former:
+        old = each.hosts
         added, removed = len(new - old), len(old - new)
         for count, sign in ((added, "+"), (removed, "-")):
             if count * 100 > document.churn_percent * len(old):
                 return Trouble(
                     ListFault.CHURN,
-                    f"{sign}{count} of {len(old)} hosts since version {facts.version}, where the trust "
+                    f"{sign}{count} of {len(old)} hosts since {_version(each)}, where the trust "
                     f"document allows {document.churn_percent} % at once",
                 )
     return None
+
+
+def kept_former(lists: Sequence[tuple[T, ListFacts]], now_unix_s: int) -> list[T]:
+    """Returns those of the lists before the newest, given newest first, that it is compared with: the last
+    ones that are valid, and the oldest one that is still fresh.
+
+    So however many versions there are, what changes in a fresh interval is bounded.
+    """
+    valid = [(each, facts) for each, facts in lists if facts.valid_until_s >= now_unix_s]
+    fresh = [each for each, facts in valid if facts.fresh_until_s >= now_unix_s]
+    last = [each for each, _ in valid[: FORMER_MAX - 1]]
+    return last if not fresh or fresh[-1] in last else [*last, fresh[-1]]
 
 
 def apart(cluster: Cluster, former: Cluster, clock: Clock) -> Trouble | None:

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kcast.client import cluster as clusters
+from kcast.client.cluster import ListFacts
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
+from kcast.client.trust.checks.list_checks import kept_former
 from kcast.client.trust.checks.log_checks import LATEST
 from kcast.client.trust.checks.rehearsal import rehearse
 from kcast.client.trust.checks.salts import basis_version
@@ -39,6 +41,7 @@ from kcast.client.trust.publisher.workplace import Workplace, read_note, write_n
 from kcast.client.trust.state.durable import write_into
 
 STEPS_KEPT = 64  # files from/N
+LOOKED_AT_MAX = 64  # lists before the newest that are looked at for those that clients hold
 
 
 class NotPublished(EditError):
@@ -175,18 +178,20 @@ def _held(place: Workplace, document: TrustDocument, now_unix_s: int) -> Held:
     published = place.published()
     if published is None:
         return Held(b"")
-    former = []
+    former: list[tuple[bytes, ListFacts]] = []
     newest = published.record.version
-    for version in range(newest - 1, max(0, newest - 1 - FORMER_MAX), -1):
+    for version in range(newest - 1, max(0, newest - 1 - LOOKED_AT_MAX), -1):
         data = place.published_list(version)
         if data is None:
             continue
-        cluster = clusters.parse(data.decode(), f"list/{version}")
-        if facts_of(cluster).valid_until_s >= now_unix_s:
-            former.append(data)
+        facts = facts_of(clusters.parse(data.decode(), f"list/{version}"))
+        if len(former) >= FORMER_MAX and facts.fresh_until_s < now_unix_s:
+            break
+        former.append((data, facts))
+    kept = tuple(kept_former(former, now_unix_s))
     if place.counts_anew(document):
-        return Held(b"", former=(published.data, *former))
-    return Held(b"", list=published.data, proof=published.proof.data, former=tuple(former))
+        return Held(b"", former=(published.data, *kept))
+    return Held(b"", list=published.data, proof=published.proof.data, former=kept)
 
 
 def _require_taken(
@@ -268,6 +273,7 @@ class _Files:
         self._log = log
         self._checkpoint = checkpoint
         self._cluster = list_.cluster
+        self._document = document
         self._before = before
         self._trust: dict[str, bytes] = {}
         self._trust_proofs: dict[str, bytes] = {}
@@ -300,10 +306,12 @@ class _Files:
         return first, {**self._trust, **latest}, {"checkpoint": self._checkpoint.data}
 
     def _other_lists(self, place: Workplace) -> dict[str, bytes]:
-        """Returns what clients need beside the newest list: the one on which its salt rests, and the one that
-        holds until this one does. Their proofs are of the newest checkpoint, since a bundle has no tiles."""
+        """Returns what clients need beside the newest list: the one on which its salt rests, the one that is
+        excepted, and the one that holds until this one does. Their proofs are of the newest checkpoint, since
+        a bundle has no tiles."""
         found: dict[str, bytes] = {}
-        for version in dict.fromkeys((basis_version(self._cluster), self._before)):
+        needed = (basis_version(self._cluster), self._document.except_version, self._before)
+        for version in dict.fromkeys(needed):
             if version is not None:
                 found |= self._logged_list(place, version)
         return found

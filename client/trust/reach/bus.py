@@ -5,7 +5,8 @@
     %00list/ID/data   the bundle, piece by piece
 
 ID is 22 characters of the SHA-256 of the list's name. As in RFC 6206, whoever has just heard what he would
-say keeps silent: what all clients together send does not grow with their number.
+say keeps silent, but once in 100 h on average: else a server could keep clients silent whose checkpoints
+contradict each other, by telling each its own.
 
 A checkpoint is believed only where its log and a quorum have signed it. One that is newer is a hint to fetch.
 One that contradicts the one held is evidence of a fork, for all who hear it. A bundle is believed for
@@ -31,6 +32,7 @@ from kcast.client.trust.forms.note import Note, NoteError, verify
 
 HOUR_S = 3600.0
 SAY_INTERVAL_S = HOUR_S
+SAY_ANYWAY_S = 100 * HOUR_S  # on average, whatever others say
 SAY_SOON_S = 10.0  # after a checkpoint was adopted
 ANSWER_WITHIN_S = 2.0
 PIECE_BYTES = 700  # at most 934 characters of base64url
@@ -146,6 +148,7 @@ class ListBus:
         self._packed = b""  # the bundle of the checkpoint, compressed
         self._packed_hash = ""
         self._say_at = inf
+        self._say_anyway_at = inf
         self._said_at = -inf
         self._heard: tuple[Checkpoint, bytes, float] | None = None  # the last that was verified, and when
         self._forks: dict[Checkpoint, float] = {}  # that were verified, and when they were told
@@ -186,6 +189,8 @@ class ListBus:
         if self._heard is not None and self._heard[0] == self._checkpoint:
             is_newer = is_newer and now - self._heard[2] > SAY_INTERVAL_S
         self._say_at = now + self._rng.uniform(0, SAY_SOON_S if is_newer else SAY_INTERVAL_S)
+        if self._say_anyway_at == inf:
+            self._say_anyway_at = now + self._rng.expovariate(1 / SAY_ANYWAY_S)
         self._packed = packed
         self._packed_hash = _hash_of(self._packed)
         self._answers.clear()
@@ -219,12 +224,15 @@ class ListBus:
 
     def next_timeout(self) -> float | None:
         """Returns when there is something to do next; None where there is nothing."""
-        times = self._say_at, self._send_at, self._ask_at, self._hand_at, self._want_until
-        at = min(*times, *self._answers.values())
+        says = self._say_at, self._say_anyway_at
+        at = min(*says, self._send_at, self._ask_at, self._hand_at, self._want_until, *self._answers.values())
         return at if at < inf else None
 
     def handle_timeout(self, now: float) -> None:
         """Does what is due."""
+        if now >= self._say_anyway_at:
+            self._say_anyway_at = now + self._rng.expovariate(1 / SAY_ANYWAY_S)
+            self._say_at = now
         if now >= self._say_at and self._note is not None:
             self._say(now)
         for offset in [offset for offset, at in self._answers.items() if at <= now]:

@@ -44,6 +44,16 @@ class Opened:
         """Judges a bundle that other clients have sent. Raises StateError."""
         return update.run_on_bundle(self.store, bundle, now_unix_s, is_wanted=is_wanted)
 
+    def told(self, now_unix_s: int) -> tuple[ListTrouble, ...]:
+        """Returns what is to be told of the list now, for programs that have no `Keeper`, which tells it."""
+        late = self.standing.lateness(now_unix_s)
+        kept = facts_of(self.standing.cluster).version
+        troubles = self.troubles if late is None else (*self.troubles, late)
+        each_once = {each.fault: each.text for each in troubles}
+        return tuple(
+            ListTrouble(self.store.name, fault.value, text, kept) for fault, text in each_once.items()
+        )
+
     def keep_evidence(self, files: Mapping[str, bytes]) -> str:
         """Stores evidence of a fork; returns where, empty where that fails."""
         return str(self.store.evidence(files) or "")

@@ -113,16 +113,13 @@ def _tree_of(proof: bytes | None, document: TrustDocument) -> Tree:
         raise NoteError(fault.text) from None
 
 
-def is_sound(held: Held) -> bool:
-    """Returns whether a stored state is undamaged."""
+def is_sound(held: Held, name: str) -> bool:
+    """Returns whether a stored state is undamaged, and that of this name: folders can be renamed."""
     try:
-        if held.list is None:
-            documents.check_own(held.trust)
-        else:
-            standing_of(held)
+        document = documents.check_own(held.trust) if held.list is None else standing_of(held).document
     except (NoteError, ClusterError):
         return False
-    return True
+    return document.name == name
 
 
 @lru_cache(maxsize=4)

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
@@ -65,10 +66,10 @@ class Store:
     what was read is undamaged."""
 
     def __init__(
-        self, name: str, root: Path | None = None, is_sound: Callable[[Held], bool] = standing.is_sound
+        self, name: str, root: Path | None = None, is_sound: Callable[[Held], bool] | None = None
     ) -> None:
         self.name = name
-        self._is_sound = is_sound
+        self._is_sound = is_sound or partial(standing.is_sound, name=name)
         self.folder = folder_of(name, root)
         self._unstored: Held | None = None
 
@@ -339,7 +340,7 @@ class Store:
     def _clear(self) -> None:
         """Removes what writers have left that were killed."""
         for path in self.folder.iterdir():
-            if path.name.startswith(_NEW):
+            if path.name.startswith((_NEW, f".{_TRIED}.", f".{_SOURCE}.")):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
                 else:

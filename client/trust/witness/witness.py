@@ -52,25 +52,38 @@ class Witness:
     def __init__(self, core: WitnessCore, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
         """Reads the state. Raises WitnessError if a checkpoint in it is damaged, and OSError."""
         self.counts: Counter[Status | str] = Counter()
-        self._core = core
         self._folder = folder
         self._say = say
         self._trouble = ""
-        self._locks = {origin: Lock() for origin in core.origins}
+        self._locks: dict[str, Lock] = {}
         self._stored: dict[str, bytes] = {}  # by the hash of the log's name
         self._held: dict[str, Checkpoint] = {}
+        self.serve(core)
+
+    def serve(self, core: WitnessCore) -> None:
+        """Goes by these logs from now on, and reads the state of those that are new.
+
+        Raises as the constructor does; then the logs are those of before.
+        """
         for origin in core.origins:
-            file = self._path(origin, _CHECKPOINT)
-            _remove_leftovers(file.parent)
-            with suppress(FileNotFoundError):
-                data = self._stored[origin_hash(origin)] = file.read_bytes()
-                try:
-                    self._held[origin] = core.held(origin, data)
-                except NoteError as error:
-                    raise WitnessError(
-                        f"{file}: {error}; so this witness cannot know what it has cosigned, and must not "
-                        "go on: make a new one, with another --state"
-                    ) from None
+            if origin not in self._locks:
+                self._read(origin, core)
+                self._locks[origin] = Lock()
+        self._core = core
+
+    def _read(self, origin: str, core: WitnessCore) -> None:
+        file = self._path(origin, _CHECKPOINT)
+        _remove_leftovers(file.parent)
+        with suppress(FileNotFoundError):
+            data = file.read_bytes()
+            try:
+                self._held[origin] = core.held(origin, data)
+            except NoteError as error:
+                raise WitnessError(
+                    f"{file}: {error}; so this witness cannot know what it has cosigned, and must not "
+                    "go on: make a new one, with another --state"
+                ) from None
+            self._stored[origin_hash(origin)] = data
 
     def _path(self, origin: str, name: str) -> Path:
         return self._folder / origin_hash(origin) / name
@@ -83,13 +96,14 @@ class Witness:
     def add_checkpoint(self, body: bytes, now_unix_s: int) -> Answer:
         """Answers an add-checkpoint request. Raises OSError where the checkpoint could not be stored; then it
         was not cosigned."""
-        request = self._core.read(body)
+        core = self._core
+        request = core.read(body)
         if isinstance(request, Answer):
             answer = request
         else:
             origin = request.checkpoint.origin
             with self._locks[origin]:
-                answer = self._core.decide(request, self._held.get(origin), now_unix_s)
+                answer = core.decide(request, self._held.get(origin), now_unix_s)
                 if answer.cosigned is not None:
                     self._store(origin, _CHECKPOINT, answer.cosigned.data)
                     self._stored[origin_hash(origin)] = answer.cosigned.data

@@ -441,3 +441,29 @@ def test_plan_has_an_answer_at_every_edge(arguments: tuple[str, ...]) -> None:
         for key in ("delivery", "miss", "whole_audience"):
             assert -1e-12 <= float(str(predicted[key])) <= 1 + 1e-12
     assert kcast("plan", *arguments).exit_code == 0
+
+
+# --- Signed lists -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", [("where", "weather/oslo"), ("plan",), ("ping", "--count", "1", "--timeout", "0.05")]
+)
+@pytest.mark.parametrize(
+    ("age_s", "faults"),
+    [(0, []), (120, ["(stale)"]), (7200, ["(expired)"])],
+    ids=["fresh", "stale", "expired"],
+)
+def test_a_list_that_is_late_is_told_once(
+    arguments: tuple[str, ...], age_s: int, faults: list[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("nacl")
+    from tests.support.published import AT_NAME, KnownList
+
+    known = KnownList(tmp_path, Policy(3, 2, 3))
+    known.publish(lab(ADDRESSES[:3]).servers, age_s=age_s)
+    environment = {"KCAST_CLUSTER": None, **known.environment}
+    for _ in range(2):  # at first contact, and from the state
+        result = CliRunner().invoke(main, [*arguments, "--cluster", AT_NAME], env=environment)
+        assert re.findall(r"\((?:stale|expired)\)", result.stderr) == faults, result.stderr
+        assert "Traceback" not in result.stderr

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -15,13 +16,16 @@ pytest.importorskip("cryptography")
 from click.testing import CliRunner, Result
 
 from kcast.client.cli import main
+from kcast.client.cli.servers.witness import Following
 from kcast.client.trust.forms.checkpoint import Checkpoint, cosignatures
-from kcast.client.trust.forms.note import Note, VerifierKey
+from kcast.client.trust.forms.note import Note, SigningKey, VerifierKey
 from kcast.client.trust.forms.quorum import Policy, PolicyReader
 from kcast.client.trust.publisher.cosigning import Asked, collect
+from kcast.client.trust.witness.witness import Witness
+from kcast.client.trust.witness.witnessing import WitnessCore
 from tests.support.handmade_log import ORIGIN, HandmadeLog
 from tests.support.lists import LOG as LOG_KEY
-from tests.support.lists import Lists
+from tests.support.lists import OWNERS, WITNESSES, Lists
 from tests.support.witness_process import WAIT_S, WitnessProcess
 
 pytestmark = pytest.mark.world
@@ -304,3 +308,45 @@ def test_a_list_is_published_with_five_of_seven_and_not_with_four(
         assert "cosigned by 5 of 7" in servers("verify", "@example.org/lab")
         witnesses[2].start()
         assert "version 4 of example.org/lab is published" in servers("publish", "lab.cluster")
+
+
+# --- A log that changes its key ----------------------------------------------------------------------
+
+
+def test_a_running_witness_follows_its_trust_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists = Lists()
+    file = tmp_path / "lab.trust"
+    file.write_bytes(lists.trust[0])
+    key = WITNESSES[0]
+    witness = Witness(WitnessCore(key, [LOG_KEY.verifier]), tmp_path / "w0")
+    following = Following(witness, key, [], [str(file)], [LOG_KEY.verifier])
+    following.look()
+    assert capsys.readouterr().err == ""
+    assert witness.add_checkpoint(LOG.body(0, 5), 1).status == 200
+    # Its owners give the log another key; and then a log of another name.
+    new_log = SigningKey.from_seed(LOG_KEY.verifier.name, bytes(32))
+    for version, log in ((2, new_log), (3, SigningKey.from_seed("example.org/other", bytes(32)))):
+        policy = replace(lists.document.policy, log=log.verifier)
+        lists.publish_document(replace(lists.document, version=version, policy=policy), OWNERS)
+        file.write_bytes(lists.trust[-1])
+        following.look()
+        assert f"the logs to serve have changed: {log.verifier}" in capsys.readouterr().err
+        assert witness.add_checkpoint(LOG.body(5, 9), 1).status == {2: 403, 3: 404}[version]
+        assert witness.held[LOG_KEY.verifier.name].size == 5, "it is not forgotten"
+    file.write_bytes(lists.trust[0])
+    following.look()
+    assert witness.add_checkpoint(LOG.body(5, 9), 1).status == 200
+    assert witness.add_checkpoint(LOG.body(0, 5), 1).body == "9\n"
+
+
+def test_a_trust_document_that_goes_leaves_the_logs_as_they_were(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    witness = Witness(WitnessCore(WITNESSES[0], [LOG_KEY.verifier]), tmp_path / "w0")
+    following = Following(witness, WITNESSES[0], [], [str(tmp_path / "gone")], [LOG_KEY.verifier])
+    for _ in range(2):
+        following.look()
+    assert capsys.readouterr().err.count("going on with the logs as they were") == 1
+    assert witness.add_checkpoint(LOG.body(0, 5), 1).status == 200

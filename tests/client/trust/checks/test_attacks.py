@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.cluster import ServerEntry, host_key
+from kcast.client.cluster import ServerEntry, host_key, hosts_of
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.list_checks import facts_of
-from kcast.client.trust.checks.verdicts import Accepted, Verdict
+from kcast.client.trust.checks.verdicts import Accepted, Held, Verdict
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosign
 from kcast.client.trust.forms.note import Note, SigningKey, sign
 from kcast.client.trust.forms.record import ListRecord
@@ -102,6 +102,47 @@ def test_a_version_may_be_excepted_from_churn_by_the_owners() -> None:
     lists.accepted(held)
     lists.publish(lists.cluster(hosts(12, first=2000)))
     assert fault_of(lists.judged(held)) is ListFault.CHURN
+
+
+def test_after_an_exception_lists_are_compared_with_the_one_that_was_excepted() -> None:
+    lists = published()
+    late = lists.accepted()
+    lists.publish_document(document(version=2, except_version=2), OWNERS[:3])
+    lists.publish(lists.cluster(hosts(12, first=1000)))
+    held = lists.accepted(late)
+    lists.publish(lists.cluster(hosts(12, first=1001)))
+    assert lists.accepted(held).list == lists.accepted(late).list == lists.files["list/3"]
+    lists.publish(lists.cluster(hosts(12, first=2000)))
+    for each in (held, late):
+        found = refusal(lists.judged(each))
+        assert found.fault is ListFault.CHURN
+        assert found.text.startswith("+12 of 12 hosts since version 2, where")
+    del lists.files["list/2"]
+    assert fault_of(lists.judged(late)) is ListFault.WITHHELD
+
+
+def test_many_versions_in_a_short_time_change_no_more_than_one() -> None:
+    lists = published()
+    honest = lists.cluster().hosts
+    held, moved = lists.accepted(), 0
+
+    def try_to_move(count: int) -> Held | None:
+        lists.publish(lists.cluster(hosts(12, first=count)))
+        verdict = lists.judged(held)
+        if isinstance(verdict, Accepted):
+            return verdict.held
+        assert verdict.fault is ListFault.CHURN
+        return None
+
+    for _ in range(60):
+        lists.now_unix_s += 60
+        if (new := try_to_move(moved + 1)) is not None:
+            held, moved = new, moved + 1
+        elif (new := try_to_move(moved)) is not None:
+            held = new
+        assert len(hosts_of(hosts(12, first=moved)) & honest) >= 9
+    lists.now_unix_s += 7 * DAY_S
+    assert try_to_move(moved + 1) is not None
 
 
 def test_a_packed_prefix() -> None:

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -110,7 +109,7 @@ def test_those_who_are_down_or_slow_cost_nobody_elses_cosignature(serving: Servi
                 connection.sendall(b"x")
 
     def say_nothing(connection: socket.socket, _: str) -> None:
-        hangs.wait(WAIT_S)
+        hangs.wait()
 
     with web_server(drip) as drips, web_server(say_nothing) as silent:
         with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -124,11 +123,9 @@ def test_those_who_are_down_or_slow_cost_nobody_elses_cosignature(serving: Servi
             WITNESSES[5].verifier: "ftp://127.0.0.1",
             WITNESSES[6].verifier: serving(WITNESSES[6])[1],
         }
-        began = time.monotonic()
+        # Those who are slow go on until `collect` has returned, so it has not waited for them.
         asked = ask(witnesses, deadline_s=1.0)
-        took_s = time.monotonic() - began
         hangs.set()
-    assert took_s < 3.0
     assert [bool(each.cosignatures) for each in asked] == [True, False, False, False, False, False, True]
     for each in asked[1:3]:
         assert each.why_not == "no answer in 1 s" or " in 1 s" in each.why_not

@@ -40,7 +40,7 @@ from kcast.client.trust.publisher.founding import Terms, changed
 from kcast.client.trust.publisher.publishing import NotPublished
 from kcast.client.trust.publisher.signing import signed
 from kcast.client.trust.publisher.workplace import read_note, write_note
-from kcast.client.trust.reach.sources import FolderSource
+from kcast.client.trust.reach.sources import BundleSource, FolderSource
 from tests.support.killed import killed_at
 from tests.support.list_publisher import HOSTS, NAME, NOW_S, ListPublisher, key
 
@@ -591,6 +591,29 @@ def test_a_trust_document_that_somebody_put_there_is_not_signed(publisher: ListP
         publisher.publish()
     assert publisher.files() == files
     assert read_note(publisher.place.trust_file) == note
+
+
+def test_after_an_exception_lists_are_published_as_before(publisher: ListPublisher) -> None:
+    publisher.publish()
+    late = accepted(publisher.files(), first_contact(publisher), NOW_S).held
+    document = replace(publisher.document, version=2, except_version=2)
+    publisher.rotate(document)
+    addresses = [f"192.0.3.{number}:7400" for number in range(1, 9)]
+    publisher.edit(without_servers(with_servers(publisher.work(), addresses), HOSTS))
+    publisher.now_s += 60
+    publisher.publish(is_at_once=True)
+    held = accepted(publisher.files(), late, publisher.now_s).held
+    publisher.now_s += DAY_S
+    publisher.edit(with_servers(publisher.work(), ["192.0.3.9:7400"]))
+    publisher.publish(is_at_once=True)
+    for each in (held, late):
+        found = accepted(publisher.files(), each, publisher.now_s)
+        assert facts_of(found.cluster).version == 3
+        again = accepted(publisher.files(), found.held, publisher.now_s)
+        assert again.held.list == found.held.list
+    files = BundleSource(publisher.files()["bundle"], "bundle")
+    stick = {path: files.get(path, 1 << 20) for path in ("list/2", "list/2.tlog-proof")}
+    assert all(stick.values()), "who comes late with a stick needs it too"
 
 
 def test_a_new_key_of_the_log_goes_on_with_the_same_log(publisher: ListPublisher) -> None:

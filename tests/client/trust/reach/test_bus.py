@@ -93,6 +93,36 @@ def test_few_say_what_all_know() -> None:
     assert 24 * 0.6 <= room.count(TOPIC) <= 24 * 1.5, room.count(TOPIC)
 
 
+def test_who_tells_each_client_its_own_checkpoint_does_not_keep_them_silent_for_good() -> None:
+    """A lying server hides a split view by suppression: it goes on saying to each what that one would say."""
+    lists, _ = two_versions()
+    other = Lists()
+    other.publish()
+    other.publish(other.cluster(14))
+    views = [lists] * 5 + [other] * 5
+    room = Room(*(client(each, seed) for seed, each in enumerate(views)))
+    found_at = None
+    while found_at is None and room.now < 30 * 86_400:
+        for each in room.clients:
+            each.hear(TOPIC, each._note.data if each._note else b"", room.now)
+        room.run(room.now + 1800)
+        if any(isinstance(news, Forked) for each in room.clients for news in each.news()):
+            found_at = room.now
+    assert found_at is not None and found_at < 3 * 86_400
+    assert room.count(TOPIC) < 10
+
+
+def test_a_flood_of_what_all_know_makes_nobody_talk_more() -> None:
+    lists, _ = two_versions()
+    room = Room(*(client(lists, seed) for seed in range(20)))
+    (note,) = {each._note.data for each in room.clients if each._note}
+    for minute in range(24 * 60):
+        for each in room.clients:
+            each.hear(TOPIC, note, room.now)
+        room.run(minute * 60.0)
+    assert room.count(TOPIC) <= 15, room.count(TOPIC)
+
+
 def test_a_checkpoint_fits_into_one_message() -> None:
     lists, _ = two_versions()
     lists.publish(witnesses=WITNESSES)

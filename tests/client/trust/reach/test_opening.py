@@ -136,6 +136,13 @@ def test_a_folder_that_is_not_ours_is_told(lists: Lists) -> None:
 DUE_UNIX_S = NOW_UNIX_S + int(FRESH_S * 0.76)
 
 
+def test_a_folder_that_was_renamed_is_not_the_state_of_that_name(lists: Lists) -> None:
+    open_list(NAME, NOW_UNIX_S)
+    folder_of(NAME).rename(folder_of("example.org/other"))
+    with pytest.raises(ClusterError, match=r"what is stored of @example\.org/other is damaged"):
+        open_list("example.org/other", NOW_UNIX_S)
+
+
 def test_what_ends_soon_fetches_first_where_that_is_due_and_seldom(lists: Lists, tmp_path: Path) -> None:
     assert refresh(NAME, NOW_UNIX_S) == (), "there is no list yet, which the opening fetches"
     open_list(NAME, NOW_UNIX_S)

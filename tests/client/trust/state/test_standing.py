@@ -53,7 +53,7 @@ def test_every_flipped_bit_is_found(lists: Lists) -> None:
             mutant[at] ^= 1 << at % 8
             given: dict[str, Any] = {name: bytes(mutant)}
             changed = replace(held, **given)
-            if is_sound(changed):
+            if is_sound(changed, NAME):
                 # Signatures of unknown keys mean nothing, and what is left are enough.
                 assert standing_of(changed).cluster == standing_of(held).cluster
 
@@ -62,7 +62,7 @@ def test_states_that_are_mixed_do_not_stand(lists: Lists) -> None:
     first = lists.accepted()
     lists.publish(lists.cluster(hosts(13)))
     second = lists.accepted(first)
-    assert is_sound(second) and second.former == (first.list,)
+    assert is_sound(second, NAME) and second.former == (first.list,)
     for mixed in (
         replace(second, list=first.list),
         replace(second, proof=first.proof),
@@ -70,7 +70,7 @@ def test_states_that_are_mixed_do_not_stand(lists: Lists) -> None:
         replace(second, list_trust=None),
         replace(second, checkpoint=b"x"),
     ):
-        assert not is_sound(mixed)
+        assert not is_sound(mixed, NAME)
     with pytest.raises(NoteError, match="the list is not the one that is in the log"):
         standing_of(replace(second, proof=first.proof))
 
@@ -82,7 +82,7 @@ def test_after_a_new_trust_document_the_list_before_it_stands(lists: Lists) -> N
     lists.publish_document(document(version=2, signers=others), OWNERS)
     standing = standing_of(replace(held, trust=lists.trust[1]))
     assert standing.document.version == 2 and standing.cluster == standing_of(held).cluster
-    assert not is_sound(replace(held, trust=lists.trust[1], list_trust=lists.trust[1]))
+    assert not is_sound(replace(held, trust=lists.trust[1], list_trust=lists.trust[1]), NAME)
 
 
 def test_while_the_newest_waits_the_one_before_is_in_force(lists: Lists) -> None:
@@ -143,7 +143,13 @@ def test_an_expired_list_is_refused_where_its_owners_want_that(expiry: str) -> N
         assert str(error).startswith(f"@{NAME}: version 1 was valid until 3 days ago")
 
 
+def test_the_state_of_another_name_is_not_sound(lists: Lists) -> None:
+    held = lists.accepted()
+    assert is_sound(held, NAME) and not is_sound(held, "example.org/other")
+    assert not is_sound(Held(held.trust), "example.org/other")
+
+
 def test_a_trust_document_alone_is_sound_if_its_owners_have_signed_it(lists: Lists) -> None:
-    assert is_sound(lists.newcomer())
-    assert not is_sound(Held(lists.trust[0].partition(b"\n\n")[0] + b"\n\n"))
-    assert not is_sound(Held(b""))
+    assert is_sound(lists.newcomer(), NAME)
+    assert not is_sound(Held(lists.trust[0].partition(b"\n\n")[0] + b"\n\n"), NAME)
+    assert not is_sound(Held(b""), NAME)

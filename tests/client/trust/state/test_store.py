@@ -404,3 +404,12 @@ def test_evidence_is_kept_once_and_outlives_all_generations(store: Store) -> Non
 def test_evidence_does_not_fill_the_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "EVIDENCE_MAX", 3)
     assert [store.evidence({"note": b"%d" % n}) is not None for n in range(5)] == [True] * 3 + [False] * 2
+
+
+def test_what_killed_processes_have_left_goes(store: Store) -> None:
+    keep(store, held(1))
+    for name in (".tried.abcd1234", ".source.abcd1234", ".new-current"):
+        (store.folder / name).write_bytes(b"x")
+    (store.folder / ".new-abcd1234").mkdir()
+    keep(store, held(2))
+    assert [each.name for each in store.folder.iterdir() if each.name.startswith(".")] == []
