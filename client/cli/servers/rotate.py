@@ -63,9 +63,9 @@ def command(
 ) -> None:
     """Make the next version of the trust document of the list in FILE, and sign it with your keys.
 
-    It is put beside FILE. Once enough owners of the version before, and of its own, have signed it ('kcast
-    servers sign'), 'kcast servers publish' publishes it, and the list anew under it. Whoever trusts the list
-    follows by himself: the pin stays that of the first version.
+    It is put beside FILE, where no other one may wait. Once enough owners of the version before, and of its
+    own, have signed it ('kcast servers sign'), 'kcast servers publish' publishes it, and the list anew under
+    it. Whoever trusts the list follows by himself: the pin stays that of the first version.
 
     A stolen key is taken out by the owners that are left. Where these are fewer than are needed, nobody can:
     then the list needs a new name.
@@ -88,6 +88,11 @@ def command(
         published = place.trust_documents()
         if not published:
             raise EditError(f"{place.served}: no trust document is published there yet")
+        if place.trust_file.exists():
+            raise EditError(
+                f"{place.trust_file}: it waits to be published, and would be lost: 'kcast servers publish "
+                f"{file}' publishes it; or move it away"
+            )
         former = documents.parse(published[-1])[0]
         ring = Keyring(is_encrypted=is_encrypted)
         try:

@@ -286,6 +286,15 @@ def test_keys_of_which_nothing_became_are_removed(machine: Machine) -> None:
     assert machine.files() == before
 
 
+def test_a_trust_document_that_waits_is_not_lost(machine: Machine) -> None:
+    machine.ok("rotate", "lab.cluster", "--out", "signer-0", "--new", "signer")
+    said = machine.wrong("rotate", "lab.cluster", "--url", "https://lists.example.org/lab")
+    assert "lab.trust: it waits to be published, and would be lost" in said
+    machine.ok("publish", "lab.cluster")
+    machine.ok("rotate", "lab.cluster", "--url", "https://lists.example.org/lab")
+    assert "signer-0" not in (machine.work / "lab.trust").read_text()
+
+
 def test_a_later_trust_document_is_not_signed_where_what_was_published_is_gone(machine: Machine) -> None:
     signer = next(path for path in machine.keys if "signer-0" in path.name)
     signer.rename(machine.home / "kept.pem")
