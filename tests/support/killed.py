@@ -10,6 +10,11 @@ EVENTS = ("open", "os.rename", "os.mkdir", "os.symlink", "os.link", "os.remove",
 
 def child(act: Callable[[], object]) -> int:
     """Acts in a forked process, and returns its exit status."""
+    return os.waitpid(forked(act), 0)[1]
+
+
+def forked(act: Callable[[], object]) -> int:
+    """Begins to act in another process, whose number it returns; its exit code is 1 where that fails."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -17,7 +22,7 @@ def child(act: Callable[[], object]) -> int:
         except BaseException:
             os._exit(1)
         os._exit(0)
-    return os.waitpid(pid, 0)[1]
+    return pid
 
 
 def killed_at(count: int, act: Callable[[], object]) -> int:

@@ -41,7 +41,7 @@ from kcast.client.trust.publisher.publishing import NotPublished
 from kcast.client.trust.publisher.signing import signed
 from kcast.client.trust.publisher.workplace import read_note, write_note
 from kcast.client.trust.reach.sources import BundleSource, FolderSource
-from tests.support.killed import killed_at
+from tests.support.killed import forked, killed_at
 from tests.support.list_publisher import HOSTS, NAME, NOW_S, ListPublisher, key
 
 DAY_S = 86_400
@@ -514,6 +514,25 @@ def test_two_publishers_at_once_take_turns(publisher: ListPublisher) -> None:
             publisher.publish()
     finally:
         os.close(descriptor)
+
+
+def test_publishers_in_many_processes_leave_one_history(publisher: ListPublisher) -> None:
+    publisher.publish()
+
+    def try_to_publish() -> None:
+        try:
+            publisher.publish()
+        except NotPublished as error:
+            assert "another kcast is publishing here" in str(error)
+            os._exit(2)
+
+    for _ in range(4):
+        children = [forked(try_to_publish) for _ in range(4)]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+        assert set(codes) <= {0, 2} and 0 in codes
+    publisher.publish()
+    assert audit(FolderSource(publisher.place.served), {1: publisher.pin}).findings == ()
+    accepted(publisher.files(), first_contact(publisher), publisher.now_s)
 
 
 def test_a_disk_that_is_full_leaves_what_was_published(
