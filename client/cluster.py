@@ -13,6 +13,7 @@ from kcast.client.cluster_facts import (
     ClusterError,
     ListFacts,
     ServerEntry,
+    facts_of,
     host_key,
     hosts_of,
     is_host_name,
@@ -26,8 +27,8 @@ from kcast.pubsub.endpoint import Address, format_address
 
 __all__ = [
     "FILE_BYTES_MAX", "HEADER", "Cluster", "ClusterError", "ListFacts", "ServerEntry", "decode",
-    "format_cluster", "host_key", "hosts_of", "is_host_name", "is_list_name", "lab", "load", "parse",
-    "parse_address",
+    "facts_of", "format_cluster", "host_key", "hosts_of", "is_host_name", "is_list_name", "lab", "load",
+    "parse", "parse_address",
 ]  # fmt: skip
 
 FILE_BYTES_MAX = 16 * 1024 * 1024

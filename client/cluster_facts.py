@@ -172,3 +172,10 @@ def _plain(ip: IPv6Address) -> str:
     if ip.scope_id:
         raise ValueError("an address with a scope means another thing on each machine")
     return str(ip.ipv4_mapped or ip)
+
+
+def facts_of(cluster: Cluster) -> ListFacts:
+    """Returns what a signed list says beside its servers. Raises ClusterError where it is none."""
+    if cluster.signed is None:
+        raise ClusterError("it is no signed list: 'kcast servers init NAME --from FILE' makes one of it")
+    return cluster.signed

@@ -14,8 +14,9 @@ file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type
 
 def edit(file: Path, change: Callable[[Cluster], Cluster], what: str) -> None:
     """Changes a work file, and says what is to be done next. Raises KcastError."""
+    from kcast.client.cluster import facts_of
     from kcast.client.trust.forms.note import Note
-    from kcast.client.trust.publisher.editing import facts_of, next_draft
+    from kcast.client.trust.publisher.editing import next_draft
     from kcast.client.trust.publisher.signing import refuse_edit
     from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
 

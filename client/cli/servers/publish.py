@@ -68,7 +68,8 @@ def command(
 
 def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifetime | None":
     from kcast.client import cluster as clusters
-    from kcast.client.trust.publisher.editing import DAY_S, Lifetime, facts_of, lifetime
+    from kcast.client.cluster import facts_of
+    from kcast.client.trust.publisher.editing import DAY_S, Lifetime, lifetime
 
     if fresh_days is None and valid_days is None:
         return None
@@ -80,9 +81,9 @@ def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifeti
 
 
 def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_s: int) -> None:
+    from kcast.client.cluster import facts_of
     from kcast.client.trust.checks.list_checks import duration
     from kcast.client.trust.publisher.drafts import at_hand
-    from kcast.client.trust.publisher.editing import facts_of
 
     cluster, difference = published.list.cluster, published.list.difference
     facts = facts_of(cluster)

@@ -79,8 +79,9 @@ def _of_document(file: Path, note: "Note") -> "tuple[Note, str]":
 
 
 def _document_of(file: Path, note: "Note", trust_file: Path | None) -> "TrustDocument":
+    from kcast.client.cluster import facts_of
     from kcast.client.trust.forms.document import parse_text
-    from kcast.client.trust.publisher.editing import EditError, facts_of
+    from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.publisher.workplace import Workplace, read_note
 
     cluster = clusters.parse(note.text, str(file))
@@ -104,7 +105,8 @@ def _document_of(file: Path, note: "Note", trust_file: Path | None) -> "TrustDoc
 def _require_former(file: Path, cluster: "Cluster", document: "TrustDocument") -> None:
     """Raises EditError where the list before is not at hand: when this one may hold follows from what it
     changes."""
-    from kcast.client.trust.publisher.editing import EditError, facts_of
+    from kcast.client.cluster import facts_of
+    from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.publisher.workplace import Workplace
 
     place = Workplace(file)
@@ -134,8 +136,9 @@ def _with_part(file: Path, note: "Note", document: "TrustDocument") -> "Note":
 def _of_list(
     file: Path, note: "Note", document: "TrustDocument", *, has_times: bool, is_with_part: bool
 ) -> "tuple[Note, str]":
+    from kcast.client.cluster import facts_of
     from kcast.client.trust.publisher.drafts import next_list
-    from kcast.client.trust.publisher.editing import EditError, facts_of
+    from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.publisher.epochs import is_between_epochs
     from kcast.client.trust.publisher.workplace import Workplace
 

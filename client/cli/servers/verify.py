@@ -130,11 +130,12 @@ def _is_bundle(path: Path) -> bool:
 
 def _of_file(file: Path, now: int) -> "Verdict":
     """Judges a list as a file: as clients do, but for the log, which is looked at as far as it is here."""
+    from kcast.client.cluster import facts_of
     from kcast.client.trust.checks.rehearsal import rehearse
     from kcast.client.trust.checks.verdicts import Held
     from kcast.client.trust.forms import document as documents
     from kcast.client.trust.forms.record import ListRecord
-    from kcast.client.trust.publisher.editing import EditError, facts_of
+    from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.publisher.workplace import Workplace, read_file
     from kcast.client.trust.state.places import is_known
     from kcast.client.trust.state.store import Store

@@ -15,11 +15,11 @@ other are a `fork`; these, and the proof, become evidence.
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from kcast.client.cluster import FILE_BYTES_MAX, Cluster, ClusterError
+from kcast.client.cluster import FILE_BYTES_MAX, Cluster, ClusterError, facts_of
 from kcast.client.trust.checks import list_checks, log_checks, salts
 from kcast.client.trust.checks.asking import Asking, Fault, ask, need
 from kcast.client.trust.checks.faults import ListFault
-from kcast.client.trust.checks.list_checks import Clock, duration, facts_of
+from kcast.client.trust.checks.list_checks import Clock, duration
 from kcast.client.trust.checks.log_checks import Tree
 from kcast.client.trust.checks.verdicts import (
     Accepted,
@@ -342,7 +342,8 @@ class _Judgement:
         since = [each for each in former if excepted <= facts_of(each).version <= version]
         if version == excepted or since or self._is_held(cluster):
             return since
-        return [(yield from self._logged_list(excepted, document, tree))]
+        cluster, _ = yield from self._logged_list(excepted, document, tree)
+        return [cluster]
 
     def _is_held(self, cluster: Cluster) -> bool:
         return self.held.list is not None and self._parsed(self.held.list)[0] is cluster
@@ -356,7 +357,7 @@ class _Judgement:
         wanted = salts.basis_version(cluster)
         basis = next((each for each in former if facts_of(each).version == wanted), None)
         if wanted is not None and basis is None:
-            basis = yield from self._logged_list(wanted, document, tree)
+            basis, _ = yield from self._logged_list(wanted, document, tree)
         fault = salts.fault_in(cluster, basis, document)
         version = facts_of(cluster).version
         for each in former:
@@ -369,26 +370,27 @@ class _Judgement:
         else:
             self._ok(f"as promised in version {wanted}; all new servers were pending there")
 
-    def _logged_list(self, version: int, document: TrustDocument, tree: Tree) -> Asking[Cluster]:
-        """Returns an older list, which the log has too, and which signers have signed."""
+    def _logged_list(self, version: int, document: TrustDocument, tree: Tree) -> Asking[tuple[Cluster, Note]]:
+        """Returns an older list, which the log has too.
+
+        Who has signed it is not looked at: its signers may be gone by now, and those of the list that is
+        judged vouch for it by building on it.
+        """
         path = f"list/{version}"
         data = yield from need(path, FILE_BYTES_MAX)
         try:
             cluster, note = self._parsed(data, path)
-            signers = document.signers_of(note)
         except (ClusterError, NoteError) as error:
             raise Fault(ListFault.WITHHELD, f"{path}: {error}") from None
         facts = facts_of(cluster)
+        if (cluster.name, facts.version) != (document.name, version):
+            raise Fault(ListFault.WITHHELD, f"{path} is another list: try another source")
         record = ListRecord.of(document.name, version, facts.trust, data)
-        if (cluster.name, facts.version) != (document.name, version) or len(
-            signers
-        ) < document.signer_threshold:
-            raise Fault(ListFault.WITHHELD, f"{path} is not a list that the signers have signed")
         if not (yield from log_checks.has_entry(path, record.data, tree)):
             raise Fault(
-                ListFault.UNLOGGED, f"version {version}, on which the salt rests, is not in the public log"
+                ListFault.UNLOGGED, f"version {version}, on which it builds, is not in the public log"
             )
-        return cluster
+        return cluster, note
 
     # --- 11. Meeting ---------------------------------------------------------------------------------------
 
@@ -409,8 +411,9 @@ class _Judgement:
                 break
             self.step = "times"
             if (yield from ask(f"list/{version}.tlog-proof", log_checks.PROOF_BYTES_MAX)) is not None:
-                before = yield from self._logged_list(version, document, tree)
-                now = list_checks.in_force([before], clock)
+                before, note = yield from self._logged_list(version, document, tree)
+                if self._has_signers(note, document):  # it is to be used, and not to be compared with alone
+                    now = list_checks.in_force([before], clock)
         if now is None:
             begins_s = facts.valid_after_s - clock.at_least_unix_s
             raise Fault(
@@ -418,6 +421,12 @@ class _Judgement:
                 f"version {facts.version} holds only in {duration(begins_s)}, and none before it is at hand",
             )
         return now
+
+    def _has_signers(self, note: Note, document: TrustDocument) -> bool:
+        try:
+            return document.has_enough_signers(note)
+        except BadSignature:
+            return False
 
     def _check_meeting(self, cluster: Cluster, former: list[Cluster], clock: Clock) -> None:
         self.step = "meeting"

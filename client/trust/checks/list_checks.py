@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import TypeVar
 
 from kcast.client import cluster as clusters
-from kcast.client.cluster import Cluster, ListFacts
+from kcast.client.cluster import Cluster, ListFacts, facts_of
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.meeting import hosts_changed
 from kcast.client.trust.checks.verdicts import FORMER_MAX, Trouble
@@ -60,12 +60,6 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * unit_s:
             return f"{int(seconds // unit_s)} {unit}"
     return f"{max(0, int(seconds))} s"
-
-
-def facts_of(cluster: Cluster) -> ListFacts:
-    """Returns what a signed list says beside its servers."""
-    assert cluster.signed is not None  # whoever calls this has seen that it is one
-    return cluster.signed
 
 
 def read_list(data: bytes, source: str = "list") -> tuple[Cluster, Note]:

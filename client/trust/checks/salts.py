@@ -17,8 +17,7 @@ import hmac
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
-from kcast.client.cluster import Cluster, ServerEntry
-from kcast.client.trust.checks.list_checks import facts_of
+from kcast.client.cluster import Cluster, ServerEntry, facts_of
 from kcast.client.trust.forms.document import TrustDocument
 
 SALT_BYTES = 16

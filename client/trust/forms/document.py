@@ -99,6 +99,10 @@ class TrustDocument:
         """Returns which of those who sign lists have signed a note. Raises BadSignature."""
         return verify(note, self.signers)
 
+    def has_enough_signers(self, note: Note) -> bool:
+        """Returns whether as many of them as sign a list have signed a note. Raises BadSignature."""
+        return len(self.signers_of(note)) >= self.signer_threshold
+
     def owners_of(self, note: Note) -> tuple[VerifierKey, ...]:
         """Returns which of the owners have signed a note. Raises BadSignature."""
         return verify(note, self.owners)

@@ -15,9 +15,9 @@ from hashlib import sha256
 from typing import Any
 
 from kcast.client import cluster as clusters
-from kcast.client.cluster import ClusterError
+from kcast.client.cluster import ClusterError, facts_of
 from kcast.client.trust.checks.judge import DOCUMENTS_MAX, VERSIONS_AHEAD_MAX
-from kcast.client.trust.checks.list_checks import facts_of, read_list
+from kcast.client.trust.checks.list_checks import read_list
 from kcast.client.trust.checks.log_checks import LATEST, PROOF_BYTES_MAX
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms import bundle, merkle, tiles

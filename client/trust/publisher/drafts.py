@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kcast.client import cluster as clusters
-from kcast.client.cluster import Cluster
+from kcast.client.cluster import Cluster, facts_of
 from kcast.client.trust.checks.list_checks import duration
 from kcast.client.trust.checks.meeting import Difference, hosts_changed
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, NoteError, SigningKey, VerifierKey
-from kcast.client.trust.publisher.editing import EditError, Lifetime, facts_of, lifetime, next_draft, renewed
+from kcast.client.trust.publisher.editing import EditError, Lifetime, lifetime, next_draft, renewed
 from kcast.client.trust.publisher.epochs import (
     is_between_epochs,
     next_epoch,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kcast.client.cluster import Cluster, ListFacts, ServerEntry, host_key, hosts_of, parse_address
+from kcast.client.cluster import Cluster, ListFacts, ServerEntry, facts_of, host_key, hosts_of, parse_address
 from kcast.pubsub.endpoint import format_address
 from kcast.pubsub.errors import KcastError
 
@@ -140,13 +140,6 @@ def next_draft(cluster: Cluster, *, is_signed: bool) -> Cluster:
 def min_servers(servers: Iterable[ServerEntry]) -> int:
     """Returns the number of hosts that a list should say it has at least: two thirds of them."""
     return -(-2 * len(hosts_of(servers)) // 3)
-
-
-def facts_of(cluster: Cluster) -> ListFacts:
-    """Returns what a signed list says beside its servers. Raises EditError where it is none."""
-    if cluster.signed is None:
-        raise EditError("it is no signed list: 'kcast servers init NAME --from FILE' makes one of it")
-    return cluster.signed
 
 
 def _refuse_twice(servers: Sequence[ServerEntry]) -> None:

@@ -7,10 +7,10 @@ the work file goes round, and each adds what it waits for from him.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from kcast.client.cluster import Cluster
+from kcast.client.cluster import Cluster, facts_of
 from kcast.client.trust.checks.salts import basis_version, commitment_to, last_salt, part_of, salt_of
 from kcast.client.trust.forms.note import SigningKey
-from kcast.client.trust.publisher.editing import EditError, facts_of
+from kcast.client.trust.publisher.editing import EditError
 
 
 def is_between_epochs(cluster: Cluster) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kcast.client import cluster as clusters
-from kcast.client.cluster import ListFacts
+from kcast.client.cluster import ListFacts, facts_of
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.list_checks import kept_former
@@ -35,7 +35,7 @@ from kcast.client.trust.publisher.drafts import (
     next_document,
     next_list,
 )
-from kcast.client.trust.publisher.editing import EditError, Lifetime, facts_of
+from kcast.client.trust.publisher.editing import EditError, Lifetime
 from kcast.client.trust.publisher.log import Log
 from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
 from kcast.client.trust.state.durable import write_into

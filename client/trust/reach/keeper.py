@@ -20,11 +20,11 @@ from functools import partial
 from random import Random, SystemRandom
 from time import time
 
+from kcast.client.cluster import facts_of
 from kcast.client.events import ClusterChanged, ListChanged, ListTrouble
 from kcast.client.list_state import ListState
 from kcast.client.stages import stages
 from kcast.client.trust.checks.faults import ListFault
-from kcast.client.trust.checks.list_checks import facts_of
 from kcast.client.trust.checks.verdicts import Trouble
 from kcast.client.trust.forms import heads as hints
 from kcast.client.trust.reach.bus import Collected, Forked, ListBus, Newer, pack

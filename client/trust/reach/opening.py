@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import SystemRandom
 
-from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.cluster import Cluster, ClusterError, facts_of
 from kcast.client.events import ListTrouble
 from kcast.client.trust.checks.faults import ListFault
-from kcast.client.trust.checks.list_checks import facts_of
 from kcast.client.trust.checks.verdicts import Held, Trouble
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.note import NoteError

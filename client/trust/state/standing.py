@@ -11,11 +11,11 @@ place of another owns the user's files, and the user.
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.cluster import Cluster, ClusterError, facts_of
 from kcast.client.trust.checks import list_checks
 from kcast.client.trust.checks.asking import Fault
 from kcast.client.trust.checks.faults import ListFault
-from kcast.client.trust.checks.list_checks import Clock, facts_of
+from kcast.client.trust.checks.list_checks import Clock
 from kcast.client.trust.checks.log_checks import Tree, read_tree
 from kcast.client.trust.checks.verdicts import Accepted, Held, Trouble
 from kcast.client.trust.forms import document as documents
@@ -94,7 +94,7 @@ def standing_of(held: Held) -> Standing:
     if not tree.proof.shows(tree.proof.extra, tree.checkpoint):
         raise NoteError("the list is not in the log")
     cluster, note = list_checks.read_list(data)
-    if len(signed_under.signers_of(note)) < signed_under.signer_threshold:
+    if not signed_under.has_enough_signers(note):
         raise NoteError("too few signers have signed the list")
     facts = facts_of(cluster)
     if cluster.name != document.name:

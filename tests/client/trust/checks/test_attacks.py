@@ -11,9 +11,8 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.cluster import ServerEntry, host_key, hosts_of
+from kcast.client.cluster import ServerEntry, facts_of, host_key, hosts_of
 from kcast.client.trust.checks.faults import ListFault
-from kcast.client.trust.checks.list_checks import facts_of
 from kcast.client.trust.checks.verdicts import Accepted, Held, Verdict
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosign
 from kcast.client.trust.forms.note import Note, SigningKey, sign

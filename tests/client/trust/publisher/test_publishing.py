@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("nacl")
 pytest.importorskip("pymerkle")
 
+from kcast.client.cluster import facts_of
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.meeting import hosts_changed
@@ -30,7 +31,6 @@ from kcast.client.trust.publisher.cosigning import Asked
 from kcast.client.trust.publisher.drafts import Incomplete, Waiting
 from kcast.client.trust.publisher.editing import (
     EditError,
-    facts_of,
     with_pending,
     with_servers,
     without_servers,
