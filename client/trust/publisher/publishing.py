@@ -98,7 +98,7 @@ def publish(
         held = _held(place, document, now_unix_s)
         try:
             list_.require_parts(place.file, document)
-            _require_taken(document, held, record, list_, now_unix_s)
+            _require_taken(document, _with_asked(place, held, list_, document), record, list_, now_unix_s)
             next_.require_owners(place.trust_file)
             list_.require_signers(place.file, document)
         except Incomplete:
@@ -192,6 +192,14 @@ def _held(place: Workplace, document: TrustDocument, now_unix_s: int) -> Held:
     if place.counts_anew(document):
         return Held(b"", former=(published.data, *kept))
     return Held(b"", list=published.data, proof=published.proof.data, former=kept)
+
+
+def _with_asked(place: Workplace, held: Held, list_: NextList, document: TrustDocument) -> Held:
+    """Returns what is held with the older lists that a client asks for where it has them not."""
+    versions = (basis_version(list_.cluster), document.except_version)
+    asked = [place.published_list(version) for version in dict.fromkeys(versions) if version is not None]
+    new = [data for data in asked if data is not None and data not in (held.list, *held.former)]
+    return replace(held, former=(*held.former, *new))
 
 
 def _require_taken(

@@ -685,6 +685,18 @@ def test_a_server_that_was_pending_enters_with_the_salt_that_was_promised(tmp_pa
         former = cluster
 
 
+def test_an_epoch_may_have_many_versions(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+    publisher.publish()
+    for _ in range(2):
+        publisher.now_s += 8 * DAY_S
+        publisher.publish(is_new_epoch=True)
+        for _ in range(14):
+            publisher.now_s += 8 * DAY_S
+            publisher.publish()
+        accepted(publisher.files(), first_contact(publisher), publisher.now_s)
+
+
 def show_or_promise(publisher: ListPublisher, signer: SigningKey) -> None:
     """What `kcast servers sign --part` does at another machine to the work file."""
     publisher.edit(with_dues(publisher.work(), [signer]))
