@@ -3,7 +3,7 @@
 PROTOCOL §10.4.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,19 +155,12 @@ def next_list(
     """
     published, file = place.published(), str(place.file)
     cluster = clusters.parse(note.text, file)
-    facts = facts_of(cluster)
-    if cluster.name != document.name:
-        raise EditError(f"{file}: it is named {cluster.name}, and the trust document {document.name}")
-    counts_anew = place.counts_anew(document)
-    newest = document.lists_from - 1 if published is None or counts_anew else published.record.version
+    facts, before = facts_of(cluster), clusters.parse(published.text, file) if published else None
+    newest = _newest_version(place, document)
     signers_of(note, document.signers, file, place.published_text(facts.version))
-    if facts.version < newest:
-        raise EditError(
-            f"{file}: it is version {facts.version}, and {newest} is published: begin with that again: "
-            f"cp {place.served / 'list' / str(newest)} {file}"
-        )
-    before = clusters.parse(published.text, file) if published else None
-    if note.signatures and facts.version == newest and facts.valid_after_s > now_unix_s and not is_at_once:
+    _refuse_wrong(place, cluster, document, newest)
+    is_renewal = bool(note.signatures) and facts.version == newest
+    if is_renewal and facts.valid_after_s > now_unix_s and not is_at_once:
         wait = duration(facts.valid_after_s - now_unix_s)
         raise Waiting(
             f"{file}: version {newest} is published, and holds in {wait}; there is nothing to renew"
@@ -177,40 +170,66 @@ def next_list(
             f"{file}: a new epoch is for a published list with 'admission epoch': 'kcast servers rotate "
             "--admission epoch' makes it one"
         )
-    if not note.signatures or facts.version == newest or facts.trust != document.version:
-        secrets = at_hand(document.signers, keys)
+    secrets = at_hand(document.signers, keys)
+    if not note.signatures or is_renewal or facts.trust != document.version:
+        life = life or lifetime(facts)
         if before is not None and (is_new_epoch or is_between_epochs(cluster)):
             cluster = with_parts(cluster, before, secrets, document.signer_threshold)
             if len(facts_of(cluster).reveals) < document.signer_threshold:
                 cluster = next_draft(cluster, is_signed=facts.version == newest)
                 return NextList(cluster, Note(clusters.format_cluster(cluster)), None)
-            from_s = now_unix_s + (life or lifetime(facts)).fresh_s
-            cluster = next_epoch(cluster, before, now_unix_s, from_s)
+            cluster = next_epoch(cluster, before, now_unix_s, now_unix_s + life.fresh_s)
         if document.admission == "epoch":
             cluster = with_promises(cluster, secrets)
-        begins_s = now_unix_s if published or is_at_once else max(now_unix_s, facts.valid_after_s)
-        if published and not is_at_once:
-            fresh_s = (life or lifetime(facts)).fresh_s
-            in_use = _in_use(place, published.record.version, now_unix_s)
-            begins_s = _begin(in_use, cluster, now_unix_s, fresh_s)
-        version = newest + 1 if counts_anew else max(facts.version, newest + 1)
-        while place.published_list(version) is not None:  # an attempt that is in the log
-            version += 1
+        begins_s = now_unix_s if is_at_once else _begin(place, cluster, now_unix_s, life.fresh_s)
+        version = _free_version(place, document, facts.version)
         cluster = renewed(cluster, version, document.version, begins_s, life)
         note = Note(clusters.format_cluster(cluster))
-    return NextList(
-        cluster,
-        signed(note, at_hand(document.signers, keys)),
-        hosts_changed(before, cluster, now_unix_s) if before else None,
-    )
+    difference = hosts_changed(before, cluster, now_unix_s) if before else None
+    return NextList(cluster, signed(note, secrets), difference)
 
 
-def _begin(in_use: Sequence[Cluster], cluster: Cluster, now_unix_s: int, fresh_s: int) -> int:
+def _newest_version(place: Workplace, document: TrustDocument) -> int:
+    """Returns the version after which this list comes."""
+    published = place.published()
+    if published is None or place.counts_anew(document):
+        return document.lists_from - 1
+    return published.record.version
+
+
+def _refuse_wrong(place: Workplace, cluster: Cluster, document: TrustDocument, newest: int) -> None:
+    """Raises EditError where a work file is that of another list, or older than what is published."""
+    version = facts_of(cluster).version
+    if cluster.name != document.name:
+        raise EditError(f"{place.file}: it is named {cluster.name}, and the trust document {document.name}")
+    if version < newest:
+        raise EditError(
+            f"{place.file}: it is version {version}, and {newest} is published: begin with that again: "
+            f"cp {place.served / 'list' / str(newest)} {place.file}"
+        )
+
+
+def _free_version(place: Workplace, document: TrustDocument, least: int) -> int:
+    """Returns the next version; at least this one, unless versions count anew. An attempt that is in the log
+    keeps its own."""
+    version = _newest_version(place, document) + 1
+    if not place.counts_anew(document):
+        version = max(version, least)
+    while place.published_list(version) is not None:
+        version += 1
+    return version
+
+
+def _begin(place: Workplace, cluster: Cluster, now_unix_s: int, fresh_s: int) -> int:
     """Returns when the list is to hold: at once if clients that have it always meet those with any list that
-    is `in_use`, newest first; else when all have learned of it, so that all change over together.
+    is in use; else when all have learned of it, so that all change over together.
 
-    One that places no topic anew parts nobody who has the newest list: it is as good as that.
+    One that places no topic anew parts nobody who has the newest list: it is as good as that. The first list
+    holds when it says.
     """
+    in_use = _in_use(place, now_unix_s)
+    if not in_use:
+        return max(now_unix_s, facts_of(cluster).valid_after_s)
     holds_from_s = facts_of(in_use[0]).valid_after_s
     if holds_from_s > now_unix_s:  # two that wait would be one too many for whoever comes only now
         raise EditError(
@@ -224,18 +243,21 @@ def _begin(in_use: Sequence[Cluster], cluster: Cluster, now_unix_s: int, fresh_s
     return now_unix_s if meets_all else now_unix_s + fresh_s
 
 
-def _in_use(place: Workplace, newest: int, now_unix_s: int) -> list[Cluster]:
+def _in_use(place: Workplace, now_unix_s: int) -> list[Cluster]:
     """Returns the published lists that clients may still go by, newest first: those that were not replaced
     before the last fresh interval, in which each client looks for a newer one."""
     found: list[Cluster] = []
-    version = newest
-    while (data := place.published_list(version)) is not None:
+    published = place.published()
+    newest = published.record.version if published else 0
+    for version in range(newest, max(0, newest - IN_USE_MAX), -1):
+        data = place.published_list(version)
+        if data is None:  # not every version needs to have come out
+            continue
         cluster = clusters.parse(data.decode(), f"list/{version}")
         found.append(cluster)
         facts = facts_of(cluster)
-        if facts.valid_after_s <= now_unix_s - lifetime(facts).fresh_s or len(found) == IN_USE_MAX:
+        if facts.valid_after_s <= now_unix_s - lifetime(facts).fresh_s:
             break
-        version -= 1
     return found
 
 
