@@ -137,7 +137,7 @@ def _policy(log: VerifierKey, witnesses: Sequence[tuple[str, Witness]], quorum: 
         return Policy(log, {}, {}, NONE)
     needed = -(-2 * count // 3) if quorum is None else quorum
     if not 0 <= needed <= count:
-        raise EditError(f"--quorum {needed}: there are {count} witnesses: name more by --witness")
+        raise EditError(f"--quorum {needed}: the number of witnesses is {count}: name more by --witness")
     if not needed:
         return Policy(log, dict(witnesses), {}, NONE)
     group = Group(needed, tuple(name for name, _ in witnesses))
@@ -148,7 +148,7 @@ def _threshold(who: str, count: int, given: int | None, former: int) -> int:
     if given is None:
         return min(former, count)
     if not 1 <= given <= count:
-        raise EditError(f"--{who}-needed {given}: there are {count} {who}: give a number from 1 to {count}")
+        raise EditError(f"--{who}-needed {given}: give a number from 1 to {count}, the number of {who}")
     return given
 
 

@@ -63,7 +63,7 @@ def _why(error: Exception, late_s: float | None, silence_s: float) -> str:
     reason: object = error.reason if isinstance(error, urllib.error.URLError) else error
     match reason:
         case _ if late_s is not None:
-            return f"not all of it came in {late_s:.3g} s"
+            return f"not all of it came in {round(late_s, 1):g} s"
         case TimeoutError():
             return f"nothing came for {silence_s:g} s"
         case ssl.SSLCertVerificationError():

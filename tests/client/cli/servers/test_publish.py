@@ -566,7 +566,7 @@ def damaged_state(machine: Machine) -> None:
         ("init a.b/x 192.0.2.1:1 192.0.2.1:1", None, "192.0.2.1:1 stands there twice"),
         ("init a.b/x --from lab.cluster", None, "lab.cluster: it is a signed list already"),
         ("init a.b/x --from no.txt", None, "no.txt: No such file or directory"),
-        ("init a.b/x 192.0.2.1:1 --signers-needed 2", None, "--signers-needed 2: there are 1 signers: give"),
+        ("init a.b/x 192.0.2.1:1 --signers-needed 2", None, "--signers-needed 2: give a number from 1 to 1"),
         ("init a.b/x 192.0.2.1:1 --quorum 2", None, "a quorum of 2 needs witnesses"),
         ("init a.b/x 192.0.2.1:1 --signer x", None, "expected NAME+KEYID+BASE64, not 'x'"),
         ("init a.b/x 192.0.2.1:1 --url lists.example.org", None, "give a URL such as https://lists.example"),
