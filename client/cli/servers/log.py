@@ -90,14 +90,14 @@ def _source(what: str) -> "Source":
 
 def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]":
     """Returns the checkpoint of a log, and its last entries with their indices."""
-    from kcast.client.trust.checks.log_checks import PROOF_BYTES_MAX
     from kcast.client.trust.forms import tiles
     from kcast.client.trust.forms.checkpoint import Checkpoint
     from kcast.client.trust.forms.note import NoteError
+    from kcast.client.trust.forms.paths import CHECKPOINT, PROOF_BYTES_MAX
     from kcast.client.trust.forms.record import read_record
     from kcast.client.trust.publisher.editing import EditError
 
-    data = source.get("checkpoint", PROOF_BYTES_MAX)
+    data = source.get(CHECKPOINT, PROOF_BYTES_MAX)
     if data is None:
         raise EditError(
             f"{source.name}: there is no log (checkpoint): give a URL or a folder; no bundle has it"
@@ -138,10 +138,13 @@ def _list(source: "Source", record: "ListRecord | TrustRecord") -> "Cluster | No
     """Returns the list of a record; None where it cannot be had, or is another one."""
     from hashlib import sha256
 
-    data = source.get(f"list/{record.version}", record.size_bytes)
+    from kcast.client.trust.forms.paths import list_path
+
+    path = list_path(record.version)
+    data = source.get(path, record.size_bytes)
     if data is None or sha256(data).hexdigest() != record.sha256:
         return None
-    return clusters.parse(data.decode(), f"list/{record.version}")
+    return clusters.parse(data.decode(), path)
 
 
 def _change(before: "Cluster | None", cluster: "Cluster | None") -> dict[str, object]:

@@ -169,9 +169,10 @@ def _logged(file: Path, record: "ListRecord", held: "Held | None") -> "Check":
     """Says whether the list is in the log, by the proofs that are at hand."""
     from kcast.client.trust.checks.verdicts import Check
     from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof
+    from kcast.client.trust.forms.paths import list_path, proof_path
     from kcast.client.trust.publisher.workplace import Workplace
 
-    beside = Workplace(file).served_file(f"list/{record.version}.tlog-proof")
+    beside = Workplace(file).served_file(proof_path(list_path(record.version)))
     for data in (held.proof if held else None, beside):
         proof = LogProof.parse(data) if data else None
         if proof is not None and proof.extra == record.data:

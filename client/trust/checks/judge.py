@@ -33,6 +33,7 @@ from kcast.client.trust.checks.verdicts import (
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX, TrustDocument
 from kcast.client.trust.forms.note import BadSignature, Note, NoteError
+from kcast.client.trust.forms.paths import LATEST, PROOF_BYTES_MAX, list_path, proof_path, trust_path
 from kcast.client.trust.forms.record import ListRecord, TrustRecord
 
 DOCUMENTS_MAX = 1024  # new trust documents in one update
@@ -111,7 +112,7 @@ class _Judgement:
         document = documents.parse(self.held.trust)[0]
         found: list[tuple[TrustDocument, bytes]] = []
         while len(found) < DOCUMENTS_MAX:
-            path = f"trust/{document.version + 1}"
+            path = trust_path(document.version + 1)
             data = yield from ask(path, DOCUMENT_BYTES_MAX)
             if data is None:
                 break
@@ -134,7 +135,7 @@ class _Judgement:
         A document becomes valid by being public: a publisher writes it before the checkpoint whose tree has
         it, and until then it counts as not there. So does one that is kept out of the log.
         """
-        shown = yield from need(log_checks.LATEST, log_checks.PROOF_BYTES_MAX)
+        shown = yield from need(LATEST, PROOF_BYTES_MAX)
         held, _ = documents.parse(self.held.trust)
         first_fault: Fault | None = None
         while following:
@@ -165,7 +166,7 @@ class _Judgement:
 
     def _check_is_logged(self, document: TrustDocument, data: bytes, tree: Tree) -> Asking[None]:
         record = TrustRecord.of(document.name, document.version, data)
-        if not (yield from log_checks.has_entry(f"trust/{document.version}", record.data, tree)):
+        if not (yield from log_checks.has_entry(trust_path(document.version), record.data, tree)):
             raise Fault(ListFault.UNLOGGED, f"trust document {document.version} is not in the public log")
 
     def _of_tree(self, tree: Tree, document: TrustDocument) -> str:
@@ -225,7 +226,7 @@ class _Judgement:
 
     def _list(self, record: ListRecord) -> Asking[bytes]:
         """Returns the list of a record: the one that is held, or else exactly as many bytes as it has."""
-        held, path = self.held.list, f"list/{record.version}"
+        held, path = self.held.list, list_path(record.version)
         if held is not None and sha256(held).hexdigest() == record.sha256:
             return held
         if record.size_bytes > FILE_BYTES_MAX:
@@ -239,7 +240,7 @@ class _Judgement:
 
     def _read(self, data: bytes, record: ListRecord) -> tuple[Cluster, Note]:
         try:
-            cluster, note = self._parsed(data, f"list/{record.version}")
+            cluster, note = self._parsed(data, list_path(record.version))
         except (ClusterError, NoteError) as error:
             raise Fault(ListFault.MALFORMED, str(error)) from None
         facts = facts_of(cluster)
@@ -376,7 +377,7 @@ class _Judgement:
         Who has signed it is not looked at: its signers may be gone by now, and those of the list that is
         judged vouch for it by building on it.
         """
-        path = f"list/{version}"
+        path = list_path(version)
         data = yield from need(path, FILE_BYTES_MAX)
         try:
             cluster, note = self._parsed(data, path)
@@ -410,7 +411,7 @@ class _Judgement:
             if now is not None:
                 break
             self.step = "times"
-            if (yield from ask(f"list/{version}.tlog-proof", log_checks.PROOF_BYTES_MAX)) is not None:
+            if (yield from ask(proof_path(list_path(version)), PROOF_BYTES_MAX)) is not None:
                 before, note = yield from self._logged_list(version, document, tree)
                 if self._has_signers(note, document):  # it is to be used, and not to be compared with alone
                     now = list_checks.in_force([before], clock)

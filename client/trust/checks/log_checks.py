@@ -12,11 +12,10 @@ from kcast.client.trust.forms import merkle, tiles
 from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosignatures
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import BadSignature, Note, NoteError, verify
+from kcast.client.trust.forms.paths import LATEST, PROOF_BYTES_MAX, proof_path, step_path
 from kcast.client.trust.forms.record import ListRecord, read_record
 
-PROOF_BYTES_MAX = 64 * 1024
 LATER_ENTRIES_MAX = 1024  # entries after the list's that are looked at
-LATEST = "latest.tlog-proof"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def _extension(held_note: Note, tree: Tree) -> Asking[tuple[bytes, ...]]:
     held, new = Checkpoint.parse(held_note.text), tree.checkpoint
     if held.size == 0:
         return ()
-    data = yield from ask(f"from/{held.size}", PROOF_BYTES_MAX)
+    data = yield from ask(step_path(held.size), PROOF_BYTES_MAX)
     if data is not None:
         try:
             body = AddCheckpoint.parse(data)
@@ -167,7 +166,7 @@ def _is_entry(index: int, entry: bytes, tree: Tree) -> Asking[bool]:
 
 def has_entry(path: str, entry: bytes, tree: Tree) -> Asking[bool]:
     """Returns whether the tree has an entry; the proof beside the file at `path` says where to find it."""
-    data = yield from need(f"{path}.tlog-proof", PROOF_BYTES_MAX)
+    data = yield from need(proof_path(path), PROOF_BYTES_MAX)
     try:
         proof = LogProof.parse(data)
     except NoteError as error:

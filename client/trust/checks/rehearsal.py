@@ -8,12 +8,12 @@ All checks but those of the log come out as they will for clients.
 from dataclasses import replace
 
 from kcast.client.trust.checks.judge import judge
-from kcast.client.trust.checks.log_checks import LATEST
 from kcast.client.trust.checks.verdicts import Held, Verdict, answered
 from kcast.client.trust.forms import merkle
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import SigningKey, sign
+from kcast.client.trust.forms.paths import LATEST, list_path
 from kcast.client.trust.forms.quorum import NONE, Policy
 from kcast.client.trust.forms.record import ListRecord
 
@@ -31,7 +31,7 @@ def rehearse(
     checkpoint = sign(Checkpoint(log.verifier.name, 1, leaf).text, [log])
     files = {
         LATEST: LogProof(record.data, 0, (), checkpoint).data,
-        f"list/{record.version}": data,
+        list_path(record.version): data,
     }
     steps = judge(replace(held, trust=trust, list_trust=trust, checkpoint=None), now_unix_s)
     return answered(steps, lambda path, bytes_max: files.get(path))

@@ -18,7 +18,6 @@ from kcast.client import cluster as clusters
 from kcast.client.cluster import ClusterError, facts_of
 from kcast.client.trust.checks.judge import DOCUMENTS_MAX, VERSIONS_AHEAD_MAX
 from kcast.client.trust.checks.list_checks import read_list
-from kcast.client.trust.checks.log_checks import LATEST, PROOF_BYTES_MAX
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms import bundle, merkle, tiles
 from kcast.client.trust.forms import document as documents
@@ -26,6 +25,15 @@ from kcast.client.trust.forms.bundle import BUNDLE_BYTES_MAX, BundleError
 from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosignatures
 from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX, TrustDocument, pin_of
 from kcast.client.trust.forms.note import Note, NoteError, verify
+from kcast.client.trust.forms.paths import (
+    CHECKPOINT,
+    LATEST,
+    PROOF_BYTES_MAX,
+    list_path,
+    proof_path,
+    step_path,
+    trust_path,
+)
 from kcast.client.trust.forms.record import ListRecord, TrustRecord, read_record
 from kcast.client.trust.forms.tiles import ENTRIES_LEVEL, WIDTH, Hashes, Tile, tile_at
 from kcast.client.trust.reach.sources import Source
@@ -36,7 +44,6 @@ try:
 except ImportError:
     raise MissingExtra("an audit of a log", "list-log") from None
 
-CHECKPOINT = "checkpoint"
 ENTRIES_MAX = 1_000_000
 ENTRIES_BYTES_MAX = 256 * 1024 * 1024
 FINDINGS_MAX = 1000
@@ -171,7 +178,7 @@ class _Audit:
         pin = ""
         former: TrustDocument | None = None
         for version in range(1, DOCUMENTS_MAX + 1):
-            path = f"trust/{version}"
+            path = trust_path(version)
             data = self._get(path, DOCUMENT_BYTES_MAX)
             if data is None:
                 break
@@ -192,7 +199,7 @@ class _Audit:
             raise AuditError(f"{self._source.name}: no trust document, trust/1, can be used{why}")
         self._newest = former
         for version in sorted(self._pins.keys() - self._documents.keys()):
-            self._find(f"trust/{version}", "it is not there, and was shown before")
+            self._find(trust_path(version), "it is not there, and was shown before")
         return pin
 
     # --- The tree ---------------------------------------------------------------------------------------
@@ -308,9 +315,9 @@ class _Audit:
             elif TrustRecord.of(record.name, record.version, data) != record:
                 self._find(where, f"trust/{record.version} is not what it shows")
             else:
-                self._check_proof(f"trust/{record.version}.tlog-proof", index, record)
+                self._check_proof(proof_path(trust_path(record.version)), index, record)
         for version in self._documents.keys() - logged.keys():
-            self._find(f"trust/{version}", "it is not in the log")
+            self._find(trust_path(version), "it is not in the log")
 
     def _check_versions(self, records: Mapping[int, ListRecord | TrustRecord]) -> None:
         """Checks that versions of lists rise, from where their trust documents let them count."""
@@ -339,7 +346,7 @@ class _Audit:
     # --- Lists and proofs -------------------------------------------------------------------------------
 
     def _check_list(self, index: int, record: ListRecord) -> None:
-        path = f"list/{record.version}"
+        path = list_path(record.version)
         data = self._source.get(path, min(record.size_bytes, clusters.FILE_BYTES_MAX))
         if data is None:
             self._find(path, f"it is not to be had: nobody can see what entry {index} shows")
@@ -356,7 +363,7 @@ class _Audit:
             self._check_signers(path, note, record.trust)
         except (ClusterError, NoteError) as error:
             self._find(path, str(error))
-        self._check_proof(f"{path}.tlog-proof", index, record)
+        self._check_proof(proof_path(path), index, record)
 
     def _check_signers(self, path: str, note: Note, trust: int) -> None:
         if trust not in self._documents:
@@ -411,7 +418,7 @@ class _Audit:
     def _check_steps(self) -> None:
         """Checks the files from/N that are there, for sizes that the log is known to have had."""
         for size in sorted(self._seen_sizes):
-            path = f"from/{size}"
+            path = step_path(size)
             data = self._get(path, PROOF_BYTES_MAX)
             if data is None:
                 continue

@@ -14,6 +14,7 @@ from kcast.client.trust.checks.meeting import Difference, hosts_changed
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, NoteError, SigningKey, VerifierKey
+from kcast.client.trust.forms.paths import list_path
 from kcast.client.trust.publisher.editing import EditError, Lifetime, lifetime, next_draft, renewed
 from kcast.client.trust.publisher.epochs import (
     is_between_epochs,
@@ -253,7 +254,7 @@ def _in_use(place: Workplace, now_unix_s: int) -> list[Cluster]:
         data = place.published_list(version)
         if data is None:  # not every version needs to have come out
             continue
-        cluster = clusters.parse(data.decode(), f"list/{version}")
+        cluster = clusters.parse(data.decode(), list_path(version))
         found.append(cluster)
         facts = facts_of(cluster)
         if facts.valid_after_s <= now_unix_s - lifetime(facts).fresh_s:

@@ -20,6 +20,7 @@ from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms import merkle, tiles
 from kcast.client.trust.forms.checkpoint import Checkpoint
 from kcast.client.trust.forms.note import Note, NoteError, SigningKey, sign, verify
+from kcast.client.trust.forms.paths import CHECKPOINT
 from kcast.client.trust.forms.tiles import ENTRIES_LEVEL, WIDTH, Hashes, Tile, tile_at
 from kcast.client.trust.state.durable import write_into, write_whole
 from kcast.pubsub.errors import KcastError
@@ -192,7 +193,7 @@ class Log:
             ) from None
 
     def _published(self) -> Checkpoint | None:
-        path = self._folder / "checkpoint"
+        path = self._folder / CHECKPOINT
         try:
             return Checkpoint.read(path.read_bytes())
         except FileNotFoundError:

@@ -17,7 +17,6 @@ from kcast.client.cluster import ListFacts, facts_of
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.list_checks import kept_former
-from kcast.client.trust.checks.log_checks import LATEST
 from kcast.client.trust.checks.rehearsal import rehearse
 from kcast.client.trust.checks.salts import basis_version
 from kcast.client.trust.checks.verdicts import FORMER_MAX, Held, Refused, answered
@@ -25,6 +24,15 @@ from kcast.client.trust.forms import bundle
 from kcast.client.trust.forms.checkpoint import AddCheckpoint, LogProof, cosignatures
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, SigningKey, VerifierKey
+from kcast.client.trust.forms.paths import (
+    BUNDLE,
+    CHECKPOINT,
+    LATEST,
+    list_path,
+    proof_path,
+    step_path,
+    trust_path,
+)
 from kcast.client.trust.forms.record import ListRecord, TrustRecord
 from kcast.client.trust.publisher import cosigning
 from kcast.client.trust.publisher.drafts import (
@@ -154,7 +162,7 @@ def _keep_list(place: Workplace, version: int, data: bytes) -> None:
     Where too few witnesses cosign, the entry stays all the same: then nobody is told of this list as the
     newest, but everybody can see it, and no other list gets its version.
     """
-    write_into(place.served, {f"list/{version}": data})
+    write_into(place.served, {list_path(version): data})
 
 
 @contextmanager
@@ -184,7 +192,7 @@ def _held(place: Workplace, document: TrustDocument, now_unix_s: int) -> Held:
         data = place.published_list(version)
         if data is None:
             continue
-        facts = facts_of(clusters.parse(data.decode(), f"list/{version}"))
+        facts = facts_of(clusters.parse(data.decode(), list_path(version)))
         if len(former) >= FORMER_MAX and facts.fresh_until_s < now_unix_s:
             break
         former.append((data, facts))
@@ -286,15 +294,15 @@ class _Files:
         self._trust: dict[str, bytes] = {}
         self._trust_proofs: dict[str, bytes] = {}
         self._list = {
-            f"list/{record.version}": list_.note.data,
-            f"list/{record.version}.tlog-proof": self._proof(record.data, index),
+            list_path(record.version): list_.note.data,
+            proof_path(list_path(record.version)): self._proof(record.data, index),
         }
         self._latest = self._proof(record.data, index)
 
     def add_trust(self, version: int, data: bytes, record: bytes, index: int) -> None:
         """Adds a trust document, with a proof that it is logged."""
-        self._trust[f"trust/{version}"] = data
-        self._trust_proofs[f"trust/{version}.tlog-proof"] = self._proof(record, index)
+        self._trust[trust_path(version)] = data
+        self._trust_proofs[proof_path(trust_path(version))] = self._proof(record, index)
 
     def _proof(self, record: bytes, index: int) -> bytes:
         return LogProof(record, index, self._log.inclusion(index), self._checkpoint).data
@@ -310,8 +318,8 @@ class _Files:
         latest = {LATEST: self._latest}
         told = {**self._trust_proofs, **self._list, **others, **steps}
         whole = bundle.format_bundle({**self._trust, **latest, **told})
-        first = {**self._attempts(place), **told, "bundle": whole}
-        return first, {**self._trust, **latest}, {"checkpoint": self._checkpoint.data}
+        first = {**self._attempts(place), **told, BUNDLE: whole}
+        return first, {**self._trust, **latest}, {CHECKPOINT: self._checkpoint.data}
 
     def _other_lists(self, place: Workplace) -> dict[str, bytes]:
         """Returns what clients need beside the newest list: the one on which its salt rests, the one that is
@@ -343,18 +351,18 @@ class _Files:
         data = place.published_list(version)
         if data is None:
             return {}
-        facts = facts_of(clusters.parse(data.decode(), f"list/{version}"))
+        facts = facts_of(clusters.parse(data.decode(), list_path(version)))
         record = ListRecord.of(self._cluster.name, facts.version, facts.trust, data).data
         index = self._log.find(record)
         if index is None:
             return {}
-        return {f"list/{version}": data, f"list/{version}.tlog-proof": self._proof(record, index)}
+        return {list_path(version): data, proof_path(list_path(version)): self._proof(record, index)}
 
     def _steps(self, place: Workplace) -> dict[str, bytes]:
         """Returns the ways here from the last sizes that were published."""
         sizes = {size for size in (*place.steps(), self._log.published_size) if 0 < size < self._log.size}
         return {
-            f"from/{size}": AddCheckpoint(size, self._log.consistency(size), self._checkpoint).data
+            step_path(size): AddCheckpoint(size, self._log.consistency(size), self._checkpoint).data
             for size in sorted(sizes, reverse=True)[:STEPS_KEPT]
         }
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from kcast.client.cluster import FILE_BYTES_MAX
 from kcast.client.signed_text import SIGNATURE_MARK
-from kcast.client.trust.checks.log_checks import LATEST
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.checkpoint import LogProof
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, NoteError
+from kcast.client.trust.forms.paths import LATEST, list_path, trust_path
 from kcast.client.trust.forms.record import ListRecord, read_record
 from kcast.client.trust.publisher.editing import EditError
 from kcast.client.trust.state.durable import write_whole
@@ -59,7 +59,7 @@ class Workplace:
     def trust_documents(self) -> tuple[bytes, ...]:
         """Returns the published trust documents, from version 1 on."""
         found: list[bytes] = []
-        while (data := self.served_file(f"trust/{len(found) + 1}")) is not None:
+        while (data := self.served_file(trust_path(len(found) + 1))) is not None:
             found.append(data)
         return tuple(found)
 
@@ -102,7 +102,7 @@ class Workplace:
 
     def published_list(self, version: int) -> bytes | None:
         """Returns a published list; None where there is none of this version."""
-        return self.served_file(f"list/{version}")
+        return self.served_file(list_path(version))
 
     def steps(self) -> tuple[int, ...]:
         """Returns the sizes of the log from which a way to the newest is published."""

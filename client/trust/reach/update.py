@@ -16,6 +16,7 @@ from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.verdicts import Accepted, Held, Judge, Refused, Trouble, Verdict, answered
 from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms.paths import BUNDLE
 from kcast.client.trust.reach.sources import BundleSource, Source, SourceError, source_of
 from kcast.client.trust.state.places import StateError
 from kcast.client.trust.state.store import Busy, Store, Unstored
@@ -188,7 +189,7 @@ def run_on_bundle(
 
 def _bundle_of(source: Source) -> bytes | None:
     try:
-        data = source.get("bundle", HANDED_ON_BYTES_MAX)
+        data = source.get(BUNDLE, HANDED_ON_BYTES_MAX)
     except SourceError:
         return None
     return None if data is None or len(data) > HANDED_ON_BYTES_MAX else data
