@@ -7,7 +7,6 @@ two commands at once cannot undo each other's work. `kcast.client.source` says w
 
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 
 from kcast.client.cluster import ClusterError
@@ -127,22 +126,12 @@ def _read(file: str) -> str | None:
 
 
 def _write(file: str, text: str) -> None:
-    """Writes a file at once: whoever reads it sees all of it, or what was there before."""
-    from tempfile import NamedTemporaryFile  # slow to import, and seldom needed
+    from kcast.client.durable import make_folder, write_whole  # slow to import, and seldom needed
 
     path = _folder_to_change() / file
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as temporary:
-            try:
-                temporary.write(os.fsencode(text) + b"\n")
-                temporary.flush()
-                os.fsync(temporary.fileno())
-                Path(temporary.name).replace(path)
-            except BaseException:
-                with suppress(OSError):
-                    Path(temporary.name).unlink()
-                raise
+        make_folder(path.parent)
+        write_whole(path, os.fsencode(text) + b"\n", mode=0o600)
     except OSError as error:
         raise _unusable(error) from None
 

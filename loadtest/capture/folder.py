@@ -10,10 +10,8 @@ killed cannot change the status: "running" counts only while the process that wr
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
@@ -22,6 +20,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from kcast.client.durable import write_whole
 from kcast.loadtest.capture import host, manifest, parts
 from kcast.loadtest.capture.manifest import RUN_FILE, SCENARIO_FILE
 from kcast.loadtest.capture.manifest import CaptureError as CaptureError
@@ -258,15 +257,4 @@ def _move_aside(path: Path) -> None:
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    unfinished = path.with_name(f".{path.name}.{token_hex(4)}")
-    try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n")

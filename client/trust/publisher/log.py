@@ -16,13 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from kcast.client.durable import write_into, write_whole
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms import merkle, tiles
 from kcast.client.trust.forms.checkpoint import Checkpoint
 from kcast.client.trust.forms.note import Note, NoteError, SigningKey, sign, verify
 from kcast.client.trust.forms.paths import CHECKPOINT
 from kcast.client.trust.forms.tiles import ENTRIES_LEVEL, WIDTH, Hashes, Tile, tile_at
-from kcast.client.trust.state.durable import write_into, write_whole
 from kcast.pubsub.errors import KcastError
 
 try:

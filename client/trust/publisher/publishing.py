@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kcast.client import cluster as clusters
 from kcast.client.cluster import ListFacts, facts_of
+from kcast.client.durable import write_into
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.list_checks import kept_former
@@ -46,7 +47,6 @@ from kcast.client.trust.publisher.drafts import (
 from kcast.client.trust.publisher.editing import EditError, Lifetime
 from kcast.client.trust.publisher.log import Log
 from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
-from kcast.client.trust.state.durable import write_into
 
 STEPS_KEPT = 64  # files from/N
 LOOKED_AT_MAX = 64  # lists before the newest that are looked at for those that clients hold

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kcast.client.cluster import FILE_BYTES_MAX
+from kcast.client.durable import write_whole
 from kcast.client.signed_text import SIGNATURE_MARK
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.checkpoint import LogProof
@@ -18,7 +19,6 @@ from kcast.client.trust.forms.note import Note, NoteError
 from kcast.client.trust.forms.paths import LATEST, list_path, trust_path
 from kcast.client.trust.forms.record import ListRecord, read_record
 from kcast.client.trust.publisher.editing import EditError
-from kcast.client.trust.state.durable import write_whole
 
 
 @dataclass(frozen=True, slots=True)

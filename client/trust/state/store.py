@@ -31,13 +31,13 @@ from tempfile import mkdtemp
 from urllib.parse import urlsplit
 
 from kcast.client.cluster import FILE_BYTES_MAX
+from kcast.client.durable import make_folder, sync_folder, write_whole
 from kcast.client.trust.checks.verdicts import FORMER_MAX, Held
 from kcast.client.trust.forms import document
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof
 from kcast.client.trust.forms.note import NoteError
 from kcast.client.trust.forms.record import ListRecord, read_record
 from kcast.client.trust.state import standing
-from kcast.client.trust.state.durable import make_folder, sync_folder, write_whole
 from kcast.client.trust.state.places import StateError, folder_of
 
 LOCK_WAIT_S = 30.0

@@ -18,9 +18,9 @@ import pytest
 pytest.importorskip("nacl")
 pytest.importorskip("cryptography")
 
+from kcast.client import durable
 from kcast.client.trust.forms.checkpoint import Checkpoint, cosignatures
 from kcast.client.trust.forms.note import Note, Signature
-from kcast.client.trust.state import durable
 from kcast.client.trust.state.keys import KeyFileError
 from kcast.client.trust.witness import witness as witness_module
 from kcast.client.trust.witness.witness import Witness, WitnessError, http_server, key_of, opened
