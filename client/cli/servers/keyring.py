@@ -53,6 +53,11 @@ class Keyring:
         path = next(path for path in _paths(name) if not path.exists())
         return self._make(path, name)
 
+    @property
+    def has_passphrase(self) -> bool:
+        """Whether a key was used that is kept under a passphrase."""
+        return self._passphrase is not None
+
     def remove_made(self) -> None:
         """Removes the keys that were made, where that for which they were made has failed."""
         for path in self.made:

@@ -9,7 +9,7 @@ import click
 
 from kcast.client.cli.common import count_of, errors_as_lines, escaped, say
 from kcast.client.cli.servers.edits import file_argument
-from kcast.client.cli.servers.keyring import Keyring
+from kcast.client.cli.servers.keyring import PASSPHRASE_VARIABLE, Keyring
 from kcast.client.cli.servers.published import publish_here, tell_pin, trust_own
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_
     if len(at_hand(published.document.signers, ring)) < needed:
         click.echo(f"{fresh}: have it signed and published again by then, since it takes {needed} signers")
         return
-    click.echo(f"{fresh}; this line of a crontab renews it:")
+    where = f", where {PASSPHRASE_VARIABLE} is set" if ring.has_passphrase else ""
+    click.echo(f"{fresh}; this line of a crontab renews it{where}:")
     every = max(1, (facts.fresh_until_s - facts.valid_after_s) // (2 * 86_400))
     kcast = Path(sys.argv[0]).absolute() if sys.argv[0].endswith("kcast") else "kcast"
     click.echo(

@@ -112,6 +112,7 @@ def command(
         served = [*keys_given, *_logs_of(documents)]
         folder = folder or state_root("witness") / keys.file_name(name).removesuffix(".pem")
         with witnesses.opened(folder):
+            is_new = not (folder / keys.file_name(name)).exists()
             key = witnesses.key_of(name, folder)
             where = f"http://{format_address(address)}"
             line = f"witness {name} {key.verifier} {url or where}"
@@ -123,6 +124,8 @@ def command(
             with witnesses.http_server(witness, address) as server:
                 click.echo(line)
                 many = count_of(len({log.name for log in served}), "log")
+                if is_new:
+                    say(_VERB, "its key is new: owners put the line above into their trust documents")
                 say(_VERB, f"serving {many} on {where}")
                 following = Following(witness, key, keys_given, documents, served)
                 _wait_for_a_signal(server.serve_forever, following.look)

@@ -60,6 +60,7 @@ def entries(texts: Iterable[str]) -> tuple[tuple[ServerEntry, ...], bool]:
 def with_servers(cluster: Cluster, texts: Sequence[str]) -> Cluster:
     """Returns the list with further servers. Raises EditError, also for one that it has already."""
     new = tuple(entry(text, is_lab=cluster.is_lab) for text in texts)
+    _refuse_known(cluster.servers, new)
     servers = (*cluster.servers, *new)
     _refuse_twice(servers)
     added = {server.name for server in new}
@@ -71,7 +72,9 @@ def with_servers(cluster: Cluster, texts: Sequence[str]) -> Cluster:
 def with_pending(cluster: Cluster, texts: Sequence[str]) -> Cluster:
     """Returns the list with servers announced for its next epoch. Raises EditError."""
     facts = facts_of(cluster)
-    pending = (*facts.pending, *(entry(text, is_lab=cluster.is_lab) for text in texts))
+    new = tuple(entry(text, is_lab=cluster.is_lab) for text in texts)
+    _refuse_known((*cluster.servers, *facts.pending), new)
+    pending = (*facts.pending, *new)
     _refuse_twice((*cluster.servers, *pending))
     return replace(cluster, signed=replace(facts, pending=pending))
 
@@ -140,6 +143,13 @@ def next_draft(cluster: Cluster, *, is_signed: bool) -> Cluster:
 def min_servers(servers: Iterable[ServerEntry]) -> int:
     """Returns the number of hosts that a list should say it has at least: two thirds of them."""
     return -(-2 * len(hosts_of(servers)) // 3)
+
+
+def _refuse_known(servers: Iterable[ServerEntry], new: Iterable[ServerEntry]) -> None:
+    names = {server.name for server in servers}
+    for server in new:
+        if server.name in names:
+            raise EditError(f"{server.name} is in the list already")
 
 
 def _refuse_twice(servers: Sequence[ServerEntry]) -> None:

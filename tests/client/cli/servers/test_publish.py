@@ -220,7 +220,8 @@ def test_a_passphrase_encrypts_the_keys(machine: Machine) -> None:
     assert b"ENCRYPTED" in path.read_bytes()
     said = machine.wrong("publish", "two.cluster", KCAST_KEY_PASSPHRASE="close sesame")
     assert "signer-0.pem: this is not its passphrase" in said
-    machine.ok("publish", "two.cluster", KCAST_KEY_PASSPHRASE="open sesame")
+    told = machine.ok("publish", "two.cluster", KCAST_KEY_PASSPHRASE="open sesame")
+    assert "this line of a crontab renews it, where KCAST_KEY_PASSPHRASE is set:" in told
 
 
 def test_a_stolen_key_is_thrown_out(machine: Machine, stranger: Machine) -> None:
@@ -579,7 +580,7 @@ def damaged_state(machine: Machine) -> None:
             None,
             "a list must be valid for at least as long as it is fresh: raise",
         ),
-        ("add lab.cluster 192.0.2.7:7400", None, "192.0.2.7:7400 stands there twice"),
+        ("add lab.cluster 192.0.2.7:7400", None, "192.0.2.7:7400 is in the list already"),
         ("add lab.cluster 192.0.2.77", None, "expected IP:PORT"),
         ("add no.cluster 192.0.2.7:7400", None, "no.cluster: No such file or directory"),
         ("add made.txt 192.0.2.7:7400", None, "made.txt:1: expected 'kcast-cluster 1'"),

@@ -153,6 +153,7 @@ def test_it_serves_until_a_signal_and_sums_up(tmp_path: Path, number: signal.Sig
         told = witness.stop(number).splitlines()
         assert witness.process.returncode == 0
     assert told == [
+        "kcast servers witness: its key is new: owners put the line above into their trust documents",
         f"kcast servers witness: serving 1 log on {witness.url}",
         # The second question began with the size that was not known.
         f"kcast servers witness: cosigned: 2; told what it holds: 1; refused: malformed=1; {ORIGIN}: 9",
