@@ -218,9 +218,8 @@ class _Judgement:
     def _has_new_count(self, document: TrustDocument) -> bool:
         """Whether a new trust document lets versions count from elsewhere: the way out of a version that a
         stolen key has made too high."""
-        if self.held.list_trust is None or self.held.list_trust == self.held.trust:
-            return False
-        return documents.parse(self.held.list_trust)[0].lists_from != document.lists_from
+        former, _ = documents.parse(self.held.list_trust or self.held.trust)
+        return former.lists_from != document.lists_from
 
     # --- 7. Its bytes --------------------------------------------------------------------------------------
 

@@ -165,12 +165,15 @@ def _is_entry(index: int, entry: bytes, tree: Tree) -> Asking[bool]:
 
 
 def has_entry(path: str, entry: bytes, tree: Tree) -> Asking[bool]:
-    """Returns whether the tree has an entry; the proof beside the file at `path` says where to find it."""
+    """Returns whether the tree has the entry of the file at `path`; the proof beside it says where. Raises
+    Fault where that proof is of another file."""
     data = yield from need(proof_path(path), PROOF_BYTES_MAX)
     try:
         proof = LogProof.parse(data)
     except NoteError as error:
-        raise Fault(ListFault.WITHHELD, f"{path}.tlog-proof: {error}") from None
+        raise Fault(ListFault.WITHHELD, f"{proof_path(path)}: {error}") from None
+    if proof.extra != entry:
+        raise Fault(ListFault.WITHHELD, f"{path} is not what its proof is of: try another source")
     if proof.shows(entry, tree.checkpoint):
         return True
     return (yield from _is_entry(proof.index, entry, tree))  # the proof may be of an older tree

@@ -6,12 +6,13 @@ drip, and a lying `head=`.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.cluster import ServerEntry, facts_of, host_key, hosts_of
+from kcast.client.cluster import ServerEntry, facts_of, format_cluster, host_key, hosts_of
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held, Verdict
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosign
@@ -20,6 +21,7 @@ from kcast.client.trust.forms.record import ListRecord
 from tests.support.lists import (
     DAY_S,
     LOG,
+    NAME,
     OWNERS,
     SIGNERS,
     VALID_S,
@@ -525,3 +527,35 @@ def test_a_fast_forward_cannot_be_undone_below_where_the_owners_begin_to_count()
     found = refusal(judged(lists.newcomer(), lists.files))
     assert found.fault is ListFault.ROLLBACK
     assert found.text == "version 3 is older than the first one, 5"
+
+
+# --- Records -------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_another_name_in_the_same_log() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(lists.cluster(name="example.org/other"))
+    found = refusal(lists.judged(held))
+    assert found.fault is ListFault.WRONG_NAME
+    assert found.text == f"it is a list of example.org/other, and not of {NAME}"
+
+
+def test_a_list_that_is_longer_than_any_list_is_not_asked_for() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish(data=b"x" * (16 * 1024 * 1024 + 1))
+    asked: list[str] = []
+    assert fault_of(judged(held, lists.files, lists.now_unix_s, asked=asked)) is ListFault.TOO_BIG
+    assert "list/2" not in asked
+
+
+@pytest.mark.parametrize("changes", [{"version": 3}, {"trust": 2}, {"name": "example.org/other"}])
+def test_a_list_that_is_not_what_its_record_says(changes: dict[str, Any]) -> None:
+    lists = published()
+    held = lists.accepted()
+    other = lists.cluster(**changes)
+    lists.publish(data=sign(format_cluster(other), SIGNERS[:2]).data)
+    found = refusal(lists.judged(held))
+    assert found.fault is ListFault.MALFORMED
+    assert found.text == "list/2 is not what its record in the log says"

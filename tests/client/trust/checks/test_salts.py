@@ -197,6 +197,18 @@ def test_a_basis_that_is_not_in_the_log_is_refused() -> None:
     assert refusal(lists.judged()).fault is ListFault.UNLOGGED
 
 
+def test_a_basis_that_a_mirror_has_changed_is_withheld() -> None:
+    lists = epochs()
+    other = lists.files["list/1"]
+    lists.publish(second_epoch(lists))
+    found = refusal(judged(lists.newcomer(), {**lists.files, "list/2": other}))
+    assert (found.fault, found.text) == (ListFault.WITHHELD, "list/2 is another list: try another source")
+    changed = lists.files["list/2"].replace(b"valid-until 1", b"valid-until 2")
+    found = refusal(judged(lists.newcomer(), {**lists.files, "list/2": changed}))
+    assert found.fault is ListFault.WITHHELD
+    assert found.text == "list/2 is not what its proof is of: try another source"
+
+
 def test_a_salt_needs_all_parts_in_the_order_of_their_keys() -> None:
     parts = {"bb": bytes(32), "aa": bytes([1]) * 32}
     assert salts.salt_of(parts) == salts.salt_of(dict(reversed(parts.items())))
