@@ -5,10 +5,11 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,22 @@ from kcast.client.cluster import ClusterError, format_cluster, lab
 from kcast.client.core import ClientCore
 from kcast.client.engine import MINT_SLICE_S, Engine
 from kcast.client.errors import ClientClosed
-from kcast.client.events import AllServersLost, Delivery, Event, FamilyMissing, LeasesChanged, Published
+from kcast.client.events import (
+    AllServersLost,
+    Delivery,
+    Event,
+    FamilyMissing,
+    LeaseRefused,
+    LeasesChanged,
+    Published,
+)
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.list_state import ListState
+from kcast.client.watch import Listen, News
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit
 from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort, open_socket
+from kcast.pubsub.wire import TopicError
 from tests.support.client_paths import Through
 from tests.support.driver_suite import lacking
 from tests.support.serve_process import NEEDS_IPV6
@@ -448,3 +460,53 @@ def test_path_sees_when_the_kernel_took_what_came(kernel_times: bool) -> None:
         engine.turn()
         (burst,) = paths[0].received
         assert (before_ns <= burst.kernel_ns <= time.time_ns()) if kernel_times else not burst.kernel_ns
+
+
+# --- kcast's own topics -------------------------------------------------------------------------------
+
+
+class Ear:
+    """A watch that listens on one of kcast's own topics."""
+
+    def __init__(self, topic: bytes) -> None:
+        self.look_at = 0.0
+        self.heard: list[tuple[bytes, bytes]] = []
+        self._topic = topic
+
+    def look(self, now: float) -> Sequence[News]:
+        self.look_at = inf
+        return [Listen((self._topic,))]
+
+    def hear(self, topic: bytes, payload: bytes, now: float) -> None:
+        self.heard.append((topic, payload))
+
+    def state(self) -> ListState | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_comes_on_topics_of_kcasts_own_is_nobodys_delivery() -> None:
+    """Neither a stream of all subscriptions nor the events have it, nor what tells of its leases."""
+    own = b"\0list/example"
+    ear = Ear(own)
+    with opened() as engine:
+        engine._watch = ear
+        engine.turn()
+        everything, subscription, events = Inbox[Any](Bell(), 10), box(), Inbox[Event](Bell(), 10)
+        engine.merge(everything, ())
+        engine.subscribe([b"t"], subscription)
+        engine.listen(events)
+        with pytest.raises(TopicError, match="such topics are kcast's own"):
+            engine.subscribe([own], box())
+        users = Delivery(b"t", b"for users", "192.0.2.1:7400")
+        told = LeasesChanged(b"t", 1, 1)
+        for event in (
+            *(Delivery(own, b"a checkpoint", "192.0.2.1:7400"), LeasesChanged(own, 1, 1)),
+            *(LeaseRefused(own, "192.0.2.1:7400", "full"), users, told),
+        ):
+            engine._dispatch(event, 0.0)
+        assert ear.heard == [(own, b"a checkpoint")]
+        assert list(everything.items) == [users]
+        assert list(events.items) == [told]

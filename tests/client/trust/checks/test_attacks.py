@@ -17,7 +17,7 @@ from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held, Verdict
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosign
 from kcast.client.trust.forms.note import Note, SigningKey, sign
-from kcast.client.trust.forms.record import ListRecord
+from kcast.client.trust.forms.record import ListRecord, TrustRecord
 from tests.support.lists import (
     DAY_S,
     LOG,
@@ -294,7 +294,7 @@ def test_a_rollback_of_the_trust_document() -> None:
     lists.publish(keys=SIGNERS[1:])
     held = lists.accepted()
     assert fault_of(judged(held, old)) is ListFault.ROLLBACK
-    assert fault_of(judged(replace(held, checkpoint=None, list=None), old)) is not None
+    assert fault_of(judged(replace(held, checkpoint=None, list=None), old)) is ListFault.TOO_FEW_SIGNERS
 
 
 @pytest.mark.parametrize(
@@ -320,6 +320,10 @@ def test_a_fast_forward_and_the_way_out() -> None:
     held = lists.accepted()
     lists.publish(lists.cluster(version=20_000))
     assert fault_of(lists.judged(held)) is ListFault.FAST_FORWARD
+    lists.publish(lists.cluster(version=10_002))
+    assert fault_of(lists.judged(held)) is ListFault.FAST_FORWARD
+    lists.publish(lists.cluster(version=10_001))
+    lists.accepted(held)
     lists.publish(lists.cluster(version=9_000))  # as far as a thief can go
     victim = lists.accepted(held)
     lists.publish(lists.cluster(version=2))
@@ -438,7 +442,26 @@ def test_owners_at_the_threshold_cannot_act_in_secret() -> None:
     stolen = document(version=2, signers=(thief.verifier,), signer_threshold=1)
     lists.publish_document(stolen, OWNERS[:3], is_logged=False)
     lists.publish(lists.cluster(13), keys=[thief])
-    assert fault_of(lists.judged(held)) is not None
+    assert fault_of(lists.judged(held)) is ListFault.TRUST
+    lists.publish(lists.cluster(13, trust=1), keys=[thief])
+    assert fault_of(lists.judged(held)) is ListFault.TOO_FEW_SIGNERS
+
+
+@pytest.mark.parametrize("says", [1, 2])
+def test_a_pin_of_a_document_that_is_kept_out_of_the_log_is_of_no_use(says: int) -> None:
+    """Whoever has the owners' keys may give a victim a pin of his own: the log must show it too."""
+    lists = published()
+    lists.publish_document(document(version=2), OWNERS[:3], is_logged=False)
+    lists.publish(lists.cluster(13, trust=says))
+    newcomer = lists.newcomer(version=2)
+    assert fault_of(lists.judged(newcomer)) is ListFault.WITHHELD, "its proof is not handed out"
+    index = len(lists.entries) - 1
+    record = TrustRecord.of(NAME, 2, lists.trust[1])
+    proof = LogProof(record.data, index, lists.inclusion(index), Note.parse(lists.files["checkpoint"]))
+    lists.files["trust/2.tlog-proof"] = proof.data
+    found = refusal(lists.judged(newcomer))
+    assert found.fault is ListFault.UNLOGGED
+    assert found.text == "trust document 2 is not in the public log"
 
 
 # --- Clocks --------------------------------------------------------------------------------------------

@@ -1,10 +1,13 @@
 """client/trust/forms/checkpoint.py: the specifications' examples, and strict forms."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("nacl")
 
 from kcast.client.trust.forms.checkpoint import (
+    PATH_HASHES_MAX,
     AddCheckpoint,
     Checkpoint,
     LogProof,
@@ -212,6 +215,13 @@ def test_what_is_no_add_checkpoint_body(old: str, new: str, says: str) -> None:
     with pytest.raises(NoteError) as caught:
         AddCheckpoint.parse(text.replace(old, new, 1).encode())
     assert any(each in str(caught.value) for each in says.split("|"))
+
+
+def test_a_proof_has_as_many_hashes_as_the_largest_tree_takes_and_no_more() -> None:
+    path = (bytes(32),) * PATH_HASHES_MAX
+    assert AddCheckpoint.parse(replace(ADD, path=path).data).path == path
+    with pytest.raises(NoteError, match=f"at most {PATH_HASHES_MAX} hashes"):
+        AddCheckpoint.parse(replace(ADD, path=(*path, bytes(32))).data)
 
 
 def test_a_quorum_of_many_witnesses_is_among_the_signatures_that_are_looked_at() -> None:

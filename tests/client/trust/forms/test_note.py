@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.trust.forms.note import (
+    KIND_COSIGNATURE,
     BadSignature,
     Note,
     NoteError,
@@ -162,3 +163,17 @@ def test_signatures_are_added_once() -> None:
     note = sign("text\n", [ONE])
     more = note.with_signatures(sign("text\n", [ONE, TWO]).signatures)
     assert more == sign("text\n", [ONE, TWO])
+
+
+def test_what_would_not_be_read_as_a_note_is_not_signed() -> None:
+    for text in ("", "no end", "a tab\t\n"):
+        with pytest.raises(NoteError, match="expected a text that ends with LF"):
+            sign(text, [ONE])
+
+
+def test_a_key_for_cosignatures_counts_under_no_note() -> None:
+    """Not even where it has signed the note's text itself: its kind is to sign checkpoints with a time."""
+    witness = SigningKey.from_seed("w.example.net", bytes(32), KIND_COSIGNATURE).verifier
+    signed = sign("text\n", [SigningKey.from_seed("w.example.net", bytes(32))]).signatures[0]
+    note = Note("text\n", (Signature(witness.name, witness.key_id, signed.body),))
+    assert verify(note, [witness]) == ()

@@ -11,7 +11,7 @@ pytest.importorskip("nacl")
 from kcast.client.trust.forms.bundle import format_bundle
 from kcast.client.trust.forms.note import Note, VerifierKey, sign, verify
 from kcast.client.trust.reach import bus
-from kcast.client.trust.reach.bus import Collected, Forked, ListBus, Newer, pack
+from kcast.client.trust.reach.bus import Collected, Forked, ListBus, Newer, _hash_of, pack
 from tests.support.lists import NAME, SIGNERS, WITNESSES, Lists, document, key, policy
 
 TOPIC, ASKING, DATA = bus.topics_of(NAME)
@@ -401,3 +401,23 @@ def test_a_bundle_that_unpacks_without_end_is_none() -> None:
     packed = b"".join(endless.compress(bytes(1 << 20)) for _ in range(70)) + endless.flush()
     assert len(packed) < 100_000 and Collected(packed).bundle() == b""
     assert Collected(b"rubbish").bundle() == b""
+
+
+@pytest.mark.parametrize("number", [b"x", b"", b"-1", b"+5", b"1_0", b"05", b" 5", b"\xc2\xb2", b"9" * 5000])
+def test_what_is_no_number_is_no_sense(number: bytes) -> None:
+    """Neither in a question nor in a piece; 4300 digits and more would be an error of `int`."""
+    lists, _ = two_versions()
+    packed = pack(big_bundle())
+    teller, asker = client(lists, 1, bundle=big_bundle()), client(lists, 2)
+    asker.want(4, 0.0)
+    asker.take()
+    for words in ((b"get", number, b"0"), (b"get", b"3", number), (b"take", number, b"0", b"x")):
+        teller.hear(ASKING, b" ".join(words), 0.0)
+    name, total = _hash_of(packed).encode(), b"%d" % len(packed)
+    for numbers in ((number, total, b"0"), (b"4", number, b"0"), (b"4", total, number)):
+        words = (numbers[0], name, *numbers[1:], packed[: bus.PIECE_BYTES])
+        asker.hear(DATA, b" ".join(words), 0.0)
+    assert (teller._answers, asker._candidates) == ({}, {})
+    teller.hear(ASKING, b"get 3 0", 0.0)
+    asker.hear(DATA, b" ".join((b"4", name, total, b"0", packed[: bus.PIECE_BYTES])), 0.0)
+    assert len(teller._answers) == len(asker._candidates) == 1

@@ -133,6 +133,11 @@ def test_folder_file_url_bundle_and_http_answer_alike(
         ("http://", "give a URL such as https://"),
         ("https:///lab", "give a URL such as https://"),
         ("https://lists.example.org/lab?x=1", "give a URL such as https://"),
+        ("https://lists.example.org/lab#x", "give a URL such as https://"),
+        (
+            "https://lists.example.org/l\N{LATIN SMALL LETTER A WITH DIAERESIS}b",
+            "give a URL such as https://",
+        ),
         ("https://lists.example.org/a b", "give a URL such as https://"),
         ("nowhere", "nowhere: there is no such folder, and no such bundle"),
         ("file:/nowhere", "file:/nowhere: there is no such folder, and no such bundle"),
@@ -350,6 +355,23 @@ def test_a_silent_server_is_given_up() -> None:
     with web_server(talk) as url:
         assert "nothing came for 0.2 s" in complaint_of(HttpSource(url, silence_s=0.2))
         gone.set()
+
+
+@pytest.mark.parametrize("left_s", [0.0, -1.0])
+def test_nothing_is_read_once_the_deadline_is_there(left_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits to be read by then comes too late."""
+    monkeypatch.setattr(web, "monotonic", lambda: 100.0)
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(b"late")
+        for deadline, found in ((100.0 + left_s, None), (101.0, b"late")):
+            patient = web._Patient(here, here.makefile("rb", 0), deadline, 5.0)
+            if found is None:
+                with pytest.raises(TimeoutError):
+                    patient.read(4)
+            else:
+                assert patient.read(4) == found
+            patient.close()
 
 
 def test_a_web_server_without_tls_and_a_certificate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,10 @@ pytest.importorskip("nacl")
 
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held, Refused
+from kcast.client.trust.forms.bundle import format_bundle
 from kcast.client.trust.reach import update
 from kcast.client.trust.reach.sources import FolderSource, Source, SourceError
-from kcast.client.trust.reach.update import Round, run, run_round
+from kcast.client.trust.reach.update import Round, run, run_on_bundle, run_round
 from kcast.client.trust.state.places import StateError
 from kcast.client.trust.state.store import Busy, Store
 from tests.support.lists import NAME, NOW_UNIX_S, OWNERS, Lists, document, hosts
@@ -308,3 +309,15 @@ def test_a_place_that_is_none_is_unreachable(tmp_path: Path) -> None:
     store.begin(first_contact(lists))
     (why,) = run_round(store, NOW_UNIX_S, Random(1)).unreachable
     assert why.startswith("ftp://lists.example.org: give a URL of http, https or file")
+
+
+def test_a_bundle_of_other_clients_is_handed_on_only_if_it_is_accepted(lists: Lists, store: Store) -> None:
+    sound = format_bundle(lists.files)
+    found = run_on_bundle(store, sound, NOW_UNIX_S)
+    assert found.accepted is not None and found.bundle == sound
+    lists.publish(lists.cluster(hosts(13)), keys=())
+    refused = run_on_bundle(store, format_bundle(lists.files), NOW_UNIX_S)
+    assert (refused.accepted, refused.bundle) == (None, None)
+    assert [each.fault for each in refused.refused] == [ListFault.MALFORMED]
+    none = run_on_bundle(store, b"no bundle", NOW_UNIX_S)
+    assert none.accepted is None and "other clients: expected 'kcast-bundle 1'" in none.unreachable[0]
