@@ -106,7 +106,8 @@ class Witness:
             with self._locks[origin]:
                 answer = core.decide(request, self._held.get(origin), now_unix_s)
                 if answer.cosigned is not None:
-                    self._store(origin, _CHECKPOINT, answer.cosigned.data)
+                    if request.checkpoint != self._held.get(origin):  # anybody may show it the one it has
+                        self._store(origin, _CHECKPOINT, answer.cosigned.data)
                     self._stored[origin_hash(origin)] = answer.cosigned.data
                     self._held[origin] = request.checkpoint
                 if answer.fork is not None:

@@ -582,3 +582,36 @@ def test_a_list_that_is_not_what_its_record_says(changes: dict[str, Any]) -> Non
     found = refusal(lists.judged(held))
     assert found.fault is ListFault.MALFORMED
     assert found.text == "list/2 is not what its record in the log says"
+
+
+def test_a_list_without_what_makes_it_signed() -> None:
+    lists = published()
+    held = lists.accepted()
+    text = format_cluster(replace(lists.cluster(), signed=None))
+    lists.publish(data=sign(text, SIGNERS[:2]).data)
+    found = refusal(lists.judged(held))
+    assert found.fault is ListFault.MALFORMED
+    assert "expected 'version', 'trust', 'valid-after'" in found.text
+
+
+def test_a_checkpoint_that_the_log_has_not_signed() -> None:
+    """Witnesses cosign what some key of the log has signed; clients know one."""
+    lists = published()
+    held = lists.accepted()
+    lists.log = SigningKey.from_seed(LOG.verifier.name, b"a thief's".ljust(32))
+    lists.publish()
+    found = refusal(lists.judged(held))
+    assert found.fault is ListFault.BAD_SIGNATURE
+    assert found.text == f"the checkpoint is not signed by the log {LOG.verifier.name}"
+
+
+def test_a_checkpoint_of_another_log_with_the_same_key() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish()
+    proof = LogProof.parse(lists.files["latest.tlog-proof"])
+    tree = Checkpoint.parse(proof.checkpoint.text)
+    note = sign(replace(tree, origin="example.org/other/log").text, [LOG])
+    note = note.with_signatures(cosign(note, each, lists.now_unix_s) for each in WITNESSES[:5])
+    lists.files["latest.tlog-proof"] = replace(proof, checkpoint=note).data
+    assert fault_of(lists.judged(held)) is ListFault.BAD_SIGNATURE

@@ -492,6 +492,9 @@ def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(publishe
     for _ in deaths_of(publisher):
         verdict = verdict_on(publisher.files(), old.held, publisher.now_s)
         seen.append(verdict.fault if isinstance(verdict, Refused) else facts_of(verdict.cluster).version)
+        published = publisher.publish()
+        assert published.document == document
+        assert not publisher.place.trust_file.exists()
     assert set(seen) == {1, 2}
     assert seen == sorted(seen, key=str)
 

@@ -217,6 +217,20 @@ def test_it_is_stored_before_it_is_answered(
     assert post(connection, LOG.body(5, 7)).status == 200
 
 
+def test_what_it_holds_already_costs_no_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    witness = new_witness(tmp_path)
+    assert witness.add_checkpoint(LOG.body(0, 5), NOW).cosigned is not None
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(durable, "write_whole", full)
+    again = witness.add_checkpoint(LOG.body(5, 5), NOW + 9)
+    assert again.cosigned is not None and again.cosigned.data in witness._stored.values()
+    with pytest.raises(OSError, match="No space left"):
+        witness.add_checkpoint(LOG.body(5, 6), NOW)
+
+
 def test_of_two_histories_at_once_one_is_cosigned(tmp_path: Path) -> None:
     witness, fork = new_witness(tmp_path), HandmadeLog(40, fork_at=3)
     witness.add_checkpoint(LOG.body(0, 3), NOW)
