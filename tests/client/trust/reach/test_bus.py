@@ -415,8 +415,7 @@ def test_what_is_no_number_is_no_sense(number: bytes) -> None:
         teller.hear(ASKING, b" ".join(words), 0.0)
     name, total = _hash_of(packed).encode(), b"%d" % len(packed)
     for numbers in ((number, total, b"0"), (b"4", number, b"0"), (b"4", total, number)):
-        words = (numbers[0], name, *numbers[1:], packed[: bus.PIECE_BYTES])
-        asker.hear(DATA, b" ".join(words), 0.0)
+        asker.hear(DATA, b" ".join((numbers[0], name, *numbers[1:], packed[: bus.PIECE_BYTES])), 0.0)
     assert (teller._answers, asker._candidates) == ({}, {})
     teller.hear(ASKING, b"get 3 0", 0.0)
     asker.hear(DATA, b" ".join((b"4", name, total, b"0", packed[: bus.PIECE_BYTES])), 0.0)
