@@ -41,8 +41,10 @@ def test_the_attacks_themselves_are_all_named() -> None:
     beside = {
         "test_a_version_may_be_excepted_from_churn_by_the_owners",
         "test_after_an_exception_lists_are_compared_with_the_one_that_was_excepted",
+        "test_two_roots_of_one_size_are_a_fork_that_needs_no_tiles",
         "test_a_rewritten_log_without_its_tiles_is_not_believed_either",
         "test_an_old_list_with_a_new_checkpoint",
+        "test_few_entries_after_the_list_are_looked_at",
         "test_a_freeze_where_the_owners_say_refuse",
     }
     attacks = {name for name in tests[first : last + 1] if name.startswith("test_")}

@@ -158,8 +158,6 @@ def _later_entries(record: ListRecord, tree: Tree) -> Asking[list[tuple[int, byt
 def _is_entry(index: int, entry: bytes, tree: Tree) -> Asking[bool]:
     """Returns whether the tree has this entry at an index, by its tiles."""
     checkpoint = tree.checkpoint
-    if index >= checkpoint.size:
-        return False
     path = yield from hashes(tiles.inclusion_path(index, checkpoint.size))
     return merkle.includes(index, checkpoint.size, merkle.leaf_hash(entry), path, checkpoint.root)
 

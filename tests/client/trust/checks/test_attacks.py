@@ -13,11 +13,14 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.cluster import ServerEntry, facts_of, format_cluster, host_key, hosts_of
+from kcast.client.trust.checks import log_checks
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held, Verdict
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosign
+from kcast.client.trust.forms.merkle import EMPTY_ROOT
 from kcast.client.trust.forms.note import Note, SigningKey, sign
 from kcast.client.trust.forms.record import ListRecord, TrustRecord
+from kcast.client.trust.forms.tiles import write_entries
 from tests.support.lists import (
     DAY_S,
     LOG,
@@ -197,6 +200,12 @@ def test_a_rewritten_log(longer: int) -> None:
     assert [Checkpoint.parse(note.text).size for note in shown] == [3, 3 + longer]
 
 
+def test_two_roots_of_one_size_are_a_fork_that_needs_no_tiles() -> None:
+    one, other = forked(liars=3)
+    files = {path: data for path, data in other.files.items() if not path.startswith(("tile/", "from/"))}
+    assert fault_of(judged(one.accepted(), files)) is ListFault.FORK
+
+
 def test_a_rewritten_log_without_its_tiles_is_not_believed_either() -> None:
     one, other = forked(liars=3, size_change=1)
     held = one.accepted()
@@ -284,6 +293,23 @@ def test_an_old_list_with_a_new_checkpoint() -> None:
     proof = LogProof(record.data, 1, lists.inclusion(1), Note.parse(lists.files["checkpoint"]))
     lists.files["latest.tlog-proof"] = proof.data
     assert fault_of(lists.judged(held)) is ListFault.BEHIND
+
+
+@pytest.mark.parametrize(("later", "fault"), [(3, None), (4, ListFault.BEHIND)])
+def test_few_entries_after_the_list_are_looked_at(
+    later: int, fault: ListFault | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a log of many uses, or of a liar, would cost a client as much as it likes."""
+    monkeypatch.setattr(log_checks, "LATER_ENTRIES_MAX", 3)
+    lists = published()
+    lists.entries += [b"another use"] * later
+    record = ListRecord.of(NAME, 1, 1, lists.files["list/1"])
+    note = lists.serve_tree(WITNESSES[:5])
+    lists.files["latest.tlog-proof"] = LogProof(record.data, 1, lists.inclusion(1), note).data
+    asked: list[str] = []
+    verdict = judged(lists.newcomer(), lists.files, asked=asked)
+    assert (None if isinstance(verdict, Accepted) else fault_of(verdict)) is fault
+    assert any(path.startswith("tile/") for path in asked) is (fault is None)
 
 
 def test_a_rollback_of_the_trust_document() -> None:
@@ -455,13 +481,15 @@ def test_a_pin_of_a_document_that_is_kept_out_of_the_log_is_of_no_use(says: int)
     lists.publish(lists.cluster(13, trust=says))
     newcomer = lists.newcomer(version=2)
     assert fault_of(lists.judged(newcomer)) is ListFault.WITHHELD, "its proof is not handed out"
-    index = len(lists.entries) - 1
+    size = len(lists.entries)
     record = TrustRecord.of(NAME, 2, lists.trust[1])
-    proof = LogProof(record.data, index, lists.inclusion(index), Note.parse(lists.files["checkpoint"]))
-    lists.files["trust/2.tlog-proof"] = proof.data
-    found = refusal(lists.judged(newcomer))
-    assert found.fault is ListFault.UNLOGGED
-    assert found.text == "trust document 2 is not in the public log"
+    for index in (size - 1, size, 2**62):
+        path = lists.inclusion(min(index, size - 1))
+        proof = LogProof(record.data, index, path, Note.parse(lists.files["checkpoint"]))
+        lists.files["trust/2.tlog-proof"] = proof.data
+        found = refusal(lists.judged(newcomer))
+        assert found.fault is ListFault.UNLOGGED
+        assert found.text == "trust document 2 is not in the public log"
 
 
 # --- Clocks --------------------------------------------------------------------------------------------
@@ -550,6 +578,93 @@ def test_a_fast_forward_cannot_be_undone_below_where_the_owners_begin_to_count()
     found = refusal(judged(lists.newcomer(), lists.files))
     assert found.fault is ListFault.ROLLBACK
     assert found.text == "version 3 is older than the first one, 5"
+
+
+def test_owners_may_move_to_another_log() -> None:
+    """Its history is its own: it is shorter, and need not extend that of the one before."""
+    lists = published(3)
+    held = lists.accepted()
+    lists.log = key("example.org/lab/log-2", 0x21)
+    lists.entries.clear()
+    lists.publish_document(document(version=2, policy=policy(log=lists.log)), OWNERS[:3])
+    lists.publish(lists.cluster(13))
+    verdict = lists.judged(held)
+    assert isinstance(verdict, Accepted), verdict
+    (said,) = (check.text for check in verdict.checks if check.step == "history")
+    assert said == "the log is example.org/lab/log-2 now, and was example.org/lab/log"
+
+
+def test_what_a_mirror_says_of_later_entries_is_compared_with_the_log() -> None:
+    """Else it could hand out an older list, and say that the newer one in the log were another use of it."""
+    lists = published(2)
+    record = ListRecord.of(NAME, 1, 1, lists.files["list/1"])
+    note = Note.parse(lists.files["checkpoint"])
+    lists.files["latest.tlog-proof"] = LogProof(record.data, 1, lists.inclusion(1), note).data
+    assert fault_of(lists.judged()) is ListFault.BEHIND
+    (path,) = (each for each in lists.files if each.startswith("tile/entries/") and each.endswith(".p/3"))
+    lists.files[path] = write_entries([*lists.entries[:2], b"another use"])
+    found = refusal(lists.judged())
+    assert found.fault is ListFault.WITHHELD
+    assert found.text == "entry 2 is not the one that the log has"
+    lists.files[path] = write_entries(lists.entries[:2])
+    found = refusal(lists.judged())
+    assert found.fault is ListFault.WITHHELD
+    assert f"{path} is missing or too short" in found.text
+
+
+def test_a_step_from_what_is_held_needs_no_tiles() -> None:
+    lists = published(2)
+    held = lists.accepted()
+    lists.publish()
+    lists.accepted(held)
+    lists.files = {path: data for path, data in lists.files.items() if not path.startswith("tile/")}
+    assert lists.accepted(held).list == lists.files["list/3"]
+    del lists.files["from/3"]
+    assert fault_of(lists.judged(held)) is ListFault.WITHHELD
+
+
+def test_every_log_extends_an_empty_one() -> None:
+    lists = published()
+    empty = sign(Checkpoint(LOG.verifier.name, 0, EMPTY_ROOT).text, [LOG])
+    held = lists.accepted(replace(lists.newcomer(), checkpoint=empty.data))
+    assert held.list == lists.files["list/1"]
+
+
+def newly_shown(lists: Lists, record: bytes, index: int) -> Verdict:
+    """What a newcomer says of a tree as it is now, where the proof is of this entry of it."""
+    note = lists.serve_tree(WITNESSES[:5])
+    lists.files["latest.tlog-proof"] = LogProof(record, index, lists.inclusion(index), note).data
+    return lists.judged()
+
+
+def test_what_follows_the_list_in_the_log_may_be_a_document_or_the_list_of_another_name() -> None:
+    lists = published()
+    record = ListRecord.of(NAME, 1, 1, lists.files["list/1"]).data
+    lists.publish_document(document(version=2), OWNERS[:3])
+    assert isinstance(newly_shown(lists, record, 1), Accepted)
+    lists.entries.append(ListRecord.of("example.org/other", 2, 1, b"").data)
+    assert isinstance(newly_shown(lists, record, 1), Accepted)
+    lists.entries.append(ListRecord.of(NAME, 2, 1, b"").data)
+    assert fault_of(newly_shown(lists, record, 1)) is ListFault.BEHIND
+
+
+def test_the_record_of_a_document_is_none_of_a_list() -> None:
+    lists = published()
+    found = refusal(newly_shown(lists, TrustRecord.of(NAME, 1, lists.trust[0]).data, 0))
+    assert found.fault is ListFault.MALFORMED
+    assert found.text == "latest.tlog-proof: expected the record of a list"
+
+
+def test_a_checkpoint_under_which_the_logs_signature_fails() -> None:
+    lists = published()
+    note = Note.parse(lists.files["checkpoint"])
+    other = sign("another text\n", [LOG]).signatures[0]
+    bad = replace(note, signatures=(other, *note.signatures[1:]))
+    proof = LogProof.parse(lists.files["latest.tlog-proof"])
+    lists.files["latest.tlog-proof"] = replace(proof, checkpoint=bad).data
+    found = refusal(lists.judged())
+    assert found.fault is ListFault.BAD_SIGNATURE
+    assert "the signature of example.org/lab/log is not one of this text" in found.text
 
 
 # --- Records -------------------------------------------------------------------------------------------

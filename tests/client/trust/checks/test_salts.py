@@ -80,6 +80,10 @@ def test_servers_enter_with_the_next_salt() -> None:
         ({"reveals": reveals(2, b"another")}, "shows another part of the salt than version 2 had promised"),
         ({"reveals": (("00112233", "00" * 32, 2),)}, "had not promised"),
         ({"reveals": reveals(2, FIRST_SALT, SIGNERS[:1])}, "1 signers show their part"),
+        (
+            {"reveals": reveals(1, FIRST_SALT, SIGNERS[:1]) + reveals(2, FIRST_SALT, SIGNERS[1:])},
+            "it shows parts that versions 2 and 1 promised: one is expected",
+        ),
         ({"next_salts": ((b"0123456789abcdef", 1_790_604_800),)}, "its salt is not the one"),
         ({"entries": (*hosts(14), *EVIL)}, "20.1.244.7:7400 was not pending in version 2"),
     ],

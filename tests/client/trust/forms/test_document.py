@@ -67,6 +67,9 @@ def test_the_next_document_needs_the_owners_of_both() -> None:
             documents.check_next(DOCUMENT, signed(following, *keys))
     with pytest.raises(DocumentError, match="version 3, and not 2"):
         documents.check_next(DOCUMENT, signed(replace(following, version=3), *OWNERS, *new))
+    other = replace(following, name="example.org/other")
+    with pytest.raises(DocumentError, match=r"it is named example\.org/other, and"):
+        documents.check_next(DOCUMENT, signed(other, *OWNERS, *new))
 
 
 def test_a_quorum_counts_witnesses() -> None:
@@ -162,6 +165,8 @@ def test_keys_and_urls_are_bounded() -> None:
     many = tuple(SigningKey.from_seed(f"a{i}", bytes([i, 7]) * 16).verifier for i in range(17))
     with pytest.raises(DocumentError, match="line 21: expected at most 16 lines 'owner VKEY'"):
         documents.parse_text(replace(DOCUMENT, own_owners=many).text.replace("3 of 17", "3 of 16"))
+    most = replace(DOCUMENT, urls=("https://a",) * 16)
+    assert documents.parse_text(most.text) == most
     with pytest.raises(DocumentError, match="expected at most 16 lines 'from URL'"):
         documents.parse_text(replace(DOCUMENT, urls=("https://a",) * 17).text)
 

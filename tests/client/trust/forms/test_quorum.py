@@ -11,6 +11,7 @@ from kcast.client.trust.forms.note import KIND_COSIGNATURE, SigningKey, Verifier
 from kcast.client.trust.forms.quorum import NAMES_MAX, Policy, PolicyError, read_policy
 
 LOG = SigningKey.from_seed("log", bytes(32)).verifier
+LOG_AS_WITNESS = SigningKey.from_seed("log", bytes(32), KIND_COSIGNATURE).verifier
 KEYS = [
     SigningKey.from_seed(f"key-{i}", (i + 1).to_bytes(32, "big"), KIND_COSIGNATURE).verifier
     for i in range(70)
@@ -91,6 +92,7 @@ def test_a_strange_key_counts_nowhere() -> None:
         (("witness w @0 https://a b", "quorum w"), "expected 'log VKEY [URL]'"),
         ((f"log {LOG}", "quorum none"), "expected one 'log'"),
         (("witness w @0",), "a line 'quorum NAME|none'"),
+        ((f"witness w {LOG_AS_WITNESS}", "quorum w"), "witnesses with other keys than the log's"),
         (("Quorum none",), "expected 'log VKEY [URL]'"),
     ],
 )
@@ -98,6 +100,11 @@ def test_what_is_no_policy(lines: tuple[str, ...], says: str) -> None:
     with pytest.raises(PolicyError) as caught:
         policy_of(*lines)
     assert says in str(caught.value)
+
+
+def test_a_policy_without_a_log_is_none() -> None:
+    with pytest.raises(PolicyError, match="a line 'log VKEY'"):
+        read_policy(["quorum none"])
 
 
 def test_limits() -> None:
