@@ -688,6 +688,20 @@ def test_a_server_that_was_pending_enters_with_the_salt_that_was_promised(tmp_pa
         former = cluster
 
 
+def test_what_readers_of_the_folder_would_refuse_is_not_published(tmp_path: Path) -> None:
+    """The list on which the salt rests has been changed there: what is published next could not be checked."""
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+    publisher.publish()
+    publisher.publish(is_new_epoch=True)
+    path = publisher.place.served / "list/1"
+    path.write_bytes(path.read_bytes().replace(b"valid-until 1", b"valid-until 2"))
+    before = publisher.files()
+    publisher.now_s += 8 * DAY_S
+    with pytest.raises(NotPublished, match="clients would refuse it: list/1 is not what its proof is of"):
+        publisher.publish()
+    assert {path: data for path, data in publisher.files().items() if path in before} == before
+
+
 def test_an_epoch_may_have_many_versions(tmp_path: Path) -> None:
     publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
     publisher.publish()
