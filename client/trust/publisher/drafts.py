@@ -4,7 +4,7 @@ PROTOCOL §10.4.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kcast.client import cluster as clusters
@@ -171,6 +171,10 @@ def next_list(
             f"{file}: a new epoch is for a published list with 'admission epoch': 'kcast servers rotate "
             "--admission epoch' makes it one"
         )
+    if place.counts_anew(document):  # and so do epochs: parts name versions of the former count
+        cluster = replace(cluster, signed=replace(facts, reveals=()))
+        if is_new_epoch:
+            raise EditError(f"{file}: publish it under its new trust document first, and begin an epoch then")
     secrets = at_hand(document.signers, keys)
     if not note.signatures or is_renewal or facts.trust != document.version:
         life = life or lifetime(facts)

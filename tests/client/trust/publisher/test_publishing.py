@@ -688,6 +688,44 @@ def test_a_server_that_was_pending_enters_with_the_salt_that_was_promised(tmp_pa
         former = cluster
 
 
+def test_where_versions_count_anew_epochs_do_so_too(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+
+    def publish(version: int, **options: Any) -> None:
+        publisher.now_s += 8 * DAY_S
+        assert facts_of(publisher.publish(**options).list.cluster).version == version
+
+    publish(1)
+    publish(2, is_new_epoch=True)
+    work = publisher.work()
+    publisher.edit(replace(work, signed=replace(facts_of(work), version=8999)))
+    publish(9000)
+    publish(9001, is_new_epoch=True)
+    late = accepted(publisher.files(), first_contact(publisher), publisher.now_s).held
+    publisher.rotate(replace(publisher.document, version=2, lists_from=4))
+    with pytest.raises(EditError, match="publish it under its new trust document first"):
+        publish(4, is_new_epoch=True)
+    publish(4)
+    held = accepted(publisher.files(), late, publisher.now_s).held
+    publish(5, is_new_epoch=True)
+    for each in (late, held, first_contact(publisher)):
+        assert facts_of(accepted(publisher.files(), each, publisher.now_s).cluster).version == 5
+
+
+def test_what_readers_of_the_folder_would_refuse_is_not_published(tmp_path: Path) -> None:
+    """The list on which the salt rests has been changed there: nobody could check what is published next."""
+    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
+    publisher.publish()
+    publisher.publish(is_new_epoch=True)
+    path = publisher.place.served / "list/1"
+    path.write_bytes(path.read_bytes().replace(b"valid-until 1", b"valid-until 2"))
+    before = publisher.files()
+    publisher.now_s += 8 * DAY_S
+    with pytest.raises(NotPublished, match="clients would refuse it: list/1 is not what its proof is of"):
+        publisher.publish()
+    assert {path: data for path, data in publisher.files().items() if path in before} == before
+
+
 def test_an_epoch_may_have_many_versions(tmp_path: Path) -> None:
     publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
     publisher.publish()
