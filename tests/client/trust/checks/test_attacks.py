@@ -648,6 +648,32 @@ def test_what_follows_the_list_in_the_log_may_be_a_document_or_the_list_of_anoth
     assert fault_of(newly_shown(lists, record, 1)) is ListFault.BEHIND
 
 
+def test_a_list_has_the_hash_and_the_size_that_the_log_says() -> None:
+    lists = published()
+    data = lists.files["list/1"]
+    lists.files["list/1"] = data.replace(b"20.0.0.7", b"20.0.0.8")
+    assert fault_of(lists.judged()) is ListFault.WITHHELD
+    lists.files["list/1"] = data
+    record = ListRecord.of(NAME, 1, 1, data)
+    lists.entries.append(replace(record, size_bytes=len(data) + 1).data)
+    assert fault_of(newly_shown(lists, lists.entries[-1], 2)) is ListFault.WITHHELD
+
+
+def test_the_list_that_is_held_is_not_asked_for_again() -> None:
+    lists = published()
+    held = lists.accepted()
+    del lists.files["list/1"]
+    assert lists.accepted(held) == held
+
+
+def test_an_exception_from_churn_is_for_no_version_before_it() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish_document(document(version=2, except_version=3), OWNERS[:3])
+    lists.publish(lists.cluster(hosts(12, first=1000)))
+    assert fault_of(lists.judged(held)) is ListFault.CHURN
+
+
 def test_the_record_of_a_document_is_none_of_a_list() -> None:
     lists = published()
     found = refusal(newly_shown(lists, TrustRecord.of(NAME, 1, lists.trust[0]).data, 0))

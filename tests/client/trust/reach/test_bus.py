@@ -420,3 +420,24 @@ def test_what_is_no_number_is_no_sense(number: bytes) -> None:
     teller.hear(ASKING, b"get 3 0", 0.0)
     asker.hear(DATA, b" ".join((b"4", name, total, b"0", packed[: bus.PIECE_BYTES])), 0.0)
     assert len(teller._answers) == len(asker._candidates) == 1
+
+
+def test_a_fork_that_too_few_have_signed_is_not_told() -> None:
+    lists, _ = two_versions()
+    other = Lists()
+    other.publish()
+    other.publish(other.cluster(14), witnesses=WITNESSES[:4])
+    listener = client(lists, 1)
+    listener.hear(TOPIC, other.files["checkpoint"], 0.0)
+    assert listener.news() == []
+    other.serve_tree(WITNESSES[:5])
+    listener.hear(TOPIC, other.files["checkpoint"], 0.0)
+    assert [type(each) for each in listener.news()] == [Forked]
+
+
+def test_what_comes_before_a_list_is_there_is_ignored() -> None:
+    lists, _ = two_versions()
+    listener = ListBus(NAME, Random(1))
+    for topic in (TOPIC, ASKING, DATA):
+        listener.hear(topic, lists.files["checkpoint"], 0.0)
+    assert listener.news() == listener.take() == []
