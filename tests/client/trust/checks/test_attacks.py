@@ -123,6 +123,7 @@ def test_after_an_exception_lists_are_compared_with_the_one_that_was_excepted() 
         assert found.text.startswith("+12 of 12 hosts since version 2, where")
     del lists.files["list/2"]
     assert fault_of(lists.judged(late)) is ListFault.WITHHELD
+    assert fault_of(lists.judged(held)) is ListFault.CHURN, "it holds the one that was excepted"
 
 
 def test_many_versions_in_a_short_time_change_no_more_than_one() -> None:
@@ -664,6 +665,16 @@ def test_the_list_that_is_held_is_not_asked_for_again() -> None:
     held = lists.accepted()
     del lists.files["list/1"]
     assert lists.accepted(held) == held
+
+
+def test_the_version_that_is_excepted_is_compared_with_none() -> None:
+    lists = published()
+    held = lists.accepted()
+    lists.publish_document(document(version=2, except_version=2), OWNERS[:3])
+    lists.publish(lists.cluster(hosts(12, first=1000)))
+    del lists.files["list/2.tlog-proof"]  # by which it would be found again
+    found = lists.accepted(held)
+    assert lists.accepted(found).list == lists.files["list/2"]
 
 
 def test_an_exception_from_churn_is_for_no_version_before_it() -> None:

@@ -72,3 +72,16 @@ def test_mutants_are_read_as_another_bundle_or_refused() -> None:
         except BundleError:
             continue
         assert format_bundle(files) == bytes(data)
+
+
+def test_a_bundle_has_as_many_files_and_bytes_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    two, three = ({f"f{number}": b"x" for number in range(count)} for count in (2, 3))
+    whole, over = format_bundle(two), format_bundle(three)
+    monkeypatch.setattr(bundle, "FILES_MAX", 2)
+    assert parse(format_bundle(two)) == two
+    with pytest.raises(BundleError, match="more than 2 files"):
+        parse(over)
+    with pytest.raises(ValueError, match="too much for a bundle"):
+        format_bundle(three)
+    monkeypatch.setattr(bundle, "BUNDLE_BYTES_MAX", len(whole))
+    assert parse(format_bundle(two)) == two

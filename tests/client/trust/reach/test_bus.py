@@ -435,9 +435,11 @@ def test_a_fork_that_too_few_have_signed_is_not_told() -> None:
     assert [type(each) for each in listener.news()] == [Forked]
 
 
-def test_what_comes_before_a_list_is_there_is_ignored() -> None:
+def test_what_comes_before_a_list_is_there_or_is_cut_short_is_ignored() -> None:
     lists, _ = two_versions()
     listener = ListBus(NAME, Random(1))
-    for topic in (TOPIC, ASKING, DATA):
-        listener.hear(topic, lists.files["checkpoint"], 0.0)
-    assert listener.news() == listener.take() == []
+    for payload in (lists.files["checkpoint"], b"get 3 0", b"", b"get", b"get 3"):
+        for listening in (listener, client(lists, 1, bundle=big_bundle())):
+            for topic in (TOPIC, ASKING, DATA):
+                listening.hear(topic, payload, 0.0)
+            assert (listening.news(), listening.take()) == ([], [])
