@@ -443,3 +443,17 @@ def test_what_comes_before_a_list_is_there_or_is_cut_short_is_ignored() -> None:
             for topic in (TOPIC, ASKING, DATA):
                 listening.hear(topic, payload, 0.0)
             assert (listening.news(), listening.take()) == ([], [])
+
+
+def test_pieces_that_nobody_wants_and_pieces_between_pieces_are_ignored() -> None:
+    lists, _ = two_versions()
+    teller, idle, asker = client(lists, 1, bundle=big_bundle()), client(lists, 2), client(lists, 3)
+    for offset in (1, bus.PIECE_BYTES - 1, bus.PIECE_BYTES + 1):
+        teller.hear(ASKING, b"get 3 %d" % offset, 0.0)
+    assert teller._answers == {}
+    name, size = b"x" * 22, 2 * bus.PIECE_BYTES
+    idle.hear(DATA, b"0 %s %d 0 " % (name, size) + bytes(bus.PIECE_BYTES), 0.0)
+    assert idle._candidates == {}
+    asker.want(4, 0.0)
+    asker.hear(DATA, b"4 %s %d %d " % (name, size, size), 0.0)
+    assert asker._candidates == {}, "a piece of nothing, behind the last one"
