@@ -23,6 +23,7 @@ from kcast.client.trust.forms.record import ListRecord, TrustRecord
 from kcast.client.trust.forms.tiles import write_entries
 from tests.support.lists import (
     DAY_S,
+    FRESH_S,
     LOG,
     NAME,
     OWNERS,
@@ -767,3 +768,43 @@ def test_a_checkpoint_of_another_log_with_the_same_key() -> None:
     note = note.with_signatures(cosign(note, each, lists.now_unix_s) for each in WITNESSES[:5])
     lists.files["latest.tlog-proof"] = replace(proof, checkpoint=note).data
     assert fault_of(lists.judged(held)) is ListFault.BAD_SIGNATURE
+
+
+# --- Edges ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after_s", "fault"),
+    [
+        (FRESH_S, None),
+        (FRESH_S + 1, ListFault.STALE),
+        (VALID_S, ListFault.STALE),
+        (VALID_S + 1, ListFault.EXPIRED),
+    ],
+)
+def test_times_count_to_their_last_second_and_refuse_is_for_what_has_expired(
+    after_s: int, fault: ListFault | None
+) -> None:
+    for expiry in ("warn", "refuse"):
+        lists = published(expiry=expiry)
+        verdict = judged(lists.accepted(), lists.files, lists.now_unix_s + after_s)
+        if fault is ListFault.EXPIRED and expiry == "refuse":
+            assert fault_of(verdict) is fault
+        else:
+            assert isinstance(verdict, Accepted)
+            assert [warning.fault for warning in verdict.warnings] == ([fault] if fault else [])
+
+
+def test_as_many_hosts_as_are_needed_are_enough() -> None:
+    for hosts_needed, fault in ((12, None), (13, ListFault.SMALL)):
+        lists = Lists()
+        lists.publish(lists.cluster(12, min_servers=hosts_needed))
+        verdict = lists.judged()
+        assert (None if isinstance(verdict, Accepted) else verdict.fault) is fault
+
+
+def test_owners_may_leave_prefixes_uncounted() -> None:
+    lists = published(hosts_per_prefix=0)
+    crowd = [("20.0.0.8", 7400), ("20.0.0.9", 7400)]
+    lists.publish(lists.cluster([*hosts(10), *(ServerEntry((each,), host_key(each)) for each in crowd)]))
+    assert isinstance(lists.judged(), Accepted)
