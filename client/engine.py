@@ -208,7 +208,8 @@ class Engine:
                 f"has failed: {self.failure if isinstance(self.failure, KcastError) else repr(self.failure)}"
             )
         error = ClientClosed(f"this client {what or self._not_open}")
-        error.__cause__ = self.failure
+        if self.failure is not None:  # to set it to None would hide the error that is being handled
+            error.__cause__ = self.failure
         return error
 
     def require_open(self) -> None:

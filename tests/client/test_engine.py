@@ -158,6 +158,17 @@ def test_closing_closes_what_the_driver_had_opened_and_keeps_what_was_counted(
         engine.open()
 
 
+def test_a_client_that_was_closed_hides_no_error_that_is_being_handled() -> None:
+    engine = Engine(NOBODY, usage="with it:")
+    with pytest.raises(ClientClosed) as told:
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError:
+            engine.require_open()
+    assert isinstance(told.value.__context__, ZeroDivisionError)
+    assert not told.value.__suppress_context__
+
+
 def test_failure_is_told_as_the_cause() -> None:
     with opened() as engine:
         boom = RuntimeError("boom")
