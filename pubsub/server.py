@@ -21,10 +21,11 @@ one (`kcast.pubsub.router`).
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from kcast.pubsub import stamp, wire
+from kcast.pubsub import wire
 from kcast.pubsub.cookie import Cookies
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Address, Burst, LeaseChange, Tap, Transmit, datagrams
+from kcast.pubsub.endpoint import Address, Burst, Tap, Transmit, datagrams
+from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import (
     AUDIENCE_MAX,
     COOKIE_LEASE_LIFE_S,
@@ -56,6 +57,8 @@ class Server:
     ValueError for a setting out of range.
     """
 
+    make_leasing = Leasing
+
     def __init__(
         self,
         *,
@@ -78,7 +81,6 @@ class Server:
             raise ValueError(f"table is {table!r}: give one of {', '.join(TABLES)}")
         self.limits = limits or Limits()
         self.ttl_s = ttl_s
-        self.work_bits = work_bits
         self.leases = TABLES[table](ttl_s, self.limits)
         self.publish_leases: ExpiringSet[Address] = ExpiringSet(ttl_s, self.limits.publishers)
         self.counts: Counter[str] = Counter()
@@ -89,6 +91,7 @@ class Server:
         self._own_addresses = own_addresses
         self._open_to = open_to
         self._tap = tap
+        self._leasing = self.make_leasing(self.leases, work_bits, self.counts, self.drops, tap)
         # Whoever knows of a publish lease can forge bare lines. That must not shut out the one who vouches.
         self._vouched_rates, self._bare_rates = (
             PublishRates(self.limits.publishes_per_s, self.limits.copies_per_s, self.limits.publishers)
@@ -121,7 +124,7 @@ class Server:
 
     def handle_timeout(self, now: float) -> None:
         """Forgets leases that have expired."""
-        self._expire_leases(now)
+        self._leasing.expire(now)
         self.publish_leases.pop_expired(now)
 
     def next_timeout(self) -> float | None:
@@ -141,6 +144,11 @@ class Server:
     # --- Draining ------------------------------------------------------------------------------------
 
     @property
+    def work_bits(self) -> int:
+        """The price of a new lease."""
+        return self._leasing.work_bits
+
+    @property
     def is_draining(self) -> bool:
         """Whether `start_drain` was called."""
         return self._drained_at is not None
@@ -151,6 +159,7 @@ class Server:
             renewal_s = min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
             self._drained_at = now + renewal_s + DRAIN_MARGIN_S
             self._drain = {"drain": "1"}
+            self._leasing.is_draining = True
 
     def is_drained(self, now: float) -> bool:
         """Whether every client has had the time to hear of it, or no lease is left."""
@@ -226,7 +235,7 @@ class Server:
         now: float,
     ) -> None:
         """Does what a good cookie vouches for, and answers (§5.7, §5.8)."""
-        refused, reason = self._lease_all(subscribes, vouch, source, now)
+        refused, reason = self._leasing.ask(subscribes, vouch, source, now)
         self._forward(publishes, source, now)
         answer = b""
         if publishes or not subscribes or refused.bit_count() < len(subscribes):
@@ -237,75 +246,16 @@ class Server:
                 attributes = {"bare": "0"} | attributes
             cookie = self._cookies.mint(source, now)
             ttl_s = int(self.leases.promise_s(now))
-            answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, self.work_bits, attributes))
+            answer = wire.format_line(
+                wire.Receipt(vouch.nonce, ttl_s, cookie, self._leasing.work_bits, attributes)
+            )
         if refused:
             self.refusals[reason] += 1
-            attributes = {"bits": str(self.work_bits)} if reason == Drop.WORK else {}
+            attributes = {"bits": str(self._leasing.work_bits)} if reason == Drop.WORK else {}
             if not answer:
                 attributes |= self._drain
             answer += wire.format_line(wire.Refusal(vouch.nonce, reason, refused, attributes))
         self._reply(datagram, source, answer)
-
-    def _lease_all(
-        self, topics: list[bytes], vouch: wire.Vouch | None, source: Address, now: float
-    ) -> tuple[int, str]:
-        """Renews and opens leases. Returns the bitmap of refused topics, and the first reason.
-
-        Without a vouch, as from sources that an open server is open to, leases have no price.
-        """
-        if not topics:
-            return 0, ""
-        self._expire_leases(now)
-        live = {topic for topic in topics if self.leases.is_live(topic, source, now)}
-        # Live leases come first: else a full fifo table could push them out for the new ones beside them.
-        for topic in topics:
-            if topic in live:
-                self.leases.renew(topic, source, now)
-                self.counts["leases_renewed"] += 1
-        new = {topic for topic in topics if topic not in live and wire.is_topic(topic)}
-        may_open = self._may_open(topics, len(new), vouch) if new else None
-        refused, reason = 0, ""
-        for index, topic in enumerate(topics):
-            if topic in live:
-                continue
-            drop = (may_open or self._open_lease(topic, source, now)) if topic in new else Drop.TOPIC
-            if drop is None:
-                live.add(topic)
-            else:
-                self.drops[drop] += 1
-                refused, reason = refused | 1 << index, reason or drop.value
-        return refused, reason
-
-    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        """Returns why this datagram may open no new lease at all; None if it may."""
-        if self.is_draining:
-            return Drop.DRAIN
-        price_bits = stamp.price_bits(self.work_bits, new_count)
-        if not price_bits or vouch is None:
-            return None
-        if vouch.stamp is not None and stamp.is_valid(vouch.stamp, vouch.cookie, topics, price_bits):
-            return None
-        return Drop.WORK
-
-    def _open_lease(self, topic: bytes, source: Address, now: float) -> Drop | None:
-        limit = self.leases.open(topic, source, now)
-        for evicted in self.leases.evicted:
-            self.counts["leases_evicted"] += 1
-            if self._tap is not None:
-                self._tap.lease(now, LeaseChange.EVICTED, *evicted)
-        self.leases.evicted.clear()
-        if limit is not None:
-            return Drop(limit.value)
-        self.counts["leases_opened"] += 1
-        if self._tap is not None:
-            self._tap.lease(now, LeaseChange.OPENED, topic, source)
-        return None
-
-    def _expire_leases(self, now: float) -> None:
-        for lease in self.leases.expire(now):
-            self.counts["leases_expired"] += 1
-            if self._tap is not None:
-                self._tap.lease(now, LeaseChange.EXPIRED, *lease)
 
     def _open_publish_lease(self, source: Address, now: float) -> bool:
         self.publish_leases.pop_expired(now)
@@ -332,7 +282,7 @@ class Server:
                 self.drops[_control_drop(line)] += 1
         is_open = self._open_to is not None and self._open_to(source)
         if subscribes and is_open:
-            self._lease_all(subscribes, None, source, now)
+            self._leasing.ask(subscribes, None, source, now)
         elif subscribes:
             self.drops[Drop.UNVOUCHED_SUBSCRIBE] += len(subscribes)
         if publishes:
@@ -366,7 +316,7 @@ class Server:
             return
         self.counts["cookies_issued"] += 1
         cookie = self._cookies.mint(source, now)
-        challenge = wire.Challenge(nonce, cookie, self.work_bits, self._head | self._drain)
+        challenge = wire.Challenge(nonce, cookie, self._leasing.work_bits, self._head | self._drain)
         self._reply(datagram, source, wire.format_line(challenge), is_proven=is_proven)
 
     def _may_answer(self, stranger: Address, rate: Rate, now: float) -> bool:

@@ -483,7 +483,7 @@ def drops_with(change: Change) -> Counter[Drop]:
     publish_lease(server, OTHER)
     cookie, now = handshake(server), START + later_s
     lease(server, CLIENT, b"t", now=now) if later_s else None
-    server.work_bits = change.get("work_bits", 0)
+    server._leasing.work_bits = change.get("work_bits", 0)
     if change.get("spend"):
         publish(server, b"t 1", b"t 2", now=now)
     if change.get("drain"):

@@ -15,6 +15,7 @@ from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.rates import PublishRates
 from kcast.pubsub.server import Server
@@ -109,7 +110,9 @@ class NeverForgets(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._router._table = _Faithful(settings["ttl_s"], settings["limits"])
+        self.leases = self._leasing.table = self._router._table = _Faithful(
+            settings["ttl_s"], settings["limits"]
+        )
 
 
 class Gossip(Server):
@@ -174,7 +177,9 @@ class Unlimited(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._router._table = _Boundless(settings["ttl_s"], settings["limits"])
+        self.leases = self._leasing.table = self._router._table = _Boundless(
+            settings["ttl_s"], settings["limits"]
+        )
 
 
 class _Ashamed(LeaseTable):
@@ -187,18 +192,24 @@ class Timid(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._router._table = _Ashamed(settings["ttl_s"], settings["limits"])
+        self.leases = self._leasing.table = self._router._table = _Ashamed(
+            settings["ttl_s"], settings["limits"]
+        )
+
+
+class _LeasingHaughtily(Leasing):
+    def ask(
+        self, topics: Sequence[bytes], vouch: wire.Vouch | None, source: Address, now: float
+    ) -> tuple[int, str]:
+        if topics and len(self.table) >= self.table.limits.leases:
+            return (1 << len(topics)) - 1, "full"
+        return super().ask(topics, vouch, source, now)
 
 
 class Haughty(Server):
     """Renews nothing while it is full."""
 
-    def _lease_all(
-        self, topics: list[bytes], vouch: wire.Vouch | None, source: Address, now: float
-    ) -> tuple[int, str]:
-        if topics and len(self.leases) >= self.limits.leases:
-            return (1 << len(topics)) - 1, "full"
-        return super()._lease_all(topics, vouch, source, now)
+    make_leasing = _LeasingHaughtily
 
 
 class Patient(Server):
@@ -217,25 +228,37 @@ class Grumpy(Server):
         return super()._take(rates, source, 3 * line_count, copies, now)
 
 
+class _LeasingFreely(Leasing):
+    def _may_open(self, topics: Sequence[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
+        return super()._may_open(topics, 0, vouch)
+
+
 class Generous(Server):
     """Asks for work, and takes any."""
 
-    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        return super()._may_open(topics, 0, vouch)
+    make_leasing = _LeasingFreely
+
+
+class _LeasingCheaply(Leasing):
+    def _may_open(self, topics: Sequence[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
+        return super()._may_open(topics, min(1, new_count), vouch)
 
 
 class Cheap(Server):
     """Asks for all the new leases of a datagram what one costs."""
 
-    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        return super()._may_open(topics, min(1, new_count), vouch)
+    make_leasing = _LeasingCheaply
+
+
+class _LeasingDearly(Leasing):
+    def _may_open(self, topics: Sequence[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
+        return super()._may_open(topics, 4 * new_count, vouch)
 
 
 class Greedy(Server):
     """Asks for more than it says."""
 
-    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        return super()._may_open(topics, 4 * new_count, vouch)
+    make_leasing = _LeasingDearly
 
 
 class _Hasty(FifoTable):
@@ -250,7 +273,9 @@ class Faithless(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._router._table = _Hasty(settings["ttl_s"], settings["limits"])
+        self.leases = self._leasing.table = self._router._table = _Hasty(
+            settings["ttl_s"], settings["limits"]
+        )
 
 
 class Amnesiac(Server):
@@ -261,11 +286,15 @@ class Amnesiac(Server):
         self.leases.expire(now + 0.9 * self.ttl_s)
 
 
+class _LeasingAlways(Leasing):
+    def _may_open(self, topics: Sequence[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
+        return None
+
+
 class Indifferent(Server):
     """Takes new leases while it drains."""
 
-    def _may_open(self, topics: list[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        return None
+    make_leasing = _LeasingAlways
 
 
 class Silent(Server):
