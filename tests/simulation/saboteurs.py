@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 from kcast.client.cluster import Cluster, ServerEntry
+from kcast.client.cookies import Cookie
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
 from kcast.client.events import Delivery, Event, Outcome, Published
-from kcast.client.requests import Cookie
 from kcast.client.session import Session
 from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
