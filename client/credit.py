@@ -1,9 +1,9 @@
 """The credit for copies that one server gives us: when to show a sign of life, so that it goes on. Sans-IO.
 
-PROTOCOL §7.7. A server forwards only so many bytes without hearing that they arrive (`credit=`). A renewal
-that shows a cookie which came after some copies proves that these have arrived. So the client counts what it
-receives, and renews one lease when half of the credit is used up, or at once where little is left. Whoever
-receives little never gets there: then usual renewals are enough.
+PROTOCOL §7.7. A server says how many bytes it forwards without hearing that they arrive (`credit=`). A
+renewal that shows a cookie which came after some copies proves that these have arrived. So the client counts
+what it receives, and renews one lease when half of the credit is used up, or at once where little is left.
+Whoever receives little never gets there: then usual renewals are enough.
 
 The newest cookie may have been made before the copies were sent. Then the first renewal gains nothing, but
 brings a cookie for the second. Only when that gains nothing either, the next ones wait, longer each time.

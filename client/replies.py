@@ -30,5 +30,5 @@ def fewer_lines(refusal: wire.Refusal, line_count: int) -> int:
 
 
 def number(text: str | None, digits_max: int = 7) -> int | None:
-    """Returns an attribute's whole number of at most so many digits; None for anything else."""
+    """Returns an attribute's whole number of at most `digits_max` digits; None for anything else."""
     return int(text) if text is not None and text.isdigit() and len(text) <= digits_max else None

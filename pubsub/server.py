@@ -358,7 +358,7 @@ class Server:
         if not is_proven:
             self.counts["unproven_bytes_received"] += len(request)
             self.counts["unproven_bytes_sent"] += len(answer)
-        self._replies.append(Transmit(answer, len(answer), (source,)))
+        self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
 
     # --- Forwarding ----------------------------------------------------------------------------------
 
