@@ -300,6 +300,7 @@ def test_defaults(settings: list[ServeSettings]) -> None:
             head="",
             head_file=None,
             tells_audience=True,
+            exempts_loopback=True,
             open_to="",
             receive_buffer_bytes=BUFFER_BYTES_DEFAULT,
             metrics=None,
@@ -316,6 +317,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
         *("--publish-rate", "17", "--copy-rate", "18", "--challenge-rate", "0", "--work-bits", "9"),
         *("--head", "v1", "--receive-buffer", "512k", "--metrics", "[::1]:9400", "--open"),
         *("--tap", "/some/file", "--tap-size", "2M", "--log", "json", "--hide-audience"),
+        "--no-loopback-exemption",
     )
     assert invoke("--port", "0", *options).exit_code == 0
     limits = Limits(
@@ -338,6 +340,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
             head="v1",
             head_file=None,
             tells_audience=False,
+            exempts_loopback=False,
             open_to="local",
             receive_buffer_bytes=512 * 1024,
             metrics=("::1", 9400),
