@@ -25,7 +25,8 @@ from kcast.pubsub.limits import (
 from kcast.pubsub.listen import is_wildcard, open_ports
 from kcast.pubsub.log import Log
 from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, serve, warn
-from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT, UdpPort
+from kcast.pubsub.sockets import BUFFER_BYTES_DEFAULT
+from kcast.pubsub.udp import UdpPort
 from kcast.pubsub.workers import WORKERS_MAX, Supervisor, cluster_file
 
 PORT_DEFAULT = 7400
@@ -425,7 +426,7 @@ def _run(given: Given) -> None:
                 param_hint="--host",
             )
         settings = given.settings()
-        warn(settings, servers[0], log)
+        warn(settings, servers, log)
         if given.workers is None and given.count is None:
             code = _serve_one(settings, servers[0], log)
         else:
