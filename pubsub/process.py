@@ -39,6 +39,7 @@ class ServeSettings:
     head: str
     head_file: str | None
     tells_audience: bool
+    exempts_loopback: bool
     open_to: str
     receive_buffer_bytes: int
     metrics: Address | None
@@ -127,6 +128,7 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
         head=settings.head,
         tells_audience=settings.tells_audience,
         own_addresses=own_addresses(addresses),
+        exempts_loopback=settings.exempts_loopback,
         open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
         tap=tap,
     )

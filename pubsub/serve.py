@@ -144,6 +144,7 @@ class Given:
     publish_rate: int
     copy_rate: int
     challenge_rate: int
+    no_loopback_exemption: bool
     work_bits: int
     open: bool
     open_to_anyone: bool
@@ -179,6 +180,7 @@ class Given:
             head=self.head[0],
             head_file=self.head[1],
             tells_audience=not self.hide_audience,
+            exempts_loopback=not self.no_loopback_exemption,
             open_to="anyone" if self.open_to_anyone else "local" if self.open else "",
             receive_buffer_bytes=self.receive_buffer,
             metrics=self.metrics,
@@ -313,6 +315,13 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     "--open-to-anyone",
     is_flag=True,
     help="Ask no address for a handshake. Then anyone can make the server flood anyone.",
+)
+@_option(
+    _TRAFFIC,
+    "--no-loopback-exemption",
+    is_flag=True,
+    hidden=True,
+    help="Hold loopback to the limits by network, too: for tests.",
 )
 @_option(
     _OPERATION,

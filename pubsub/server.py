@@ -41,9 +41,10 @@ from kcast.pubsub.limits import (
     WORK_BITS_MAX,
     Limits,
 )
+from kcast.pubsub.networks import networks_of
 from kcast.pubsub.rates import PublishRates, Rate
 from kcast.pubsub.router import Router, publishes_by_topic, whole_topic
-from kcast.pubsub.table import TABLES, ExpiringSet, is_loopback
+from kcast.pubsub.table import TABLES, ExpiringSet
 
 
 class Server:
@@ -53,8 +54,8 @@ class Server:
     price of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). With `tells_audience`
     receipts say how many have leased what was published (§5.7). `own_addresses` are those at which the server
     is reached; they cannot subscribe. `open_to` tells which sources may subscribe and
-    publish without a handshake (§4.4); None allows nobody. `tap` is told of bursts and lease changes. Raises
-    ValueError for a setting out of range.
+    publish without a handshake (§4.4); None allows nobody. `exempts_loopback` frees loopback from limits by
+    network. `tap` is told of bursts and lease changes. Raises ValueError for a setting out of range.
     """
 
     make_leasing = Leasing
@@ -71,6 +72,7 @@ class Server:
         tells_audience: bool = True,
         own_addresses: frozenset[Address] = frozenset(),
         open_to: Callable[[Address], bool] | None = None,
+        exempts_loopback: bool = True,
         tap: Tap | None = None,
     ) -> None:
         if not 1 <= ttl_s <= TTL_S_MAX:
@@ -81,7 +83,8 @@ class Server:
             raise ValueError(f"table is {table!r}: give one of {', '.join(TABLES)}")
         self.limits = limits or Limits()
         self.ttl_s = ttl_s
-        self.leases = TABLES[table](ttl_s, self.limits)
+        self.exempts_loopback = exempts_loopback
+        self.leases = TABLES[table](ttl_s, self.limits, exempts_loopback=exempts_loopback)
         self.publish_leases: ExpiringSet[Address] = ExpiringSet(ttl_s, self.limits.publishers)
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
@@ -321,7 +324,8 @@ class Server:
 
     def _may_answer(self, stranger: Address, rate: Rate, now: float) -> bool:
         """Whether a stranger is answered now. On loopback always: nobody can forge such an address."""
-        if is_loopback(stranger[0]) or rate.take(1, now):
+        is_exempt = not networks_of(stranger[0], exempts_loopback=self.exempts_loopback)
+        if is_exempt or rate.take(1, now):
             return True
         # Silence: an answer that says so would cost what the limit saves.
         self.drops[Drop.CHALLENGE_RATE] += 1

@@ -16,7 +16,8 @@ from tests.support.checkout import ROOT
 # The sans-IO cores. Every file named here must exist; a new core is added here.
 CORES = (
     *("pubsub/endpoint.py", "pubsub/errors.py", "pubsub/limits.py", "pubsub/wire.py", "pubsub/drops.py"),
-    *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py", "pubsub/aside.py"),
+    "pubsub/aside.py",
+    *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py", "pubsub/networks.py"),
     *("pubsub/table.py", "pubsub/leasing.py", "pubsub/router.py", "pubsub/server.py", "pubsub/tap_format.py"),
     *("client/signed_text.py", "client/cluster_facts.py", "client/cluster_reader.py"),
     *("client/view.py", "client/envelope.py", "client/lines.py", "client/dedup.py", "client/gaps.py"),
@@ -62,6 +63,7 @@ ARROWS = {
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
         *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops", "kcast.pubsub.http"),
+        "kcast.pubsub.networks",
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.

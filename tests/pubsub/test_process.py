@@ -33,6 +33,7 @@ SETTINGS = ServeSettings(
     head="",
     head_file=None,
     tells_audience=True,
+    exempts_loopback=True,
     open_to="",
     receive_buffer_bytes=4096,
     metrics=None,

@@ -254,7 +254,9 @@ def test_help_groups_the_options() -> None:
     assert headings == ["Address", "Leases", "Traffic", "Operation", "Other options"]
     # click keeps the help option of the first context: with -h where a test before came by way of `kcast`.
     options = re.findall(r"^  (?:-h, )?(--[\w-]+)", help_text, re.MULTILINE)
-    assert sorted(options) == sorted([*(parameter.opts[0] for parameter in command.params), "--help"])
+    shown = [each.opts[0] for each in command.params if not (isinstance(each, click.Option) and each.hidden)]
+    assert sorted(options) == sorted([*shown, "--help"])
+    assert "--no-loopback-exemption" not in help_text
     assert "kcast serve --count 12 --port 7401 > lab.txt" in help_text
     assert "--workers 4 --metrics 9400 --log json" in help_text
 
@@ -300,6 +302,7 @@ def test_defaults(settings: list[ServeSettings]) -> None:
             head="",
             head_file=None,
             tells_audience=True,
+            exempts_loopback=True,
             open_to="",
             receive_buffer_bytes=BUFFER_BYTES_DEFAULT,
             metrics=None,
@@ -316,6 +319,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
         *("--publish-rate", "17", "--copy-rate", "18", "--challenge-rate", "0", "--work-bits", "9"),
         *("--head", "v1", "--receive-buffer", "512k", "--metrics", "[::1]:9400", "--open"),
         *("--tap", "/some/file", "--tap-size", "2M", "--log", "json", "--hide-audience"),
+        "--no-loopback-exemption",
     )
     assert invoke("--port", "0", *options).exit_code == 0
     limits = Limits(
@@ -338,6 +342,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
             head="v1",
             head_file=None,
             tells_audience=False,
+            exempts_loopback=False,
             open_to="local",
             receive_buffer_bytes=512 * 1024,
             metrics=("::1", 9400),

@@ -1,0 +1,54 @@
+"""Networks: the sets of addresses that share limits, because one party can have all of them. Sans-IO.
+
+One customer of a provider usually has one IPv4 address, or an IPv6 /64, /56 or /48; whoever has an IPv4 /24
+has all addresses in it. So an IPv4 address is in one network, its /24, and an IPv6 address is in three.
+Each is written as the bytes that its addresses begin with: no two networks of different size are equal.
+
+Loopback has no network: no other machine can use these addresses, and all clients of a lab share them.
+"""
+
+from functools import lru_cache
+from ipaddress import IPv6Address, IPv6Network, ip_network
+
+Network = bytes
+
+_IPV4_BYTES = 3  # a /24
+_IPV6_BYTES = (8, 7, 6)  # a /64, a /56 and a /48
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this IP address is a loopback address, which no other machine can use."""
+    return host.startswith("127.") or host == "::1"
+
+
+@lru_cache(maxsize=4096)
+def networks_of(host: str, *, exempts_loopback: bool = True) -> tuple[Network, ...]:
+    """Returns the networks of an IP address, the widest last; none for loopback, if that is exempt.
+
+    IPv6 addresses that follow from an IPv4 address (mapped, 6to4, Teredo, NAT64) are in the network of that
+    one: its owner has them too.
+    """
+    if exempts_loopback and is_loopback(host):
+        return ()
+    if ":" not in host:
+        return (bytes(map(int, host.split(".")[:_IPV4_BYTES])),)
+    address = IPv6Address(host)
+    embedded = _ipv4_in(address)
+    if embedded is not None:
+        return (embedded[:_IPV4_BYTES],)
+    packed = address.packed
+    return tuple([packed[:size] for size in _IPV6_BYTES])
+
+
+def text_of(network: Network) -> str:
+    """Returns a network as people write it: `192.0.2.0/24`."""
+    packed = network.ljust(4 if len(network) == _IPV4_BYTES else 16, b"\0")
+    return str(ip_network((packed, 8 * len(network))))
+
+
+def _ipv4_in(address: IPv6Address) -> bytes | None:
+    if address in _NAT64:
+        return address.packed[12:]
+    embedded = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
+    return embedded.packed if embedded else None
