@@ -20,8 +20,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
+from kcast.pubsub.networks import is_loopback
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+CHUNK_ADDRESSES = 128  # of an audience: what is sent in one go at least
 
 
 class Limit(StrEnum):
@@ -50,6 +54,9 @@ class ExpiringSet(Generic[Key]):
 
     def __len__(self) -> int:
         return len(self._expires_at)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._expires_at
 
     def renew(self, key: Key, now: float) -> bool:
         """Adds or renews the key. Returns False, and does nothing, if it is new and the set is full."""
@@ -183,6 +190,18 @@ class LeaseTable:
             audience.live_until = min(live.values(), default=now)
         return audience.live
 
+    def live_count(self, topic: bytes, now: float) -> int:
+        """Returns the number of live leases on a topic."""
+        return len(self.subscribers(topic, now))
+
+    def audience(self, topic: bytes, now: float) -> Sequence[Sequence[Address]]:
+        """Returns the addresses with a live lease on this topic in chunks, longest-standing first."""
+        subscribers = self.subscribers(topic, now)
+        if len(subscribers) <= CHUNK_ADDRESSES:
+            return (subscribers,) if subscribers else ()
+        starts = range(0, len(subscribers), CHUNK_ADDRESSES)
+        return [subscribers[start : start + CHUNK_ADDRESSES] for start in starts]
+
     def expire(self, now: float) -> list[Lease]:
         """Forgets the leases that have expired, and returns them."""
         expired = self._leases.pop_expired(now)
@@ -271,11 +290,6 @@ class FifoTable(LeaseTable):
 
 
 TABLES: dict[str, type[LeaseTable]] = {"ttl": LeaseTable, "fifo": FifoTable}
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this IP address is a loopback address, which no other machine can use."""
-    return host.startswith("127.") or host == "::1"
 
 
 def prefix_of(host: str) -> str | bytes | None:

@@ -91,7 +91,7 @@ def test_audience_stands_only_where_there_is_one_and_no_subscribe_line(server: S
 def test_larger_audience_than_seven_digits_can_tell(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = range(AUDIENCE_MAX + 1)
     monkeypatch.setattr(server.leases, "subscribers", lambda topic, now: crowd if topic == b"t" else ())
-    monkeypatch.setattr(server, "_forward", lambda *_: None)
+    monkeypatch.setattr(server._publishing, "forward", lambda *_: None)
     assert told(server, b"t m") == str(AUDIENCE_MAX) == "9999999"
 
 
@@ -194,7 +194,7 @@ def receipt_with(combination: Combination, monkeypatch: pytest.MonkeyPatch) -> b
     if drain:
         server.start_drain(START)
     monkeypatch.setattr(server.leases, "subscribers", lambda *_: range(AUDIENCE_MAX))
-    monkeypatch.setattr(server, "_forward", lambda *_: None)
+    monkeypatch.setattr(server._publishing, "forward", lambda *_: None)
     return longest_answer(server, *(MANY if subscribes else ()), b"t m")
 
 

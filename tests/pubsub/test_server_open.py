@@ -182,7 +182,7 @@ class Lab:
 
 def unmark(server: Server) -> None:
     """The same server without the mark on its copies."""
-    server._router = Router(server.leases, server.counts)
+    server._egress = Router(server.leases, server.counts)
 
 
 def forged_line(rng: random.Random) -> bytes:

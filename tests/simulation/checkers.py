@@ -13,6 +13,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, REPLY_BYTES_MAX
+from kcast.pubsub.networks import SHARES_MAX
 from tests.simulation.admission import (
     AudienceTrue,
     Draining,
@@ -135,8 +136,10 @@ class TableBounds(Checker):
         self._bound(name, "leases", len(server.leases), limits.leases)
         self._bound(name, "topics", server.leases.topic_count, limits.topics)
         self._bound(name, "publish leases", len(server.publish_leases), limits.publishers)
-        self._bound(name, "rates", len(server._vouched_rates), limits.publishers)
-        self._bound(name, "rates of bare lines", len(server._bare_rates), limits.publishers)
+        self._bound(name, "rates", len(server._publishing.vouched_rates), SHARES_MAX * limits.publishers)
+        self._bound(
+            name, "rates of bare lines", len(server._publishing.bare_rates), SHARES_MAX * limits.publishers
+        )
 
     def client_turn(self, turn: ClientTurn) -> None:
         host, options = turn.host, self.world.options

@@ -110,7 +110,7 @@ class NeverForgets(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._router._table = _Faithful(
+        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Faithful(
             settings["ttl_s"], settings["limits"]
         )
 
@@ -177,7 +177,7 @@ class Unlimited(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._router._table = _Boundless(
+        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Boundless(
             settings["ttl_s"], settings["limits"]
         )
 
@@ -192,7 +192,7 @@ class Timid(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._router._table = _Ashamed(
+        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Ashamed(
             settings["ttl_s"], settings["limits"]
         )
 
@@ -217,8 +217,10 @@ class Patient(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._vouched_rates.publishes_per_s *= 3
-        self._bare_rates.publishes_per_s *= 3
+        self._publishing.vouched_rates._limits = replace(
+            self.limits, publishes_per_s=3 * self.limits.publishes_per_s
+        )
+        self._publishing.bare_rates._limits = self._publishing.vouched_rates._limits
 
 
 class Grumpy(Server):
@@ -273,7 +275,7 @@ class Faithless(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._router._table = _Hasty(
+        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Hasty(
             settings["ttl_s"], settings["limits"]
         )
 
