@@ -2,10 +2,10 @@
 
     publish -> draw servers -> sessions -> datagrams
     bursts  -> session (answers) -> outcomes, lease changes
-            -> copies -> first copy? -> delivery, gaps
+            -> copies -> deliveries, gaps
 
 Each server's handshake, leases and liveness are in its session (`kcast.client.session`); messages on their
-way are in `kcast.client.publications`.
+way are in `kcast.client.publications`, and what comes of copies in `kcast.client.deliveries`.
 """
 
 import heapq
@@ -19,10 +19,10 @@ from typing import cast
 from kcast.client import envelope as enveloping
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.dedup import CopyFilter
+from kcast.client.deliveries import Deliveries
 from kcast.client.errors import Backlog
 from kcast.client.events import (
     AllServersLost,
-    Delivery,
     Drop,
     Event,
     FamilyMissing,
@@ -113,8 +113,6 @@ class ClientCore:
         self.outcomes: Counter[Outcome] = Counter()  # of publishes, at each server
         self._rng = rng
         self._views = Views(cluster, unix_s)
-        self._copies = copies or CopyFilter()
-        self._gaps = gaps or GapTracker()
         self.sessions = Sessions(rng, frozenset(families), renewals_per_ttl)
         self._has_lost_some = False  # since it was last looked whether that are all
         self._are_all_lost = False  # and that was told
@@ -125,6 +123,9 @@ class ClientCore:
         self._wakeup_count = 0
         self._subscriptions = Subscriptions(
             self._views, rng, self._session, self._touch, lambda event: self._events.append(event)
+        )
+        self._deliveries = Deliveries(
+            self._subscriptions, copies or CopyFilter(), gaps or GapTracker(), self.counts, self.drops
         )
         self._publications = Publications(rng, self._touch, self._tell_outcome, avoid_dead=avoid_dead)
         self._seqs = Numbering()
@@ -345,14 +346,14 @@ class ClientCore:
         if self._views.is_moving:
             self._look(now)
         self._publications.handle_timeout(now)
-        self._events += self._gaps.settle(now)
+        self._events += self._deliveries.gaps(now)
 
     def next_timeout(self) -> float | None:
         """Returns when the next is due of sessions' deadlines, repeats, settling gaps, other views, lookups;
         None where nothing is."""
         wakeup_at = self._wakeups[0][0] if self._wakeups else None
         times = (
-            *(wakeup_at, self._publications.next_timeout(), self._gaps.next_timeout()),
+            *(wakeup_at, self._publications.next_timeout(), self._deliveries.next_timeout()),
             *(self._views.next_timeout(), self.sessions.next_timeout()),
         )
         return min([at for at in times if at is not None], default=None)
@@ -392,44 +393,24 @@ class ClientCore:
         if unterminated:
             self.drops[Drop.UNTERMINATED] += 1
         replies = []
+        has_copies = False
         for line in lines:
             if not wire.is_control(line):
-                self._receive_copy(line, session, now)
+                has_copies = True
+                self._events += self._deliveries.take(line, session, now, self.clock_offset_s)
                 continue
             reply = wire.parse_reply(line)
             if reply is None:
                 self.drops[Drop.MALFORMED_CONTROL] += 1
             else:
                 replies.append(reply)
+        if has_copies and session.took(len(datagram), now):
+            self._touch(session)
         if replies:
             unasked = session.handle_replies(replies, now)
             if unasked:
                 self.drops[Drop.UNASKED_REPLY] += unasked
             self._digest(session, now)
-
-    def _receive_copy(self, line: bytes, session: Session, now: float) -> None:
-        self.counts["copies_received"] += 1
-        wire_topic, _, message = line.partition(b" ")
-        subscription = self._subscriptions.get(wire_topic)
-        if subscription is None or session not in subscription.believed:
-            self.drops[Drop.NOT_SUBSCRIBED] += 1
-            return
-        raw = not enveloping.is_enveloped(message)
-        if not self._copies.is_new(line, session.server.name, raw, now):
-            self.counts["duplicates"] += 1
-            return
-        read = enveloping.read(message) if b" " in line else Drop.MALFORMED_MESSAGE
-        if isinstance(read, Drop):
-            self.drops[read] += 1
-            return
-        publisher, seq, payload, attributes = read
-        server, at_s = session.server.name, now + self.clock_offset_s
-        self._events.append(Delivery(subscription.name, payload, server, publisher, seq, attributes, at_s))
-        if publisher is not None and seq is not None:
-            filled = self._gaps.heard(subscription.name, publisher, seq, now)
-            if filled is not None:
-                self._events.append(filled)
-        self.counts["deliveries"] += subscription.name[:1] != b"\0"
 
     # --- Sessions ------------------------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ from collections.abc import Collection, Iterable
 from math import inf
 from random import Random
 
+from kcast.client.cookies import Cookie
+from kcast.client.credit import Credit
 from kcast.client.leases import Leases
-from kcast.client.requests import LINE_BYTES_MAX, Backoff, Cookie, Kind, Request, Requests, Stamped
+from kcast.client.requests import LINE_BYTES_MAX, Backoff, Kind, Request, Requests, Stamped
 from kcast.client.stamps import Stamps, topics_max
 from kcast.pubsub import wire
 from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX, WORK_BITS_MAX
@@ -27,6 +29,8 @@ PAID_REQUESTS_MAX = 2  # ... of them with a stamp, so that neither these nor ren
 PAUSE_S_MIN = 5.0
 PAUSE_S_MAX = 4 * RENEWAL_INTERVAL_S_MAX
 
+ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its ttl
+
 # Reasons that refuse a whole datagram, and say nothing of the leases that it named.
 _NOT_OF_LEASES = ("rate", "size")
 
@@ -35,16 +39,19 @@ class LeaseRequests:
     """Asks for the leases that are due at one server.
 
     `price_bits` is what a new lease costs there now. While the server drains (`is_draining`) it sells none at
-    any price. It `is_dear` while new leases are wanted and cost more than anyone pays.
+    any price. It `is_dear` while new leases are wanted and cost more than anyone pays. Nothing is asked for
+    before `not_before`, because of answers; so no answer ends that.
     """
 
     def __init__(self, leases: Leases, requests: Requests, rng: Random) -> None:
         self.price_bits = 0
         self.is_draining = False
         self.is_dear = False
+        self.credit = Credit()
         self._leases = leases
         self._requests = requests
         self._rng = rng
+        self._backoff = Backoff()
         self._stamps = Stamps()
         self._pause = Backoff()  # between searches for stamps that bought nothing
         self._has_searched = False  # since a search was last counted as a success or a failure
@@ -71,6 +78,26 @@ class LeaseRequests:
 
     # --- Asking --------------------------------------------------------------------------------------
 
+    @property
+    def not_before(self) -> float:
+        """The time before which no lease is asked for."""
+        return self._backoff.not_before
+
+    def back_off(self, interval_s: float, now: float) -> None:
+        """Notes that the server has forgotten us, or refused a single line. From the second time in a row, of
+        either kind, leases are asked for later.
+
+        While we wait already (and publish meanwhile), hearing it again changes nothing.
+        """
+        since = self.not_before
+        if now < since:
+            return
+        # Less than an interval: when a lease has stood for one, its renewal finds out without waiting.
+        delay_s_max = 0.8 * max(interval_s, ASK_INTERVAL_S)
+        if now > since + 2 * delay_s_max:
+            self._backoff.reset()
+        self._backoff.failed(now, since, self._requests.timeout_s, delay_s_max)
+
     def next_due(self) -> float | None:
         """Returns when there is something to ask for (perhaps too early, never too late); None for never."""
         if not self._leases or not self._has_room:
@@ -79,12 +106,15 @@ class LeaseRequests:
         new_at = self._leases.next_due(renewals=False) if self._takes_new else None
         if new_at is not None and self.price_bits:
             new_at = max(new_at, self._pause.not_before)
-        times = (ready_at, self._leases.next_due(new=False), new_at)
-        return min((at for at in times if at is not None), default=None)
+        times = (ready_at, self._leases.next_due(new=False), new_at, self.credit.due_at)
+        due_at = min((at for at in times if at is not None), default=None)
+        return None if due_at is None else max(due_at, self.not_before)
 
     def is_due(self, now: float) -> bool:
         """Whether a cookie is needed now, to ask for a lease or to look for its stamp."""
-        return bool(self._leases) and self._has_room and self._leases.is_due(now, new=self._takes_new_at(now))
+        if not self._leases or not self._has_room:
+            return False
+        return self.credit.is_due(now) or self._leases.is_due(now, new=self._takes_new_at(now))
 
     def datagrams(self, cookie: Cookie, lines_max: int, interval_s: float, now: float) -> list[bytes]:
         """Returns the requests for leases that are due, and begins to look for a stamp where one is needed.
@@ -97,7 +127,7 @@ class LeaseRequests:
         # Leases that fall due a little later go along, so that renewals stay together.
         horizon = now + interval_s / 5
         has_price = self.price_bits > 0
-        sending: list[bytes] = []
+        sending = self._renewal_for_credit(cookie, now)
         while self._has_room:
             if self._may_pay_more and (stamped := self._stamps.take_ready(now)) is not None:
                 sending.append(self._datagram(stamped.cookie, stamped.topics, stamped, now))
@@ -112,6 +142,18 @@ class LeaseRequests:
             self._stamps.begin(cookie, topics, self.price_bits)
             self._has_searched = True
         return sending
+
+    def _renewal_for_credit(self, cookie: Cookie, now: float) -> list[bytes]:
+        """Returns the renewal of the lease that is due next, if more credit is to be asked for."""
+        if not self.credit.is_due(now) or not self._has_room:
+            return []
+        topics = self._leases.take_due(inf, 1, LINE_BYTES_MAX, new=False)
+        if not topics:
+            self.credit.let_be()
+            return []
+        request = self._open(cookie, topics, None, now)
+        self.credit.asked(request)
+        return [_datagram_of(request)]
 
     def probe(self, cookie: Cookie, lines_max: int, now: float) -> bytes:
         """Returns a request that shows the cookie, and asks for all that is free of charge, due or not."""
@@ -149,15 +191,19 @@ class LeaseRequests:
     def _datagram(
         self, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
     ) -> bytes:
+        return _datagram_of(self._open(cookie, topics, stamped, now))
+
+    def _open(
+        self, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
+    ) -> Request:
         kind = Kind.LEASES if stamped is None else Kind.PAID
-        request = self._requests.open(kind, now, cookie=cookie, topics=tuple(topics), stamped=stamped)
-        vouch = wire.Vouch(request.nonce, cookie.text, stamped.stamp if stamped else None)
-        return wire.request_datagram(vouch, [topic + b"\n" for topic in topics])
+        return self._requests.open(kind, now, cookie=cookie, topics=tuple(topics), stamped=stamped)
 
     # --- Answers, and silence ------------------------------------------------------------------------
 
     def unanswered(self, request: Request, now: float) -> None:
         """Makes a request that got lost again, paid for with the same stamp."""
+        self.credit.closed(request, now)
         if request.stamped is not None:
             self._stamps.send_again(request.stamped, -inf)
         else:
@@ -222,7 +268,15 @@ class LeaseRequests:
     def begin_anew(self, now: float) -> list[bytes]:
         """Asks for all leases anew, since none stands at the server any more; returns those that stood."""
         self.bought_nothing(now)
+        self.credit = Credit()
         self._is_window_open = False
         ended = self._leases.void(now)
         self._leases.ask_for_all(now)
         return ended
+
+
+def _datagram_of(request: Request) -> bytes:
+    """Returns a request for leases as it goes to the server."""
+    assert request.cookie is not None
+    vouch = wire.Vouch(request.nonce, request.cookie.text, request.stamped.stamp if request.stamped else None)
+    return wire.request_datagram(vouch, [topic + b"\n" for topic in request.topics])

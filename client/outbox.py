@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import inf
 
+from kcast.client.cookies import Cookie
 from kcast.client.events import Outcome
-from kcast.client.requests import VOUCH_BYTES_MAX, Cookie, Kind, PublishLine, Requests
+from kcast.client.requests import VOUCH_BYTES_MAX, Kind, PublishLine, Requests
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX

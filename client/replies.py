@@ -29,6 +29,6 @@ def fewer_lines(refusal: wire.Refusal, line_count: int) -> int:
     return line_count // 2 if lines_max is None or lines_max >= line_count else lines_max
 
 
-def number(text: str | None) -> int | None:
-    """Returns an attribute's whole number of at most 7 digits; None for anything else."""
-    return int(text) if text is not None and text.isdigit() and len(text) <= 7 else None
+def number(text: str | None, digits_max: int = 7) -> int | None:
+    """Returns an attribute's whole number of at most `digits_max` digits; None for anything else."""
+    return int(text) if text is not None and text.isdigit() and len(text) <= digits_max else None

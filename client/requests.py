@@ -15,32 +15,18 @@ from enum import StrEnum, auto
 from math import inf
 from random import Random
 
+from kcast.client.cookies import Cookie
 from kcast.client.rtt import RoundTripTime
 from kcast.pubsub import wire
 from kcast.pubsub.limits import COOKIE_CHARS, DATAGRAM_BYTES_MAX, NONCE_CHARS_MAX
 
 NONCE_BYTES = 8
 STAMP_CHARS_MAX = 22
-COOKIE_MARGIN_S = 8.0  # stop using a cookie this long before the server stops taking it
 LATE_MAX = 256  # requests given up whose late answers are still of use
 
 # The longest first line: nonce, cookie and stamp (§5.4).
 VOUCH_BYTES_MAX = len("%!   \n") + NONCE_CHARS_MAX + COOKIE_CHARS + STAMP_CHARS_MAX
 LINE_BYTES_MAX = DATAGRAM_BYTES_MAX - VOUCH_BYTES_MAX  # so that every line can be vouched for
-
-
-@dataclass(frozen=True, slots=True)
-class Cookie:
-    """A cookie (§6), when it was asked for, and in which era. An era ends when the server has forgotten
-    us."""
-
-    text: bytes
-    asked_at: float
-    era: int
-
-    def serves(self, life_s: float, now: float) -> bool:
-        """Returns whether the server will take it, with a margin. It is no older than the request for it."""
-        return now - self.asked_at < life_s - COOKIE_MARGIN_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,15 @@ from math import inf
 from random import Random
 
 from kcast.client.cluster import ServerEntry
+from kcast.client.cookies import Cookies
 from kcast.client.events import Outcome
-from kcast.client.lease_requests import LeaseRequests
+from kcast.client.lease_requests import ASK_INTERVAL_S, LeaseRequests
 from kcast.client.leases import Leases
 from kcast.client.liveness import Liveness, Sign
 from kcast.client.notices import Change, Notice
 from kcast.client.outbox import Outbox, Settled
 from kcast.client.replies import fewer_lines, number, price_in, refused_topics
-from kcast.client.requests import CONTROL, Backoff, Cookie, Kind, Request, Requests
+from kcast.client.requests import CONTROL, Kind, Request, Requests
 from kcast.client.whereabouts import FAMILIES, Whereabouts
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
@@ -47,8 +48,8 @@ from kcast.pubsub.limits import (
 )
 
 LOST_AFTER_MISSES = 3
-ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its ttl
 QUEUE_MAX = 4096  # lines that wait for one server's cookie
+CREDIT_DIGITS_MAX = 10
 LINES_MIN = 2  # a vouch line, and one that it vouches for
 
 logger = logging.getLogger(__name__)
@@ -82,14 +83,12 @@ class Session:
         self.warm_at = -inf
         self._rng = rng
         self._renewals_per_ttl = renewals_per_ttl
-        self._era = 0
-        self._cookie: Cookie | None = None
+        self._cookies = Cookies()
         self._lines_max = LINES_PER_DATAGRAM_MAX
         self._is_told_lost = self.liveness is Liveness.LOST
         self._misses = 0  # silences of control since the last answer
         self.heard_at = -inf  # when the request was made that was answered last
         self._control_not_before = -inf  # because of silence; an answer ends it
-        self._leases_backoff = Backoff()  # because of answers, so no answer ends it
         self._requests = Requests(rng)
         self._leases = Leases()
         self._lease_requests = LeaseRequests(self._leases, self._requests, rng)
@@ -170,9 +169,13 @@ class Session:
         """Returns what became of published lines since the last call."""
         return self._outbox.take_settled()
 
+    def took(self, size_bytes: int, now: float) -> bool:
+        """Counts copies that have come from there; returns whether it is to hear of that soon (§7.7)."""
+        return self._lease_requests.credit.took(size_bytes, now)
+
     def work(self, tries: int, now: float) -> int:
         """Tries at most `tries` stamps for the leases that wait for one; returns how many were tried."""
-        self._lease_requests.let_go(self._era, now)
+        self._lease_requests.let_go(self._cookies.era, now)
         return self._lease_requests.work(tries) if self.is_minting else 0
 
     def locate(self, addresses: Iterable[Address], now: float) -> None:
@@ -208,7 +211,7 @@ class Session:
             if self._is_checked and not self._requests.count(*CONTROL):
                 times.append(max(self.heard_at + self.renewal_interval_s, not_before))
             due = self._lease_requests.next_due()
-            times.append(None if due is None else max(due, not_before, self._leases_backoff.not_before))
+            times.append(None if due is None else max(due, not_before))
         elif not self._requests.count(*CONTROL):
             times.append(not_before)
         return min([at for at in times if at is not None], default=None)
@@ -281,8 +284,7 @@ class Session:
 
     def _void(self, now: float) -> None:
         """Begins a new era: all that stood at the server is gone or of no use, cookies too."""
-        self._era += 1
-        self._cookie = None
+        self._cookies.begin_era()
         self._lines_max = LINES_PER_DATAGRAM_MAX
         self._outbox.lease_until = -inf
         self._tell_leases(self._lease_requests.begin_anew(now))
@@ -326,6 +328,7 @@ class Session:
                     self._handle_refusal(request, reply, now)
                 case wire.Pong() if is_newest:
                     self._outbox.lease_until = now + reply.left_s if reply.left_s else -inf
+            self._lease_requests.credit.closed(request, now)
             self._judge(now)
         return unasked
 
@@ -357,13 +360,16 @@ class Session:
     ) -> None:
         audience = number(receipt.attributes.get("audience"))
         self._outbox.settle(request.lines, Outcome.RECEIPT, audience)
-        if request.cookie is None or request.cookie.era != self._era:
+        if not self._cookies.is_of_now(request.cookie):
             return  # what it promised is gone
-        self._keep_cookie(receipt.cookie, request)
+        self._cookies.keep(receipt.cookie, request.sent_at)
         self.ttl_s = max(1.0, receipt.ttl_s)
         refused = [] if refusal is None else refused_topics(refusal, request.topics)
         granted = [topic for topic in request.topics if topic not in refused]
         interval_s = self.renewal_interval_s
+        if request.topics:
+            credit_bytes = number(receipt.attributes.get("credit"), CREDIT_DIGITS_MAX)
+            self._lease_requests.credit.told(credit_bytes, interval_s, now)
         self._tell_leases(self._lease_requests.granted(granted, request, self.ttl_s, interval_s, now))
         if refusal is not None:
             self._tell_refused(refused, request, refusal.reason, now)
@@ -373,33 +379,17 @@ class Session:
 
     def _handle_challenge(self, request: Request, challenge: wire.Challenge, now: float) -> None:
         cookie = request.cookie
-        # That it refuses a cookie of an era that is over is nothing new.
-        is_news = cookie is not None and cookie.era == self._era
         life_s = COOKIE_LEASE_LIFE_S if request.topics else COOKIE_PUBLISH_LIFE_S
         was_young = cookie is not None and cookie.serves(life_s, request.sent_at)
-        if is_news and was_young:
+        # That it refuses a cookie of an era that is over is nothing new.
+        if was_young and self._cookies.is_of_now(cookie):
             self.warm_at = now + self.renewal_interval_s
             self.notices.append(Notice(Change.FORGOT))
-            self._back_off(now)
+            self._lease_requests.back_off(self.renewal_interval_s, now)
             self._void(now)
-        self._keep_cookie(challenge.cookie, request)
+        self._cookies.keep(challenge.cookie, request.sent_at)
         self._leases.ask_again(request.topics, now)
         self._outbox.try_again(request.lines)
-
-    def _back_off(self, now: float) -> None:
-        """Notes that the server has forgotten us, or refused a single line. From the second time in a row, of
-        either kind, leases are asked for later.
-
-        While we wait already (and publish meanwhile), hearing it again changes nothing.
-        """
-        since = self._leases_backoff.not_before
-        if now < since:
-            return
-        # Less than an interval: when a lease has stood for one, its renewal finds out without waiting.
-        delay_s_max = 0.8 * max(self.renewal_interval_s, ASK_INTERVAL_S)
-        if now > since + 2 * delay_s_max:
-            self._leases_backoff.reset()
-        self._leases_backoff.failed(now, since, self._requests.timeout_s, delay_s_max)
 
     def _handle_refusal(self, request: Request, refusal: wire.Refusal, now: float) -> None:
         if refusal.reason == "size" and self._shrink(request, refusal):
@@ -409,7 +399,7 @@ class Session:
             self._outbox.send_again(request.lines)
             return
         if refusal.reason == "size":
-            self._back_off(now)
+            self._lease_requests.back_off(self.renewal_interval_s, now)
         refused = refused_topics(refusal, request.topics)
         self._tell_refused(refused, request, refusal.reason, now)
         # The refusal tells nothing of the other topics, which must not wait for ever.
@@ -425,10 +415,6 @@ class Session:
         line_count = 1 + len(request.topics) + len(request.lines)
         self._lines_max = max(LINES_MIN, min(self._lines_max, fewer_lines(refusal, line_count)))
         return line_count > self._lines_max
-
-    def _keep_cookie(self, text: bytes, request: Request) -> None:
-        if self._cookie is None or request.sent_at >= self._cookie.asked_at:
-            self._cookie = Cookie(text, request.sent_at, self._era)
 
     def _tell_refused(self, topics: Collection[bytes], request: Request, reason: str, now: float) -> None:
         ended, is_later = self._lease_requests.refused(topics, request, reason, self.renewal_interval_s, now)
@@ -449,7 +435,7 @@ class Session:
         if not self.addresses:
             return []
         self._judge(now)
-        self._lease_requests.let_go(self._era, now)
+        self._lease_requests.let_go(self._cookies.era, now)
         self._requests.begin_round()
         # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
         # It is used only if the server has told recently that it does not drain. Draining takes longer than
@@ -457,7 +443,7 @@ class Session:
         interval_s = self._interval_s(RENEWALS_PER_TTL)
         has_lease = self._outbox.lease_until - now > interval_s
         has_heard = not self.is_draining and now - self.heard_at <= interval_s
-        cookie = self._cookie_that_serves(COOKIE_PUBLISH_LIFE_S, now)
+        cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)
         sending = self._outbox.datagrams_to_send(
             now, cookie, self._lines_max, may_go_bare=has_lease and has_heard
         )
@@ -470,7 +456,7 @@ class Session:
             is_check_due = self._is_checked and now >= self.heard_at + self.renewal_interval_s
             if not controls and (is_check_due or not self._is_answering):
                 datagrams.append(self._probe(now))
-            if self._is_answering and now >= self._leases_backoff.not_before:
+            if self._is_answering and now >= self._lease_requests.not_before:
                 datagrams += self._lease_datagrams(now)
         if len(self._outbox) and not datagrams and not controls:
             # Lines still in the queue wait for a cookie, which must not wait for the next renewal.
@@ -482,19 +468,16 @@ class Session:
 
         The cookie is shown where there is one, to learn whether it is still the server that we knew.
         """
-        cookie = self._cookie_that_serves(COOKIE_LEASE_LIFE_S, now)
+        cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
         if cookie is None:
             return self._ask(now)
         return self._lease_requests.probe(cookie, self._lines_max, now)
 
     def _lease_datagrams(self, now: float) -> list[bytes]:
-        cookie = self._cookie_that_serves(COOKIE_LEASE_LIFE_S, now)
+        cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
         if cookie is not None:
             return self._lease_requests.datagrams(cookie, self._lines_max, self.renewal_interval_s, now)
         return [self._ask(now)] if self._lease_requests.is_due(now) else []
 
     def _ask(self, now: float) -> bytes:
         return wire.request_datagram(wire.Ask(self._requests.open(Kind.ASK, now).nonce))
-
-    def _cookie_that_serves(self, life_s: float, now: float) -> Cookie | None:
-        return self._cookie if self._cookie is not None and self._cookie.serves(life_s, now) else None

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 
-from kcast.client.requests import Cookie, Stamped
+from kcast.client.cookies import Cookie
+from kcast.client.requests import Stamped
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S
 from kcast.pubsub.stamp import Mint, price_bits
 

@@ -206,12 +206,13 @@ class Driver:
 def _of_family(transmits: list[Transmit], is_ipv6: bool) -> list[Transmit]:
     """Returns what goes to destinations of one address family."""
     chosen = []
-    for data, segment_bytes, destinations in transmits:
+    for transmit in transmits:
+        destinations = transmit.destinations
         if len(destinations) == 1:
             if (":" in destinations[0][0]) is is_ipv6:
-                chosen.append(Transmit(data, segment_bytes, destinations))
+                chosen.append(transmit)
             continue
         fitting = [address for address in destinations if (":" in address[0]) is is_ipv6]
         if fitting:
-            chosen.append(Transmit(data, segment_bytes, fitting))
+            chosen.append(transmit._replace(destinations=fitting))
     return chosen

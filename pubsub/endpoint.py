@@ -39,11 +39,15 @@ class Burst(NamedTuple):
 
 
 class Transmit(NamedTuple):
-    """Datagrams of `segment_bytes` (the last may be shorter) to send to each of `destinations`."""
+    """Datagrams of `segment_bytes` (the last may be shorter) to send to each of `destinations`.
+
+    `is_answer` tells a server's answers from its copies, which must not stand in their way.
+    """
 
     data: bytes
     segment_bytes: int
     destinations: Sequence[Address]
+    is_answer: bool = False
 
 
 def datagrams(data: bytes, segment_bytes: int) -> Iterator[bytes]:

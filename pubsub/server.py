@@ -466,7 +466,7 @@ class Server:
         if not is_proven:
             self.counts["unproven_bytes_received"] += len(request)
             self.counts["unproven_bytes_sent"] += len(answer)
-        self._replies.append(Transmit(answer, len(answer), (source,)))
+        self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
 
     def _audience_of(self, publishes: Lines, now: float) -> int:
         """Returns the largest number of live leases on one of these topics, as far as a receipt can tell."""

@@ -239,7 +239,7 @@ class UdpPort:
     def send(self, transmits: Iterable[Transmit]) -> None:
         """Sends each transmit to each of its destinations. Never blocks or raises: see `send_errors`."""
         sendto, sendmsg = self._socket.sendto, self._socket.sendmsg
-        for data, segment_bytes, addresses in transmits:
+        for data, segment_bytes, addresses, _ in transmits:
             destinations = [_mapped(address) for address in addresses] if self._is_ipv6 else addresses
             if len(data) <= segment_bytes:
                 for destination in destinations:

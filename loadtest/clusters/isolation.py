@@ -43,7 +43,7 @@ class IsolatablePort(UdpPort):
         if self._flags[self._index]:
             self.cut_off += sum(
                 _count(data, segment_bytes) * len(destinations)
-                for data, segment_bytes, destinations in transmits
+                for data, segment_bytes, destinations, _ in transmits
             )
         else:
             super().send(transmits)

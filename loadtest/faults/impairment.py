@@ -152,7 +152,7 @@ class Impairment:
             self._update_cut(now)
         if leg.is_clear and not self._cut:
             if self._observer is not None:
-                for data, segment_bytes, destinations in transmits:
+                for data, segment_bytes, destinations, _ in transmits:
                     for address in destinations:
                         server = self._servers.get(address, NONE)
                         self._observer.sent(now, server, data, segment_bytes, PASSED)
@@ -205,7 +205,7 @@ class Impairment:
     # --- Leaving -------------------------------------------------------------------------------------
 
     def _send(self, transmit: Transmit, address: Address, now: float, leaving: list[Transmit]) -> None:
-        data, segment_bytes, destinations = transmit
+        data, segment_bytes, destinations, _ = transmit
         server = self._servers.get(address, NONE)
         leg = self._in
         pieces = None if leg.is_clear else leg.enter(data, segment_bytes)

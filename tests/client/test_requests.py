@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from kcast.client.requests import LATE_MAX, Backoff, Cookie, Kind, PublishLine, Request, Requests
+from kcast.client.cookies import Cookie
+from kcast.client.requests import LATE_MAX, Backoff, Kind, PublishLine, Request, Requests
 from kcast.client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MIN
 from kcast.pubsub import wire
 

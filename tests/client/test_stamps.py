@@ -4,7 +4,8 @@ from math import inf
 
 import pytest
 
-from kcast.client.requests import Cookie, Stamped
+from kcast.client.cookies import Cookie
+from kcast.client.requests import Stamped
 from kcast.client.stamps import Stamps, topics_max
 from kcast.pubsub import stamp
 

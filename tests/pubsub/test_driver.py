@@ -78,9 +78,7 @@ class Relay(Echo):
         self._destinations = destinations
 
     def flush(self, now: float) -> list[Transmit]:
-        return [
-            Transmit(data, segment_bytes, self._destinations) for data, segment_bytes, _ in super().flush(now)
-        ]
+        return [each._replace(destinations=self._destinations) for each in super().flush(now)]
 
 
 def kill(number: signal.Signals = signal.SIGINT) -> None:

@@ -259,6 +259,15 @@ def test_lines_of_a_topic_stay_in_order_between_bursts_and_single_datagrams(serv
     assert copies.split() == [b"t", b"1", b"t", b"2", b"t", b"3", b"t", b"4", b"t", b"5", b"t", b"6"]
 
 
+def test_answers_are_told_from_copies(server: Server) -> None:
+    lease(server, OTHER, b"t")
+    publish_lease(server)
+    server.receive(Burst(b"t m\n", 4, CLIENT), START)
+    server.receive(Burst(ask(), len(ask()), THIRD), START)
+    told = {tuple(transmit.destinations): transmit.is_answer for transmit in server.flush(START)}
+    assert told == {(OTHER,): False, (THIRD,): True}
+
+
 @pytest.mark.parametrize("line", [b"t\n", b"t m\n", ask(), b"%~ N".ljust(192, b"\n")])
 def test_own_address_gets_nothing(line: bytes) -> None:
     """§4.4: no lease, nor anything else, for whoever claims to be the server."""

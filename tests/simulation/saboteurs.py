@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 from kcast.client.cluster import Cluster, ServerEntry
+from kcast.client.cookies import Cookie
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
 from kcast.client.events import Delivery, Event, Outcome, Published
-from kcast.client.requests import Cookie
 from kcast.client.session import Session
 from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
@@ -31,7 +31,7 @@ class LongWinded(Server):
     def _reply(self, request: bytes, source: Address, answer: bytes, *, is_proven: bool = True) -> None:
         answer = answer.ljust(len(request) + 1, b"\n")
         self.counts["answers_sent"] += 1
-        self._replies.append(Transmit(answer, len(answer), (source,)))
+        self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
 
 
 class Obliging(Server):
@@ -142,11 +142,11 @@ class Forgetful(Server):
 
     def flush(self, now: float) -> list[Transmit]:
         transmits = super().flush(now)
-        for index, (data, segment_bytes, destinations) in enumerate(transmits):
+        for index, (data, _, destinations, _) in enumerate(transmits):
             if len(destinations) > 1:
                 lines = data.count(b"\n") - data.count(b"\n\n")
                 self.counts["copies_sent"] -= lines
-                transmits[index] = Transmit(data, segment_bytes, destinations[1:])
+                transmits[index] = transmits[index]._replace(destinations=destinations[1:])
         return transmits
 
 
@@ -390,7 +390,7 @@ class Verbose(ClientCore):
     """Sends datagrams that are too long."""
 
     def flush(self, now: float) -> list[Transmit]:
-        return [Transmit(data.ljust(1300, b"\n"), 1300, to) for data, _, to in super().flush(now)]
+        return [Transmit(data.ljust(1300, b"\n"), 1300, to) for data, _, to, _ in super().flush(now)]
 
 
 class Inventive(ClientCore):

@@ -50,14 +50,14 @@ def with_copies(kind: type[CopyFilter], **settings: Any) -> Callable[[World], No
 
     def sabotage(world: World) -> None:
         for client in world.clients:
-            client.copies = client.core._copies = kind(**settings)
+            client.copies = client.core._deliveries._copies = kind(**settings)
 
     return sabotage
 
 
 def _unbounded_gaps(world: World) -> None:
     for client in world.clients:
-        client.gaps = client.core._gaps = GapTracker(publishers_max=10**9)
+        client.gaps = client.core._deliveries._gaps = GapTracker(publishers_max=10**9)
 
 
 def _stingy(world: World) -> None:

@@ -29,7 +29,7 @@ def sent(transmits: Iterable[Transmit]) -> list[tuple[Address, bytes]]:
     """(destination, datagram) of all that is sent."""
     return [
         (destination, datagram)
-        for data, segment_bytes, destinations in transmits
+        for data, segment_bytes, destinations, _ in transmits
         for destination in destinations
         for datagram in datagrams(data, segment_bytes)
     ]

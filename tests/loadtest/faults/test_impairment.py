@@ -510,12 +510,12 @@ def test_a_client_and_servers_get_on_over_bad_legs() -> None:
         path.handle_timeout(now)
         if to_publish and now >= to_publish[0]:
             core.publish(topic, b"%g" % to_publish.pop(0), now, confirm=False)
-        for data, segment_bytes, destinations in path.flush(now):
+        for data, segment_bytes, destinations, _ in path.flush(now):
             for address in destinations:
                 servers[address].receive(Burst(data, segment_bytes, here), now)
         for address, server in servers.items():
             server.handle_timeout(now)
-            for data, segment_bytes, destinations in server.flush(now):
+            for data, segment_bytes, destinations, _ in server.flush(now):
                 assert list(destinations) == [here]
                 path.receive(Burst(data, segment_bytes, address), now)
         delivered += [event.payload for event in core.events() if isinstance(event, Delivery)]
