@@ -39,6 +39,7 @@ class ServeSettings:
     head_file: str | None
     tells_audience: bool
     open_to: str
+    exempts_loopback: bool
     receive_buffer_bytes: int
     metrics: Address | None
     tap: str | None
@@ -133,6 +134,7 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
         tells_audience=settings.tells_audience,
         own_addresses=own_addresses(addresses),
         open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
+        exempts_loopback=settings.exempts_loopback,
         tap=tap,
     )
 

@@ -31,7 +31,9 @@ from kcast.pubsub.workers import WORKERS_MAX, Supervisor, cluster_file
 PORT_DEFAULT = 7400
 
 _LOOPBACK = "127.0.0.1"
+UPLINK_BITS_PER_S_MIN = 100_000
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+_DECIMAL_UNITS = {"K": 10**3, "M": 10**6, "G": 10**9}
 _DEFAULTS = Limits()
 
 
@@ -91,6 +93,21 @@ def _bytes(least: int, most: int) -> Callable[[click.Context, click.Parameter, s
     return convert
 
 
+def _bits_per_s(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Parses a rate in bits per second; `100M` is 100 million, as networks count."""
+    digits, factor = value, 1
+    if value[-1:].upper() in _DECIMAL_UNITS:
+        digits, factor = value[:-1], _DECIMAL_UNITS[value[-1].upper()]
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
+        raise click.BadParameter(f"{value!r} is not a rate; give bits per second, such as 100M or 1G")
+    rate = int(digits) * factor
+    if rate and not UPLINK_BITS_PER_S_MIN <= rate <= 2**50:
+        raise click.BadParameter(
+            f"{value} is not a rate that a server can use; give {UPLINK_BITS_PER_S_MIN} or more"
+        )
+    return rate
+
+
 def _host_port(ctx: click.Context, param: click.Parameter, value: str | None) -> Address | None:
     """Parses `[HOST:]PORT`; without a host it is on loopback."""
     if value is None:
@@ -142,10 +159,13 @@ class Given:
     lines: int
     publish_rate: int
     copy_rate: int
+    egress_rate: int
+    uplink: int
     challenge_rate: int
     work_bits: int
     open: bool
     open_to_anyone: bool
+    no_loopback_exemption: bool
     head: tuple[str, str | None]
     hide_audience: bool
     metrics: Address | None
@@ -172,6 +192,8 @@ class Given:
                 lines_per_datagram=self.lines,
                 publishes_per_s=self.publish_rate,
                 copies_per_s=self.copy_rate,
+                egress_bytes_per_s=self.egress_rate,
+                uplink_bytes_per_s=self.uplink // 8,
                 challenges_per_s=self.challenge_rate,
             ),
             work_bits=self.work_bits,
@@ -179,6 +201,7 @@ class Given:
             head_file=self.head[1],
             tells_audience=not self.hide_audience,
             open_to="anyone" if self.open_to_anyone else "local" if self.open else "",
+            exempts_loopback=not self.no_loopback_exemption,
             receive_buffer_bytes=self.receive_buffer,
             metrics=self.metrics,
             tap=self.tap,
@@ -284,14 +307,35 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     "--publish-rate",
     0,
     _DEFAULTS.publishes_per_s,
-    "Maximum lines per second that one address may publish; 0 is no limit.",
+    "Maximum lines per second that one IP may publish, with all its ports; 0 is no limit. A network may "
+    "more: an IPv4 /24 8 times as many, an IPv6 /56 4 and a /48 16 times those of a /64. Loopback counts by "
+    "port.",
 )
 @_number(
     _TRAFFIC,
     "--copy-rate",
     0,
     _DEFAULTS.copies_per_s,
-    "Maximum copies per second that the publishes of one address may cause; 0 is no limit.",
+    "Maximum copies per second that the publishes of one IP may cause; as --publish-rate.",
+)
+@_option(
+    _TRAFFIC,
+    "--egress-rate",
+    callback=_bytes(0, 2**40),
+    default=f"{_DEFAULTS.egress_bytes_per_s // _UNITS['M']}M",
+    metavar="BYTES",
+    help="Maximum bytes of copies per second that the publishes of one IP may cause, and as many that one IP "
+    "is sent; as --publish-rate.",
+)
+@_option(
+    _TRAFFIC,
+    "--uplink",
+    callback=_bits_per_s,
+    default="0",
+    show_default=False,
+    metavar="RATE",
+    help="Bits per second that the server's network takes, such as 100M or 1G: no more is sent, and "
+    "publishers share it. 0, the default, is no limit.",
 )
 @_number(
     _TRAFFIC,
@@ -299,7 +343,7 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     0,
     _DEFAULTS.challenges_per_s,
     "Maximum cookies per second given to all strangers (addresses that have shown no good one) together. "
-    "Strangers' pings have another limit of the same size. Loopback has neither; 0 is no limit.",
+    "Their pings count, too. Loopback has no such limit; 0 is none.",
 )
 @_option(
     _TRAFFIC,
@@ -312,6 +356,13 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     "--open-to-anyone",
     is_flag=True,
     help="Ask no address for a handshake. Then anyone can make the server flood anyone.",
+)
+@_option(
+    _TRAFFIC,
+    "--no-loopback-exemption",
+    is_flag=True,
+    hidden=True,
+    help="Let loopback addresses count as any others, for tests.",
 )
 @_option(
     _OPERATION,

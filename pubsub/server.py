@@ -64,6 +64,7 @@ class Server:
     """
 
     make_leasing = Leasing
+    make_publishing = Publishing
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class Server:
             marks_copies=open_to is not None,
             uplink_bytes_per_s=self.limits.uplink_bytes_per_s,
         )
-        self._publishing = Publishing(
+        self._publishing = self.make_publishing(
             self._egress, self.leases, networks, self.limits, self.counts, self.drops, tap
         )
         self.publish_leases = self._publishing.leases
@@ -206,7 +207,7 @@ class Server:
             if len(datagram) > DATAGRAM_BYTES_MAX:
                 self.drops[Drop.OVERSIZE] += 1
                 is_proven = False
-            elif datagram.startswith(b"%!"):
+            elif _is_vouched(datagram):
                 is_proven = self._receive_vouched(datagram, source, now)
             else:
                 is_proven = False
@@ -222,7 +223,7 @@ class Server:
         self.counts["datagrams_received"] += 1
         if len(datagram) > DATAGRAM_BYTES_MAX:
             self.drops[Drop.OVERSIZE] += 1
-        elif datagram.startswith(b"%!"):
+        elif _is_vouched(datagram):
             self._receive_vouched(datagram, source, now)
         else:
             self._receive_bare(datagram, source, now)
@@ -243,7 +244,7 @@ class Server:
         if len(datagram) < REQUEST_BYTES_MIN:
             self.drops[Drop.SHORT] += 1
             return False
-        vouch = wire.parse_request(datagram[: max(0, datagram.find(b"\n"))])
+        vouch = wire.parse_request(datagram.lstrip(b"\n").partition(b"\n")[0])
         if not isinstance(vouch, wire.Vouch):
             self.drops[Drop.MALFORMED] += 1
             return False
@@ -471,6 +472,13 @@ class Server:
     def _audience_of(self, publishes: Lines, now: float) -> int:
         """Returns the largest number of live leases on one of these topics, as far as a receipt can tell."""
         return min(max(self.leases.live_count(topic, now) for topic in publishes), AUDIENCE_MAX)
+
+
+def _is_vouched(datagram: bytes) -> bool:
+    """Whether the first line that is not blank is a vouch."""
+    return datagram.startswith(b"%!") or (
+        datagram.startswith(b"\n") and datagram.lstrip(b"\n").startswith(b"%!")
+    )
 
 
 def _request_start(datagram: bytes) -> int:

@@ -34,6 +34,7 @@ SETTINGS = ServeSettings(
     head_file=None,
     tells_audience=True,
     open_to="",
+    exempts_loopback=True,
     receive_buffer_bytes=4096,
     metrics=None,
     tap=None,

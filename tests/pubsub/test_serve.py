@@ -254,7 +254,8 @@ def test_help_groups_the_options() -> None:
     assert headings == ["Address", "Leases", "Traffic", "Operation", "Other options"]
     # click keeps the help option of the first context: with -h where a test before came by way of `kcast`.
     options = re.findall(r"^  (?:-h, )?(--[\w-]+)", help_text, re.MULTILINE)
-    assert sorted(options) == sorted([*(parameter.opts[0] for parameter in command.params), "--help"])
+    shown = [each.opts[0] for each in command.params if not getattr(each, "hidden", False)]
+    assert sorted(options) == sorted([*shown, "--help"])
     assert "kcast serve --count 12 --port 7401 > lab.txt" in help_text
     assert "--workers 4 --metrics 9400 --log json" in help_text
 
@@ -301,6 +302,7 @@ def test_defaults(settings: list[ServeSettings]) -> None:
             head_file=None,
             tells_audience=True,
             open_to="",
+            exempts_loopback=True,
             receive_buffer_bytes=BUFFER_BYTES_DEFAULT,
             metrics=None,
             tap=None,
@@ -339,6 +341,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
             head_file=None,
             tells_audience=False,
             open_to="local",
+            exempts_loopback=True,
             receive_buffer_bytes=512 * 1024,
             metrics=("::1", 9400),
             tap="/some/file",

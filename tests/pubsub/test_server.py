@@ -159,7 +159,7 @@ PROVOCATIONS: dict[Drop, list[Provoke]] = {
 }  # fmt: skip
 
 SERVERS: dict[Drop, Callable[[], Server]] = {
-    Drop.CHALLENGE_RATE: lambda: new_server(limits=Limits(challenges_per_s=3)),
+    Drop.CHALLENGE_RATE: lambda: new_server(limits=Limits(challenges_per_s=4)),
     Drop.COPY: lambda: open_server(),
     Drop.BACKLOG: lambda: new_server(limits=Limits(uplink_bytes_per_s=1000)),
     Drop.EGRESS_RATE: lambda: new_server(limits=Limits(egress_bytes_per_s=100)),
