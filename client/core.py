@@ -292,13 +292,24 @@ class ClientCore:
         """Whether `work` has something to do."""
         return bool(self._minting)
 
+    @property
+    def try_s(self) -> float:
+        """The CPU time that `work` takes for a try, in seconds."""
+        return self.sessions.spending.try_s
+
+    @try_s.setter
+    def try_s(self, try_s: float) -> None:
+        self.sessions.spending.try_s = try_s
+
     def work(self, tries: int, now: float) -> bool:
         """Tries at most `tries` stamps for the new leases that wait for one; returns whether there is more to
         do. What was found leaves with the next `flush`.
 
         A try takes some microseconds, so callers with other things to do call it in slices, between turns.
         A server that still needs a stamp afterwards goes to the end of the queue. So no server with a high
-        price, or with ever more leases, keeps the others waiting.
+        price, or with ever more leases, keeps the others waiting. Servers that do not keep what they sell get
+        5 s of CPU time in ten minutes (`kcast.client.allowance`): callers that can measure how long a try
+        takes here set `try_s`, in seconds.
         """
         while tries > 0 and self._minting:
             session = next(iter(self._minting))

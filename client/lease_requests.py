@@ -6,13 +6,15 @@ found for them. So renewals never wait, and no lease lapses because looking for 
 
 Whether a server will take a stamp cannot be known before it is found. A price may rise once while a stamp is
 looked for, and a server may restart. But each further search that bought nothing is followed by a longer
-pause, so that nobody's computer works for a server that sells nothing.
+pause, so that nobody's computer works for a server that sells nothing. One that sells, and does not keep what
+it sells, has an allowance (`kcast.client.allowance`).
 """
 
 from collections.abc import Collection, Iterable
 from math import inf
 from random import Random
 
+from kcast.client.allowance import Allowance, Spending
 from kcast.client.cookies import Cookie
 from kcast.client.credit import Credit
 from kcast.client.leases import Leases
@@ -43,7 +45,7 @@ class LeaseRequests:
     before `not_before`, because of answers; so no answer ends that.
     """
 
-    def __init__(self, leases: Leases, requests: Requests, rng: Random) -> None:
+    def __init__(self, leases: Leases, requests: Requests, rng: Random, spending: Spending) -> None:
         self.price_bits = 0
         self.is_draining = False
         self.is_dear = False
@@ -53,6 +55,7 @@ class LeaseRequests:
         self._rng = rng
         self._backoff = Backoff()
         self._stamps = Stamps()
+        self._allowance = Allowance(spending)
         self._pause = Backoff()  # between searches for stamps that bought nothing
         self._has_searched = False  # since a search was last counted as a success or a failure
         self._is_window_open = True
@@ -72,9 +75,19 @@ class LeaseRequests:
         elif self._leases.has_new:
             self.is_dear = True
 
-    def work(self, tries: int) -> int:
-        """Tries at most `tries` stamps; returns how many were tried."""
-        return self._stamps.work(tries)
+    def work(self, tries: int, now: float) -> int:
+        """Tries at most `tries` stamps, if the server may still cost that; returns how many were tried."""
+        if not self._allowance.is_left(now):
+            self.bought_nothing(now)
+            self._leases.ask_again(self._stamps.stop(), now)
+        tried = self._stamps.work(tries)
+        self._allowance.spend(tried, now)
+        return tried
+
+    def unwant(self, topic: bytes) -> None:
+        """Lets a lease run out."""
+        self._leases.unwant(topic)
+        self._allowance.unwanted(topic)
 
     # --- Asking --------------------------------------------------------------------------------------
 
@@ -221,11 +234,16 @@ class LeaseRequests:
         news = []
         for topic in topics:
             renew_at = request.sent_at + interval_s * self._rng.uniform(0.9, 1.0)
-            if self._leases.grant(topic, request.sent_at, expires_at, renew_at):
+            is_new = self._leases.grant(topic, request.sent_at, expires_at, renew_at)
+            if is_new:
                 news.append(topic)
             if request.stamped is not None:
                 self._pause.reset()
                 self._has_searched = False
+                if is_new:
+                    self._allowance.bought(topic, now)
+            else:
+                self._allowance.renewed(topic, now)
         return news
 
     def refused(
@@ -247,7 +265,14 @@ class LeaseRequests:
             self._stamps.send_again(request.stamped, again_at)
             again_at = inf
         ended = [topic for topic in topics if self._leases.deny(topic, request.sent_at, again_at)]
+        self._allowance.ended(ended, now)
         return ended, again_at > now
+
+    def expire(self, now: float) -> list[bytes]:
+        """Ends leases that were not renewed in time; returns them."""
+        ended = self._leases.expire(now)
+        self._allowance.ended(ended, now)
+        return ended
 
     def bought_nothing(self, now: float) -> None:
         """Notes that a stamp was refused or never used. Counted once per search."""
@@ -271,6 +296,7 @@ class LeaseRequests:
         self.credit = Credit()
         self._is_window_open = False
         ended = self._leases.void(now)
+        self._allowance.ended(ended, now)
         self._leases.ask_for_all(now)
         return ended
 

@@ -26,6 +26,7 @@ from collections.abc import Collection, Iterable
 from math import inf
 from random import Random
 
+from kcast.client.allowance import Spending
 from kcast.client.cluster import ServerEntry
 from kcast.client.cookies import Cookies
 from kcast.client.events import Outcome
@@ -62,7 +63,8 @@ class Session:
     of these; when it is lost there, at the next. One that has none of them is lost from the start. A named
     server has no address until `locate` says which; what is to be sent to it waits for that.
 
-    `renewals_per_ttl` is the number of times a lease is renewed while the server's promise lasts.
+    `renewals_per_ttl` is the number of times a lease is renewed while the server's promise lasts. `spending`
+    is what all sessions of the client have cost.
 
     `liveness` is changed in `_see` only. Price (`_lease_requests.is_dear`) and draining are no part of it.
     """
@@ -73,6 +75,7 @@ class Session:
         rng: Random,
         families: Collection[int] = FAMILIES,
         renewals_per_ttl: float = RENEWALS_PER_TTL,
+        spending: Spending | None = None,
     ) -> None:
         self.server = server
         self._whereabouts = Whereabouts(server.addresses, families)
@@ -91,7 +94,7 @@ class Session:
         self._control_not_before = -inf  # because of silence; an answer ends it
         self._requests = Requests(rng)
         self._leases = Leases()
-        self._lease_requests = LeaseRequests(self._leases, self._requests, rng)
+        self._lease_requests = LeaseRequests(self._leases, self._requests, rng, spending or Spending())
         self._outbox = Outbox(self._requests, QUEUE_MAX)
 
     # --- What the core asks of it --------------------------------------------------------------------
@@ -155,7 +158,7 @@ class Session:
 
     def unwant(self, topic: bytes) -> None:
         """Lets the lease run out."""
-        self._leases.unwant(topic)
+        self._lease_requests.unwant(topic)
 
     def is_leased(self, topic: bytes) -> bool:
         """Whether the server has promised copies of this topic for now."""
@@ -176,7 +179,7 @@ class Session:
     def work(self, tries: int, now: float) -> int:
         """Tries at most `tries` stamps for the leases that wait for one; returns how many were tried."""
         self._lease_requests.let_go(self._cookies.era, now)
-        return self._lease_requests.work(tries) if self.is_minting else 0
+        return self._lease_requests.work(tries, now) if self.is_minting else 0
 
     def locate(self, addresses: Iterable[Address], now: float) -> None:
         """Takes the addresses that the server has from now on; without any it is lost."""
@@ -220,7 +223,7 @@ class Session:
         """Gives up requests that were not answered in time, and leases that were not renewed."""
         for request in self._requests.give_up(now):
             self._unanswered(request, now)
-        self._tell_leases(self._leases.expire(now))
+        self._tell_leases(self._lease_requests.expire(now))
         self._judge(now)
 
     def handle_unreachable(self, now: float) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from random import Random
 
+from kcast.client.allowance import Spending
 from kcast.client.cluster import ServerEntry
 from kcast.client.session import Session
 from kcast.pubsub.endpoint import Address, format_address
@@ -42,10 +43,12 @@ class _Lookup:
 
 
 class Sessions:
-    """The sessions of a client. `at` has them by each address at which their servers may be asked."""
+    """The sessions of a client. `at` has them by each address at which their servers may be asked;
+    `spending` is what their stamps have cost."""
 
     def __init__(self, rng: Random, families: Collection[int], renewals_per_ttl: float) -> None:
         self.at: dict[Address, Session] = {}
+        self.spending = Spending()
         self._rng = rng
         self._families = families
         self._renewals_per_ttl = renewals_per_ttl
@@ -69,7 +72,7 @@ class Sessions:
         """Returns the session of a server; makes one where there is none."""
         session = self._by_name.get(server.name)
         if session is None:
-            session = Session(server, self._rng, self._families, self._renewals_per_ttl)
+            session = Session(server, self._rng, self._families, self._renewals_per_ttl, self.spending)
             self._by_name[server.name] = session
             if server.named is not None:
                 self._lookups[server.named] = _Lookup(now)

@@ -77,9 +77,12 @@ class Stamps:
     def drop(self) -> list[bytes]:
         """Drops all; returns the topics, which are then to be paid for anew."""
         topics = [topic for _, stamped in self._ready for topic in stamped.topics]
-        if self._wanted is not None:
-            topics += self._wanted.topics
         self._ready.clear()
+        return topics + self.stop()
+
+    def stop(self) -> list[bytes]:
+        """Looks no more; returns the topics that this was for."""
+        topics = [] if self._wanted is None else list(self._wanted.topics)
         self._mint = self._wanted = None
         return topics
 

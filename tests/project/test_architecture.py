@@ -42,7 +42,13 @@ CORES = (
     ),
     *("client/sessions.py", "client/whereabouts.py"),
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
-    *("client/cookies.py", "client/credit.py", "client/deliveries.py", "client/list_state.py"),
+    *(
+        "client/allowance.py",
+        "client/cookies.py",
+        "client/credit.py",
+        "client/deliveries.py",
+        "client/list_state.py",
+    ),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
         "client/trust/publisher/editing.py",
