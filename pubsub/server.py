@@ -303,8 +303,10 @@ class Server:
             if (publishes or not subscribes) and not self._publishing.open_lease(source, now):
                 attributes = {"bare": "0"} | attributes
             cookie = self._mint(source, now)
-            if not publishes and (credit_bytes := self._subscribers.credit_bytes(source, now)) is not None:
-                attributes = {"credit": str(min(credit_bytes, CREDIT_MAX))} | attributes
+            if is_any_leased and not publishes:
+                credit_bytes = self._subscribers.credit_bytes(source, now)
+                if credit_bytes is not None:
+                    attributes = {"credit": str(min(credit_bytes, CREDIT_MAX))} | attributes
             ttl_s = int(self.leases.promise_s(now))
             answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, self.work_bits, attributes))
         if refused:
