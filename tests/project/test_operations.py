@@ -41,9 +41,8 @@ def test_each_reason_of_a_server_is_explained() -> None:
 
 
 def test_each_refusal_is_explained_and_in_the_protocol() -> None:
-    assert names([row[1] for row in rows(PAGE, "reason | client is told | what it means")]) == sorted(
-        _REFUSALS
-    )
+    told = names([row[1] for row in rows(PAGE, "reason | client is told | what it means")])
+    assert sorted(set(told)) == sorted(_REFUSALS)
     assert names([row[0] for row in rows(PROTOCOL, "reason | refused is")]) == sorted(_REFUSALS)
 
 
