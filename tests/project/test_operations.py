@@ -60,7 +60,8 @@ def test_each_event_of_the_log_is_explained() -> None:
 
 
 def test_each_option_of_serve_is_there() -> None:
-    options = {name for option in command.params for name in option.opts}
+    shown = [option for option in command.params if not getattr(option, "hidden", False)]
+    options = {name for option in shown for name in option.opts}
     assert sorted(name for name in options if not re.search(rf"{name}\b(?!-)", PAGE)) == []
 
 
