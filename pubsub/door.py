@@ -5,8 +5,8 @@ so nothing is kept for it, and nothing it does may cost those who are proven. St
 answers per second. Half of it is divided evenly among the networks that ask, so that a flood from some
 networks, or forged to come from them, leaves the others their part. Three eighths are for whoever comes
 first. The rest is for networks that did not ask in the second before (compare the response rate limiting of
-name servers). Of the networks of one second only so many are told apart; those that come later share one
-part.
+name servers). Of the networks of one second a bounded number are told apart; those that come later share
+one part.
 
 In a turn that brings much, the answers of the turn are few, because each takes ten times as long as a look.
 """
@@ -15,7 +15,7 @@ from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import is_loopback
 
 NETWORKS_MAX = 4096
-BUSY_BURSTS = 16  # in one turn: what comes after so many is part of a flood, or of a rush
+BUSY_BURSTS = 16  # in one turn: what comes after these is part of a flood, or of a rush
 BUSY_ANSWERS_MAX = 2  # in the rest of such a turn
 _OTHERS = ""
 

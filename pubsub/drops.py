@@ -36,7 +36,7 @@ class Drop(StrEnum):
     NO_SUBSCRIBER = "no-subscriber"  # a publish that matched no lease
 
     # Copies.
-    CREDIT = "credit"  # the subscriber has shown no sign of life for so many bytes (§7.7)
+    CREDIT = "credit"  # no sign of life from the subscriber for too many bytes (§7.7)
     EGRESS_RATE = "egress-rate"  # more than the subscriber, or its network, may be sent
 
     # New leases.

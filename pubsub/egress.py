@@ -27,7 +27,7 @@ from kcast.pubsub.table import LeaseTable
 CALLS_MAX = 128  # in a slice, with up to a chunk of an audience beyond; half a millisecond
 BYTES_MAX = 2 * 1024 * 1024  # in a slice, likewise
 PAIRS_MAX = 16_384  # lines times subscribers that are put together in a slice
-COPY_COST_BYTES = 250  # what a copy costs beside its bytes: a system call takes as long as so many
+COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
 QUANTUM_BYTES = 64 * 1024
 PART_BYTES_MAX = 4 * QUANTUM_BYTES  # of a chunk, that a queue may send in one go
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of all queues, costs included: a third of a second

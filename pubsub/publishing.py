@@ -15,8 +15,8 @@ from kcast.pubsub.table import ExpiringSet, LeaseTable
 Lines = dict[bytes, list[bytes]]
 """Published lines (without LF) by their topics."""
 
-LEASES_OF_IP = 32  # an IP may hold one in so many of all publish leases, a network a multiple ...
-LEASES_OF_IP_MIN = 64  # ... but so many always
+LEASES_OF_IP = 32  # an IP may hold a 32nd of all publish leases, a network a multiple of that ...
+LEASES_OF_IP_MIN = 64  # ... but this number always
 
 
 class Publishing:
