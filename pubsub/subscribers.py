@@ -1,8 +1,8 @@
 """What each subscriber may still be sent: credit, and rates of bytes. PROTOCOL §5.7.
 
 The threat: whoever has subscribed may have gone, or another may have its address by now, and the copies go on
-until the lease ends. So the server bounds the bytes that it forwards without a sign of life: at most 64 KiB, or
-what the address has shown to take within the last ttl, if that is more (compare RFC 7641 §4.5.1 for CoAP,
+until the lease ends. So the server bounds the bytes that it forwards without a sign of life: at most 64 KiB,
+or what the address has shown to take within the last ttl, if that is more (compare RFC 7641 §4.5.1 for CoAP,
 which bounds notifications between acknowledgements, and RFC 9000 §8.1 for QUIC).
 
 Only a cookie shows that a client received something: it cannot have one that was minted after it left. So the

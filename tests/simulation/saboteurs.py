@@ -145,7 +145,9 @@ class Lax(Server):
         tap, self._publishing._tap = self._publishing._tap, None
         for line in wire.split_lines(datagram)[0]:
             if b" " in line and not wire.is_control(line):
-                self._publishing.forward({line.partition(b" ")[0]: [line]}, Demand(1, 1, 1), ("", 0), 0.0)
+                self._publishing.forward(
+                    {line.partition(b" ")[0]: [line]}, Demand(1, 1, 1), ("127.0.0.1", 1), 0.0
+                )
         self._publishing._tap = tap
 
 
@@ -172,11 +174,11 @@ class Discreet(Server):
 class Deaf(Server):
     """Swallows some datagrams without a word."""
 
-    def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
-        if datagram[-2:] == b"\n\n" and len(datagram) > 192:
-            self.counts["datagrams_received"] += 1
-        elif datagram[3:4] not in (b"A", b"B", b"C", b"D"):
-            super()._receive_datagram(datagram, source, now)
+    def receive(self, burst: Burst, now: float) -> None:
+        if burst.data[-2:] == b"\n\n" and len(burst.data) > 192:
+            self.counts["datagrams_received"] += -(-len(burst.data) // burst.segment_bytes)
+        elif burst.data[3:4] not in (b"A", b"B", b"C", b"D"):
+            super().receive(burst, now)
 
 
 class _Boundless(LeaseTable):
