@@ -4,7 +4,7 @@ PROTOCOL §5.11. Nobody knows before paying whether a server keeps the leases th
 together may cost 10 s, and each of them half of what the others have left of that. What was spent comes back
 when a lease that was bought with it is renewed, a while after the purchase. A server that ends such a lease
 is in doubt for ten minutes, in which its renewals bring nothing back. What bought nothing comes back after
-ten minutes, so that nobody is shut out for ever.
+ten minutes, so that nobody is shut out for ever; so does what it costs to keep leases (§7.9).
 
 So a server that sells and does not keep gets 5 s in ten minutes, at whatever price; the first time twice as
 much, if it keeps its leases for a while. Those that keep what they sell cost what they ask, and there is
@@ -32,11 +32,12 @@ class _Cost:
 class Spending:
     """What all servers together have cost, without what has come back.
 
-    `try_s` is the CPU time that a try takes on this machine: the driver measures it.
+    `try_s` is the CPU time that a try takes on this machine: the driver measures it. With 0 nothing is
+    bounded.
     """
 
-    def __init__(self) -> None:
-        self.try_s = TRY_S
+    def __init__(self, try_s: float = TRY_S) -> None:
+        self.try_s = try_s
         self.spent_s = 0.0
         self._costs: deque[_Cost] = deque()
 
@@ -58,6 +59,7 @@ class Allowance:
         self._spending = spending
         self._spent_s = 0.0
         self._costs: deque[_Cost] = deque()
+        self._lasting_costs: deque[_Cost] = deque()
         self._bought: dict[bytes, float] = {}  # leases that stand, with the time when they were bought
         self._doubtful_until = -inf
 
@@ -67,13 +69,16 @@ class Allowance:
         others_s = self._spending.spent_s - self._spent_s
         return self._spent_s < (ALL_S - others_s) / 2
 
-    def spend(self, tries: int, now: float) -> None:
-        """Notes what was spent."""
+    def spend(self, tries: int, now: float, *, is_lasting: bool = False) -> None:
+        """Notes what was spent; what is lasting comes back with time only."""
+        if not tries:
+            return
         cost_s = tries * self._spending.try_s
-        if not self._costs or now >= self._costs[-1].at + 1.0:  # one a second is exact enough
-            self._costs.append(_Cost(now, 0.0, self))
-            self._spending.add(self._costs[-1])
-        self._costs[-1].cost_s += cost_s
+        costs = self._lasting_costs if is_lasting else self._costs
+        if not costs or now >= costs[-1].at + 1.0:  # one a second is exact enough
+            costs.append(_Cost(now, 0.0, self))
+            self._spending.add(costs[-1])
+        costs[-1].cost_s += cost_s
         self._spent_s += cost_s
         self._spending.spent_s += cost_s
 
@@ -82,8 +87,9 @@ class Allowance:
         self._spent_s -= cost.cost_s
         self._spending.spent_s -= cost.cost_s
         cost.cost_s = 0.0
-        if self._costs and self._costs[0] is cost:
-            self._costs.popleft()
+        for costs in (self._costs, self._lasting_costs):
+            if costs and costs[0] is cost:
+                costs.popleft()
 
     def bought(self, topic: bytes, now: float) -> None:
         """Notes that a lease was bought."""

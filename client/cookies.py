@@ -26,10 +26,12 @@ class Cookies:
         self.era = 0
         self._newest: Cookie | None = None
 
-    def keep(self, text: bytes, asked_at: float) -> None:
-        """Takes a cookie that answers a request of this time, unless a newer one is known."""
-        if self._newest is None or asked_at >= self._newest.asked_at:
-            self._newest = Cookie(text, asked_at, self.era)
+    def keep(self, text: bytes, asked_at: float) -> bool:
+        """Takes a cookie that answers a request of this time; returns False where a newer one is known."""
+        if self._newest is not None and asked_at < self._newest.asked_at:
+            return False
+        self._newest = Cookie(text, asked_at, self.era)
+        return True
 
     def serving(self, life_s: float, now: float) -> Cookie | None:
         """Returns the newest cookie if the server will take it at this age."""

@@ -17,7 +17,8 @@ from random import Random
 from kcast.client.allowance import Allowance, Spending
 from kcast.client.cookies import Cookie
 from kcast.client.credit import Credit
-from kcast.client.leases import Leases
+from kcast.client.keeping import Keeping
+from kcast.client.leases import Leases, Sort
 from kcast.client.requests import LINE_BYTES_MAX, Backoff, Kind, Request, Requests, Stamped
 from kcast.client.stamps import Stamps, topics_max
 from kcast.pubsub import wire
@@ -32,6 +33,8 @@ PAUSE_S_MIN = 5.0
 PAUSE_S_MAX = 4 * RENEWAL_INTERVAL_S_MAX
 
 ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its ttl
+
+_NEW = (Sort.NEW,)
 
 # Reasons that refuse a whole datagram, and say nothing of the leases that it named.
 _NOT_OF_LEASES = ("rate", "size")
@@ -50,6 +53,7 @@ class LeaseRequests:
         self.is_draining = False
         self.is_dear = False
         self.credit = Credit()
+        self.keeping = Keeping(leases)
         self._leases = leases
         self._requests = requests
         self._rng = rng
@@ -63,7 +67,7 @@ class LeaseRequests:
     @property
     def is_minting(self) -> bool:
         """Whether a stamp is looked for."""
-        return self._stamps.is_minting
+        return self._stamps.is_minting or self.keeping.is_minting
 
     def weigh_price(self) -> None:
         """Decides whether the server is too dear.
@@ -75,14 +79,18 @@ class LeaseRequests:
         elif self._leases.has_new:
             self.is_dear = True
 
-    def work(self, tries: int, now: float) -> int:
+    def work(self, tries: int, interval_s: float, now: float) -> int:
         """Tries at most `tries` stamps, if the server may still cost that; returns how many were tried."""
         if not self._allowance.is_left(now):
+            self.keeping.stop(interval_s, now)
             self.bought_nothing(now)
             self._leases.ask_again(self._stamps.stop(), now)
-        tried = self._stamps.work(tries)
-        self._allowance.spend(tried, now)
-        return tried
+            return 0
+        for_renewals = self.keeping.work(tries)
+        for_new = self._stamps.work(tries - for_renewals)
+        self._allowance.spend(for_renewals, now, is_lasting=True)
+        self._allowance.spend(for_new, now)
+        return for_renewals + for_new
 
     def unwant(self, topic: bytes) -> None:
         """Lets a lease run out."""
@@ -111,23 +119,27 @@ class LeaseRequests:
             self._backoff.reset()
         self._backoff.failed(now, since, self._requests.timeout_s, delay_s_max)
 
-    def next_due(self) -> float | None:
+    def next_due(self, interval_s: float) -> float | None:
         """Returns when there is something to ask for (perhaps too early, never too late); None for never."""
         if not self._leases or not self._has_room:
             return None  # the quick way for clients that only publish
         ready_at = self._stamps.next_ready() if self._may_pay_more else None
-        new_at = self._leases.next_due(renewals=False) if self._takes_new else None
+        new_at = self._leases.next_due(_NEW) if self._takes_new else None
         if new_at is not None and self.price_bits:
             new_at = max(new_at, self._pause.not_before)
-        times = (ready_at, self._leases.next_due(new=False), new_at, self.credit.due_at)
+        renew_at, keep_at = self._leases.next_due(self.keeping.free), self.keeping.next_due(interval_s)
+        times = (ready_at, renew_at, keep_at, new_at, self.credit.due_at)
         due_at = min((at for at in times if at is not None), default=None)
         return None if due_at is None else max(due_at, self.not_before)
 
-    def is_due(self, now: float) -> bool:
+    def is_due(self, interval_s: float, now: float) -> bool:
         """Whether a cookie is needed now, to ask for a lease or to look for its stamp."""
         if not self._leases or not self._has_room:
             return False
-        return self.credit.is_due(now) or self._leases.is_due(now, new=self._takes_new_at(now))
+        sorts = (*self.keeping.free, *(_NEW if self._takes_new_at(now) else ()))
+        keep_at = self.keeping.next_due(interval_s)
+        is_keep_due = keep_at is not None and keep_at <= now
+        return is_keep_due or self.credit.is_due(now) or self._leases.is_due(now, sorts)
 
     def datagrams(self, cookie: Cookie, lines_max: int, interval_s: float, now: float) -> list[bytes]:
         """Returns the requests for leases that are due, and begins to look for a stamp where one is needed.
@@ -140,40 +152,47 @@ class LeaseRequests:
         # Leases that fall due a little later go along, so that renewals stay together.
         horizon = now + interval_s / 5
         has_price = self.price_bits > 0
+        free = self._free
         sending = self._renewal_for_credit(cookie, now)
         while self._has_room:
             if self._may_pay_more and (stamped := self._stamps.take_ready(now)) is not None:
-                sending.append(self._datagram(stamped.cookie, stamped.topics, stamped, now))
-            elif self._leases.is_due(now, new=not has_price):
-                topics = self._leases.take_due(horizon, lines_max - 1, LINE_BYTES_MAX, new=not has_price)
-                sending.append(self._datagram(cookie, topics, None, now))
+                sending.append(self._datagram(Kind.PAID, stamped.cookie, stamped.topics, stamped, now))
+            elif (stamped := self.keeping.take_ready(now)) is not None:
+                sending.append(self._datagram(Kind.LEASES, stamped.cookie, stamped.topics, stamped, now))
+            elif self._leases.is_due(now, free):
+                topics = self._leases.take_due(horizon, lines_max - 1, LINE_BYTES_MAX, free)
+                sending.append(self._datagram(Kind.LEASES, cookie, topics, None, now))
             else:
                 break
-        if has_price and self._takes_new_at(now) and self._leases.is_due(now, renewals=False):
+        self.keeping.begin(cookie, lines_max, interval_s, now)
+        if has_price and self._takes_new_at(now) and self._leases.is_due(now, _NEW):
             count_max = min(lines_max - 1, topics_max(self.price_bits))
-            topics = self._leases.take_due(horizon, count_max, LINE_BYTES_MAX, renewals=False)
+            topics = self._leases.take_due(horizon, count_max, LINE_BYTES_MAX, _NEW)
             self._stamps.begin(cookie, topics, self.price_bits)
             self._has_searched = True
         return sending
+
+    @property
+    def _free(self) -> tuple[Sort, ...]:
+        """The sorts of leases that are asked for without a stamp."""
+        return self.keeping.free if self.price_bits else (*self.keeping.free, *_NEW)
 
     def _renewal_for_credit(self, cookie: Cookie, now: float) -> list[bytes]:
         """Returns the renewal of the lease that is due next, if more credit is to be asked for."""
         if not self.credit.is_due(now) or not self._has_room:
             return []
-        topics = self._leases.take_due(inf, 1, LINE_BYTES_MAX, new=False)
+        topics = self._leases.take_due(inf, 1, LINE_BYTES_MAX, self.keeping.free)
         if not topics:
             self.credit.let_be()
             return []
-        request = self._open(cookie, topics, None, now)
+        request = self._open(Kind.LEASES, cookie, topics, None, now)
         self.credit.asked(request)
         return [_datagram_of(request)]
 
     def probe(self, cookie: Cookie, lines_max: int, now: float) -> bytes:
         """Returns a request that shows the cookie, and asks for all that is free of charge, due or not."""
-        new = not self.price_bits
-        return self._datagram(
-            cookie, self._leases.take_due(inf, lines_max - 1, LINE_BYTES_MAX, new=new), None, now
-        )
+        topics = self._leases.take_due(inf, lines_max - 1, LINE_BYTES_MAX, self._free)
+        return self._datagram(Kind.LEASES, cookie, topics, None, now)
 
     @property
     def _has_room(self) -> bool:
@@ -202,14 +221,13 @@ class LeaseRequests:
         return self._takes_new and (not self.price_bits or now >= self._pause.not_before)
 
     def _datagram(
-        self, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
+        self, kind: Kind, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
     ) -> bytes:
-        return _datagram_of(self._open(cookie, topics, stamped, now))
+        return _datagram_of(self._open(kind, cookie, topics, stamped, now))
 
     def _open(
-        self, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
+        self, kind: Kind, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
     ) -> Request:
-        kind = Kind.LEASES if stamped is None else Kind.PAID
         return self._requests.open(kind, now, cookie=cookie, topics=tuple(topics), stamped=stamped)
 
     # --- Answers, and silence ------------------------------------------------------------------------
@@ -217,10 +235,12 @@ class LeaseRequests:
     def unanswered(self, request: Request, now: float) -> None:
         """Makes a request that got lost again, paid for with the same stamp."""
         self.credit.closed(request, now)
-        if request.stamped is not None:
+        if request.stamped is None:
+            self._leases.ask_again(request.topics, now)
+        elif request.kind is Kind.PAID:
             self._stamps.send_again(request.stamped, -inf)
         else:
-            self._leases.ask_again(request.topics, now)
+            self.keeping.send_again(request.stamped)
 
     def granted(
         self, topics: Iterable[bytes], request: Request, ttl_s: float, interval_s: float, now: float
@@ -237,7 +257,7 @@ class LeaseRequests:
             is_new = self._leases.grant(topic, request.sent_at, expires_at, renew_at)
             if is_new:
                 news.append(topic)
-            if request.stamped is not None:
+            if request.kind is Kind.PAID:
                 self._pause.reset()
                 self._has_searched = False
                 if is_new:
@@ -252,15 +272,21 @@ class LeaseRequests:
         """Takes the server's refusal of these leases; returns those that stood before, and whether they are
         asked for again only later."""
         again_at = now + interval_s
-        if request.stamped is not None:
+        if request.kind is Kind.PAID:
             self.bought_nothing(now)
         if reason in _NOT_OF_LEASES:
             self._leases.ask_again(topics, again_at)
             return [], True
         if reason == "work":
+            if self.keeping.bits:
+                # They live until their ttl ends. The server does not count them among our first ones.
+                live = [topic for topic in topics if self._leases.is_live(topic)]
+                self._leases.put_behind(live)
+                self._leases.ask_again(live, again_at)
+                topics = [topic for topic in topics if not self._leases.is_live(topic)]
             if self.price_bits:
                 again_at = max(now, self._pause.not_before)
-        elif request.stamped is not None:
+        elif request.kind is Kind.PAID and request.stamped is not None:
             # A lease that was paid for and still refused is not paid for again while the stamp is good.
             self._stamps.send_again(request.stamped, again_at)
             again_at = inf
@@ -282,7 +308,8 @@ class LeaseRequests:
 
     def let_go(self, era: int, now: float) -> None:
         """Drops stamps that the server would not take, so that others are looked for."""
-        if self._stamps.is_minting and (self.is_draining or self._stamps.bits != self.price_bits):
+        self.keeping.let_go(era, now)
+        if self._stamps.is_minting and (self.is_draining or (self._stamps.bits or 0) > self.price_bits):
             self.bought_nothing(now)
         if self.is_draining:
             dropped = self._stamps.drop()
@@ -294,6 +321,7 @@ class LeaseRequests:
         """Asks for all leases anew, since none stands at the server any more; returns those that stood."""
         self.bought_nothing(now)
         self.credit = Credit()
+        self.keeping.bits = 0
         self._is_window_open = False
         ended = self._leases.void(now)
         self._allowance.ended(ended, now)

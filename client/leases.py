@@ -1,14 +1,30 @@
 """The leases that a client wants at one server: when each is to be asked for, and when it ends. Sans-IO.
 
 A lease is *live* while the server's promise stands. Otherwise it is *new*. A new one may have a price
-(PROTOCOL §5.11), so the two kinds are asked for apart. Times are kept in heaps, and entries stay there when a
-time changes: an entry counts only if it still agrees with its lease.
+(PROTOCOL §5.11). So may the renewal of a live one, but not of the first few that the server has granted
+(§7.9). So the three kinds are asked for apart. Times are kept in heaps, and entries stay there when a time
+changes: an entry counts only if it still agrees with its lease.
 """
 
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum, auto
 from math import inf
+
+FIRST_MAX = 8  # leases that are always renewed for nothing
+
+
+class Sort(Enum):
+    """Whether a lease is live, and whether its renewal may have a price."""
+
+    NEW = auto()
+    FIRST = auto()  # one of the first that were granted, of those that are live
+    MORE = auto()  # another that is live
+
+
+RENEWALS = (Sort.FIRST, Sort.MORE)
+ALL = tuple(Sort)
 
 
 @dataclass(slots=True)
@@ -17,7 +33,7 @@ class _Lease:
     asked_at: float = -inf
     expires_at: float = -inf
     check_at: float = inf  # when `expire` looks at it next; renewals add no entry to the heap
-    is_live: bool = False
+    sort: Sort = Sort.NEW
 
 
 class Leases:
@@ -25,11 +41,12 @@ class Leases:
 
     def __init__(self) -> None:
         self._leases: dict[bytes, _Lease] = {}
-        self._renewals: list[tuple[float, bytes]] = []
-        self._new: list[tuple[float, bytes]] = []
+        self._heaps: dict[Sort, list[tuple[float, bytes]]] = {sort: [] for sort in ALL}
         self._expiring: list[tuple[float, bytes]] = []
         self._void_at = -inf
-        self._live_count = 0
+        # The live ones in the order in which they were granted.
+        self._first: dict[bytes, None] = {}
+        self._more: dict[bytes, None] = {}
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -38,13 +55,14 @@ class Leases:
         """Wants a lease from now on."""
         if topic not in self._leases:
             self._leases[topic] = _Lease(due_at=now)
-            heapq.heappush(self._new, (now, topic))
+            heapq.heappush(self._heaps[Sort.NEW], (now, topic))
 
     def unwant(self, topic: bytes) -> None:
         """Lets a lease run out."""
-        lease = self._leases.pop(topic, None)
+        lease = self._leases.get(topic)
         if lease is not None:
-            self._live_count -= lease.is_live
+            self._set_live(topic, lease, False)
+            del self._leases[topic]
 
     def is_wanted(self, topic: bytes) -> bool:
         """Whether it is wanted, live or not."""
@@ -53,29 +71,29 @@ class Leases:
     def is_live(self, topic: bytes) -> bool:
         """Whether the server has promised copies of this topic for now."""
         lease = self._leases.get(topic)
-        return lease is not None and lease.is_live
+        return lease is not None and lease.sort is not Sort.NEW
 
     @property
     def has_new(self) -> bool:
         """Whether any is wanted that is not live."""
-        return len(self._leases) > self._live_count
+        return len(self._leases) > len(self._first) + len(self._more)
 
-    def next_due(self, *, renewals: bool = True, new: bool = True) -> float | None:
-        """Returns when the first lease of these kinds is due (perhaps too early, never too late), or None."""
-        heaps = (self._renewals if renewals else (), self._new if new else ())
-        heads = [heap[0][0] for heap in heaps if heap]
-        return min(heads, default=None)
+    def next_due(self, sorts: Iterable[Sort] = ALL) -> float | None:
+        """Returns when the first lease of these sorts is due, or None."""
+        due = [heap[0][0] for sort in sorts if (heap := self._current(sort))]
+        return min(due, default=None)
 
     def next_expiry(self) -> float | None:
         """Returns when the first lease ends (perhaps too early, never too late), or None."""
         return self._expiring[0][0] if self._expiring else None
 
-    def is_due(self, now: float, *, renewals: bool = True, new: bool = True) -> bool:
-        """Returns whether any lease of these kinds is to be asked for now."""
-        return (renewals and self._is_any_due(now, True)) or (new and self._is_any_due(now, False))
+    def is_due(self, now: float, sorts: Iterable[Sort] = ALL) -> bool:
+        """Returns whether any lease of these sorts is to be asked for now."""
+        due_at = self.next_due(sorts)
+        return due_at is not None and due_at <= now
 
     def take_due(
-        self, until: float, count_max: int, size_bytes_max: int, *, renewals: bool = True, new: bool = True
+        self, until: float, count_max: int, size_bytes_max: int, sorts: Iterable[Sort] = ALL
     ) -> list[bytes]:
         """Returns topics due by `until`, as many as fit with their LF, beginning with those due for longest.
 
@@ -83,22 +101,19 @@ class Leases:
         """
         topics: list[bytes] = []
         size_bytes = 0
-        kinds = [True] * renewals + [False] * new  # the values of `is_live` that are asked for
         while len(topics) < count_max:
             # Renewals do not go first: where there are many, new leases would never have a turn.
-            heads = [(self._heap(is_live)[0], is_live) for is_live in kinds if self._heap(is_live)]
-            if not heads:
+            heaps = [heap for sort in sorts if (heap := self._current(sort))]
+            heap = min(heaps, key=lambda heap: heap[0], default=[])
+            if not heap or heap[0][0] > until:
                 break
-            (due_at, topic), is_live = min(heads)
-            if due_at > until:
+            topic = heap[0][1]
+            size_bytes += len(topic) + 1
+            if size_bytes > size_bytes_max:
                 break
-            if self._is_current(due_at, topic, is_live):
-                size_bytes += len(topic) + 1
-                if size_bytes > size_bytes_max:
-                    break
-                self._leases[topic].due_at = inf
-                topics.append(topic)
-            heapq.heappop(self._heap(is_live))
+            heapq.heappop(heap)
+            self._leases[topic].due_at = inf
+            topics.append(topic)
         return topics
 
     def ask_again(self, topics: Iterable[bytes], at: float) -> None:
@@ -108,7 +123,7 @@ class Leases:
             if lease is not None:
                 lease.due_at = at
                 if at < inf:
-                    heapq.heappush(self._heap(lease.is_live), (at, topic))
+                    heapq.heappush(self._heaps[lease.sort], (at, topic))
 
     def ask_for_all(self, now: float) -> None:
         """Makes all leases due now, live or not."""
@@ -129,7 +144,7 @@ class Leases:
             return False
         lease.asked_at, lease.expires_at = asked_at, expires_at
         self._check_at_expiry(topic, lease)
-        was_live = lease.is_live
+        was_live = lease.sort is not Sort.NEW
         self._set_live(topic, lease, True)
         self.ask_again((topic,), renew_at)
         return not was_live
@@ -143,7 +158,7 @@ class Leases:
         if lease is None or asked_at < max(lease.asked_at, self._void_at):
             return False
         lease.asked_at = asked_at
-        was_live = lease.is_live
+        was_live = lease.sort is not Sort.NEW
         self._set_live(topic, lease, False)
         self.ask_again((topic,), again_at)
         return was_live
@@ -159,7 +174,7 @@ class Leases:
             lease.check_at = inf
             if lease.expires_at > now:
                 self._check_at_expiry(topic, lease)
-            elif lease.is_live:
+            elif lease.sort is not Sort.NEW:
                 self._set_live(topic, lease, False)
                 ended.append(topic)
         return ended
@@ -167,10 +182,18 @@ class Leases:
     def void(self, now: float) -> list[bytes]:
         """Ends all leases, since the server knows none of them any more; returns the topics of live ones."""
         self._void_at = now
-        live = [topic for topic, lease in self._leases.items() if lease.is_live]
+        live = [*self._first, *self._more]
         for topic in live:
             self._set_live(topic, self._leases[topic], False)
         return live
+
+    def put_behind(self, topics: Iterable[bytes]) -> None:
+        """Takes it that others were granted before these: the server counts in another order."""
+        for topic in topics:
+            lease = self._leases.get(topic)
+            if lease is not None and lease.sort is not Sort.NEW:
+                self._set_live(topic, lease, False)
+                self._set_live(topic, lease, True)
 
     def _check_at_expiry(self, topic: bytes, lease: _Lease) -> None:
         if lease.expires_at < lease.check_at:
@@ -178,23 +201,34 @@ class Leases:
             heapq.heappush(self._expiring, (lease.expires_at, topic))
 
     def _set_live(self, topic: bytes, lease: _Lease, is_live: bool) -> None:
-        if lease.is_live != is_live:
-            lease.is_live = is_live
-            self._live_count += 1 if is_live else -1
-            if lease.due_at < inf:
-                heapq.heappush(self._heap(is_live), (lease.due_at, topic))
+        if is_live == (lease.sort is not Sort.NEW):
+            return
+        if is_live:
+            is_first = len(self._first) < FIRST_MAX
+            (self._first if is_first else self._more)[topic] = None
+            self._set_sort(topic, lease, Sort.FIRST if is_first else Sort.MORE)
+            return
+        was_first = lease.sort is Sort.FIRST
+        del (self._first if was_first else self._more)[topic]
+        self._set_sort(topic, lease, Sort.NEW)
+        if was_first and self._more:
+            next_one = next(iter(self._more))
+            del self._more[next_one]
+            self._first[next_one] = None
+            self._set_sort(next_one, self._leases[next_one], Sort.FIRST)
 
-    def _heap(self, is_live: bool) -> list[tuple[float, bytes]]:
-        return self._renewals if is_live else self._new
+    def _set_sort(self, topic: bytes, lease: _Lease, sort: Sort) -> None:
+        lease.sort = sort
+        if lease.due_at < inf:
+            heapq.heappush(self._heaps[sort], (lease.due_at, topic))
 
-    def _is_any_due(self, now: float, is_live: bool) -> bool:
-        due = self._heap(is_live)
-        while due and due[0][0] <= now:
-            if self._is_current(*due[0], is_live):
-                return True
-            heapq.heappop(due)
-        return False
-
-    def _is_current(self, due_at: float, topic: bytes, is_live: bool) -> bool:
-        lease = self._leases.get(topic)
-        return lease is not None and lease.due_at == due_at and lease.is_live == is_live
+    def _current(self, sort: Sort) -> list[tuple[float, bytes]]:
+        """Returns the heap of this sort, beginning with an entry that counts, if there is any."""
+        heap = self._heaps[sort]
+        while heap:
+            due_at, topic = heap[0]
+            lease = self._leases.get(topic)
+            if lease is not None and lease.due_at == due_at and lease.sort is sort:
+                break
+            heapq.heappop(heap)
+        return heap

@@ -5,17 +5,6 @@ from collections.abc import Iterable
 from kcast.pubsub import wire
 
 
-def price_in(reply: wire.Reply, known_bits: int) -> int:
-    """Returns the price of a new lease in bits, or `known_bits` where the answer does not tell one."""
-    match reply:
-        case wire.Challenge() | wire.Receipt():
-            return reply.bits
-        case wire.Refusal(reason="work"):
-            bits = number(reply.attributes.get("bits"))
-            return known_bits if bits is None else bits
-    return known_bits
-
-
 def refused_topics(refusal: wire.Refusal, topics: Iterable[bytes]) -> list[bytes]:
     """Returns those of the topics asked for that the refusal names; all of them where it names none."""
     lines = -1 if refusal.lines is None else refusal.lines

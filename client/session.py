@@ -35,7 +35,7 @@ from kcast.client.leases import Leases
 from kcast.client.liveness import Liveness, Sign
 from kcast.client.notices import Change, Notice
 from kcast.client.outbox import Outbox, Settled
-from kcast.client.replies import fewer_lines, number, price_in, refused_topics
+from kcast.client.replies import fewer_lines, number, refused_topics
 from kcast.client.requests import CONTROL, Kind, Request, Requests
 from kcast.client.whereabouts import FAMILIES, Whereabouts
 from kcast.pubsub import wire
@@ -179,7 +179,7 @@ class Session:
     def work(self, tries: int, now: float) -> int:
         """Tries at most `tries` stamps for the leases that wait for one; returns how many were tried."""
         self._lease_requests.let_go(self._cookies.era, now)
-        return self._lease_requests.work(tries, now) if self.is_minting else 0
+        return self._lease_requests.work(tries, self.renewal_interval_s, now) if self.is_minting else 0
 
     def locate(self, addresses: Iterable[Address], now: float) -> None:
         """Takes the addresses that the server has from now on; without any it is lost."""
@@ -213,7 +213,7 @@ class Session:
         if self._is_answering:
             if self._is_checked and not self._requests.count(*CONTROL):
                 times.append(max(self.heard_at + self.renewal_interval_s, not_before))
-            due = self._lease_requests.next_due()
+            due = self._lease_requests.next_due(self.renewal_interval_s)
             times.append(None if due is None else max(due, not_before))
         elif not self._requests.count(*CONTROL):
             times.append(not_before)
@@ -347,7 +347,6 @@ class Session:
         if is_newest:
             self._lease_requests.is_draining = reply.attributes.get("drain") == "1"
             self.head = reply.attributes.get("head", self.head)
-            self._lease_requests.price_bits = price_in(reply, self._lease_requests.price_bits)
         if self._is_told_lost:
             self._judge(now)
         if before is Liveness.LOST:
@@ -365,7 +364,7 @@ class Session:
         self._outbox.settle(request.lines, Outcome.RECEIPT, audience)
         if not self._cookies.is_of_now(request.cookie):
             return  # what it promised is gone
-        self._cookies.keep(receipt.cookie, request.sent_at)
+        self._keep_cookie(receipt, request)
         self.ttl_s = max(1.0, receipt.ttl_s)
         refused = [] if refusal is None else refused_topics(refusal, request.topics)
         granted = [topic for topic in request.topics if topic not in refused]
@@ -373,6 +372,7 @@ class Session:
         if request.topics:
             credit_bytes = number(receipt.attributes.get("credit"), CREDIT_DIGITS_MAX)
             self._lease_requests.credit.told(credit_bytes, interval_s, now)
+            self._lease_requests.keeping.bits = number(receipt.attributes.get("keep")) or 0
         self._tell_leases(self._lease_requests.granted(granted, request, self.ttl_s, interval_s, now))
         if refusal is not None:
             self._tell_refused(refused, request, refusal.reason, now)
@@ -390,19 +390,22 @@ class Session:
             self.notices.append(Notice(Change.FORGOT))
             self._lease_requests.back_off(self.renewal_interval_s, now)
             self._void(now)
-        self._cookies.keep(challenge.cookie, request.sent_at)
+        self._keep_cookie(challenge, request)
         self._leases.ask_again(request.topics, now)
         self._outbox.try_again(request.lines)
 
     def _handle_refusal(self, request: Request, refusal: wire.Refusal, now: float) -> None:
         if refusal.reason == "size" and self._shrink(request, refusal):
-            if request.stamped is not None:
+            if request.kind is Kind.PAID:
                 self._lease_requests.bought_nothing(now)
             self._leases.ask_again(request.topics, now)
             self._outbox.send_again(request.lines)
             return
         if refusal.reason == "size":
             self._lease_requests.back_off(self.renewal_interval_s, now)
+        if refusal.reason == "work":
+            bits = number(refusal.attributes.get("bits"))
+            self._lease_requests.price_bits = self._lease_requests.price_bits if bits is None else bits
         refused = refused_topics(refusal, request.topics)
         self._tell_refused(refused, request, refusal.reason, now)
         # The refusal tells nothing of the other topics, which must not wait for ever.
@@ -418,6 +421,11 @@ class Session:
         line_count = 1 + len(request.topics) + len(request.lines)
         self._lines_max = max(LINES_MIN, min(self._lines_max, fewer_lines(refusal, line_count)))
         return line_count > self._lines_max
+
+    def _keep_cookie(self, reply: wire.Challenge | wire.Receipt, request: Request) -> None:
+        """Takes a cookie, and the price that was told with it, if no newer one is known."""
+        if self._cookies.keep(reply.cookie, request.sent_at):
+            self._lease_requests.price_bits = reply.bits
 
     def _tell_refused(self, topics: Collection[bytes], request: Request, reason: str, now: float) -> None:
         ended, is_later = self._lease_requests.refused(topics, request, reason, self.renewal_interval_s, now)
@@ -480,7 +488,8 @@ class Session:
         cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
         if cookie is not None:
             return self._lease_requests.datagrams(cookie, self._lines_max, self.renewal_interval_s, now)
-        return [self._ask(now)] if self._lease_requests.is_due(now) else []
+        is_due = self._lease_requests.is_due(self.renewal_interval_s, now)
+        return [self._ask(now)] if is_due else []
 
     def _ask(self, now: float) -> bytes:
         return wire.request_datagram(wire.Ask(self._requests.open(Kind.ASK, now).nonce))

@@ -29,6 +29,7 @@ class Stamps:
     def __init__(self) -> None:
         self._mint: Mint | None = None
         self._wanted: Stamped | None = None  # what the stamp looked for will be, still without it
+        self._wanted_at = -inf  # from when on it may be sent
         self._ready: list[tuple[float, Stamped]] = []  # with the time from which each may be sent
 
     @property
@@ -45,10 +46,23 @@ class Stamps:
         """Returns when the first stamp that was found may be sent, or None."""
         return min((at for at, _ in self._ready), default=None)
 
-    def begin(self, cookie: Cookie, topics: Sequence[bytes], bits: int) -> None:
-        """Looks for the stamp of a datagram with these new leases, at `bits` each, from now on."""
-        self._mint = Mint(cookie.text, topics, price_bits(bits, len(topics)))
+    def begin(
+        self,
+        cookie: Cookie,
+        topics: Sequence[bytes],
+        bits: int,
+        *,
+        bits_max: int | None = None,
+        ready_at: float = -inf,
+    ) -> None:
+        """Looks for the stamp of a datagram with these leases, at `bits` each, from now on.
+
+        It costs `bits_max` in all at most, and may be sent from `ready_at` on.
+        """
+        price = price_bits(bits, len(topics))
+        self._mint = Mint(cookie.text, topics, price if bits_max is None else min(price, bits_max))
         self._wanted = Stamped(cookie, topics, bits, b"")
+        self._wanted_at = ready_at
 
     def work(self, tries: int) -> int:
         """Tries at most `tries` stamps; returns how many were tried."""
@@ -58,7 +72,7 @@ class Stamps:
         stamp = self._mint.work(tries)
         tried = self._mint.tries - before
         if stamp is not None:
-            self._ready.append((-inf, replace(self._wanted, stamp=stamp)))
+            self._ready.append((self._wanted_at, replace(self._wanted, stamp=stamp)))
             self._mint = self._wanted = None
         return tried
 
@@ -87,9 +101,11 @@ class Stamps:
         return topics
 
     def let_go(self, bits: int, era: int, now: float, is_wanted: Callable[[bytes], bool]) -> list[bytes]:
-        """Drops what has become useless: of another era or price, with a cookie too old, or wanted no more.
+        """Drops what has become useless: of another era, with a cookie too old, or wanted no more; and what
+        is looked for at more than `bits`, the price that came with the newest cookie.
 
-        Returns the topics as in `drop`.
+        A stamp, its cookie and the price told with that cookie belong together. So what was found, or is
+        looked for, stays good though the price has risen since. Returns the topics as in `drop`.
         """
         if self._wanted is None and not self._ready:
             return []
@@ -99,10 +115,10 @@ class Stamps:
             is_young = cookie.era == era and cookie.serves(COOKIE_LEASE_LIFE_S, now)
             return is_young and any(map(is_wanted, stamped.topics))
 
-        dropped = [stamped for _, stamped in self._ready if not is_good(stamped) or stamped.bits < bits]
+        dropped = [stamped for _, stamped in self._ready if not is_good(stamped)]
         if dropped:
             self._ready = [entry for entry in self._ready if entry[1] not in dropped]
-        if self._wanted is not None and (not is_good(self._wanted) or self._wanted.bits != bits):
+        if self._wanted is not None and (not is_good(self._wanted) or self._wanted.bits > bits):
             dropped.append(self._wanted)
             self._mint = self._wanted = None
         return [topic for stamped in dropped for topic in stamped.topics]

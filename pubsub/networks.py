@@ -1,19 +1,19 @@
-"""Which addresses share what a server gives: those of one IP, and of one network.
+"""Networks: the sets of addresses that share limits, because one party can have all of them. Sans-IO.
 
-Whoever has one address of a network mostly has the others too, so limits hold for networks as well: an IPv4
-/24, and the IPv6 /64, /56 and /48 that providers give to a machine, a home and a site (RFC 6177). IPv6
-addresses that follow from an IPv4 address (mapped, 6to4, Teredo, NAT64) count as that one: its owner has them
-too. Loopback has no network: nobody else can use it, and all programs of a machine share its one address.
+One customer of a provider usually has one IPv4 address, or an IPv6 /64, /56 or /48; whoever has an IPv4 /24
+has all addresses in it. So an IPv4 address is in one network, its /24, and an IPv6 address is in three.
+Each is written as the bytes that its addresses begin with: no two networks of different size are equal.
+
+Loopback has no network: no other machine can use these addresses, and all clients of a lab share them.
 """
 
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_network
 
 from kcast.pubsub.endpoint import Address
 
 Network = bytes
-"""The leading bytes of a network's addresses, as many as its prefix has: 3, 6, 7 or 8."""
 
 Share = str | Network | Address
 """What has a rate of its own: an IP, a network, or on loopback an address."""
@@ -21,32 +21,60 @@ Share = str | Network | Address
 IPV4_NETWORK_FACTOR = 8  # how many times the rate of one IP its /24 has
 IPV6_NETWORK_FACTORS = (1, 4, 16)  # of a /64, /56 and /48: a /64 is often one machine, which uses all of it
 SHARES_MAX = 3  # of one address
-REMEMBERED_MAX = 8192
-NAT64 = IPv6Network("64:ff9b::/96")
+
+_IPV4_BYTES = 3  # a /24
+_IPV6_BYTES = (8, 7, 6)  # a /64, a /56 and a /48
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this IP address is a loopback address, which no other machine can use."""
+    return host.startswith("127.") or host == "::1"
+
+
+@lru_cache(maxsize=4096)
+def networks_of(host: str, *, exempts_loopback: bool = True) -> tuple[Network, ...]:
+    """Returns the networks of an IP address, the widest last; none for loopback, if that is exempt.
+
+    IPv6 addresses that follow from an IPv4 address (mapped, 6to4, Teredo, NAT64) are in the network of that
+    one: its owner has them too.
+    """
+    if exempts_loopback and is_loopback(host):
+        return ()
+    if ":" not in host:
+        return (bytes(map(int, host.split(".")[:_IPV4_BYTES])),)
+    address = IPv6Address(host)
+    embedded = _ipv4_in(address)
+    if embedded is not None:
+        return (embedded[:_IPV4_BYTES],)
+    packed = address.packed
+    return tuple([packed[:size] for size in _IPV6_BYTES])
+
+
+def text_of(network: Network) -> str:
+    """Returns a network as people write it: `192.0.2.0/24`."""
+    packed = network.ljust(4 if len(network) == _IPV4_BYTES else 16, b"\0")
+    return str(ip_network((packed, 8 * len(network))))
+
+
+def _ipv4_in(address: IPv6Address) -> bytes | None:
+    if address in _NAT64:
+        return address.packed[12:]
+    embedded = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
+    return embedded.packed if embedded else None
 
 
 class Networks:
-    """Tells the networks of addresses. With `exempts_loopback` loopback addresses have none."""
+    """Tells whose rates an address uses. With `exempts_loopback` loopback addresses have no network."""
 
     def __init__(self, *, exempts_loopback: bool = True) -> None:
         self._exempts_loopback = exempts_loopback
-        self.of: Callable[[str], tuple[Network, ...]] = lru_cache(REMEMBERED_MAX)(self._of)
-        """Returns the networks of an IP address, the narrowest first; none for one that is exempt."""
-        self.shares_of: Callable[[Address], tuple[tuple[Share, int], ...]] = lru_cache(REMEMBERED_MAX)(
-            self._shares_of
-        )
+        self.shares_of: Callable[[Address], tuple[tuple[Share, int], ...]] = lru_cache(8192)(self._shares_of)
         """Returns whose rates an address uses, the narrowest first, and how many times an IP's each has."""
 
-    def _of(self, host: str) -> tuple[Network, ...]:
-        if self._exempts_loopback and is_loopback(host):
-            return ()
-        address = ip_address(host)
-        if isinstance(address, IPv6Address):
-            inner = ipv4_in(address)
-            if inner is None:
-                return address.packed[:8], address.packed[:7], address.packed[:6]
-            address = inner
-        return (address.packed[:3],)
+    def of(self, host: str) -> tuple[Network, ...]:
+        """Returns the networks of an IP address, the widest last."""
+        return networks_of(host, exempts_loopback=self._exempts_loopback)
 
     def _shares_of(self, address: Address) -> tuple[tuple[Share, int], ...]:
         networks = self.of(address[0])
@@ -55,15 +83,3 @@ class Networks:
         if len(networks) == 1:
             return (address[0], 1), (networks[0], IPV4_NETWORK_FACTOR)
         return tuple(zip(networks, IPV6_NETWORK_FACTORS, strict=True))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this IP address is a loopback address, which no other machine can use."""
-    return host.startswith("127.") or host == "::1"
-
-
-def ipv4_in(address: IPv6Address) -> IPv4Address | None:
-    """Returns the IPv4 address that an IPv6 address follows from; None if it follows from none."""
-    if address in NAT64:
-        return IPv4Address(address.packed[12:])
-    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)

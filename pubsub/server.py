@@ -89,10 +89,11 @@ class Server:
             raise ValueError(f"table is {table!r}: give one of {', '.join(TABLES)}")
         self.limits = limits or Limits()
         self.ttl_s = ttl_s
+        self.exempts_loopback = exempts_loopback
+        self.leases = TABLES[table](ttl_s, self.limits, exempts_loopback=exempts_loopback)
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         self.refusals: Counter[str] = Counter()
-        self.leases = TABLES[table](ttl_s, self.limits)
         self._cookies = Cookies(secret)
         self._tells_audience = tells_audience
         self._own_addresses = own_addresses

@@ -13,14 +13,12 @@ longer renewed make room.
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
 from enum import StrEnum
-from functools import lru_cache
-from ipaddress import ip_address
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
-from kcast.pubsub.networks import is_loopback
+from kcast.pubsub.networks import Network, networks_of
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -108,13 +106,14 @@ class _Audience:
 class LeaseTable:
     """The `ttl` table: topic -> subscribers, each for `ttl_s` after its last renewal, within `limits`."""
 
-    def __init__(self, ttl_s: float, limits: Limits) -> None:
+    def __init__(self, ttl_s: float, limits: Limits, *, exempts_loopback: bool = True) -> None:
         self.ttl_s = ttl_s
         self.limits = limits
+        self._exempts_loopback = exempts_loopback
         self._leases: ExpiringSet[Lease] = ExpiringSet(ttl_s, limits.leases)
         self._topics: dict[bytes, _Audience] = {}
         self._count_of_address: Counter[Address] = Counter()
-        self._count_of_prefix: Counter[str | bytes] = Counter()
+        self._count_of_prefix: Counter[Network] = Counter()
         self.evicted: list[Lease] = []
         """Leases that were pushed out. Whoever reports them empties the list."""
 
@@ -154,18 +153,17 @@ class LeaseTable:
         audience.expires_at[address] = now + self.ttl_s
         audience.live_until = 0.0
         self._count_of_address[address] += 1
-        prefix = prefix_of(address[0])
-        if prefix is not None:
-            self._count_of_prefix[prefix] += 1
+        for network in self._widest_network_of(address):
+            self._count_of_prefix[network] += 1
         return None
 
     def _exceeded(self, topic: bytes, address: Address) -> Limit | None:
         limits = self.limits
         if self._count_of_address[address] >= limits.leases_per_address:
             return Limit.ADDRESS
-        prefix = prefix_of(address[0])
-        if prefix is not None and self._count_of_prefix[prefix] >= limits.leases_per_prefix:
-            return Limit.PREFIX
+        for network in self._widest_network_of(address):
+            if self._count_of_prefix[network] >= limits.leases_per_prefix:
+                return Limit.PREFIX
         if topic not in self._topics and len(self._topics) >= limits.topics:
             return Limit.TOPICS
         return None
@@ -223,9 +221,11 @@ class LeaseTable:
             # A topic without leases goes at once: else subscribing to many would fill the memory.
             del self._topics[topic]
         _count_down(self._count_of_address, address)
-        prefix = prefix_of(address[0])
-        if prefix is not None:
-            _count_down(self._count_of_prefix, prefix)
+        for network in self._widest_network_of(address):
+            _count_down(self._count_of_prefix, network)
+
+    def _widest_network_of(self, address: Address) -> tuple[Network, ...]:
+        return networks_of(address[0], exempts_loopback=self._exempts_loopback)[-1:]
 
 
 class FifoTable(LeaseTable):
@@ -239,8 +239,8 @@ class FifoTable(LeaseTable):
     nothing: else a client that asks now and then would make all others renew as often as possible.
     """
 
-    def __init__(self, ttl_s: float, limits: Limits) -> None:
-        super().__init__(ttl_s, limits)
+    def __init__(self, ttl_s: float, limits: Limits, *, exempts_loopback: bool = True) -> None:
+        super().__init__(ttl_s, limits, exempts_loopback=exempts_loopback)
         self._promised_until: dict[Lease, float] = {}
         self._lifetime_s = inf
         self._lifetime_seen_at = 0.0
@@ -290,18 +290,6 @@ class FifoTable(LeaseTable):
 
 
 TABLES: dict[str, type[LeaseTable]] = {"ttl": LeaseTable, "fifo": FifoTable}
-
-
-def prefix_of(host: str) -> str | bytes | None:
-    """Returns the network whose addresses share a limit: a /24 or /48. None for loopback: no limit."""
-    if is_loopback(host):
-        return None
-    return _prefix_of_ipv6(host) if ":" in host else host[: host.rindex(".")]
-
-
-@lru_cache(maxsize=4096)
-def _prefix_of_ipv6(host: str) -> bytes:
-    return ip_address(host).packed[:6]
 
 
 def _count_down(counts: Counter[Key], key: Key) -> None:

@@ -222,6 +222,18 @@ def test_renewals_of_a_server_that_ended_a_lease_bring_nothing_back_for_ten_minu
     assert server.is_left(50.0 + DOUBT_S)
 
 
+def test_what_is_lasting_comes_back_with_time_only() -> None:
+    spending, (server,) = allowances(1)
+    server.spend(4000, 0.0)
+    server.spend(4000, 0.0, is_lasting=True)
+    server.bought(b"t", 1.0)
+    server.renewed(b"t", 100.0)
+    assert spending.spent_s == pytest.approx(4)
+    server.spend(100, 300.0, is_lasting=True)
+    assert server.is_left(DOUBT_S)
+    assert spending.spent_s == pytest.approx(0.1)
+
+
 def test_leases_that_were_free_or_are_not_wanted_raise_no_doubt() -> None:
     _, (server,) = allowances(1)
     exhaust(server, 0.0)

@@ -326,17 +326,119 @@ def test_what_is_wanted_no_more_is_not_paid() -> None:
 
 @pytest.mark.parametrize("to_bits", [0, 3, 12])
 def test_a_price_that_changes_meanwhile(to_bits: int) -> None:
-    """Receipts of renewals tell it; the search begins anew, or there is nothing to look for."""
+    """Receipts of renewals tell it. Where it falls, the search begins anew, or there is nothing to look for.
+    Where it rises, the search goes on: the older cookie was given at the lower price."""
     talk = leased(b"t", bits=8)
     talk.want(b"new")
     talk.exchange()
     assert talk.session.is_minting
+    shown = talk.session._cookies.serving(100.0, talk.now)
     talk.server.bits = to_bits
     talk.run(25)
     assert talk.session.is_minting == bool(to_bits)
     talk.mint()
     assert talk.is_leased(b"t", b"new")
     assert not [change for change in talk.changes() if change is not Change.LEASES]
+    paid = [asked for asked in talk.asked if asked.stamp]
+    assert len(paid) == bool(to_bits)
+    assert shown is not None
+    assert all((asked.cookie == shown.text) == (to_bits > 8) for asked in paid)
+
+
+def test_a_stamp_that_was_found_before_the_price_rose_buys() -> None:
+    talk = asking(bits=6)
+    while talk.session.is_minting:
+        talk.session.work(1000, talk.now)
+    talk.server.bits = 20
+    talk.session.publish(b"t m\n", 1, True)
+    talk.exchange()
+    assert talk.is_leased(b"t")
+    assert not talk.session.is_minting
+
+
+# --- Renewals with a price (§7.9) ---------------------------------------------------------------------
+
+
+def keeping(count: int, keep_bits: int, rtt_s: float = 0.0, **options: int) -> Talk:
+    """A session whose leases stand, when the server begins to ask work for keeping them."""
+    talk = leased(*topics_of(count), rtt_s=rtt_s)
+    talk.server.keep_bits = keep_bits
+    for name, value in options.items():
+        setattr(talk.server, name, value)
+    return talk
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_first_eight_are_kept_for_nothing(count: int) -> None:
+    talk = keeping(count, 20)
+    talk.run(300)
+    assert talk.is_leased(*topics_of(count))
+    assert talk.notices() == []
+    assert not talk.session.is_minting
+    assert all(asked.stamp is None for asked in talk.asked)
+
+
+@pytest.mark.parametrize("count", [9, 70, 200])
+@pytest.mark.parametrize("rtt_s", [0.0, 0.1])
+def test_more_are_kept_with_stamps_that_are_found_before_they_are_due(count: int, rtt_s: float) -> None:
+    """The first renewals tell the price; those that leave with them may be refused once, and still live."""
+    topics = topics_of(count)
+    talk = keeping(count, 4, rtt_s)
+    talk.run(300, tries_per_s=10**5)
+    assert talk.is_leased(*topics)
+    assert Change.LEASES not in talk.changes(), "none has lapsed"
+    stamped = [asked for asked in talk.asked if asked.stamp]
+    assert stamped
+    later = [asked for asked in talk.asked if asked.at > talk.now - 200]
+    assert {topic for asked in later if not asked.stamp for topic in asked.topics} == set(topics[:8])
+    renewals = sum(topics[8] in asked.topics for asked in later)
+    assert 9 <= renewals <= 12, "none is renewed before its time"
+
+
+def test_nobody_who_does_not_work_loses_more_than_what_is_above_the_first_eight() -> None:
+    topics = topics_of(20)
+    talk = keeping(20, 6)
+    talk.run(200)
+    assert talk.is_leased(*topics[:8])
+    assert not any(talk.session.is_leased(topic) for topic in topics[8:])
+    assert talk.session.is_alive
+    talk.server.keep_bits = 0
+    talk.run(60)
+    assert talk.is_leased(*topics)
+
+
+def test_when_keeping_costs_nothing_any_more_all_are_renewed_for_nothing() -> None:
+    topics = topics_of(30)
+    talk = keeping(30, 5)
+    talk.run(100, tries_per_s=10**5)
+    talk.server.keep_bits = 0
+    talk.run(45, tries_per_s=10**5)
+    talk.asked.clear()
+    talk.run(100)
+    assert talk.is_leased(*topics)
+    assert not any(asked.stamp for asked in talk.asked)
+
+
+def test_server_that_counts_its_first_ones_otherwise_is_followed() -> None:
+    topics = topics_of(20)
+    talk = keeping(20, 4)
+    talk.server.leases = {topic: talk.server.leases[topic] for topic in reversed(topics)}
+    talk.run(400, tries_per_s=10**5)
+    assert talk.is_leased(*topics)
+    assert Change.LEASES not in talk.changes()
+
+
+def test_keeping_is_paid_from_what_the_server_may_cost() -> None:
+    """At 18 bits a datagram, and 4 us a try, each round costs a second."""
+    talk = keeping(60, 18)
+    talk.session._lease_requests._allowance._spending.try_s = 4e-6
+    worked = 0
+    for _ in range(600):
+        if talk.session.is_minting:
+            worked += talk.session.work(250_000, talk.now)
+        talk.run(1)
+    assert worked * 4e-6 < 7
+    assert talk.is_leased(*topics_of(8))
 
 
 # --- Refused for work ---------------------------------------------------------------------------------
@@ -346,6 +448,7 @@ def test_refused_for_work_is_paid_at_once() -> None:
     """The price was not known, or a lease that we believed in is gone; nobody is bothered with it."""
     talk = leased(b"t", b"u")
     talk.server.bits = 9
+    talk.run(25)
     del talk.server.leases[b"t"]
     talk.run(25)
     assert talk.session.is_minting

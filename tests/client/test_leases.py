@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from kcast.client.leases import Leases
+from kcast.client.leases import ALL, FIRST_MAX, RENEWALS, Leases, Sort
 
 
 def live(*topics: bytes, now: float = 0.0, ttl_s: float = 60.0) -> Leases:
@@ -18,22 +18,43 @@ def live(*topics: bytes, now: float = 0.0, ttl_s: float = 60.0) -> Leases:
     return leases
 
 
-def taken(leases: Leases, until: float, **sorts: bool) -> list[bytes]:
-    return leases.take_due(until, 1000, 100_000, **sorts)
+def taken(leases: Leases, until: float, sorts: tuple[Sort, ...] = ALL) -> list[bytes]:
+    return leases.take_due(until, 1000, 100_000, sorts)
 
 
 def test_new_ones_and_renewals_are_apart() -> None:
     leases = live(b"old")
     leases.want(b"new", 5.0)
     assert leases.has_new
-    assert (leases.next_due(), leases.next_due(new=False)) == (5.0, 20.0)
-    assert (leases.next_due(renewals=False), leases.next_due(renewals=False, new=False)) == (5.0, None)
+    assert (leases.next_due(), leases.next_due(RENEWALS)) == (5.0, 20.0)
+    assert (leases.next_due((Sort.NEW,)), leases.next_due(())) == (5.0, None)
     assert leases.is_due(5.0)
-    assert not leases.is_due(5.0, new=False)
-    assert not leases.is_due(5.0, renewals=False, new=False)
-    assert taken(leases, 20.0, new=False) == [b"old"]
-    assert taken(leases, 20.0, renewals=False) == [b"new"]
+    assert not leases.is_due(5.0, RENEWALS)
+    assert not leases.is_due(5.0, ())
+    assert taken(leases, 20.0, RENEWALS) == [b"old"]
+    assert taken(leases, 20.0, (Sort.NEW,)) == [b"new"]
     assert taken(leases, inf) == []
+
+
+def test_the_first_eight_that_stand_are_apart_from_more() -> None:
+    topics = [b"%02d" % number for number in range(12)]
+    leases = live(*topics)
+    assert taken(leases, 20.0, (Sort.FIRST,)) == topics[:FIRST_MAX]
+    assert taken(leases, 20.0, (Sort.MORE,)) == topics[FIRST_MAX:]
+    leases.ask_again(topics, 30.0)
+    leases.deny(topics[3], 10.0, inf)
+    leases.unwant(topics[0])
+    assert taken(leases, 30.0, (Sort.MORE,)) == topics[10:], "two have moved up"
+    leases.ask_again(topics, 40.0)
+    leases.put_behind([topics[1], b"nobody's", topics[3]])
+    assert set(taken(leases, 40.0, (Sort.MORE,))) == {topics[11], topics[1]}
+
+
+def test_whoever_has_few_has_none_but_the_first() -> None:
+    leases = live(b"t", b"u")
+    leases.put_behind([b"t"])
+    assert leases.next_due((Sort.MORE,)) is None
+    assert set(taken(leases, 20.0, (Sort.FIRST,))) == {b"t", b"u"}
 
 
 def test_what_has_been_due_for_longest_goes_first_whatever_its_sort() -> None:
@@ -70,8 +91,8 @@ def test_one_that_ends_is_new_again() -> None:
     assert leases.expire(60.0) == [b"t"]
     assert not leases.is_live(b"t")
     assert leases.has_new
-    assert not leases.is_due(60.0, new=False)
-    assert taken(leases, 60.0, renewals=False) == [b"t"]
+    assert not leases.is_due(60.0, RENEWALS)
+    assert taken(leases, 60.0, (Sort.NEW,)) == [b"t"]
 
 
 def test_denied_is_new_again_and_old_answers_do_not_matter() -> None:
@@ -95,7 +116,7 @@ def test_void_ends_all_and_what_was_asked_before_revives_none() -> None:
     assert not leases.grant(b"t", 4.9, 64.9, 24.9)
     assert not leases.deny(b"t", 4.9, 30.0)
     leases.ask_for_all(5.0)
-    assert set(taken(leases, 5.0, renewals=False)) == {b"t", b"u"}
+    assert set(taken(leases, 5.0, (Sort.NEW,))) == {b"t", b"u"}
     assert leases.grant(b"t", 5.0, 65.0, 25.0)
 
 
@@ -166,8 +187,9 @@ def test_many_moves_against_a_naive_account(seed: int) -> None:
                     due = dict.fromkeys(due, now)
         assert {each for each in topics if leases.is_live(each)} == set(until)
         assert leases.has_new == (len(due) > len(until))
+        assert len(leases._first) == min(FIRST_MAX, len(until)), "the others have moved up"
         first = leases.next_due()
         real = min((at for at in due.values() if at < inf), default=inf)
-        assert (inf if first is None else first) <= real
+        assert (inf if first is None else first) == real
         assert leases.is_due(now) == any(at <= now for at in due.values())
-        assert leases.is_due(now, new=False) == any(due[each] <= now for each in until)
+        assert leases.is_due(now, RENEWALS) == any(due[each] <= now for each in until)

@@ -65,7 +65,7 @@ def test_a_stamp_may_be_sent_again_and_not_before_its_time() -> None:
         (6, 2, 110.0, TOPICS, False),
         (6, 1, 110.0, (b"u",), True),
         (6, 1, 110.0, (), False),
-        (7, 1, 110.0, TOPICS, False),
+        (7, 1, 110.0, TOPICS, True),  # its cookie was given at its price (§5.11)
         (5, 1, 110.0, TOPICS, True),  # it is worth more than is asked
     ],
 )
@@ -77,13 +77,25 @@ def test_useless_stamps_are_let_go(
     assert (stamps.take_ready(inf) is not None) == is_kept
 
 
-@pytest.mark.parametrize("bits", [5, 6, 7])
-def test_what_is_looked_for_is_let_go_when_the_price_changes_either_way(bits: int) -> None:
-    """Each try is as good as the first: nothing is lost, and a cheaper stamp is found sooner."""
+@pytest.mark.parametrize(("bits", "is_kept"), [(0, False), (5, False), (6, True), (7, True)])
+def test_what_is_looked_for_is_let_go_when_the_price_falls(bits: int, is_kept: bool) -> None:
+    """Each try is as good as the first: nothing is lost, and a cheaper stamp is found sooner. When it rises,
+    the older cookie is as good as before."""
     stamps = Stamps()
     stamps.begin(YOUNG, TOPICS, 6)
-    assert stamps.let_go(bits, 1, 110.0, everything) == ([] if bits == 6 else list(TOPICS))
-    assert stamps.is_minting == (bits == 6)
+    assert stamps.let_go(bits, 1, 110.0, everything) == ([] if is_kept else list(TOPICS))
+    assert stamps.is_minting == is_kept
+
+
+def test_stamp_that_is_found_early_waits() -> None:
+    stamps = Stamps()
+    stamps.begin(YOUNG, TOPICS, 60, bits_max=5, ready_at=130.0)
+    while stamps.is_minting:
+        stamps.work(10)
+    assert stamps.take_ready(129.9) is None
+    found = stamps.take_ready(130.0)
+    assert found is not None
+    assert stamp.is_valid(found.stamp, YOUNG.text, TOPICS, 5)
 
 
 def test_drop_lets_all_go() -> None:

@@ -47,7 +47,7 @@ CORES = (
         "client/cookies.py",
         "client/credit.py",
         "client/deliveries.py",
-        "client/list_state.py",
+        *("client/keeping.py", "client/list_state.py"),
     ),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
@@ -73,6 +73,7 @@ ARROWS = {
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
         *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops", "kcast.pubsub.http"),
+        "kcast.pubsub.networks",
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.

@@ -254,8 +254,9 @@ def test_help_groups_the_options() -> None:
     assert headings == ["Address", "Leases", "Traffic", "Operation", "Other options"]
     # click keeps the help option of the first context: with -h where a test before came by way of `kcast`.
     options = re.findall(r"^  (?:-h, )?(--[\w-]+)", help_text, re.MULTILINE)
-    shown = [each.opts[0] for each in command.params if not getattr(each, "hidden", False)]
+    shown = [each.opts[0] for each in command.params if not (isinstance(each, click.Option) and each.hidden)]
     assert sorted(options) == sorted([*shown, "--help"])
+    assert "--no-loopback-exemption" not in help_text
     assert "kcast serve --count 12 --port 7401 > lab.txt" in help_text
     assert "--workers 4 --metrics 9400 --log json" in help_text
 
@@ -301,8 +302,8 @@ def test_defaults(settings: list[ServeSettings]) -> None:
             head="",
             head_file=None,
             tells_audience=True,
-            open_to="",
             exempts_loopback=True,
+            open_to="",
             receive_buffer_bytes=BUFFER_BYTES_DEFAULT,
             metrics=None,
             tap=None,
@@ -318,6 +319,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
         *("--publish-rate", "17", "--copy-rate", "18", "--challenge-rate", "0", "--work-bits", "9"),
         *("--head", "v1", "--receive-buffer", "512k", "--metrics", "[::1]:9400", "--open"),
         *("--tap", "/some/file", "--tap-size", "2M", "--log", "json", "--hide-audience"),
+        "--no-loopback-exemption",
     )
     assert invoke("--port", "0", *options).exit_code == 0
     limits = Limits(
@@ -340,8 +342,8 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
             head="v1",
             head_file=None,
             tells_audience=False,
+            exempts_loopback=False,
             open_to="local",
-            exempts_loopback=True,
             receive_buffer_bytes=512 * 1024,
             metrics=("::1", 9400),
             tap="/some/file",

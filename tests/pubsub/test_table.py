@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, Limits
-from kcast.pubsub.table import TABLES, ExpiringSet, FifoTable, Lease, LeaseTable, Limit, prefix_of
+from kcast.pubsub.networks import networks_of
+from kcast.pubsub.table import TABLES, ExpiringSet, FifoTable, Lease, LeaseTable, Limit
 
 A: Address = ("192.0.2.1", 1)
 B: Address = ("192.0.2.1", 2)
@@ -258,6 +259,7 @@ def test_nothing_is_kept_of_leases_that_are_gone(kind: str) -> None:
             assert table.topic_count == 500
             assert len(table.expire(turn * 10.0 + 10.0)) == 500
             assert (len(table), table.topic_count) == (0, 0)
+        networks_of.cache_clear()  # it has a bound of its own
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -279,7 +281,6 @@ def test_nothing_is_kept_of_leases_that_are_gone(kind: str) -> None:
     ],
 )
 def test_prefix_is_a_24_or_a_48(host: str, neighbour: str, stranger: str) -> None:
-    assert prefix_of(host) == prefix_of(neighbour) != prefix_of(stranger)
     table = new_table(leases_per_prefix=2)
     assert table.open(b"t", (host, 1), 0.0) is None
     assert table.open(b"t", (neighbour, 1), 0.0) is None
@@ -290,12 +291,17 @@ def test_prefix_is_a_24_or_a_48(host: str, neighbour: str, stranger: str) -> Non
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.255.255.255", "::1"])
 def test_loopback_has_no_prefix(host: str) -> None:
-    assert prefix_of(host) is None
     table = new_table(leases_per_prefix=1, leases_per_address=2)
     for port in range(100):
         assert table.open(b"t", (host, port), 0.0) is None
         assert table.open(b"u", (host, port), 0.0) is None
         assert table.open(b"v", (host, port), 0.0) is Limit.ADDRESS
+
+
+def test_loopback_is_like_other_networks_where_it_is_not_exempt() -> None:
+    table = LeaseTable(10.0, Limits(leases_per_prefix=2), exempts_loopback=False)
+    opened = [table.open(b"t", (f"127.0.{net}.1", port), 0.0) for net in (0, 1) for port in range(3)]
+    assert opened == [None, None, Limit.PREFIX] * 2
 
 
 def test_address_is_ip_and_port() -> None:

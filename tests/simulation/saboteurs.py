@@ -464,8 +464,8 @@ class Optimist(ClientCore):
 
 
 class _ThriftyStamps(Stamps):
-    def begin(self, cookie: Cookie, topics: Sequence[bytes], bits: int) -> None:
-        super().begin(cookie, topics, bits)
+    def begin(self, cookie: Cookie, topics: Sequence[bytes], bits: int, **options: Any) -> None:
+        super().begin(cookie, topics, bits, **options)
         self._mint = Mint(cookie.text, topics, bits)
 
 

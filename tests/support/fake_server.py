@@ -51,9 +51,14 @@ def taken_apart(data: bytes, address: Address, at: float) -> Asked:
 
 @dataclass
 class FakeServer:
-    """Its answers: what they cost, promise and refuse can be set at any time."""
+    """Its answers: what they cost, promise and refuse can be set at any time.
+
+    The price of a new lease is the one that was told with the cookie shown; that of keeping leases above the
+    first 8 (`keep_bits`, §7.9) is the one of the moment.
+    """
 
     bits: int = 0
+    keep_bits: int = 0
     ttl_s: int = 60
     lines_max: int = 64
     tells_lines: bool = True
@@ -63,7 +68,7 @@ class FakeServer:
     boot: int = 1
     leases: dict[bytes, float] = field(default_factory=dict)
     published: list[bytes] = field(default_factory=list)
-    _issued: dict[bytes, tuple[int, float]] = field(default_factory=dict)
+    _issued: dict[bytes, tuple[int, float, int]] = field(default_factory=dict)  # boot, time, price
 
     def restart(self) -> None:
         self.boot += 1
@@ -74,7 +79,7 @@ class FakeServer:
 
     def _cookie(self, now: float) -> bytes:
         cookie = b"%032d" % len(self._issued)
-        self._issued[cookie] = self.boot, now
+        self._issued[cookie] = self.boot, now, self.bits
         return cookie
 
     def answer(self, asked: Asked, now: float) -> list[wire.Reply]:
@@ -84,7 +89,7 @@ class FakeServer:
         if asked.verb in ".~":
             self.published += asked.messages
             return [wire.Pong(nonce, self.ttl_s, attributes)] if nonce else []
-        boot, issued_at = self._issued.get(asked.cookie, (0, -inf))
+        boot, issued_at, _ = self._issued.get(asked.cookie, (0, -inf, 0))
         is_old = now - issued_at > COOKIE_LEASE_LIFE_S and bool(asked.topics)
         if asked.verb == "?" or boot != self.boot or is_old:
             return [wire.Challenge(nonce, self._cookie(now), self.bits, attributes)]
@@ -96,23 +101,30 @@ class FakeServer:
 
     def _lease(self, asked: Asked, now: float) -> list[wire.Reply]:
         topics = asked.topics
-        new = {topic for topic in topics if not self.is_leased(topic, now)}
-        price = stamp.price_bits(self.bits, len(new))
-        is_paid = not price or (
-            asked.stamp is not None and stamp.is_valid(asked.stamp, asked.cookie, topics, price)
-        )
+        standing = [topic for topic in self.leases if self.is_leased(topic, now)]
+        new = {topic for topic in topics if topic not in standing}
+        more = set(topics) & set(standing[8:]) if self.keep_bits else set()
+        price = stamp.price_bits(self._issued[asked.cookie][2], len(new))
+        keep_price = min(18, stamp.price_bits(self.keep_bits, len(more)))
+        worth = asked.stamp, asked.cookie, topics
+        is_paid = not price or (worth[0] is not None and stamp.is_valid(worth[0], *worth[1:], price))
+        is_kept = not more or (worth[0] is not None and stamp.is_valid(worth[0], *worth[1:], keep_price))
         refused, reason = 0, ""
         for index, topic in enumerate(topics):
             why = "" if topic not in new else self.refused.get(topic, "" if is_paid else "work")
+            if topic in more and not is_kept:
+                why = "work"
             if why:
                 refused, reason = refused | 1 << index, reason or why
             else:
+                if topic in new:
+                    self.leases.pop(topic, None)  # it goes to the end
                 self.leases[topic] = now + self.ttl_s
         replies: list[wire.Reply] = []
         if not topics or refused.bit_count() < len(topics):
-            replies.append(
-                wire.Receipt(asked.nonce, self.ttl_s, self._cookie(now), self.bits, self.attributes)
-            )
+            keep = {"keep": str(self.keep_bits)} if self.keep_bits else {}
+            attributes = keep | self.attributes
+            replies.append(wire.Receipt(asked.nonce, self.ttl_s, self._cookie(now), self.bits, attributes))
         if refused:
             bits = {"bits": str(self.bits)} if reason == "work" else {}
             replies.append(wire.Refusal(asked.nonce, reason, refused, bits | self.attributes))

@@ -6,7 +6,6 @@ PROTOCOL §10.7, steps 9 to 11. Each function looks at one thing, and returns th
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeVar
 
 from kcast.client import cluster as clusters
@@ -16,11 +15,9 @@ from kcast.client.trust.checks.meeting import hosts_changed
 from kcast.client.trust.checks.verdicts import FORMER_MAX, Trouble
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note
+from kcast.pubsub.networks import networks_of, text_of
 
 CLOCK_SLACK_S = 600
-IPV4_PREFIX_BITS = 24
-IPV6_PREFIX_BITS = 48
-NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
 
 T = TypeVar("T")
 
@@ -116,22 +113,8 @@ def too_crowded(cluster: Cluster, document: TrustDocument) -> Trouble | None:
 
 
 def prefix_of(host: str) -> str:
-    """Returns the network whose hosts are counted together: an IPv4 /24 or an IPv6 /48.
-
-    IPv6 addresses that follow from an IPv4 address (mapped, 6to4, Teredo, NAT64) are counted with that one:
-    its owner has them too.
-    """
-    address = ip_address(host)
-    if isinstance(address, IPv6Address):
-        address = _ipv4_in(address) or address
-    bits = IPV4_PREFIX_BITS if address.version == 4 else IPV6_PREFIX_BITS
-    return str(ip_network((str(address), bits), strict=False))
-
-
-def _ipv4_in(address: IPv6Address) -> IPv4Address | None:
-    if address in NAT64:
-        return IPv4Address(address.packed[12:])
-    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+    """Returns the network whose hosts are counted together: an IPv4 /24 or an IPv6 /48."""
+    return text_of(networks_of(host, exempts_loopback=False)[-1])
 
 
 def too_different(cluster: Cluster, former: Iterable[Cluster], document: TrustDocument) -> Trouble | None:

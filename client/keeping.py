@@ -1,0 +1,75 @@
+"""Renewals that have a price at one server, and the stamps for them. Sans-IO. PROTOCOL §7.9.
+
+A server whose table is nearly full says `keep=N`: from the next renewal on, all leases but the first few cost
+work again. The stamps are looked for one interval ahead, with the cookie that is there, so that renewals are
+not late. If there is no stamp in time, nothing is asked for; such leases end with their ttl.
+"""
+
+from math import inf
+
+from kcast.client.cookies import Cookie
+from kcast.client.leases import RENEWALS, Leases, Sort
+from kcast.client.requests import LINE_BYTES_MAX, Stamped
+from kcast.client.stamps import DATAGRAM_BITS, Stamps
+
+_MORE = (Sort.MORE,)
+
+
+class Keeping:
+    """Looks for stamps to renew leases with, while `bits`, the price of a renewal, is not 0."""
+
+    def __init__(self, leases: Leases) -> None:
+        self.bits = 0
+        self._leases = leases
+        self._stamps = Stamps()
+        self._not_before = -inf
+
+    @property
+    def is_minting(self) -> bool:
+        """Whether a stamp is looked for."""
+        return self._stamps.is_minting
+
+    @property
+    def free(self) -> tuple[Sort, ...]:
+        """The sorts of leases that are renewed for nothing."""
+        return (Sort.FIRST,) if self.bits else RENEWALS
+
+    def next_due(self, interval_s: float) -> float | None:
+        """Returns when a stamp may be sent, or when to look for one; None for never."""
+        ready_at = self._stamps.next_ready()
+        due_at = self._leases.next_due(_MORE) if self.bits and not self.is_minting else None
+        if due_at is None:
+            return ready_at
+        begin_at = max(due_at - interval_s, self._not_before)
+        return begin_at if ready_at is None else min(ready_at, begin_at)
+
+    def begin(self, cookie: Cookie, lines_max: int, interval_s: float, now: float) -> None:
+        """Looks for the stamp of the renewals that are due within an interval, if there are any."""
+        if not self.bits or self.is_minting or now < self._not_before:
+            return
+        due_at = self._leases.next_due(_MORE)
+        topics = self._leases.take_due(now + interval_s, lines_max - 1, LINE_BYTES_MAX, _MORE)
+        if due_at is not None and topics:
+            self._stamps.begin(cookie, topics, self.bits, bits_max=DATAGRAM_BITS, ready_at=due_at)
+
+    def work(self, tries: int) -> int:
+        """Tries at most `tries` stamps; returns how many were tried."""
+        return self._stamps.work(tries)
+
+    def take_ready(self, now: float) -> Stamped | None:
+        """Returns the next stamp to be sent by now, or None."""
+        return self._stamps.take_ready(now)
+
+    def send_again(self, stamped: Stamped) -> None:
+        """Sends a stamp again whose datagram got lost."""
+        self._stamps.send_again(stamped, -inf)
+
+    def let_go(self, era: int, now: float) -> None:
+        """Drops stamps that the server would not take, or that are needed no more."""
+        bits = self._stamps.bits or 0 if self.bits else 0
+        self._leases.ask_again(self._stamps.let_go(bits, era, now, self._leases.is_wanted), now)
+
+    def stop(self, interval_s: float, now: float) -> None:
+        """Looks for no stamp for an interval."""
+        self._not_before = now + interval_s
+        self._leases.ask_again(self._stamps.stop(), now + interval_s)
