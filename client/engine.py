@@ -11,12 +11,10 @@ else has to run, and what arrives, waits no longer than that.
 A load test has to lose, delay and write down datagrams of real clients. So an endpoint of the caller's, a
 *path*, may stand between socket and core.
 
-All events but deliveries and outcomes are logged at DEBUG; at WARNING, too, that all servers are lost, that a
-name cannot be looked up, that a changed cluster file is not adopted, and troubles with a signed list; at INFO
-that a changed one is. Drivers may hold a lock meanwhile, so a handler of these logs must not use the client.
+All events but deliveries and outcomes are logged (`kcast.client.event_log`). Drivers may hold a lock
+meanwhile, so a handler of these logs must not use the client.
 """
 
-import logging
 import os
 import random
 import weakref
@@ -31,10 +29,8 @@ from kcast.client.arguments import PublishOptions, as_bytes, refuse_unknown
 from kcast.client.cluster import Cluster
 from kcast.client.core import COUNTS, ClientCore
 from kcast.client.errors import ClientClosed
+from kcast.client.event_log import EventLog
 from kcast.client.events import (
-    AllServersLost,
-    ClusterChanged,
-    ClusterRefused,
     Delivery,
     Drop,
     Event,
@@ -42,10 +38,8 @@ from kcast.client.events import (
     GapFilled,
     LeaseRefused,
     LeasesChanged,
-    ListTrouble,
     Outcome,
     Published,
-    ServerLost,
 )
 from kcast.client.families import ANY_HOSTS, present_families, usable_families
 from kcast.client.inbox import DeliveryInbox, Inbox
@@ -66,8 +60,6 @@ EVENTS_MAX = 4096  # events that wait to be taken
 
 MINT_SLICE_S = 0.001
 _MINT_TRIES = 250  # between two looks at the clock
-
-logger = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
@@ -146,6 +138,7 @@ class Engine:
         self._kernel_drops = 0
         self._inboxes: dict[bytes, list[DeliveryInbox]] = {}
         self._own_topics: tuple[bytes, ...] = ()  # kcast's, on which the watch listens
+        self._log = EventLog()
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
         # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
         self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
@@ -443,20 +436,7 @@ class Engine:
             case LeasesChanged():
                 for inbox in self._inboxes.get(event.topic, ()):
                     inbox.put_leases(event.topic, event.leased, event.wanted)
-            case AllServersLost():
-                logger.warning("no server answers any more: all %d are lost", event.servers)
-            case ServerLost(why="name"):
-                logger.warning("%s: the name leads to no address to use; it is tried again", event.server)
-            case ClusterRefused():
-                logger.warning("the cluster stays as it was: %s", event.reason)
-            case ListTrouble():
-                logger.warning("%s: %s (%s)", event.name, event.text, event.fault)
-            case ClusterChanged():
-                logger.info(
-                    "the cluster has changed: %d added, %d removed",
-                    *map(len, (event.added, event.removed)),
-                )
-        logger.debug("%s", event)
+        self._log.tell(event, now)
         for listener in self._listening():
             self._put(listener, event)
 

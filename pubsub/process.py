@@ -11,6 +11,7 @@ from kcast.pubsub.cookie import SECRET_BYTES
 from kcast.pubsub.driver import Ending, run
 from kcast.pubsub.endpoint import Address, Tap, format_address
 from kcast.pubsub.head_file import HeadFile
+from kcast.pubsub.kernel import warn_of_kernel
 from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
 from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
@@ -46,27 +47,19 @@ class ServeSettings:
     tap_bytes: int
 
 
-def warn(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> None:
+def warn(settings: ServeSettings, servers: Sequence[Sequence[UdpPort]], log: Log) -> None:
     """Warns of what these settings mean on this machine."""
     if settings.open_to == "anyone":
         log.warning("open", "open to any address: anyone can make this server flood others")
     elif settings.open_to:
         log.warning("open", "open to loopback and private addresses: anyone there can subscribe others")
-    if any(is_wildcard(port.address) and is_one_of_several(port.address) for port in ports):
+    if any(is_wildcard(port.address) and is_one_of_several(port.address) for port in servers[0]):
         log.warning(
             "wildcard",
             "serving on several addresses: answers leave from the one that the system picks, and clients "
             "drop those from another than they asked: give --host the one that clients are told",
         )
-    wanted, granted = settings.receive_buffer_bytes, min(port.receive_buffer_bytes for port in ports)
-    if granted < wanted:
-        log.warning(
-            "receive-buffer",
-            f"the receive buffer has {granted} bytes, less than the {wanted} wanted, so datagrams are lost "
-            f"sooner while the server is busy; raise the limit with: sysctl -w net.core.rmem_max={wanted}",
-            granted_bytes=granted,
-            wanted_bytes=wanted,
-        )
+    warn_of_kernel(settings.receive_buffer_bytes, [port for ports in servers for port in ports], log)
 
 
 def serve(
@@ -82,6 +75,8 @@ def serve(
     `on_ready` and `lifeline` are as in `driver.run`.
     """
     addresses = [port.address for port in ports]
+    for port in ports:
+        port.open_outlets()
     with ExitStack() as stack:
         tap = None
         if settings.tap is not None:

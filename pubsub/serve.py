@@ -33,7 +33,8 @@ from kcast.pubsub.serve_options import (
     number,
     option,
 )
-from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT, UdpPort
+from kcast.pubsub.sockets import BUFFER_BYTES_DEFAULT
+from kcast.pubsub.udp import UdpPort
 from kcast.pubsub.workers import WORKERS_MAX, Supervisor, cluster_file
 
 PORT_DEFAULT = 7400
@@ -375,7 +376,7 @@ def _run(given: Given) -> None:
                 param_hint="--host",
             )
         settings = given.settings()
-        warn(settings, servers[0], log)
+        warn(settings, servers, log)
         if given.workers is None and given.count is None:
             code = _serve_one(settings, servers[0], log)
         else:

@@ -32,6 +32,7 @@ from kcast.client.cli.common import (
     topic_argument,
 )
 from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
+from kcast.client.cli.telling import Telling
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
@@ -39,6 +40,7 @@ from kcast.client.events import (
     AllServersLost,
     ClusterChanged,
     ClusterRefused,
+    Event,
     FamilyMissing,
     ListChanged,
     ListTrouble,
@@ -253,18 +255,28 @@ class _Publisher:
             await self.output.write(to_json(_fields(line, published)).encode() + b"\n")
 
     async def _watch(self, client: Client, events: Events) -> None:
-        async for event in events:
-            match event:
-                case FamilyMissing(server, family):
-                    say("pub", f"cannot reach {server}: no IPv{family} here")
-                case ClusterChanged() if client.cluster.is_signed:
-                    pass  # ListChanged says it
-                case ClusterChanged() | ClusterRefused() | ListChanged() | ListTrouble():
-                    say("pub", file_news.told(event))
-                case AllServersLost():
-                    if not any(self.receipts):
-                        raise _NobodyAnswers
-                    say("pub", f"{nobody_answers(self.cluster, self.servers)}; still trying")
+        telling = Telling("pub")
+        try:
+            async for event in events:
+                if text := self._text(client, event):
+                    telling.tell(type(event).__name__, text)
+        finally:
+            telling.end()
+
+    def _text(self, client: Client, event: Event) -> str:
+        """Returns what to say of an event; "" for nothing. Raises _NobodyAnswers."""
+        match event:
+            case FamilyMissing(server, family):
+                return f"cannot reach {server}: no IPv{family} here"
+            case ClusterChanged() if client.cluster.is_signed:
+                return ""  # ListChanged says it
+            case ClusterChanged() | ClusterRefused() | ListChanged() | ListTrouble():
+                return file_news.told(event)
+            case AllServersLost():
+                if not any(self.receipts):
+                    raise _NobodyAnswers
+                return f"{nobody_answers(self.cluster, self.servers)}; still trying"
+        return ""
 
     def summarise(self) -> int:
         """Says what became of all messages; returns the exit code."""

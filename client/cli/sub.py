@@ -4,7 +4,6 @@ import asyncio
 import sys
 import warnings
 from collections.abc import AsyncIterator, Mapping
-from time import time
 from typing import NamedTuple
 
 import click
@@ -28,6 +27,7 @@ from kcast.client.cli.common import (
     topic_argument,
 )
 from kcast.client.cli.format import Format, FormatError
+from kcast.client.cli.telling import Telling
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
@@ -330,7 +330,7 @@ class _Watcher:
     def __init__(self, client: Client, topics: list[bytes], with_time: bool) -> None:
         self.ever_leased = False
         self._client = client
-        self._with_time = with_time
+        self._telling = Telling("sub", with_time=with_time)
         self._leases = {topic: client.core.lease_counts(topic) for topic in topics}
         self._removed: set[str] = set()  # servers that the cluster file has no longer
         self._told: dict[bytes, tuple[int, int]] = {}
@@ -346,20 +346,27 @@ class _Watcher:
         return nobody_answers(self._client.cluster, list(self._client.server_states))
 
     def report_drops(self) -> None:
-        """Says what was lost by being discarded."""
+        """Says what was lost by being discarded, after all else."""
         for timer in self._timers.values():
             timer.cancel()
+        self._telling.end()
         drops = listed_drops(self._client.drops, self._client.kernel_drops)
         if drops:
-            self._say(f"dropped: {drops}")
+            self._telling.say(f"dropped: {drops}")
 
     def report_missing_leases(self) -> None:
         """Says at the end of --timeout which topics lack leases, if it was not said before."""
         for topic, (leased, wanted) in self._leases.items():
-            if leased < wanted:
-                self._tell_leases(topic)
+            if leased < wanted and self._told.get(topic) != (leased, wanted):
+                self._telling.say(self._leased_on(topic))
 
     def _tell(self, event: Event) -> None:
+        text = self._text(event)
+        if text:
+            self._telling.tell(type(event).__name__, text)
+
+    def _text(self, event: Event) -> str:
+        """Returns what to say of an event; "" where there is nothing to say, or not yet."""
         match event:
             case LeasesChanged(topic, leased, wanted):
                 self.ever_leased = self.ever_leased or leased > 0
@@ -367,32 +374,33 @@ class _Watcher:
                 self._leases_changed(topic, leased, wanted)
             case ClusterChanged(added, removed):
                 self._removed = (self._removed - set(added)) | set(removed)
-                if not self._client.cluster.is_signed:  # else ListChanged says it
-                    self._say(file_news.told(event))
+                # Of a signed list ListChanged says it.
+                return "" if self._client.cluster.is_signed else file_news.told(event)
             case ClusterRefused() | ListChanged() | ListTrouble():
-                self._say(file_news.told(event))
+                return file_news.told(event)
             case ServerLost(server, why):
                 gone = ", and is no longer in the cluster file" if server in self._removed else ""
-                self._say(f"lost {server}: {_LOST[why]}{gone}")
+                return f"lost {server}: {_LOST[why]}{gone}"
             case FamilyMissing(server, family):
-                self._say(f"cannot reach {server}: no IPv{family} here")
+                return f"cannot reach {server}: no IPv{family} here"
             case AllServersLost():
-                self._say(f"{self.nobody_answers()}; still trying")
+                return f"{self.nobody_answers()}; still trying"
             case ServerReturned(server):
-                self._say(f"{server} answers again")
+                return f"{server} answers again"
             case ServerDraining(server):
-                self._say(f"{server} is about to stop")
+                return f"{server} is about to stop"
             case ServerForgot(server):
-                self._say(f"{server} has restarted, or our address has changed: leasing again")
+                return f"{server} has restarted, or our address has changed: leasing again"
             case LeaseRefused(topic, server, reason):
-                self._say(f"{server} refuses a lease{self._of(topic)}: {reason}; still trying")
+                return f"{server} refuses a lease{self._of(topic)}: {reason}; still trying"
             case Gap(topic, publisher, first_seq, last_seq):
                 which = (
                     f"message {first_seq}" if first_seq == last_seq else f"messages {first_seq} to {last_seq}"
                 )
-                self._say(f"missing {which} of {publisher}{self._of(topic)}")
+                return f"missing {which} of {publisher}{self._of(topic)}"
             case GapFilled(topic, publisher, seq):
-                self._say(f"message {seq} of {publisher}{self._of(topic)} came after all")
+                return f"message {seq} of {publisher}{self._of(topic)} came after all"
+        return ""
 
     def _leases_changed(self, topic: bytes, leased: int, wanted: int) -> None:
         timer = self._timers.pop(topic, None)
@@ -405,13 +413,17 @@ class _Watcher:
             self._timers[topic] = loop.call_later(LEASES_SETTLING_S, self._tell_leases, topic)
 
     def _tell_leases(self, topic: bytes) -> None:
-        leases = self._leases[topic]
-        if self._told.get(topic) != leases:
-            self._told[topic] = leases
-            self._say(f"leased on {leases[0]} of {leases[1]}{self._of(topic)}")
+        if self._told.get(topic) == self._leases[topic]:
+            return
+        if topic not in self._told:
+            self._telling.say(self._leased_on(topic))
+        elif not self._telling.tell("leases", self._leased_on(topic)):
+            return
+        self._told[topic] = self._leases[topic]
 
-    def _say(self, text: str) -> None:
-        say("sub", text, at=utc(time()) if self._with_time else "")
+    def _leased_on(self, topic: bytes) -> str:
+        leased, wanted = self._leases[topic]
+        return f"leased on {leased} of {wanted}{self._of(topic)}"
 
     def _of(self, topic: bytes) -> str:
         """Returns which topic it is about, if there are several."""

@@ -1,0 +1,53 @@
+"""What a client logs of its events.
+
+All are logged at DEBUG. At a bounded rate (`kcast.client.pace`) there is at WARNING, too, that all servers
+are lost, that a name cannot be looked up, that a changed cluster file is not adopted, and troubles with a
+signed list; at INFO that a changed one is.
+"""
+
+import logging
+
+from kcast.client.events import (
+    AllServersLost,
+    ClusterChanged,
+    ClusterRefused,
+    Event,
+    ListTrouble,
+    ServerLost,
+)
+from kcast.client.pace import Pace, and_more
+
+logger = logging.getLogger(__name__)
+
+
+class EventLog:
+    """Logs the events of one client."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+
+    def tell(self, event: Event, now: float) -> None:
+        """Logs an event."""
+        level, text = _told(event)
+        if text:
+            kind = type(event).__name__
+            more = self._pace.admit(kind, now)
+            if more is not None:
+                logger.log(level, "%s%s", text, and_more(more))
+        logger.debug("%s", event)
+
+
+def _told(event: Event) -> tuple[int, str]:
+    match event:
+        case AllServersLost():
+            return logging.WARNING, f"no server answers any more: all {event.servers} are lost"
+        case ServerLost(why="name"):
+            told = f"{event.server}: the name leads to no address to use; it is tried again"
+            return logging.WARNING, told
+        case ClusterRefused():
+            return logging.WARNING, f"the cluster stays as it was: {event.reason}"
+        case ListTrouble():
+            return logging.WARNING, f"{event.name}: {event.text} ({event.fault})"
+        case ClusterChanged(added, removed):
+            return logging.INFO, f"the cluster has changed: {len(added)} added, {len(removed)} removed"
+    return logging.DEBUG, ""

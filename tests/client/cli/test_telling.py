@@ -1,0 +1,164 @@
+"""client/cli/telling.py: what `kcast sub` and `pub` say of peers stays within bounds."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kcast.client.cli import sub
+from kcast.client.cli.telling import Telling
+from kcast.client.cluster import lab
+from kcast.client.events import (
+    AllServersLost,
+    Event,
+    Gap,
+    GapFilled,
+    LeaseRefused,
+    LeasesChanged,
+    ServerDraining,
+    ServerForgot,
+    ServerLost,
+    ServerReturned,
+)
+from kcast.client.pace import BURST, INTERVAL_S
+
+
+class Loop:
+    """An event loop's clock, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._calls: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
+        self._cancelled: set[int] = set()
+        self._count = 0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> Any:
+        self._count += 1
+        number = self._count
+        heapq.heappush(self._calls, (self.now + delay_s, number, function, arguments))
+        return SimpleNamespace(cancel=lambda: self._cancelled.add(number))
+
+    def run_until(self, end: float) -> None:
+        while self._calls and self._calls[0][0] <= end:
+            self.now, number, function, arguments = heapq.heappop(self._calls)
+            if number not in self._cancelled:
+                function(*arguments)
+        self.now = end
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    fake = Loop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: fake)
+    return fake
+
+
+Lines = Callable[[], list[str]]
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
+    return lambda: capsys.readouterr().err.splitlines()
+
+
+def test_few_lines_are_said_as_they_come(loop: Loop, lines: Lines) -> None:
+    telling = Telling("sub")
+    for number in range(BURST):
+        assert telling.tell("lost", f"lost {number}")
+    telling.end()
+    assert lines() == [f"kcast sub: lost {number}" for number in range(BURST)]
+
+
+def test_the_last_of_too_many_is_said_a_while_later(loop: Loop, lines: Lines) -> None:
+    telling = Telling("sub")
+    told = [telling.tell("lost", f"lost {number}") for number in range(100)]
+    assert told == [True] * BURST + [False] * (100 - BURST)
+    lines()
+    loop.run_until(2 * INTERVAL_S)
+    assert lines() == [f"kcast sub: lost 99 (and {99 - BURST} more like this)"]
+    loop.run_until(100.0)
+    assert lines() == []
+
+
+def test_the_end_says_what_was_withheld(loop: Loop, lines: Lines) -> None:
+    telling = Telling("pub")
+    for number in range(BURST + 1):
+        telling.tell("lost", f"lost {number}")
+    telling.end()
+    assert lines()[-1] == f"kcast pub: lost {BURST}"
+    loop.run_until(100.0)
+    assert lines() == []
+
+
+def test_control_characters_are_escaped(loop: Loop, lines: Lines) -> None:
+    Telling("sub").tell("refused", "10.0.0.1:7400 refuses: \x1b[2J\r")
+    assert lines() == ["kcast sub: 10.0.0.1:7400 refuses: \\x1b[2J\\r"]
+
+
+SERVER = "127.0.0.1:7401"
+PLENTY: list[Event] = [
+    LeaseRefused(b"t", SERVER, "work"),
+    ServerForgot(SERVER),
+    ServerLost(SERVER, "price"),
+    ServerReturned(SERVER),
+    AllServersLost(1),
+    ServerDraining(SERVER),
+    Gap(b"t", "p", 1, 3),
+    GapFilled(b"t", "p", 2),
+    LeasesChanged(b"t", 1, 1),
+    LeasesChanged(b"t", 0, 1),
+]
+
+
+def watcher(*topics: bytes) -> Any:
+    client = SimpleNamespace(
+        cluster=lab([("127.0.0.1", 7401)]),
+        server_states={SERVER: "alive"},
+        core=SimpleNamespace(lease_counts=lambda topic: (0, 1)),
+        drops={},
+        kernel_drops=0,
+    )
+    return sub._Watcher(client, list(topics), with_time=False)  # type: ignore[arg-type]
+
+
+def test_an_evil_server_gets_few_lines_onto_a_subscribers_terminal(loop: Loop, lines: Lines) -> None:
+    """It was 68 kB in 6 s. Here a thousand of each kind come a second."""
+    watching = watcher(b"t")
+    for number in range(6000):
+        loop.run_until(number / 1000)
+        for event in PLENTY:
+            watching._tell(event)
+    said = lines()
+    assert len(said) <= len(PLENTY) * (BURST + 6)
+    assert sum(map(len, said)) < 16_000
+    for number in range(6000, 66_000, 20):
+        loop.run_until(number / 1000)
+        for event in PLENTY:
+            watching._tell(event)
+    assert len(lines()) <= len(PLENTY) * 61
+
+
+def test_how_leases_stand_in_the_end_is_said(loop: Loop, lines: Lines) -> None:
+    watching = watcher(b"t")
+    for number in range(200):
+        watching._tell(LeasesChanged(b"t", 0, 1))
+        loop.run_until(2.0 * number + 1.5)
+        watching._tell(LeasesChanged(b"t", 1, 1))
+        loop.run_until(2.0 * number + 2)
+    watching._tell(LeasesChanged(b"t", 0, 1))
+    loop.run_until(1000.0)
+    assert lines()[-1].startswith("kcast sub: leased on 0 of 1")
+
+
+def test_leases_of_many_topics_are_all_said_once(loop: Loop, lines: Lines) -> None:
+    topics = [b"topic-%d" % number for number in range(100)]
+    watching = watcher(*topics)
+    for topic in topics:
+        watching._tell(LeasesChanged(topic, 1, 1))
+    assert len(lines()) == 100
