@@ -161,8 +161,8 @@ class Driver:
         due = self._core.next_timeout()
         if due is not None and due <= now:
             self._core.handle_timeout(now)
-            due = self._core.next_timeout()
         self._send(self._core.flush(now))
+        due = self._core.next_timeout()
         if self._is_draining and self._core.is_drained(now):
             self.end(Ending.DRAINED)
             return
@@ -171,7 +171,10 @@ class Driver:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_due = due
-            self._timer = self._loop.call_later(max(0.0, due - now) + _TIMER_SLACK_S, self._on_timer)
+            # Due at once is the rest of a flush, or of what has expired. The loop looks at the sockets
+            # before it goes on with that, so nothing that arrives waits for all of it.
+            delay_s = due - now + _TIMER_SLACK_S if due > now else 0.0
+            self._timer = self._loop.call_later(delay_s, self._on_timer)
 
     def _send(self, transmits: list[Transmit]) -> None:
         if len(self._ports) == 1:

@@ -39,8 +39,8 @@ class ServeSettings:
     head: str
     head_file: str | None
     tells_audience: bool
-    exempts_loopback: bool
     open_to: str
+    exempts_loopback: bool
     receive_buffer_bytes: int
     metrics: Address | None
     tap: str | None
@@ -128,8 +128,8 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
         head=settings.head,
         tells_audience=settings.tells_audience,
         own_addresses=own_addresses(addresses),
-        exempts_loopback=settings.exempts_loopback,
         open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
+        exempts_loopback=settings.exempts_loopback,
         tap=tap,
     )
 

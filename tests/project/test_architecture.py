@@ -16,9 +16,19 @@ from tests.support.checkout import ROOT
 # The sans-IO cores. Every file named here must exist; a new core is added here.
 CORES = (
     *("pubsub/endpoint.py", "pubsub/errors.py", "pubsub/limits.py", "pubsub/wire.py", "pubsub/drops.py"),
-    "pubsub/aside.py",
-    *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py", "pubsub/networks.py"),
-    *("pubsub/table.py", "pubsub/leasing.py", "pubsub/router.py", "pubsub/server.py", "pubsub/tap_format.py"),
+    *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py"),
+    *(
+        "pubsub/table.py",
+        "pubsub/leasing.py",
+        "pubsub/bursts.py",
+        "pubsub/egress.py",
+        "pubsub/subscribers.py",
+        "pubsub/networks.py",
+        "pubsub/door.py",
+        "pubsub/publishing.py",
+        "pubsub/server.py",
+        "pubsub/tap_format.py",
+    ),
     *("client/signed_text.py", "client/cluster_facts.py", "client/cluster_reader.py"),
     *("client/view.py", "client/envelope.py", "client/lines.py", "client/dedup.py", "client/gaps.py"),
     *("client/leases.py", "client/rtt.py", "client/session.py", "client/core.py", "client/events.py"),
