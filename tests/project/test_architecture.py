@@ -72,7 +72,13 @@ ARROWS = {
     "client": (
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
-        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops", "kcast.pubsub.http"),
+        *(
+            "kcast.pubsub.stamp",
+            "kcast.pubsub.errors",
+            "kcast.pubsub.drops",
+            "kcast.pubsub.http",
+            "kcast.pubsub.clock",
+        ),
         "kcast.pubsub.networks",
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
