@@ -1,6 +1,6 @@
 """The clock that servers and clients go by. It is monotonic, and goes on while the machine is suspended.
 
-Leases, cookies and promises are for so many seconds of the world's time. `time.monotonic` stands still on
+Leases, cookies and promises count seconds of the world's time. `time.monotonic` stands still on
 Linux and macOS while a machine is suspended: a laptop that was closed for an hour would take its leases for
 live, and a server would go on sending to addresses that others have by now.
 
