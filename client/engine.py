@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from time import monotonic, thread_time, time
+from time import thread_time, time
 from typing import Any, Protocol
 
 from kcast.client.arguments import PublishOptions, as_bytes, refuse_unknown
@@ -47,6 +47,7 @@ from kcast.client.list_state import ListState
 from kcast.client.resolver import Resolver
 from kcast.client.source import named
 from kcast.client.watch import Change, Listen, News, Say, Stop
+from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Endpoint
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
@@ -123,7 +124,7 @@ class Engine:
             renewals_per_ttl=renewals_per_ttl,
             unix_s=time(),
         )
-        self._watch = None if source is None else source.watch(found, monotonic(), self.core.heads)
+        self._watch = None if source is None else source.watch(found, clock.now(), self.core.heads)
         self.local_port = 0  # until it is open
         self.send_errors: Counter[str] = Counter()
         self.resources = ExitStack()
@@ -268,7 +269,7 @@ class Engine:
         """Publishes with the next turn; the outcome goes to `waiter`. Raises what the core raises."""
         self.require_open()
         refuse_unknown(options)
-        now = monotonic()
+        now = clock.now()
         self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
         handle = self.core.publish(as_bytes(topic, "topic"), as_bytes(payload, "payload"), now, **options)
         self._waiters[handle] = waiter
@@ -278,7 +279,7 @@ class Engine:
         self.require_open()
         try:
             for topic in topics:
-                self.core.subscribe(topic, monotonic())
+                self.core.subscribe(topic, clock.now())
                 self._inboxes.setdefault(topic, []).append(inbox)
                 inbox.put_leases(topic, *self.core.lease_counts(topic))
         except TopicError:
@@ -361,7 +362,7 @@ class Engine:
         port, core, endpoint = self._port, self.core, self._endpoint
         bursts = port.receive()
         has_read_all = len(bursts) < RECEIVE_CALLS_MAX
-        now = monotonic()
+        now = clock.now()
         core.clock_offset_s = time() - now
         for burst in bursts:
             endpoint.receive(burst, now)
@@ -406,9 +407,9 @@ class Engine:
 
     def mint(self) -> None:
         """Works for a millisecond on the stamp that is being minted. The next turn sends what is found."""
-        until = monotonic() + MINT_SLICE_S
+        until = clock.now() + MINT_SLICE_S
         begun_s, tries = thread_time(), _MINT_TRIES
-        while self.core.work(_MINT_TRIES, now := monotonic()) and now < until:
+        while self.core.work(_MINT_TRIES, now := clock.now()) and now < until:
             tries += _MINT_TRIES
         # What a found stamp leaves of its last tries counts as tried, which makes little difference.
         self.core.try_s += ((thread_time() - begun_s) / tries - self.core.try_s) / 8

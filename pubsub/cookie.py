@@ -7,8 +7,12 @@ no memory, or asking for cookies would itself be an attack (RFC 6347 §4.2.1 has
 cookies the form).
 
     cookie = base64url( issued || tag )                      24 bytes, 32 characters
-    issued = version, three zero bytes, seconds on the server's own monotonic clock (4 bytes)
+    issued = version, bits, and when it was issued: parts of a second, 1/65536 each (2 bytes), and seconds on
+             the server's own clock, which never goes back (4 bytes)
     tag    = BLAKE2s-128(key of the epoch, issued || family || IP || port)
+
+`bits` is the price of a new lease that was quoted with the cookie, and that holds while it does. The parts of
+a second tell which of two cookies is the later one (`kcast.pubsub.subscribers`).
 
 The port is bound too: a cookie of one host behind a NAT must not be good for its neighbours. Keys derive from
 the server's secret and the epoch, so nothing is stored and nothing needs rotating. The secret lives as long
@@ -22,15 +26,25 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import lru_cache
 from hashlib import blake2s
 from ipaddress import ip_address
+from typing import NamedTuple
 
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.limits import COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S
+from kcast.pubsub.limits import COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S, COOKIE_TIME_STEP_S
 
 SECRET_BYTES = 32
-_ISSUED = struct.Struct(">B3xI")
-_VERSION = 1
+_ISSUED = struct.Struct(">BBHI")
+_VERSION = 2
+_STEPS_PER_S = round(1 / COOKIE_TIME_STEP_S)
 # A cookie's life touches a part of an epoch at each of its ends.
 _EPOCHS_ALIVE = int(COOKIE_PUBLISH_LIFE_S // COOKIE_EPOCH_S) + 2
+
+
+class Issued(NamedTuple):
+    """What a good cookie says: how old it is, when it was issued, and the price that was quoted with it."""
+
+    age_s: float
+    issued_at: float
+    bits: int
 
 
 class Cookies:
@@ -42,31 +56,31 @@ class Cookies:
         self._secret = secret
         self._epoch_key = lru_cache(maxsize=_EPOCHS_ALIVE)(self._derive_key)
 
-    def mint(self, address: Address, now: float) -> bytes:
+    def mint(self, address: Address, now: float, bits: int = 0) -> bytes:
         """Returns a cookie for this address, issued now: 32 base64url characters."""
-        issued = _ISSUED.pack(_VERSION, int(now))
-        return urlsafe_b64encode(issued + self._tag(issued, int(now), address))
+        seconds, parts = divmod(int(now / COOKIE_TIME_STEP_S), _STEPS_PER_S)
+        issued = _ISSUED.pack(_VERSION, bits, parts, seconds)
+        return urlsafe_b64encode(issued + self._tag(issued, seconds, address))
 
-    def age_s(self, cookie: bytes, address: Address, now: float) -> float | None:
-        """Returns the seconds since this cookie was issued to this address, at most 3600; None if it was not.
+    def read(self, cookie: bytes, address: Address, now: float) -> Issued | None:
+        """Returns what a cookie says that was issued to this address 3600 s ago at most; None of others.
 
         `cookie` must be 32 base64url characters, as the parser guarantees.
         """
         raw = urlsafe_b64decode(cookie)
         issued = raw[: _ISSUED.size]
-        version: int
-        issued_s: int
-        version, issued_s = _ISSUED.unpack(issued)
-        age_s = now - issued_s
+        version, bits, parts, seconds = _ISSUED.unpack(issued)
+        issued_at = seconds + parts * COOKIE_TIME_STEP_S
+        age_s = now - issued_at
         # No key is derived for other epochs: else garbage could empty the cache of keys.
         if version != _VERSION or not 0 <= age_s <= COOKIE_PUBLISH_LIFE_S:
             return None
-        if not hmac.compare_digest(raw[_ISSUED.size :], self._tag(issued, issued_s, address)):
+        if not hmac.compare_digest(raw[_ISSUED.size :], self._tag(issued, seconds, address)):
             return None
-        return age_s
+        return Issued(age_s, issued_at, bits)
 
-    def _tag(self, issued: bytes, issued_s: int, address: Address) -> bytes:
-        key = self._epoch_key(int(issued_s // COOKIE_EPOCH_S))
+    def _tag(self, issued: bytes, seconds: int, address: Address) -> bytes:
+        key = self._epoch_key(int(seconds // COOKIE_EPOCH_S))
         return blake2s(issued + _address_bytes(address), digest_size=16, key=key, person=b"kcastck1").digest()
 
     def _derive_key(self, epoch: int) -> bytes:
@@ -76,5 +90,6 @@ class Cookies:
 @lru_cache(maxsize=4096)
 def _address_bytes(address: Address) -> bytes:
     host, port = address
-    packed = ip_address(host).packed
+    # Forged addresses find nothing in the cache, and `ip_address` takes longer than all else.
+    packed = ip_address(host).packed if ":" in host else bytes(map(int, host.split(".")))
     return bytes([4 if len(packed) == 4 else 6]) + packed + port.to_bytes(2, "big")

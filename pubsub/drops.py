@@ -18,6 +18,7 @@ class Drop(StrEnum):
     COOKIE_FOREIGN = "cookie-foreign"  # not of this life of the server, or not of this address; answered
     COOKIE_OLD = "cookie-old"  # too old for leases (§6.2); answered
     CHALLENGE_RATE = "challenge-rate"  # an answer to a stranger, over the limit
+    STRANGER = "stranger"  # of a stranger's burst only the first request is looked at
 
     # Lines.
     UNTERMINATED = "unterminated"  # the last line had no LF
@@ -30,8 +31,13 @@ class Drop(StrEnum):
     UNVOUCHED_PUBLISH = "unvouched-publish"
     COPY = "copy"  # what an open server has forwarded already (§4.4)
     PUBLISH_RATE = "publish-rate"
+    BACKLOG = "backlog"  # too much of this publisher waits to be sent
     TOPIC = "topic"  # not in the one wire form (§3.1)
     NO_SUBSCRIBER = "no-subscriber"  # a publish that matched no lease
+
+    # Copies.
+    CREDIT = "credit"  # no sign of life from the subscriber for too many bytes (§7.7)
+    EGRESS_RATE = "egress-rate"  # more than the subscriber, or its network, may be sent
 
     # New leases.
     WORK = "work"

@@ -14,6 +14,7 @@ COOKIE_CHARS = 32
 
 COOKIE_LEASE_LIFE_S = 128.0  # §6.2: age up to which a cookie serves for leases
 COOKIE_PUBLISH_LIFE_S = 3600.0  # §6.2: age up to which a cookie serves for publishes
+COOKIE_TIME_STEP_S = 1 / 65536  # §6.1: cookies tell when they were issued in steps of so much
 COOKIE_EPOCH_S = 64.0  # §6.2: cookies of one epoch share a derived key
 
 TTL_S_DEFAULT = 60.0  # N of the 2004 note
@@ -24,6 +25,10 @@ RENEWAL_INTERVAL_S_MAX = 25.0  # §7.3: firewalls forget UDP flows after 30 s
 
 FIFO_PROMISE_S_MIN = 10.0  # §7.5: more frequent renewals of a full table would keep a server busy
 DRAIN_MARGIN_S = 5.0  # §7.6: a server drains this much longer than a renewal interval
+
+CREDIT_BYTES_MIN = 64 * 1024  # §7.7: what an address is sent at least without a sign of life
+CREDIT_MAX = 9_999_999_999  # §5.1: a receipt has room for ten digits
+HEADER_BYTES = 66  # of a datagram on the wire: Ethernet with its gap and checksum, IPv4, UDP
 
 OVERDRAWN_S = 10.0  # §5.9: a client that published too much must vouch for so long, so it hears of it
 
@@ -49,8 +54,11 @@ class Limits:
     topics: int = 50_000
     publishers: int = 100_000  # with publish leases, and whose rates are remembered
     lines_per_datagram: int = LINES_PER_DATAGRAM_MAX
-    publishes_per_s: int = 50_000  # lines from one address
-    copies_per_s: int = 2_000_000  # caused by the publishes of one address
+    # Of one IP; a network has a multiple (`networks.shares_of`), and on loopback each port has them.
+    publishes_per_s: int = 50_000  # lines
+    copies_per_s: int = 2_000_000  # caused by its publishes
+    egress_bytes_per_s: int = 128 * 1024 * 1024  # caused by its publishes; also sent to it as a subscriber
+    uplink_bytes_per_s: int = 0  # of copies in all, with their headers
     challenges_per_s: int = 20_000  # cookies for all strangers together; their pings have as many
 
     def __post_init__(self) -> None:

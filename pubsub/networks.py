@@ -7,10 +7,20 @@ Each is written as the bytes that its addresses begin with: no two networks of d
 Loopback has no network: no other machine can use these addresses, and all clients of a lab share them.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_network
 
+from kcast.pubsub.endpoint import Address
+
 Network = bytes
+
+Share = str | Network | Address
+"""What has a rate of its own: an IP, a network, or on loopback an address."""
+
+IPV4_NETWORK_FACTOR = 8  # how many times the rate of one IP its /24 has
+IPV6_NETWORK_FACTORS = (1, 4, 16)  # of a /64, /56 and /48: a /64 is often one machine, which uses all of it
+SHARES_MAX = 3  # of one address
 
 _IPV4_BYTES = 3  # a /24
 _IPV6_BYTES = (8, 7, 6)  # a /64, a /56 and a /48
@@ -52,3 +62,24 @@ def _ipv4_in(address: IPv6Address) -> bytes | None:
         return address.packed[12:]
     embedded = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
     return embedded.packed if embedded else None
+
+
+class Networks:
+    """Tells whose rates an address uses. With `exempts_loopback` loopback addresses have no network."""
+
+    def __init__(self, *, exempts_loopback: bool = True) -> None:
+        self._exempts_loopback = exempts_loopback
+        self.shares_of: Callable[[Address], tuple[tuple[Share, int], ...]] = lru_cache(8192)(self._shares_of)
+        """Returns whose rates an address uses, the narrowest first, and how many times an IP's each has."""
+
+    def of(self, host: str) -> tuple[Network, ...]:
+        """Returns the networks of an IP address, the widest last."""
+        return networks_of(host, exempts_loopback=self._exempts_loopback)
+
+    def _shares_of(self, address: Address) -> tuple[tuple[Share, int], ...]:
+        networks = self.of(address[0])
+        if not networks:
+            return ((address, 1),)
+        if len(networks) == 1:
+            return (address[0], 1), (networks[0], IPV4_NETWORK_FACTOR)
+        return tuple(zip(networks, IPV6_NETWORK_FACTORS, strict=True))

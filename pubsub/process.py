@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from kcast.pubsub.cookie import SECRET_BYTES
 from kcast.pubsub.driver import Ending, run
 from kcast.pubsub.endpoint import Address, Tap, format_address
 from kcast.pubsub.head_file import HeadFile
+from kcast.pubsub.kernel import warn_of_kernel
 from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
 from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
@@ -38,35 +40,27 @@ class ServeSettings:
     head: str
     head_file: str | None
     tells_audience: bool
-    exempts_loopback: bool
     open_to: str
+    exempts_loopback: bool
     receive_buffer_bytes: int
     metrics: Address | None
     tap: str | None
     tap_bytes: int
 
 
-def warn(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> None:
+def warn(settings: ServeSettings, servers: Sequence[Sequence[UdpPort]], log: Log) -> None:
     """Warns of what these settings mean on this machine."""
     if settings.open_to == "anyone":
         log.warning("open", "open to any address: anyone can make this server flood others")
     elif settings.open_to:
         log.warning("open", "open to loopback and private addresses: anyone there can subscribe others")
-    if any(is_wildcard(port.address) and is_one_of_several(port.address) for port in ports):
+    if any(is_wildcard(port.address) and is_one_of_several(port.address) for port in servers[0]):
         log.warning(
             "wildcard",
             "serving on several addresses: answers leave from the one that the system picks, and clients "
             "drop those from another than they asked: give --host the one that clients are told",
         )
-    wanted, granted = settings.receive_buffer_bytes, min(port.receive_buffer_bytes for port in ports)
-    if granted < wanted:
-        log.warning(
-            "receive-buffer",
-            f"the receive buffer has {granted} bytes, less than the {wanted} wanted, so datagrams are lost "
-            f"sooner while the server is busy; raise the limit with: sysctl -w net.core.rmem_max={wanted}",
-            granted_bytes=granted,
-            wanted_bytes=wanted,
-        )
+    warn_of_kernel(settings.receive_buffer_bytes, [port for ports in servers for port in ports], log)
 
 
 def serve(
@@ -82,6 +76,8 @@ def serve(
     `on_ready` and `lifeline` are as in `driver.run`.
     """
     addresses = [port.address for port in ports]
+    for port in ports:
+        port.open_outlets()
     with ExitStack() as stack:
         tap = None
         if settings.tap is not None:
@@ -114,6 +110,7 @@ def serve(
             ports,
             on_ready=on_ready,
             on_drain=lambda: _say_draining(settings, server, log),
+            on_suspension=partial(_say_suspended, server, log),
             report=Report(log, lambda: Losses.of(server, ports)),
             report_interval_s=REPORT_INTERVAL_S,
             lifeline=lifeline,
@@ -133,8 +130,8 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
         head=settings.head,
         tells_audience=settings.tells_audience,
         own_addresses=own_addresses(addresses),
-        exempts_loopback=settings.exempts_loopback,
         open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
+        exempts_loopback=settings.exempts_loopback,
         tap=tap,
     )
 
@@ -166,6 +163,23 @@ def _say_draining(settings: ServeSettings, server: Server, log: Log) -> None:
         limit_s=round(limit_s, 3),
         leases=leases,
     )
+
+
+def _say_suspended(server: Server, log: Log, suspended_s: float) -> Callable[[], None]:
+    """Returns what tells of a suspension once the leases that have ended meanwhile are gone."""
+    before = server.counts["leases_expired"]
+
+    def say() -> None:
+        ended = server.counts["leases_expired"] - before
+        log.warning(
+            "suspended",
+            f"the machine was suspended for {suspended_s:.0f} s; {ended} "
+            f"{'lease' if ended == 1 else 'leases'} ended meanwhile",
+            suspended_s=round(suspended_s, 3),
+            leases_ended=ended,
+        )
+
+    return say
 
 
 def _say_ended(ending: Ending, server: Server, ports: Sequence[UdpPort], log: Log) -> None:

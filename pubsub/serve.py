@@ -2,18 +2,15 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
 
-from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.errors import KcastError
-from kcast.pubsub.head_file import HeadFileError, read_head
 from kcast.pubsub.limits import (
     HEAD_CHARS_MAX,
     LINES_PER_DATAGRAM_MAX,
@@ -25,102 +22,24 @@ from kcast.pubsub.limits import (
 from kcast.pubsub.listen import is_wildcard, open_ports
 from kcast.pubsub.log import Log
 from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, serve, warn
-from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT, UdpPort
+from kcast.pubsub.serve_options import (
+    LOOPBACK,
+    UNITS,
+    GroupedCommand,
+    bits_per_s,
+    byte_count,
+    head,
+    host_port,
+    number,
+    option,
+)
+from kcast.pubsub.sockets import BUFFER_BYTES_DEFAULT
+from kcast.pubsub.udp import UdpPort
 from kcast.pubsub.workers import WORKERS_MAX, Supervisor, cluster_file
 
 PORT_DEFAULT = 7400
 
-_LOOPBACK = "127.0.0.1"
-_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _DEFAULTS = Limits()
-
-
-# --- The form of the command line --------------------------------------------------------------------
-
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-class _Option(click.Option):
-    """An option that the help lists under a heading."""
-
-    def __init__(self, *names: Any, heading: str, **attributes: Any) -> None:
-        super().__init__(*names, **attributes)
-        self.heading = heading
-
-
-class _Command(click.Command):
-    """A command whose help lists options under headings, in the order in which the headings first appear."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options under their headings."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                heading = parameter.heading if isinstance(parameter, _Option) else "Other options"
-                sections.setdefault(heading, []).append(record)
-        for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
-
-
-def _option(heading: str, *names: str, **attributes: Any) -> Callable[[_Function], _Function]:
-    if attributes.get("default") is not None:
-        attributes.setdefault("show_default", True)
-    return click.option(*names, cls=_Option, heading=heading, **attributes)
-
-
-def _number(heading: str, name: str, least: int, default: int, text: str) -> Callable[[_Function], _Function]:
-    return _option(heading, name, type=click.IntRange(min=least), default=default, metavar="N", help=text)
-
-
-def _bytes(least: int, most: int) -> Callable[[click.Context, click.Parameter, str], int]:
-    """Returns a parser for a number of bytes; `4M` is 4 * 1024 * 1024."""
-
-    def convert(ctx: click.Context, param: click.Parameter, value: str) -> int:
-        digits, factor = value, 1
-        if value[-1:].upper() in _UNITS:
-            digits, factor = value[:-1], _UNITS[value[-1].upper()]
-        if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
-            raise click.BadParameter(f"{value!r} is not a number of bytes; give one such as 4194304 or 4M")
-        if not least <= int(digits) * factor <= most:
-            raise click.BadParameter(f"{value} is not between {least} and {most} bytes")
-        return int(digits) * factor
-
-    return convert
-
-
-def _host_port(ctx: click.Context, param: click.Parameter, value: str | None) -> Address | None:
-    """Parses `[HOST:]PORT`; without a host it is on loopback."""
-    if value is None:
-        return None
-    host, _, port = value.rpartition(":")
-    expected = "give PORT, IP:PORT or [IPv6]:PORT"
-    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65_536):
-        raise click.BadParameter(f"{value!r} has no port from 0 to 65535; {expected}")
-    if not host:
-        return _LOOPBACK, int(port)
-    is_bracketed = host.startswith("[") and host.endswith("]")
-    try:
-        ip = ip_address(host[1:-1] if is_bracketed else host)
-    except ValueError:
-        raise click.BadParameter(f"{host!r} is not an IP address; {expected}") from None
-    if is_bracketed != (ip.version == 6):
-        raise click.BadParameter(f"{value!r} is not an address; {expected}")
-    return str(ip), int(port)
-
-
-def _head(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, str | None]:
-    """Returns the head, and the file that it comes from with `@FILE`."""
-    if value[:1] == "@":
-        try:
-            return read_head(value[1:]), value[1:]
-        except HeadFileError as error:
-            raise click.BadParameter(str(error)) from None
-    if not wire.is_head(value):
-        raise click.BadParameter(f"give at most {HEAD_CHARS_MAX} printable ASCII characters without spaces")
-    return value, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +61,13 @@ class Given:
     lines: int
     publish_rate: int
     copy_rate: int
+    egress_rate: int
+    uplink: int
     challenge_rate: int
-    no_loopback_exemption: bool
     work_bits: int
     open: bool
     open_to_anyone: bool
+    no_loopback_exemption: bool
     head: tuple[str, str | None]
     hide_audience: bool
     metrics: Address | None
@@ -157,7 +78,7 @@ class Given:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The addresses to serve on."""
-        return self.host or (_LOOPBACK,)
+        return self.host or (LOOPBACK,)
 
     def settings(self) -> ServeSettings:
         """Returns the settings of each server."""
@@ -173,14 +94,16 @@ class Given:
                 lines_per_datagram=self.lines,
                 publishes_per_s=self.publish_rate,
                 copies_per_s=self.copy_rate,
+                egress_bytes_per_s=self.egress_rate,
+                uplink_bytes_per_s=self.uplink // 8,
                 challenges_per_s=self.challenge_rate,
             ),
             work_bits=self.work_bits,
             head=self.head[0],
             head_file=self.head[1],
             tells_audience=not self.hide_audience,
-            exempts_loopback=not self.no_loopback_exemption,
             open_to="anyone" if self.open_to_anyone else "local" if self.open else "",
+            exempts_loopback=not self.no_loopback_exemption,
             receive_buffer_bytes=self.receive_buffer,
             metrics=self.metrics,
             tap=self.tap,
@@ -191,16 +114,16 @@ class Given:
 _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operation"
 
 
-@click.command("serve", cls=_Command)
-@_option(
+@click.command("serve", cls=GroupedCommand)
+@option(
     _WHERE,
     "--host",
     multiple=True,
     metavar="IP",
     help="Address to serve on. Give one IPv4 and one IPv6 address at most; :: serves both.  "
-    f"[default: {_LOOPBACK}]",
+    f"[default: {LOOPBACK}]",
 )
-@_option(
+@option(
     _WHERE,
     "--port",
     type=click.IntRange(0, 65_535),
@@ -208,29 +131,29 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     metavar="PORT",
     help="UDP port; 0 picks a free one, and prints it.",
 )
-@_option(
+@option(
     _WHERE,
     "--receive-buffer",
-    callback=_bytes(4096, 2**30),
-    default=f"{BUFFER_BYTES_DEFAULT // _UNITS['M']}M",
+    callback=byte_count(4096, 2**30),
+    default=f"{BUFFER_BYTES_DEFAULT // UNITS['M']}M",
     metavar="BYTES",
     help="Size of the kernel's buffer for datagrams that wait while the server is busy; also 512K or 4M.",
 )
-@_option(
+@option(
     _WHERE,
     "--workers",
     type=click.IntRange(1, WORKERS_MAX),
     metavar="N",
     help="Run N servers of one host, each a process, on N ports from --port on; print their cluster file.",
 )
-@_option(
+@option(
     _WHERE,
     "--count",
     type=click.IntRange(1, WORKERS_MAX),
     metavar="N",
     help="Run a lab: as --workers, but each server counts as a host of its own.",
 )
-@_option(
+@option(
     _TABLE,
     "--ttl",
     type=click.IntRange(1, TTL_S_MAX),
@@ -238,7 +161,7 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     metavar="SECONDS",
     help="Lifetime of a lease that is not renewed.",
 )
-@_option(
+@option(
     _TABLE,
     "--table",
     type=click.Choice(("ttl", "fifo")),
@@ -246,19 +169,17 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     help="What to do when the table is full: ttl refuses new leases; fifo pushes out the oldest, and "
     "promises leases only the time that it can keep them.",
 )
-@_number(_TABLE, "--capacity", 1, _DEFAULTS.leases, "Maximum number of leases.")
-@_number(
-    _TABLE, "--leases-per-address", 1, _DEFAULTS.leases_per_address, "Maximum leases of one IP and port."
-)
-@_number(
+@number(_TABLE, "--capacity", 1, _DEFAULTS.leases, "Maximum number of leases.")
+@number(_TABLE, "--leases-per-address", 1, _DEFAULTS.leases_per_address, "Maximum leases of one IP and port.")
+@number(
     _TABLE,
     "--leases-per-prefix",
     1,
     _DEFAULTS.leases_per_prefix,
     "Maximum leases of one IPv4 /24 or IPv6 /48; no limit for loopback.",
 )
-@_number(_TABLE, "--topics", 1, _DEFAULTS.topics, "Maximum number of topics with leases.")
-@_option(
+@number(_TABLE, "--topics", 1, _DEFAULTS.topics, "Maximum number of topics with leases.")
+@option(
     _TABLE,
     "--work-bits",
     type=click.IntRange(0, WORK_BITS_MAX),
@@ -266,14 +187,14 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     metavar="N",
     help="Proof of work that a new lease costs the client: about 2^N hashes; 0 is none.",
 )
-@_number(
+@number(
     _TRAFFIC,
     "--publishers",
     1,
     _DEFAULTS.publishers,
     "Maximum number of addresses that may publish without a cookie in each datagram.",
 )
-@_option(
+@option(
     _TRAFFIC,
     "--lines",
     type=click.IntRange(2, LINES_PER_DATAGRAM_MAX),
@@ -281,86 +202,107 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     metavar="N",
     help="Maximum lines in one datagram.",
 )
-@_number(
+@number(
     _TRAFFIC,
     "--publish-rate",
     0,
     _DEFAULTS.publishes_per_s,
-    "Maximum lines per second that one address may publish; 0 is no limit.",
+    "Maximum lines per second that one IP may publish, with all its ports; 0 is no limit. A network may "
+    "more: an IPv4 /24 8 times as many, an IPv6 /56 4 and a /48 16 times those of a /64. Loopback counts by "
+    "port.",
 )
-@_number(
+@number(
     _TRAFFIC,
     "--copy-rate",
     0,
     _DEFAULTS.copies_per_s,
-    "Maximum copies per second that the publishes of one address may cause; 0 is no limit.",
+    "Maximum copies per second that the publishes of one IP may cause; as --publish-rate.",
 )
-@_number(
+@option(
+    _TRAFFIC,
+    "--egress-rate",
+    callback=byte_count(0, 2**40),
+    default=f"{_DEFAULTS.egress_bytes_per_s // UNITS['M']}M",
+    metavar="BYTES",
+    help="Maximum bytes of copies per second that the publishes of one IP may cause, and as many that one IP "
+    "is sent; as --publish-rate.",
+)
+@option(
+    _TRAFFIC,
+    "--uplink",
+    callback=bits_per_s,
+    default="0",
+    show_default=False,
+    metavar="RATE",
+    help="Bits per second that the server's network takes, such as 100M or 1G: no more is sent, and "
+    "publishers share it. 0, the default, is no limit.",
+)
+@number(
     _TRAFFIC,
     "--challenge-rate",
     0,
     _DEFAULTS.challenges_per_s,
     "Maximum cookies per second given to all strangers (addresses that have shown no good one) together. "
-    "Strangers' pings have another limit of the same size. Loopback has neither; 0 is no limit.",
+    "Their pings count, too. Loopback has no such limit; 0 is none.",
 )
-@_option(
+@option(
     _TRAFFIC,
     "--open",
     is_flag=True,
     help="Ask loopback and private addresses for no handshake, so that `nc -u` can subscribe and publish.",
 )
-@_option(
+@option(
     _TRAFFIC,
     "--open-to-anyone",
     is_flag=True,
     help="Ask no address for a handshake. Then anyone can make the server flood anyone.",
 )
-@_option(
+@option(
     _TRAFFIC,
     "--no-loopback-exemption",
     is_flag=True,
     hidden=True,
-    help="Hold loopback to the limits by network, too: for tests.",
+    help="Let loopback addresses count as any others, for tests.",
 )
-@_option(
+@option(
     _OPERATION,
     "--metrics",
-    callback=_host_port,
+    callback=host_port,
     metavar="[HOST:]PORT",
     help="Serve metrics for Prometheus over HTTP; on loopback unless HOST is given.",
 )
-@_option(
+@option(
     _OPERATION,
     "--log",
     type=click.Choice(("text", "json")),
     default="text",
     help="Log to standard error as text for people, or as one JSON object per line.",
 )
-@_option(
+@option(
     _OPERATION,
     "--tap",
     metavar="FILE",
     help="Record what arrives and how leases change, without the messages, to explain losses later.",
 )
-@_option(
+@option(
     _OPERATION,
     "--tap-size",
-    callback=_bytes(1024 * 1024, 2**40),
+    callback=byte_count(1024 * 1024, 2**40),
     default="256M",
     metavar="BYTES",
     help="Maximum size of all --tap files of a server together.",
 )
-@_option(
+@option(
     _OPERATION,
     "--head",
     default="",
     show_default=False,
-    callback=_head,
+    callback=head,
     metavar="TEXT|@FILE",
     help=f"A string of up to {HEAD_CHARS_MAX} characters that answers carry to clients; or @ and the name of "
     "a file that has it, and is looked at once a minute.",
 )
-@_option(
+@option(
     _OPERATION,
     "--hide-audience",
     is_flag=True,
@@ -434,7 +376,7 @@ def _run(given: Given) -> None:
                 param_hint="--host",
             )
         settings = given.settings()
-        warn(settings, servers[0], log)
+        warn(settings, servers, log)
         if given.workers is None and given.count is None:
             code = _serve_one(settings, servers[0], log)
         else:

@@ -7,7 +7,8 @@ cookie is good:
            -> number of lines -> the cookie's age -> rate -> which leases are new -> topic -> draining
            -> stamp -> limits -> table
 
-Without a cookie: length -> number of lines -> publish lease (or an open server) -> rate.
+Without a cookie, from a source with a publish lease or at an open server: length -> number of lines -> rate.
+Of all others, who are strangers, only the first request is looked at, as far as `kcast.pubsub.door` admits.
 
 Every datagram gets at most one datagram back, never longer than itself. Reply verbs that arrive are dropped,
 so no forged packet can set two servers talking. Neither can copies: an open server marks its own, and
@@ -15,20 +16,23 @@ forwards none that is marked (§4.4). What is not done is counted in `drops`, by
 and in `refusals` if the client is told.
 
 A datagram enters by `receive`. Copies and answers leave by `flush`, so that a batch of bursts is routed as
-one (`kcast.pubsub.router`).
+one, and much of it in slices (`kcast.pubsub.egress`).
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from kcast.pubsub import wire
-from kcast.pubsub.cookie import Cookies
+from kcast.pubsub.cookie import Cookies, Issued
+from kcast.pubsub.door import Door
 from kcast.pubsub.drops import Drop
+from kcast.pubsub.egress import Egress
 from kcast.pubsub.endpoint import Address, Burst, Tap, Transmit, datagrams
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import (
     AUDIENCE_MAX,
     COOKIE_LEASE_LIFE_S,
+    CREDIT_MAX,
     DATAGRAM_BYTES_MAX,
     DRAIN_MARGIN_S,
     HEAD_CHARS_MAX,
@@ -41,10 +45,10 @@ from kcast.pubsub.limits import (
     WORK_BITS_MAX,
     Limits,
 )
-from kcast.pubsub.networks import networks_of
-from kcast.pubsub.rates import PublishRates, Rate
-from kcast.pubsub.router import Router, publishes_by_topic, whole_topic
-from kcast.pubsub.table import TABLES, ExpiringSet
+from kcast.pubsub.networks import Networks
+from kcast.pubsub.publishing import Lines, Publishing
+from kcast.pubsub.subscribers import Subscribers
+from kcast.pubsub.table import TABLES
 
 
 class Server:
@@ -53,12 +57,14 @@ class Server:
     `secret` is 32 random bytes, new for each process. `table` is "ttl" or "fifo" (§7.5). `work_bits` is the
     price of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). With `tells_audience`
     receipts say how many have leased what was published (§5.7). `own_addresses` are those at which the server
-    is reached; they cannot subscribe. `open_to` tells which sources may subscribe and
-    publish without a handshake (§4.4); None allows nobody. `exempts_loopback` frees loopback from limits by
-    network. `tap` is told of bursts and lease changes. Raises ValueError for a setting out of range.
+    is reached; they cannot subscribe. `open_to` tells which sources may subscribe and publish without a
+    handshake (§4.4); None allows nobody. With `exempts_loopback` loopback addresses have no network, so they
+    have no share and no credit. `tap` is told of bursts and lease changes. Raises ValueError for a setting
+    out of range.
     """
 
     make_leasing = Leasing
+    make_publishing = Publishing
 
     def __init__(
         self,
@@ -85,7 +91,6 @@ class Server:
         self.ttl_s = ttl_s
         self.exempts_loopback = exempts_loopback
         self.leases = TABLES[table](ttl_s, self.limits, exempts_loopback=exempts_loopback)
-        self.publish_leases: ExpiringSet[Address] = ExpiringSet(ttl_s, self.limits.publishers)
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         self.refusals: Counter[str] = Counter()
@@ -93,17 +98,24 @@ class Server:
         self._tells_audience = tells_audience
         self._own_addresses = own_addresses
         self._open_to = open_to
-        self._tap = tap
+        networks = Networks(exempts_loopback=exempts_loopback)
+        self._door = Door(self.limits.challenges_per_s, exempts_loopback=exempts_loopback)
         self._leasing = self.make_leasing(self.leases, work_bits, self.counts, self.drops, tap)
-        # Whoever knows of a publish lease can forge bare lines. That must not shut out the one who vouches.
-        self._vouched_rates, self._bare_rates = (
-            PublishRates(self.limits.publishes_per_s, self.limits.copies_per_s, self.limits.publishers)
-            for _ in range(2)
+        self._subscribers = Subscribers(networks, self.limits, ttl_s, self.drops)
+        self._egress = Egress(
+            self.leases,
+            self._subscribers,
+            self.counts,
+            self.drops,
+            marks_copies=open_to is not None,
+            uplink_bytes_per_s=self.limits.uplink_bytes_per_s,
         )
-        self._challenges = Rate(self.limits.challenges_per_s)
-        self._strangers_pongs = Rate(self.limits.challenges_per_s)
-        self._router = Router(self.leases, self.counts, marks_copies=open_to is not None)
+        self._publishing = self.make_publishing(
+            self._egress, self.leases, networks, self.limits, self.counts, self.drops, tap
+        )
+        self.publish_leases = self._publishing.leases
         self._replies: list[Transmit] = []
+        self._egress_at: float | None = None
         self._drained_at: float | None = None
         self.set_head(head)
         self._drain: dict[str, str] = {}
@@ -118,30 +130,44 @@ class Server:
 
     def receive(self, burst: Burst, now: float) -> None:
         """Routes what has arrived. Copies and answers wait for `flush`."""
-        self.counts["bytes_received"] += len(burst.data)
-        if burst.source in self._own_addresses:
-            self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(burst.data, burst.segment_bytes))
-        elif not self._receive_publishes(burst, now):
-            for datagram in datagrams(burst.data, burst.segment_bytes):
-                self._receive_datagram(datagram, burst.source, now)
+        data, segment_bytes, source, _ = burst
+        self.counts["bytes_received"] += len(data)
+        self._door.count_burst()
+        if source in self._own_addresses:
+            self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(data, segment_bytes))
+        elif self._open_to is not None:
+            for datagram in datagrams(data, segment_bytes):
+                self._receive_datagram(datagram, source, now)
+        elif self.publish_leases.left_s(source, now):
+            if not self._publishing.take_burst(burst, now):
+                for datagram in datagrams(data, segment_bytes):
+                    self._receive_datagram(datagram, source, now)
+        else:
+            self._receive_unknown(burst, now)
 
     def handle_timeout(self, now: float) -> None:
         """Forgets leases that have expired."""
         self._leasing.expire(now)
-        self.publish_leases.pop_expired(now)
+        self._publishing.expire(now)
+        self._subscribers.expire(now)
 
     def next_timeout(self) -> float | None:
-        """Returns when the first lease of either kind ends, or the draining does; None if nothing will."""
-        ends = (self.leases.next_expiry(), self.publish_leases.next_expiry(), self._drained_at)
+        """Returns when the first lease of either kind ends, or more can be sent, or the draining ends."""
+        ends = (
+            self.leases.next_expiry(),
+            self.publish_leases.next_expiry(),
+            self._subscribers.next_expiry(),
+            self._egress_at,
+            self._drained_at,
+        )
         return min((at for at in ends if at is not None), default=None)
 
     def flush(self, now: float) -> list[Transmit]:
-        """Returns what is to be sent: answers first, then copies."""
-        copies, unwanted = self._router.flush(now)
-        for topic, line_count in unwanted.items():
-            # Topics in the table are canonical already; only unmatched ones need this check.
-            self.drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += line_count
+        """Returns what is to be sent now: answers first, then a slice of the copies."""
+        self._door.begin_turn()
         replies, self._replies = self._replies, []
+        copies = self._egress.next_slice(now)
+        self._egress_at = self._egress.ready_at(now)
         return replies + copies
 
     # --- Draining ------------------------------------------------------------------------------------
@@ -173,104 +199,171 @@ class Server:
 
     # --- Admission -----------------------------------------------------------------------------------
 
+    def _receive_unknown(self, burst: Burst, now: float) -> None:
+        """Takes a burst from a source that holds no publish lease."""
+        data, segment_bytes, source, _ = burst
+        count = -(-len(data) // segment_bytes) if segment_bytes else 1
+        for index, datagram in enumerate(datagrams(data, segment_bytes)):
+            self.counts["datagrams_received"] += 1
+            if len(datagram) > DATAGRAM_BYTES_MAX:
+                self.drops[Drop.OVERSIZE] += 1
+                is_proven = False
+            elif _is_vouched(datagram):
+                is_proven = self._receive_vouched(datagram, source, now)
+            else:
+                is_proven = False
+                self._receive_stranger(datagram, source, now)
+            if not is_proven and index + 1 < count:
+                # All of a burst come from one source, so one answer is enough for a stranger's.
+                self.counts["datagrams_received"] += count - index - 1
+                self.drops[Drop.STRANGER] += count - index - 1
+                return
+
     def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
+        """Takes a datagram of a source with a publish lease, or any that reaches an open server."""
         self.counts["datagrams_received"] += 1
         if len(datagram) > DATAGRAM_BYTES_MAX:
             self.drops[Drop.OVERSIZE] += 1
-            return
+        elif _is_vouched(datagram):
+            self._receive_vouched(datagram, source, now)
+        else:
+            self._receive_bare(datagram, source, now)
+
+    def _split(self, datagram: bytes) -> list[bytes]:
         lines, unterminated = wire.split_lines(datagram)
         if unterminated:
             self.drops[Drop.UNTERMINATED] += 1
         if not lines:
             self.drops[Drop.EMPTY] += 1
-        elif lines[0].startswith(b"%!"):
-            self._receive_vouched(datagram, lines, source, now)
-        elif len(lines) > self.limits.lines_per_datagram:
-            self.drops[Drop.TOO_MANY_LINES] += 1
-            request = wire.parse_request(lines[0])
-            if isinstance(request, wire.Ping):
-                self._pong(request.nonce, datagram, source, now, is_refused=True)
-        else:
-            self._receive_bare(datagram, lines, source, now)
+        return lines
 
-    def _receive_vouched(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
-        """Takes a datagram whose first line shows a cookie: leases, publishes, one receipt (§5.4)."""
+    def _receive_vouched(self, datagram: bytes, source: Address, now: float) -> bool:
+        """Takes a datagram whose first line shows a cookie: leases, publishes, one receipt (§5.4).
+
+        Returns whether the cookie was good.
+        """
         if len(datagram) < REQUEST_BYTES_MIN:
             self.drops[Drop.SHORT] += 1
-            return
-        vouch = wire.parse_request(lines[0])
+            return False
+        vouch = wire.parse_request(datagram.lstrip(b"\n").partition(b"\n")[0])
         if not isinstance(vouch, wire.Vouch):
             self.drops[Drop.MALFORMED] += 1
-            return
-        age_s = self._cookies.age_s(vouch.cookie, source, now)
-        if age_s is None:
+            return False
+        issued = self._cookies.read(vouch.cookie, source, now)
+        if issued is None:
             self.drops[Drop.COOKIE_FOREIGN] += 1
             self._challenge(vouch.nonce, datagram, source, now)
-            return
+            return False
+        lines = self._split(datagram)
         if len(lines) > self.limits.lines_per_datagram:
             self.drops[Drop.TOO_MANY_LINES] += 1
             self._refuse_whole(
                 vouch, "size", datagram, source, {"lines": str(self.limits.lines_per_datagram)}
             )
-            return
+            return True
         subscribes, publishes, controls = wire.sorted_lines(lines[1:])
         for line in controls:
             # No pong follows, since the receipt has all that a pong would have. Only the first line can show
             # a cookie.
             misplaced = line.startswith((b"%!", b"%?", b"%~"))
             self.drops[Drop.MISPLACED if misplaced else _control_drop(line)] += 1
-        if subscribes and age_s > COOKIE_LEASE_LIFE_S:
+        if subscribes and issued.age_s > COOKIE_LEASE_LIFE_S:
             self.drops[Drop.COOKIE_OLD] += 1
             self._challenge(vouch.nonce, datagram, source, now, is_proven=True)
-            return
-        if publishes and not self._take(self._vouched_rates, source, *self._demand_of(publishes), now):
+            return True
+        demand = self._publishing.take_vouched(publishes, source, now) if publishes else None
+        if publishes and demand is None:
             self._refuse_whole(vouch, "rate", datagram, source)
-            return
-        self._grant(vouch, subscribes, publishes, datagram, source, now)
+            return True
+        self._grant(vouch, issued, subscribes, publishes, datagram, source, now)
+        if demand is not None:
+            self._publishing.forward(publishes, demand, source, now)
+        return True
 
     def _grant(
         self,
         vouch: wire.Vouch,
+        issued: Issued,
         subscribes: list[bytes],
-        publishes: dict[bytes, list[bytes]],
+        publishes: Lines,
         datagram: bytes,
         source: Address,
         now: float,
     ) -> None:
         """Does what a good cookie vouches for, and answers (§5.7, §5.8)."""
         refused, reason = self._leasing.ask(subscribes, vouch, source, now)
-        self._forward(publishes, source, now)
+        is_any_leased = refused.bit_count() < len(subscribes)
+        if is_any_leased:
+            self._subscribers.leased(source, now)
+            self._subscribers.showed(source, issued.issued_at, now)
         answer = b""
-        if publishes or not subscribes or refused.bit_count() < len(subscribes):
+        if publishes or not subscribes or is_any_leased:
             attributes = self._head | self._drain
             if publishes and not subscribes and self._tells_audience:
                 attributes = {"audience": str(self._audience_of(publishes, now))} | attributes
-            if (publishes or not subscribes) and not self._open_publish_lease(source, now):
+            if (publishes or not subscribes) and not self._publishing.open_lease(source, now):
                 attributes = {"bare": "0"} | attributes
-            cookie = self._cookies.mint(source, now)
+            cookie = self._mint(source, now)
+            if is_any_leased and not publishes:
+                credit_bytes = self._subscribers.credit_bytes(source, now)
+                if credit_bytes is not None:
+                    attributes = {"credit": str(min(credit_bytes, CREDIT_MAX))} | attributes
             ttl_s = int(self.leases.promise_s(now))
-            answer = wire.format_line(
-                wire.Receipt(vouch.nonce, ttl_s, cookie, self._leasing.work_bits, attributes)
-            )
+            answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, self.work_bits, attributes))
         if refused:
             self.refusals[reason] += 1
-            attributes = {"bits": str(self._leasing.work_bits)} if reason == Drop.WORK else {}
+            attributes = {"bits": str(self.work_bits)} if reason == Drop.WORK else {}
             if not answer:
                 attributes |= self._drain
             answer += wire.format_line(wire.Refusal(vouch.nonce, reason, refused, attributes))
         self._reply(datagram, source, answer)
 
-    def _open_publish_lease(self, source: Address, now: float) -> bool:
-        self.publish_leases.pop_expired(now)
-        if self._bare_rates.was_overdrawn(source, now):
-            return False
-        if self.publish_leases.renew(source, now):
-            return True
-        self.drops[Drop.PUBLISHERS] += 1
-        return False
+    def _receive_stranger(self, datagram: bytes, source: Address, now: float) -> None:
+        """Takes a datagram of which only the first request counts (§5.2)."""
+        start = _request_start(datagram)
+        if start < 0:
+            self._count_unvouched(datagram)
+            return
+        if not datagram.endswith(b"\n"):
+            self.drops[Drop.UNTERMINATED] += 1
+        if not self._admits(source, now):
+            return
+        request = wire.parse_request(datagram[start : max(start, datagram.find(b"\n", start))])
+        if isinstance(request, wire.Ping):
+            self._pong(request.nonce, datagram, source, now, is_admitted=True)
+        elif not isinstance(request, wire.Ask):
+            self.drops[Drop.MALFORMED] += 1
+        elif len(datagram) < REQUEST_BYTES_MIN:
+            self.drops[Drop.SHORT] += 1
+        else:
+            self._challenge(request.nonce, datagram, source, now, is_admitted=True)
 
-    def _receive_bare(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
+    def _count_unvouched(self, datagram: bytes) -> None:
+        """Counts the lines of a stranger's datagram that asks for nothing, at little cost."""
+        lines = self._split(datagram)
+        if len(lines) > self.limits.lines_per_datagram:
+            self.drops[Drop.TOO_MANY_LINES] += 1
+            return
+        if lines and wire.is_control(lines[0]):
+            self.drops[Drop.MISPLACED if lines[0].startswith(b"%!") else _control_drop(lines[0])] += 1
+            del lines[0]
+        publishes = sum([b" " in line for line in lines])
+        for drop, count in (
+            (Drop.UNVOUCHED_PUBLISH, publishes),
+            (Drop.UNVOUCHED_SUBSCRIBE, len(lines) - publishes),
+        ):
+            if count:
+                self.drops[drop] += count
+
+    def _receive_bare(self, datagram: bytes, source: Address, now: float) -> None:
         """Takes a datagram without a cookie: `%?`, `%~`, publishes (§7.2), and what an open server takes."""
+        lines = self._split(datagram)
+        if len(lines) > self.limits.lines_per_datagram:
+            self.drops[Drop.TOO_MANY_LINES] += 1
+            ping = wire.parse_request(lines[0])
+            if isinstance(ping, wire.Ping):
+                self._pong(ping.nonce, datagram, source, now, is_refused=True)
+            return
         request: wire.Ask | wire.Ping | None = None
         subscribes, publishes, controls = wire.sorted_lines(lines)
         for line in controls:
@@ -299,7 +392,7 @@ class Server:
             self._pong(request.nonce, datagram, source, now)
 
     def _publish_bare(
-        self, datagram: bytes, publishes: dict[bytes, list[bytes]], is_open: bool, source: Address, now: float
+        self, datagram: bytes, publishes: Lines, is_open: bool, source: Address, now: float
     ) -> None:
         line_count = sum(map(len, publishes.values()))
         if not is_open and not self.publish_leases.left_s(source, now):
@@ -307,39 +400,54 @@ class Server:
         elif self._open_to is not None and datagram.startswith(b"\n"):
             # It is, or looks like, what an open server has forwarded already (§4.4).
             self.drops[Drop.COPY] += line_count
-        elif self._take(self._bare_rates, source, *self._demand_of(publishes), now):
-            self._forward(publishes, source, now)
+        elif demand := self._publishing.take_bare(publishes, source, now):
+            self._publishing.forward(publishes, demand, source, now)
 
     # --- Answers -------------------------------------------------------------------------------------
 
+    def _mint(self, source: Address, now: float) -> bytes:
+        self._subscribers.minted(source, now)
+        return self._cookies.mint(source, now, self.work_bits)
+
     def _challenge(
-        self, nonce: bytes, datagram: bytes, source: Address, now: float, *, is_proven: bool = False
+        self,
+        nonce: bytes,
+        datagram: bytes,
+        source: Address,
+        now: float,
+        *,
+        is_proven: bool = False,
+        is_admitted: bool = False,
     ) -> None:
-        if not is_proven and not self._may_answer(source, self._challenges, now):
+        if not is_proven and not is_admitted and not self._admits(source, now):
             return
         self.counts["cookies_issued"] += 1
-        cookie = self._cookies.mint(source, now)
-        challenge = wire.Challenge(nonce, cookie, self._leasing.work_bits, self._head | self._drain)
+        challenge = wire.Challenge(nonce, self._mint(source, now), self.work_bits, self._head | self._drain)
         self._reply(datagram, source, wire.format_line(challenge), is_proven=is_proven)
 
-    def _may_answer(self, stranger: Address, rate: Rate, now: float) -> bool:
-        """Whether a stranger is answered now. On loopback always: nobody can forge such an address."""
-        is_exempt = not networks_of(stranger[0], exempts_loopback=self.exempts_loopback)
-        if is_exempt or rate.take(1, now):
+    def _admits(self, stranger: Address, now: float) -> bool:
+        if self._door.admits(stranger, now):
             return True
         # Silence: an answer that says so would cost what the limit saves.
         self.drops[Drop.CHALLENGE_RATE] += 1
         return False
 
     def _pong(
-        self, nonce: bytes, datagram: bytes, source: Address, now: float, *, is_refused: bool = False
+        self,
+        nonce: bytes,
+        datagram: bytes,
+        source: Address,
+        now: float,
+        *,
+        is_refused: bool = False,
+        is_admitted: bool = False,
     ) -> None:
         """Answers a ping (§5.9), with 0 if bare lines were refused: then the client vouches, and is told."""
         left_s = int(self.publish_leases.left_s(source, now))
         is_proven = left_s > 0
-        if not is_proven and not self._may_answer(source, self._strangers_pongs, now):
+        if not is_proven and not is_admitted and not self._admits(source, now):
             return
-        if is_proven and (is_refused or self._bare_rates.was_overdrawn(source, now)):
+        if is_proven and (is_refused or self._publishing.bare_rates.was_overdrawn(source, now)):
             left_s = 0
         answer = wire.format_line(wire.Pong(nonce, left_s, self._drain))
         self._reply(datagram, source, answer, is_proven=is_proven)
@@ -364,74 +472,24 @@ class Server:
             self.counts["unproven_bytes_sent"] += len(answer)
         self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
 
-    # --- Forwarding ----------------------------------------------------------------------------------
-
-    def _forward(self, publishes: dict[bytes, list[bytes]], source: Address, now: float) -> None:
-        for topic, lines in publishes.items():
-            self.counts["messages_received"] += len(lines)
-            if self._tap is not None and wire.is_topic(topic):
-                self._tap.burst(now, source, topic, lines)
-            too_long = self._router.forward(topic, lines)
-            if too_long:
-                self.drops[Drop.OVERSIZE] += too_long
-
-    def _receive_publishes(self, burst: Burst, now: float) -> bool:
-        """Takes a burst that is nothing but publishes at once, if its source has a publish lease.
-
-        Returns False for all others: they are looked at datagram by datagram, as an open server does always.
-        """
-        data, segment_bytes, source, _ = burst
-        if segment_bytes > DATAGRAM_BYTES_MAX or self._open_to is not None:
-            return False
-        if not self.publish_leases.left_s(source, now):
-            return False
-        lines_max = self.limits.lines_per_datagram
-        whole = whole_topic(data, segment_bytes, lines_max) if len(data) > segment_bytes else None
-        publishes = None if whole is not None else publishes_by_topic(data, segment_bytes, lines_max)
-        if whole is not None:
-            topic, line_count = whole
-            copies = line_count * self.leases.audience_count(topic)
-        elif publishes is not None:
-            line_count, copies = self._demand_of(publishes)
-        else:
-            return False
-        if len(data) > segment_bytes and self._bare_rates.is_large(line_count, copies):
-            return False  # one datagram may overdraw a rate, a burst may not
-        if self._take(self._bare_rates, source, line_count, copies, now):
-            if publishes is not None:
-                self._forward(publishes, source, now)
-            else:
-                self._forward_whole(burst, topic, line_count, now)
-        self.counts["datagrams_received"] += -(-len(data) // segment_bytes)
-        return True
-
-    def _forward_whole(self, burst: Burst, topic: bytes, line_count: int, now: float) -> None:
-        """Forwards a burst of one topic as it came (§4.3)."""
-        data, segment_bytes, source, _ = burst
-        self.counts["messages_received"] += line_count
-        if self._tap is not None:
-            self._tap.burst(now, source, topic, list(filter(None, data.split(b"\n"))))
-        if not self._router.forward_burst(data, segment_bytes, topic, line_count, now):
-            self.drops[Drop.NO_SUBSCRIBER] += line_count
-
-    def _demand_of(self, publishes: dict[bytes, list[bytes]]) -> tuple[int, int]:
-        """Returns the number of lines, and the number of copies that they cause."""
-        line_count = copies = 0
-        for topic, lines in publishes.items():
-            line_count += len(lines)
-            copies += len(lines) * self.leases.audience_count(topic)
-        return line_count, copies
-
-    def _audience_of(self, publishes: dict[bytes, list[bytes]], now: float) -> int:
+    def _audience_of(self, publishes: Lines, now: float) -> int:
         """Returns the largest number of live leases on one of these topics, as far as a receipt can tell."""
-        return min(max(len(self.leases.subscribers(topic, now)) for topic in publishes), AUDIENCE_MAX)
+        return min(max(self.leases.live_count(topic, now) for topic in publishes), AUDIENCE_MAX)
 
-    def _take(self, rates: PublishRates, source: Address, line_count: int, copies: int, now: float) -> bool:
-        """Whether the source may publish this much now; if so, it is charged for it."""
-        if rates.take(source, line_count, copies, now):
-            return True
-        self.drops[Drop.PUBLISH_RATE] += line_count
-        return False
+
+def _is_vouched(datagram: bytes) -> bool:
+    """Whether the first line that is not blank is a vouch."""
+    return datagram.startswith(b"%!") or (
+        datagram.startswith(b"\n") and datagram.lstrip(b"\n").startswith(b"%!")
+    )
+
+
+def _request_start(datagram: bytes) -> int:
+    """Returns where the first line begins that may be a `%?` or `%~`; -1 where there is none."""
+    if datagram.startswith((b"%? ", b"%~ ")):
+        return 0
+    starts = [at for at in (datagram.find(b"\n%? "), datagram.find(b"\n%~ ")) if at >= 0]
+    return min(starts) + 1 if starts else -1
 
 
 def _control_drop(line: bytes) -> Drop:

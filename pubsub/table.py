@@ -23,6 +23,9 @@ from kcast.pubsub.networks import Network, networks_of
 Key = TypeVar("Key", bound=Hashable)
 
 
+CHUNK_ADDRESSES = 128  # of an audience: what is sent in one go at least
+
+
 class Limit(StrEnum):
     """The limit that a new lease would exceed: the reason of a refusal (PROTOCOL §5.8)."""
 
@@ -49,6 +52,9 @@ class ExpiringSet(Generic[Key]):
 
     def __len__(self) -> int:
         return len(self._expires_at)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._expires_at
 
     def renew(self, key: Key, now: float) -> bool:
         """Adds or renews the key. Returns False, and does nothing, if it is new and the set is full."""
@@ -181,6 +187,18 @@ class LeaseTable:
             audience.live = tuple(live)
             audience.live_until = min(live.values(), default=now)
         return audience.live
+
+    def live_count(self, topic: bytes, now: float) -> int:
+        """Returns the number of live leases on a topic."""
+        return len(self.subscribers(topic, now))
+
+    def audience(self, topic: bytes, now: float) -> Sequence[Sequence[Address]]:
+        """Returns the addresses with a live lease on this topic in chunks, longest-standing first."""
+        subscribers = self.subscribers(topic, now)
+        if len(subscribers) <= CHUNK_ADDRESSES:
+            return (subscribers,) if subscribers else ()
+        starts = range(0, len(subscribers), CHUNK_ADDRESSES)
+        return [subscribers[start : start + CHUNK_ADDRESSES] for start in starts]
 
     def expire(self, now: float) -> list[Lease]:
         """Forgets the leases that have expired, and returns them."""

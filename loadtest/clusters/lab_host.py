@@ -63,7 +63,7 @@ class _LabServer(HostedServer):
             except (ListenError, ValueError) as error:
                 raise self.failure(str(error)) from None
             if not self.index and not self.lives:
-                warn(settings, ports, self.log)
+                warn(settings, [ports], self.log)
             core = make_server(settings, addresses, tap)
             report = Report(self.log, lambda: Losses.of(core, ports))
             self._driver = Driver(core, ports, loop, report=report)

@@ -216,7 +216,7 @@ class _ProcessHost(Host[_ServerProcess]):
             log.error("start", str(error))
             return EXIT_FAILURE
         settings = self._options.settings(server.index, server.lives + 1)
-        warn(settings, ports, log)
+        warn(settings, [ports], log)
         number = _PORT.pack(ports[0].address[1])
         code = serve(settings, ports, log, on_ready=lambda: write_all(said, number), lifeline=self._lifeline)
         say_cut_off(ports, log)

@@ -39,7 +39,7 @@ SERVERS = {
     "naive": ("-m", "tests.benchmarks.server", "--naive"),
     "kcast": (
         *("-c", "from kcast.pubsub.serve import command; command()", "--port=0", "--ttl=3600"),
-        *("--publish-rate=0", "--copy-rate=0", "--challenge-rate=0"),
+        *("--publish-rate=0", "--copy-rate=0", "--egress-rate=0", "--challenge-rate=0"),
     ),
 }
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from kcast.pubsub.endpoint import Address, Burst, LeaseChange
 from kcast.pubsub.limits import Limits
+from kcast.pubsub.outlet import SEGMENTS_MAX
 from kcast.pubsub.server import Server
 from kcast.pubsub.tap import TapWriter, read_clock
 from kcast.pubsub.tap_format import Encoder
-from kcast.pubsub.udp import SEGMENTS_MAX
 from kcast.pubsub.wire import pack_lines
 from tests.support.server_core import lease, new_server, publish_lease
 

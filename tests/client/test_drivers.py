@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import uvloop
 
-from kcast.pubsub.udp import SOCKETS_VARIABLE, uses_linux
+from kcast.pubsub.sockets import SOCKETS_VARIABLE, uses_linux
 from tests.support.driver_suite import SCENARIOS, Servers, serving
 from tests.support.drivers import Driver, Loop, Threads
 from tests.support.machine import has_ipv6

@@ -339,7 +339,7 @@ def test_minting_takes_slices_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) 
         calls += 1
         return calls < stop_at
 
-    monkeypatch.setattr("kcast.client.engine.monotonic", clock)
+    monkeypatch.setattr("kcast.pubsub.clock.now", clock)
     monkeypatch.setattr(ClientCore, "work", work)
     with opened() as engine:
         engine.mint()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kcast.pubsub.udp import SOCKETS_VARIABLE
+from kcast.pubsub.sockets import SOCKETS_VARIABLE
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.world

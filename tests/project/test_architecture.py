@@ -16,8 +16,19 @@ from tests.support.checkout import ROOT
 # The sans-IO cores. Every file named here must exist; a new core is added here.
 CORES = (
     *("pubsub/endpoint.py", "pubsub/errors.py", "pubsub/limits.py", "pubsub/wire.py", "pubsub/drops.py"),
-    *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py", "pubsub/networks.py"),
-    *("pubsub/table.py", "pubsub/leasing.py", "pubsub/router.py", "pubsub/server.py", "pubsub/tap_format.py"),
+    *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py"),
+    *(
+        "pubsub/table.py",
+        "pubsub/leasing.py",
+        "pubsub/bursts.py",
+        "pubsub/egress.py",
+        "pubsub/subscribers.py",
+        "pubsub/networks.py",
+        "pubsub/door.py",
+        "pubsub/publishing.py",
+        "pubsub/server.py",
+        "pubsub/tap_format.py",
+    ),
     *("client/signed_text.py", "client/cluster_facts.py", "client/cluster_reader.py"),
     *("client/view.py", "client/envelope.py", "client/lines.py", "client/dedup.py", "client/gaps.py"),
     *("client/leases.py", "client/rtt.py", "client/session.py", "client/core.py", "client/events.py"),
@@ -61,7 +72,13 @@ ARROWS = {
     "client": (
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
-        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops", "kcast.pubsub.http"),
+        *(
+            "kcast.pubsub.stamp",
+            "kcast.pubsub.errors",
+            "kcast.pubsub.drops",
+            "kcast.pubsub.http",
+            "kcast.pubsub.clock",
+        ),
         "kcast.pubsub.networks",
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),

@@ -15,6 +15,8 @@ DEFAULTS = {
     "lines_per_datagram": 64,
     "publishes_per_s": 50_000,
     "copies_per_s": 2_000_000,
+    "egress_bytes_per_s": 134_217_728,
+    "uplink_bytes_per_s": 0,
     "challenges_per_s": 20_000,
 }
 

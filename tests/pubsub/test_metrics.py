@@ -88,6 +88,8 @@ def test_a_new_server_has_every_metric(port: UdpPort) -> None:
         "kcast_lines_per_datagram_limit": 64.0,
         "kcast_publishes_per_second_limit": 50_000.0,
         "kcast_copies_per_second_limit": 2_000_000.0,
+        "kcast_egress_bytes_per_second_limit": 134_217_728.0,
+        "kcast_uplink_bytes_per_second_limit": 0.0,
         "kcast_challenges_per_second_limit": 20_000.0,
     }
     counters = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kcast.pubsub.networks import is_loopback, networks_of, text_of
+from kcast.pubsub.networks import Networks, is_loopback, networks_of, text_of
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,11 @@ def test_each_network_contains_the_one_before(host: str) -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     assert networks_of.cache_info().maxsize is not None
+
+
+def test_whose_rates_an_address_uses() -> None:
+    networks = Networks()
+    assert networks.shares_of(("192.0.2.7", 1)) == (("192.0.2.7", 1), (b"\xc0\x00\x02", 8))
+    assert [factor for _, factor in networks.shares_of(("2001:db8::7", 1))] == [1, 4, 16]
+    assert networks.shares_of(("2001:db8::7", 1)) == networks.shares_of(("2001:db8::8", 2))
+    assert networks.shares_of(("127.0.0.1", 1)) != networks.shares_of(("127.0.0.1", 2))

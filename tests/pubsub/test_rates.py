@@ -6,12 +6,15 @@ from collections import OrderedDict
 import pytest
 
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.limits import OVERDRAWN_S
-from kcast.pubsub.rates import PublishRates, Rate
+from kcast.pubsub.limits import OVERDRAWN_S, Limits
+from kcast.pubsub.networks import SHARES_MAX, Networks, Share
+from kcast.pubsub.rates import Demand, PublishRates, Rate
 
 A: Address = ("192.0.2.1", 1)
 B: Address = ("192.0.2.1", 2)
 C: Address = ("2001:db8::1", 1)
+D: Address = ("192.0.2.2", 1)
+E: Address = ("127.0.0.1", 1)
 TICK_S = 1 / 64  # with rates that are powers of two: all sums are exact
 
 
@@ -51,41 +54,56 @@ def test_rate_is_the_naive_bucket(per_s: int, seed: int) -> None:
     assert taken == 300 if per_s == 0 else 0 < taken < 300
 
 
-@pytest.mark.parametrize(("publishes_per_s", "copies_per_s"), [(4, 0), (0, 64), (4, 64), (32, 32), (0, 0)])
-@pytest.mark.parametrize("capacity", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("lines_per_s", "copies_per_s", "bytes_per_s"),
+    [(4, 0, 0), (0, 64, 0), (4, 64, 512), (0, 0, 256), (0, 0, 0)],
+)
+@pytest.mark.parametrize("capacity", [1, 2, 100])
 @pytest.mark.parametrize("seed", range(3))
-def test_publish_rates_are_naive_buckets_of_the_last_addresses(
-    publishes_per_s: int, copies_per_s: int, capacity: int, seed: int
+def test_publish_rates_are_naive_buckets_of_the_last_ips_and_networks(
+    lines_per_s: int, copies_per_s: int, bytes_per_s: int, capacity: int, seed: int
 ) -> None:
     rng = random.Random(seed)
-    rates = PublishRates(publishes_per_s, copies_per_s, capacity)
-    buckets: OrderedDict[Address, tuple[NaiveBucket, NaiveBucket]] = OrderedDict()
-    overdrawn_at: dict[Address, float] = {}
+    per_s = lines_per_s, copies_per_s, bytes_per_s
+    limits = Limits(
+        publishers=capacity,
+        publishes_per_s=lines_per_s,
+        copies_per_s=copies_per_s,
+        egress_bytes_per_s=bytes_per_s,
+    )
+    networks = Networks()
+    rates = PublishRates(limits, networks)
+    buckets: OrderedDict[Share, list[NaiveBucket]] = OrderedDict()
+    overdrawn_at: OrderedDict[Address, float] = OrderedDict()
     now, outcomes = 1000.0, set()
     for _ in range(400):
         now += rng.choice((0, 0, 1, 7, 64, 200)) * TICK_S
-        address = rng.choice((A, A, B, C))
+        address = rng.choice((A, A, B, C, D, E))
         if rng.random() < 0.2:
             was_overdrawn = now - overdrawn_at.get(address, 0.0) < OVERDRAWN_S
             assert rates.was_overdrawn(address, now) is was_overdrawn
             continue
-        lines, copies = rng.choice((1, 2, 60)), rng.choice((0, 1, 30, 1000))
-        if address not in buckets and len(buckets) == capacity:
-            forgotten, _ = buckets.popitem(last=False)
-            overdrawn_at.pop(forgotten, None)
-        buckets.setdefault(address, (NaiveBucket(publishes_per_s, now), NaiveBucket(copies_per_s, now)))
-        buckets.move_to_end(address)
-        publishes_bucket, copies_bucket = buckets[address]
-        may = publishes_bucket.has_any(now) and copies_bucket.has_any(now)
-        assert rates.take(address, lines, copies, now) is may
+        demand = Demand(rng.choice((1, 2, 60)), rng.choice((0, 1, 30, 1000)), rng.choice((0, 9, 9000)))
+        mine = []
+        for share, factor in networks.shares_of(address):
+            if share not in buckets and len(buckets) == SHARES_MAX * capacity:
+                buckets.popitem(last=False)
+            mine.append(buckets.setdefault(share, [NaiveBucket(factor * each, now) for each in per_s]))
+            buckets.move_to_end(share)
+        may = all(bucket.has_any(now) for each in mine for bucket in each)
+        assert rates.take(address, demand, now) is may
         if may:
-            publishes_bucket.taken.append((now, lines))
-            copies_bucket.taken.append((now, copies))
+            for each in mine:
+                for bucket, amount in zip(each, demand, strict=True):
+                    bucket.taken.append((now, amount))
         else:
             overdrawn_at[address] = now
-        assert len(rates) == len(buckets) <= capacity
+            overdrawn_at.move_to_end(address)
+            if len(overdrawn_at) > capacity:
+                overdrawn_at.popitem(last=False)
+        assert len(rates) == max(len(buckets), len(overdrawn_at))
         outcomes.add(may)
-    assert outcomes == ({True} if not publishes_per_s and not copies_per_s else {True, False})
+    assert outcomes == ({True} if not any(per_s) else {True, False})
 
 
 # --- What that means ----------------------------------------------------------------------------------
@@ -131,35 +149,30 @@ def test_no_window_sees_more_than_its_rate_a_second_and_a_burst() -> None:
             assert total <= 100 * (at - admitted[first][0] + 1) + largest
 
 
-def test_addresses_do_not_share() -> None:
-    rates = PublishRates(10, 1000, 100)
-    assert rates.take(A, 10, 0, 0.0)
-    assert not rates.take(A, 1, 0, 0.0)
-    assert rates.take(B, 10, 0, 0.0)
-    assert rates.take((A[0], 99), 10, 0, 0.0)
+def limited(lines_per_s: int) -> PublishRates:
+    return PublishRates(Limits(publishes_per_s=lines_per_s), Networks())
 
 
-@pytest.mark.parametrize(("lines", "copies"), [(10, 0), (1, 1000)])
-def test_either_bucket_refuses(lines: int, copies: int) -> None:
-    rates = PublishRates(10, 1000, 100)
-    assert rates.take(A, lines, copies, 0.0)
-    assert not rates.take(A, 1, 0, 0.0)
-    assert rates.take(A, 1, 0, 0.2)
+def test_ports_share_and_ips_do_not() -> None:
+    rates = limited(10)
+    assert rates.take(A, Demand(10, 0, 0), 0.0)
+    assert not rates.take(A, Demand(1, 0, 0), 0.0)
+    assert not rates.take(B, Demand(1, 0, 0), 0.0)
+    assert rates.take(C, Demand(10, 0, 0), 0.0)
+    assert rates.take(D, Demand(10, 0, 0), 0.0)
 
 
-def test_refusal_is_remembered_for_a_while_and_for_its_address() -> None:
-    rates = PublishRates(1, 0, 100)
-    assert rates.take(A, 2, 0, 0.0)
-    assert not rates.was_overdrawn(A, 0.0)
-    assert not rates.take(A, 1, 0, 0.5)
-    assert rates.take(A, 1, 0, 2.0)
-    assert rates.was_overdrawn(A, 0.4 + OVERDRAWN_S)
-    assert not rates.was_overdrawn(A, 0.5 + OVERDRAWN_S)
-    assert not rates.was_overdrawn(B, 0.5)
+def test_ips_of_a_network_share_eight_times_as_much() -> None:
+    rates = limited(10)
+    taken = [rates.take((f"192.0.2.{number}", 1), Demand(10, 0, 0), 0.0) for number in range(20)]
+    assert taken == [True] * 8 + [False] * 12
 
 
-def test_no_limit_is_no_limit() -> None:
-    rates = PublishRates(0, 0, 1)
-    rate = Rate(0)
-    assert all(rates.take(A, 10**9, 10**12, 0.0) for _ in range(100))
-    assert all(rate.take(10**9, 0.0) for _ in range(100))
+def test_ready_at_is_when_something_is_in_the_bucket() -> None:
+    rate = Rate(10, 0.1)
+    assert rate.ready_at(5.0) == 5.0
+    assert rate.take(21, 5.0)
+    at = rate.ready_at(5.0)
+    assert 7.0 <= at < 7.2
+    assert rate.left(at) >= 0
+    assert rate.ready_at(at + 0.01) == at + 0.01

@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kcast.pubsub import serve as serve_module
-from kcast.pubsub import tap, udp
+from kcast.pubsub import sockets, tap
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.process import ServeSettings
 from kcast.pubsub.serve import command
-from kcast.pubsub.udp import BUFFER_BYTES_DEFAULT
+from kcast.pubsub.sockets import BUFFER_BYTES_DEFAULT
 from tests.support.logs import untimed
 from tests.support.serve_process import (
     NEEDS_IPV6,
@@ -392,10 +392,10 @@ def test_a_wildcard_address_comes_with_a_warning_where_there_are_several(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's limit on buffers")
-def test_a_receive_buffer_that_is_cut_comes_with_a_warning(
+def test_a_setting_of_the_kernel_that_matters_comes_with_a_warning(
     settings: list[ServeSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(udp, "_SO_RCVBUFFORCE", 0xFFFF)  # as for users without CAP_NET_ADMIN
+    monkeypatch.setattr(sockets, "SO_RCVBUFFORCE", 0xFFFF)  # as for users without CAP_NET_ADMIN
     limit = int(Path("/proc/sys/net/core/rmem_max").read_text())
     told = invoke("--port", "0", "--receive-buffer", "1G").stderr
     assert untimed(told) == (

@@ -76,6 +76,33 @@ def bare(*sequence: bytes, source: Address = CLIENT) -> Provoke:
     return provoke
 
 
+def proven(*sequence: bytes) -> Provoke:
+    """As `bare`, from an address with a publish lease: of others only the first request is looked at."""
+
+    def provoke(server: Server, cookie: bytes) -> None:
+        publish_lease(server)
+        bare(*sequence)(server, cookie)
+
+    return provoke
+
+
+def burst(*sequence: bytes) -> Provoke:
+    def provoke(server: Server, cookie: bytes) -> None:
+        server.receive(Burst(b"".join(sequence), len(sequence[0]), CLIENT), START)
+
+    return provoke
+
+
+def two_publishers(line: bytes) -> Provoke:
+    """The same line from two networks."""
+
+    def provoke(server: Server, cookie: bytes) -> None:
+        publish(server, line)
+        publish(server, line, source=THIRD)
+
+    return provoke
+
+
 def vouching(
     *lines: bytes,
     cut: int | None = None,
@@ -100,20 +127,24 @@ PROVOCATIONS: dict[Drop, list[Provoke]] = {
     Drop.UNTERMINATED: [bare(ask() + b"x"), bare(ask() + b"\n" + b"x" * 900)],
     Drop.SHORT: [bare(ask()[:191]), vouching(cut=191), bare(b"%~ N\n"), bare(b"%! N\n")],
     Drop.MALFORMED: [bare(b"%!".ljust(192, b"\n")), bare(b"%! N C -".ljust(192, b"\n")), bare(b"%?\n"),
-                     bare(b"%~ \n"), bare(b"%~ N\n".ljust(9, b"\n") + b"%!x\n")],
+                     bare(b"%~ \n"), proven(b"%~ N\n".ljust(9, b"\n") + b"%!x\n")],
     Drop.REPLY_VERB: [*(bare(verb + b" N\n") for verb in wire.REPLY_VERBS), vouching(b"%+ x"),
                       bare(wire.format_line(wire.Pong(b"N", 1)))],
     Drop.UNKNOWN_VERB: [bare(b"%# N\n"), bare(b"%\n"), bare(b"%@p.1 x\n"), vouching(b"%zz")],
     Drop.MISPLACED: [vouching(b"%? N"), vouching(b"%~ N"), vouching(b"%?x"),
-                     bare(b"%~ N\n%! N " + b"A" * 32 + b" -\n")],
-    Drop.EXTRA_REQUEST: [bare(ask() + b"%? M\n"), bare(ask() + b"%~ M\n"), bare(b"%~ N\n%~ M\n")],
+                     proven(b"%~ N\n%! N " + b"A" * 32 + b" -\n")],
+    Drop.EXTRA_REQUEST: [proven(ask() + b"%? M\n"), proven(ask() + b"%~ M\n"), proven(b"%~ N\n%~ M\n")],
+    Drop.STRANGER: [burst(ask(), ask()), burst(b"%~ N".ljust(20, b"\n"), b"%~ M\n")],
     Drop.COOKIE_FOREIGN: [vouching(b"t", source=OTHER), vouching(b"t", later_s=COOKIE_PUBLISH_LIFE_S + 1),
                           bare(vouched(b"A" * 32, b"t"))],
     Drop.COOKIE_OLD: [vouching(b"t", later_s=COOKIE_LEASE_LIFE_S + 1)],
-    Drop.CHALLENGE_RATE: [bare(ask(), ask()), bare(*[b"%~ N".ljust(20, b"\n")] * 4)],
+    Drop.CHALLENGE_RATE: [bare(ask(), ask()), bare(b"%~ N".ljust(20, b"\n"), ask())],
     Drop.UNVOUCHED_SUBSCRIBE: [bare(b"t\n"), bare(b"%c3\n"), bare(b"t\r\n")],
     Drop.UNVOUCHED_PUBLISH: [bare(b"t m\n"), bare(b" \n"), bare(b"%c3 m\n")],
     Drop.COPY: [bare(b"\nt m\n"), bare(b"\n\n%c3 m\n")],
+    Drop.BACKLOG: [proven(b"t 1\n", b"t 2\n", b"t 3\n")],
+    Drop.CREDIT: [proven(*[b"t ".ljust(1149, b"m") + b"\n"] * 57)],
+    Drop.EGRESS_RATE: [two_publishers(b"t ".ljust(999, b"m"))],
     Drop.PUBLISH_RATE: [vouching(b"t b", after=lambda server: publish(server, b"t a"))],
     Drop.TOPIC: [vouching(b"%41"), vouching(b"t\r"), vouching(b"%c3 m"), vouching(b"x" * 256)],
     Drop.WORK: [vouching(b"new")],
@@ -128,8 +159,10 @@ PROVOCATIONS: dict[Drop, list[Provoke]] = {
 }  # fmt: skip
 
 SERVERS: dict[Drop, Callable[[], Server]] = {
-    Drop.CHALLENGE_RATE: lambda: new_server(limits=Limits(challenges_per_s=3)),
+    Drop.CHALLENGE_RATE: lambda: new_server(limits=Limits(challenges_per_s=4)),
     Drop.COPY: lambda: open_server(),
+    Drop.BACKLOG: lambda: new_server(limits=Limits(uplink_bytes_per_s=1000)),
+    Drop.EGRESS_RATE: lambda: new_server(limits=Limits(egress_bytes_per_s=100)),
     Drop.PUBLISH_RATE: lambda: new_server(limits=Limits(publishes_per_s=1)),
     Drop.WORK: lambda: new_server(work_bits=1),
     Drop.DRAIN: lambda: new_server(),
@@ -204,7 +237,7 @@ def test_publish_lease_lets_bare_lines_through_and_no_bare_subscribe(server: Ser
 
 
 def test_lines_of_a_subscriber_are_put_together_in_order(server: Server) -> None:
-    """§4.3: from several datagrams and sources, whatever topics each subscriber wants."""
+    """§4.3: from several datagrams and sources, whatever topics each wants; those of a source in order."""
     lease(server, OTHER, b"t", b"u")
     lease(server, THIRD, b"u")
     publish_lease(server)
@@ -212,7 +245,7 @@ def test_lines_of_a_subscriber_are_put_together_in_order(server: Server) -> None
     for source, datagram in ((CLIENT, b"t 1\nu 1\n"), (OTHER, b"u 2\nt 2\n"), (CLIENT, b"t 3\nv 1\n")):
         server.receive(Burst(datagram, len(datagram), source), START)
     back = sent(server.flush(START))
-    assert sorted(back) == [(OTHER, b"t 1\nt 2\nt 3\nu 1\nu 2\n"), (THIRD, b"u 1\nu 2\n")]
+    assert sorted(back) == [(OTHER, b"t 1\nt 3\nu 1\nu 2\nt 2\n"), (THIRD, b"u 1\nu 2\n")]
     assert server.flush(START) == []
 
 

@@ -91,7 +91,7 @@ def test_audience_stands_only_where_there_is_one_and_no_subscribe_line(server: S
 def test_larger_audience_than_seven_digits_can_tell(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = range(AUDIENCE_MAX + 1)
     monkeypatch.setattr(server.leases, "subscribers", lambda topic, now: crowd if topic == b"t" else ())
-    monkeypatch.setattr(server, "_forward", lambda *_: None)
+    monkeypatch.setattr(server._publishing, "forward", lambda *_: None)
     assert told(server, b"t m") == str(AUDIENCE_MAX) == "9999999"
 
 
@@ -180,22 +180,28 @@ def test_other_longest_answers_fit() -> None:
     assert max(map(len, answers)) <= REPLY_BYTES_MAX
 
 
-Combination = tuple[bool, ...]  # bare, audience, head, drain, and subscribe lines beside the publish
-COMBINATIONS: list[Combination] = list(product([False, True], repeat=5))
+# bare, audience, head, drain, subscribe lines, no publish line
+Combination = tuple[bool, ...]
+COMBINATIONS: list[Combination] = list(product([False, True], repeat=6))
 
 
 def receipt_with(combination: Combination, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """A receipt with these attributes, each as long as it can be, beside the longest nonce, ttl and price."""
-    bare, audience, head, drain, subscribes = combination
+    bare, audience, head, drain, subscribes, silent = combination
     options = LONGEST | ({} if head else {"head": ""})
     server = new_server(**options, tells_audience=audience, limits=Limits(publishers=1))
     if bare:
         publish_lease(server, OTHER)
+    monkeypatch.setattr(server.leases, "subscribers", lambda *_: range(AUDIENCE_MAX))
+    monkeypatch.setattr(server._publishing, "forward", lambda *_: None)
+    lease(server, CLIENT, b"mine")
     if drain:
         server.start_drain(START)
-    monkeypatch.setattr(server.leases, "subscribers", lambda *_: range(AUDIENCE_MAX))
-    monkeypatch.setattr(server, "_forward", lambda *_: None)
-    return longest_answer(server, *(MANY if subscribes else ()), b"t m")
+    if subscribes:
+        monkeypatch.setattr(server._subscribers, "credit_bytes", lambda *_: 10**12)
+    return longest_answer(
+        server, *((*MANY[1:], b"mine") if subscribes else ()), *(() if silent else (b"t m",))
+    )
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS)
@@ -203,13 +209,14 @@ def test_every_combination_of_a_receipts_attributes_fits(
     combination: Combination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """§5.1, §5.2"""
-    bare, audience, head, drain, subscribes = combination
+    bare, audience, head, drain, subscribes, silent = combination
     data = receipt_with(combination, monkeypatch)
     receipt, *refusal = [wire.parse_reply(line) for line in wire.split_lines(data)[0]]
     assert isinstance(receipt, wire.Receipt)
     assert receipt.attributes == {
-        **({"bare": "0"} if bare else {}),
-        **({"audience": "9999999"} if audience and not subscribes else {}),
+        **({"credit": "9999999999"} if silent and subscribes else {}),
+        **({"bare": "0"} if bare and not (silent and subscribes) else {}),
+        **({"audience": "9999999"} if audience and not subscribes and not silent else {}),
         **({"head": "~" * 32} if head else {}),
         **({"drain": "1"} if drain else {}),
     }
@@ -220,6 +227,6 @@ def test_every_combination_of_a_receipts_attributes_fits(
 def test_protocol_tells_how_long_the_longest_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """§5.7"""
     lengths = {each: len(receipt_with(each, monkeypatch)) for each in COMBINATIONS}
-    alone, both = (max(n for each, n in lengths.items() if each[-1] is flag) for flag in (False, True))
+    alone, both = (max(n for each, n in lengths.items() if each[4] is flag) for flag in (False, True))
     text = " ".join(PROTOCOL.read_text(encoding="utf-8").split())
     assert f"`%+` alone then has {alone} bytes, and `%+` with `%-` {both}." in text

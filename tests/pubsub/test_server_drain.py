@@ -56,9 +56,11 @@ def test_every_answer_says_that_the_end_is_near() -> None:
     publish_lease(server)
     server.start_drain(START)
     after = {name: attributes(answer(server, request)) for name, request in requests.items()}
+    assert after.pop("receipt") == [{"credit": "65536"} | DRAIN]
+    assert after["both"][0].pop("credit") == "65496"
     assert after.pop("both") == [DRAIN, {}]
     assert after.pop("size") == [{"lines": "20", "drain": "1"}]
-    assert set(after) == set(requests) - {"both", "size"}
+    assert set(after) == set(requests) - {"both", "size", "receipt"}
     assert all(found == [DRAIN] for found in after.values())
 
 
@@ -174,7 +176,7 @@ def test_head_stands_on_challenges_and_receipts() -> None:
         (ask(), [head]),
         (vouched(b"A" * 32), [head]),
         (vouched(cookie, b"t m"), [head]),
-        (vouched(cookie, b"t", b"u"), [head, {}]),
+        (vouched(cookie, b"t", b"u"), [{"credit": "65536"} | head, {}]),
         (vouched(cookie, b"u"), [{}]),
         (PING, [{}]),
     ):

@@ -13,6 +13,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, COOKIE_PUBLISH_LIFE_S, Limits
+from kcast.pubsub.networks import SHARES_MAX
 from kcast.pubsub.server import Server
 from tests.support.server_core import (
     CLIENT,
@@ -279,13 +280,36 @@ def test_bare_lines_which_anyone_may_forge_do_not_shut_out_who_vouches() -> None
     publish(server, b"t mine")
 
 
-def test_rate_is_of_one_address_and_spares_its_subscribes() -> None:
+def test_rate_is_of_one_ip_and_spares_its_subscribes() -> None:
+    """All ports of an IP share it: there are 65,535 of them."""
     server = limited(publishes_per_s=2)
+    neighbour = CLIENT[0], CLIENT[1] + 1
     lease(server, OTHER, b"t")
     publish(server, b"t 1", b"t 2")
-    refusals(server, vouched(handshake(server), b"t 3"))
+    assert refusals(server, vouched(handshake(server), b"t 3")).reason == "rate"
+    (refusal,) = answer(server, vouched(handshake(server, neighbour), b"t 3"), neighbour)
+    assert isinstance(refusal, wire.Refusal)
     lease(server, CLIENT, b"t")
-    publish(server, b"t 1", b"t 2", source=(CLIENT[0], CLIENT[1] + 1))
+    publish(server, b"t 1", b"t 2", source=OTHER)
+
+
+def test_rate_of_a_network_is_some_times_that_of_an_ip() -> None:
+    server = limited(publishes_per_s=2)
+    lease(server, THIRD, b"t")
+    for number in range(1, 9):
+        publish(server, b"t 1", b"t 2", source=(f"203.0.113.{number}", 1))
+    ninth = "203.0.113.9", 1
+    (refusal,) = answer(server, vouched(handshake(server, ninth), b"t 3"), ninth)
+    assert isinstance(refusal, wire.Refusal)
+    publish(server, b"t 1", source=CLIENT)
+
+
+def test_rate_on_loopback_is_of_each_port() -> None:
+    """All programs of a machine have its one address."""
+    server = limited(publishes_per_s=2)
+    lease(server, THIRD, b"t")
+    for port in range(1, 20):
+        publish(server, b"t 1", b"t 2", source=("127.0.0.1", port))
 
 
 def test_lines_that_nobody_wants_count_too() -> None:
@@ -346,9 +370,9 @@ def test_pong_about_the_rate_is_for_who_was_dropped() -> None:
 
 def test_publishers_remembered_are_bounded() -> None:
     server = limited(publishers=10)
-    for port in range(1, 50):
-        publish(server, b"t m", source=("198.51.100.9", port))
-    assert len(server._vouched_rates) == 10
+    for number in range(1, 50):
+        publish(server, b"t m", source=(f"198.51.{number}.9", 1))
+    assert len(server._publishing.vouched_rates) == 10 * SHARES_MAX
     assert len(server.publish_leases) == 10
     assert server.drops[Drop.PUBLISHERS] == 39
 
@@ -357,7 +381,7 @@ def test_publishers_remembered_are_bounded() -> None:
 
 
 def test_answers_to_strangers_are_bounded_and_the_rest_gets_silence() -> None:
-    """§5.2: `%=`, for whatever reason, in all; and the pong of none."""
+    """§5.2: `%=`, for whatever reason, and the pong of none; a network has its part, and what is not used."""
     server = limited(challenges_per_s=10)
     lease(server, OTHER, b"t")  # one of the ten
     answered = Counter[str]()
@@ -365,10 +389,23 @@ def test_answers_to_strangers_are_bounded_and_the_rest_gets_silence() -> None:
         source = ("203.0.113.1", 1000 + number)
         kind, request = [("ask", ask()), ("ping", PING), ("foreign", vouched(b"A" * 32, b"t"))][number % 3]
         answered[kind] += len(answer(server, request, source))
-    assert answered == {"ask": 5, "ping": 10, "foreign": 4}
-    assert server.drops == {Drop.CHALLENGE_RATE: 41, Drop.COOKIE_FOREIGN: 20}
-    assert server.counts["cookies_issued"] == 10
-    assert len(answer(server, ask(), now=START + 0.2)) == 1
+    assert answered == {"ask": 2, "ping": 2, "foreign": 1}
+    assert server.drops == {Drop.CHALLENGE_RATE: 55, Drop.COOKIE_FOREIGN: 20}
+    assert server.counts["cookies_issued"] == 4
+    assert len(answer(server, ask(), now=START + 1)) == 1
+
+
+def test_strangers_of_other_networks_are_answered_beside_a_flood() -> None:
+    """A part of the answers is divided evenly among networks, as far as they can be told apart."""
+    server = limited(challenges_per_s=200)
+    for second in range(5):
+        now = START + second
+        for number in range(20_000):
+            server.receive(Burst(ask(), 192, (f"203.0.{number % 50}.{number % 250}", 1000 + number)), now)
+            server.flush(now)
+        if second > 0:  # in the first nobody knows yet how many will ask
+            assert len(answer(server, ask(), now=now)) == 1
+    assert server.counts["cookies_issued"] <= 5 * 200
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1"])
@@ -389,7 +426,7 @@ def test_who_has_a_good_cookie_is_not_touched_by_a_flood_of_strangers() -> None:
     publish(server, source=CLIENT)
     for port in range(1000):
         answer(server, ask(), ("203.0.113.1", port))
-    assert server.drops[Drop.CHALLENGE_RATE] == 998
+    assert server.drops[Drop.CHALLENGE_RATE] == 999
     for lines in ([b"a"], [b"a"], [b"a", b"b", b"t m"]):
         (receipt,) = answer(server, vouched(cookie, *lines))
         assert isinstance(receipt, wire.Receipt)

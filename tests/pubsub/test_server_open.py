@@ -9,7 +9,6 @@ from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
-from kcast.pubsub.router import Router
 from kcast.pubsub.server import Server
 from tests.support.server_core import (
     CLIENT,
@@ -18,6 +17,7 @@ from tests.support.server_core import (
     THIRD,
     answer,
     ask,
+    flushed,
     handshake,
     lease,
     new_server,
@@ -126,7 +126,7 @@ def test_bursts_are_not_forwarded_as_they_came(server: Server) -> None:
     lease(server, OTHER, b"t")
     publish_lease(server)
     server.receive(Burst(b"t 1\n\nt 2\n\n\nt 3\nt 4\n\n", 5, CLIENT), START)
-    assert sent(server.flush(START)) == [(OTHER, b"\nt 1\nt 2\nt 4\n")]
+    assert sent(flushed(server)) == [(OTHER, b"\nt 1\nt 2\nt 4\n")]
     assert server.drops == {Drop.COPY: 1}
 
 
@@ -162,7 +162,7 @@ class Lab:
             arriving = [
                 (to, Burst(transmit.data, transmit.segment_bytes, address))
                 for address, server in self.servers.items()
-                for transmit in server.flush(START)
+                for transmit in flushed(server)
                 for to in transmit.destinations
                 if to in self.servers
             ]
@@ -182,7 +182,7 @@ class Lab:
 
 def unmark(server: Server) -> None:
     """The same server without the mark on its copies."""
-    server._router = Router(server.leases, server.counts)
+    server._egress._mark = b""
 
 
 def forged_line(rng: random.Random) -> bytes:
@@ -287,10 +287,10 @@ def test_copies_in_many_datagrams_are_all_marked_on_the_way() -> None:
     for number in range(40):
         data = b"t %d" % number + b"m" * 500 + b"\n"
         lab.servers[a].receive(Burst(data, len(data), CLIENT), START)
-    transmits: list[Transmit] = lab.servers[a].flush(START)
+    transmits: list[Transmit] = flushed(lab.servers[a])
     assert [len(transmit.data) // transmit.segment_bytes > 10 for transmit in transmits] == [True]
     lab.servers[b].receive(Burst(transmits[0].data, transmits[0].segment_bytes, a), START)
-    assert lab.servers[b].flush(START) == []
+    assert flushed(lab.servers[b]) == []
     assert lab.servers[b].drops[Drop.COPY] == 40
 
 

@@ -14,18 +14,12 @@ from typing import Any
 
 import pytest
 
+from kcast.pubsub import sockets as linux
 from kcast.pubsub import udp
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
-from kcast.pubsub.udp import (
-    CALL_BYTES_MAX,
-    RECEIVE_CALLS_MAX,
-    SEGMENTS_MAX,
-    SOCKETS_VARIABLE,
-    UNSEGMENTED_MAX,
-    UdpPort,
-    open_socket,
-    uses_linux,
-)
+from kcast.pubsub.outlet import CALL_BYTES_MAX, SEGMENTS_MAX, UNSEGMENTED_MAX
+from kcast.pubsub.sockets import SOCKETS_VARIABLE, uses_linux
+from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort, open_socket
 from tests.support.serve_process import NEEDS_IPV6
 
 pytestmark = pytest.mark.world
@@ -81,10 +75,10 @@ def ports() -> Iterator[Open]:
         yield open_port
 
 
-def stubborn(refuse: Callable[[str, Any], int], **options: Any) -> tuple[UdpPort, list[str]]:
-    sock = StubbornSocket(fileno=open_socket("127.0.0.1", 0, **options).detach())
+def stubborn(refuse: Callable[[str, Any], int], *, batching: bool = True) -> tuple[UdpPort, list[str]]:
+    sock = StubbornSocket(fileno=open_socket("127.0.0.1", 0).detach())
     sock.refuse, sock.calls = refuse, []
-    return UdpPort(sock), sock.calls
+    return UdpPort(sock, batching=batching), sock.calls
 
 
 def take_bursts(port: UdpPort, datagram_count: int) -> list[Burst]:
@@ -149,7 +143,7 @@ def test_it_tells_how_large_a_receive_buffer_was_granted(
     ports: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ports(receive_buffer_bytes=65_536).receive_buffer_bytes == 65_536
-    monkeypatch.setattr(udp, "_SO_RCVBUFFORCE", 0xFFFF)  # as for users without CAP_NET_ADMIN
+    monkeypatch.setattr(linux, "SO_RCVBUFFORCE", 0xFFFF)  # as for users without CAP_NET_ADMIN
     limit = int(Path("/proc/sys/net/core/rmem_max").read_text())
     assert ports(receive_buffer_bytes=1 << 30).receive_buffer_bytes == limit
 
@@ -373,7 +367,7 @@ def test_who_does_not_ask_is_not_told(ports: Open, batching: bool) -> None:
 
 
 def test_where_the_system_tells_no_times_all_else_works(ports: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(udp, "_SO_TIMESTAMPNS", 0xFFFF)
+    monkeypatch.setattr(udp, "SO_TIMESTAMPNS", 0xFFFF)
     with UdpPort(open_socket("127.0.0.1", 0), kernel_times=True) as receiver:
         assert not receiver.tells_times
         ports().send([Transmit(numbered(3), 100, [receiver.address])])
@@ -447,7 +441,7 @@ def test_the_memory_of_refused_segments_is_bounded() -> None:
     with port:
         for number in range(1, 2 * UNSEGMENTED_MAX):
             port.send([Transmit(b"abab", 2, [("127.0.0.1", number)])])
-            assert len(port._unsegmented) <= UNSEGMENTED_MAX
+            assert len(port._outlet._unsegmented) <= UNSEGMENTED_MAX
         assert calls.count("sendmsg") == 2 * UNSEGMENTED_MAX - 1
 
 
@@ -455,8 +449,9 @@ def test_the_memory_of_refused_segments_is_bounded() -> None:
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOBUFS, errno.EPERM])
 def test_what_the_kernel_does_not_take_is_dropped_and_counted(number: int, batching: bool) -> None:
     with UdpPort(open_socket("127.0.0.1", 0)) as full, UdpPort(open_socket("127.0.0.1", 0)) as free:
-        port, calls = stubborn(lambda call, destination: number if destination == full.address else 0)
-        port.sends_batches = port.sends_batches and batching
+        port, calls = stubborn(
+            lambda call, destination: number if destination == full.address else 0, batching=batching
+        )
         with port:
             both = [full.address, free.address]
             port.send([Transmit(b"one", 3, both), Transmit(numbered(10), 100, both)])

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from kcast.client.events import LeasesChanged
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
+from kcast.pubsub.networks import Share
 from tests.simulation.checker import Checker
 from tests.simulation.ledger import (
+    NETWORKS,
     ROUNDING,
     Allowance,
     Boot,
@@ -177,7 +179,7 @@ class AudienceTrue(Checker):
 
 
 class RatesHold(Checker):
-    """Of one address no more lines are forwarded than a bucket of one second's worth gives.
+    """Of one IP or network no more lines are forwarded than a bucket of one second's worth gives.
 
     Whoever comes while anything is in it is served whole, and pays by waiting: what comes in a turn may be
     one burst, so it is asked only whether there was anything left before it.
@@ -187,7 +189,7 @@ class RatesHold(Checker):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._taken: dict[tuple[Boot, Address, bool], Allowance] = {}
+        self._taken: dict[tuple[Boot, Share, bool], Allowance] = {}
 
     def server_turn(self, turn: ServerTurn) -> None:
         boot, limits = turn.boot, self.world.options.limits
@@ -201,13 +203,17 @@ class RatesHold(Checker):
                 if line in copies:
                     sources.setdefault(line, []).append((request.packet.source, request.is_vouched))
         lines = Counter(who[0] for who in sources.values() if len(set(who)) == 1 for _ in who[:1])
+        shares: Counter[tuple[Share, int, bool]] = Counter()
         for (source, is_vouched), count in lines.items():
-            who = boot, source, is_vouched
-            taken = self._taken.setdefault(who, Allowance(limits.publishes_per_s, turn.now))
+            for share, factor in NETWORKS.shares_of(source):
+                shares[share, factor, is_vouched] += count
+        for (share, factor, is_vouched), count in shares.items():
+            per_s = factor * limits.publishes_per_s
+            taken = self._taken.setdefault((boot, share, is_vouched), Allowance(per_s, turn.now))
             if taken.left(turn.now) < -ROUNDING:
                 self.fail(
-                    f"{turn.host.name} forwards {count} lines of {source}, which may publish "
-                    f"{limits.publishes_per_s} a second and is {-taken.left(turn.now):.3f} over that"
+                    f"{turn.host.name} forwards {count} lines of {share!r}, which may publish "
+                    f"{per_s} a second and is {-taken.left(turn.now):.3f} over that"
                 )
             taken.charge(count, turn.now)
 

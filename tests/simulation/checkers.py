@@ -13,6 +13,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, REPLY_BYTES_MAX
+from kcast.pubsub.networks import SHARES_MAX
 from tests.simulation.admission import (
     AudienceTrue,
     Draining,
@@ -25,6 +26,7 @@ from tests.simulation.admission import (
 from tests.simulation.checker import Checker
 from tests.simulation.ledger import (
     LEASE_COOKIE_S,
+    Boot,
     ClientTurn,
     Message,
     ServerTurn,
@@ -135,8 +137,10 @@ class TableBounds(Checker):
         self._bound(name, "leases", len(server.leases), limits.leases)
         self._bound(name, "topics", server.leases.topic_count, limits.topics)
         self._bound(name, "publish leases", len(server.publish_leases), limits.publishers)
-        self._bound(name, "rates", len(server._vouched_rates), limits.publishers)
-        self._bound(name, "rates of bare lines", len(server._bare_rates), limits.publishers)
+        self._bound(name, "rates", len(server._publishing.vouched_rates), SHARES_MAX * limits.publishers)
+        self._bound(
+            name, "rates of bare lines", len(server._publishing.bare_rates), SHARES_MAX * limits.publishers
+        )
 
     def client_turn(self, turn: ClientTurn) -> None:
         host, options = turn.host, self.world.options
@@ -232,7 +236,8 @@ class NothingInvented(Checker):
 class CompleteDelivery(Checker):
     """Everything is delivered that can be: by servers in any weather, and end to end where nothing is lost.
 
-    1. A server that accepts a publish sends it, in the same turn, to every live lease of its topic.
+    1. A server that accepts a publish sends it, in the same turn, to every live lease of its topic; but for
+       those that have no credit (§7.7), which happens only where the network loses datagrams.
     2. A client delivers what a server of the topic brings, unless it has delivered it before.
     3. While the network loses nothing: what is published while all the leases of a subscriber stand, and
        reaches a server that it holds a lease at, is delivered within the time that datagrams take; and it
@@ -245,10 +250,16 @@ class CompleteDelivery(Checker):
         super().__init__(world)
         self._open: list[tuple[float, bytes, Message, list[tuple[ClientHost, frozenset[str]]]]] = []
         self._seen = 0
+        self._without_credit: dict[Boot, int] = {}
         self.checked = 0
 
     def server_turn(self, turn: ServerTurn) -> None:
         copies: Counter[tuple[Address, bytes]] | None = None
+        without_credit = turn.host.core.drops[Drop.CREDIT]
+        excused = without_credit - self._without_credit.get(turn.boot, 0)
+        self._without_credit[turn.boot] = without_credit
+        if excused and self.world.is_calm:
+            self.fail(f"{turn.host.name} has no credit left for a subscriber, though nothing is lost")
         for request in turn.requests:
             if request.packet.sender is None or not request.forwards:
                 continue
@@ -263,6 +274,8 @@ class CompleteDelivery(Checker):
                         )
                     copies[address, line] -= 1
                     if copies[address, line] < 0:
+                        excused -= 1
+                    if excused < 0:
                         self.fail(
                             f"{turn.host.name} holds a lease of {address} and does not forward {line!r}"
                         )

@@ -17,6 +17,7 @@ from kcast.client.events import Delivery, Event
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
+from kcast.pubsub.networks import Networks, Share
 from tests.simulation.network import Clock, Packet
 from tests.simulation.options import Options
 
@@ -140,8 +141,11 @@ class Deadlines:
         return self._live
 
 
+NETWORKS = Networks()
+
+
 class Allowance:
-    """What an address may publish in a second, and has in hand: never more than one second's worth."""
+    """What an IP or a network may publish in a second, and has in hand: never more than that."""
 
     def __init__(self, per_s: float, now: float) -> None:
         self.per_s = per_s
@@ -178,8 +182,8 @@ class Boot:
         self.publish_promised: dict[Address, float] = {}
         self.publish_possible: dict[Address, float] = {}
         # Bare lines are counted apart from vouched ones: anyone may have forged them.
-        self.offered: dict[tuple[Address, bool], Allowance] = {}
-        self.offered_copies: dict[tuple[Address, bool], Allowance] = {}
+        self.offered: dict[tuple[Share, bool], Allowance] = {}
+        self.offered_copies: dict[tuple[Share, bool], Allowance] = {}
         self.draining_since: float | None = None
         self.bytes_in: Counter[Address] = Counter()
         self.bytes_out: Counter[Address] = Counter()
@@ -215,16 +219,20 @@ class Boot:
         Whoever ever held a lease on a topic counts as one that gets a copy: it may have lapsed a moment ago.
         """
         limits, publishes = self.options.limits, request.publishes()
-        who = request.packet.source, request.is_vouched
-        if who not in self.offered:
-            self.offered[who] = Allowance(limits.publishes_per_s, now)
-            self.offered_copies[who] = Allowance(limits.copies_per_s, now)
         copies = sum(len(self.leases_by_topic.get(topic_of(line), ())) for line in publishes)
-        allowances = self.offered[who], self.offered_copies[who]
-        within = [not allowance.per_s or allowance.left(now) > ROUNDING for allowance in allowances]
-        self.offered[who].charge(len(publishes), now)
-        self.offered_copies[who].charge(copies, now)
-        return all(within)
+        is_within = True
+        for share, factor in NETWORKS.shares_of(request.packet.source):
+            who = share, request.is_vouched
+            if who not in self.offered:
+                self.offered[who] = Allowance(factor * limits.publishes_per_s, now)
+                self.offered_copies[who] = Allowance(factor * limits.copies_per_s, now)
+            for allowance, amount in (
+                (self.offered[who], len(publishes)),
+                (self.offered_copies[who], copies),
+            ):
+                is_within &= not allowance.per_s or allowance.left(now) > ROUNDING
+                allowance.charge(amount, now)
+        return is_within
 
     def publish_leased(self, source: Address, until: float, until_at_most: float) -> None:
         self.publish_promised[source] = until

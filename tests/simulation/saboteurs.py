@@ -13,11 +13,13 @@ from kcast.client.events import Delivery, Event, Outcome, Published
 from kcast.client.session import Session
 from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
+from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.rates import PublishRates
+from kcast.pubsub.publishing import Lines, Publishing
+from kcast.pubsub.rates import Demand, PublishRates
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import Mint
 from kcast.pubsub.table import FifoTable, LeaseTable, Limit
@@ -56,22 +58,31 @@ class AnswersTwice(Server):
         super()._reply(request, source, answer, is_proven=is_proven)
 
 
+class _TakesAnyCookie(Cookies):
+    def read(self, cookie: bytes, address: Address, now: float) -> Issued | None:
+        return Issued(0.0, now, 0)
+
+
 class Credulous(Server):
     """Takes every cookie for its own."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._cookies.age_s = lambda cookie, address, now: 0.0  # type: ignore[method-assign]
+        self._cookies = _TakesAnyCookie(settings["secret"])
 
 
 class RemembersAskers(Server):
     """Opens a publish lease for whoever asks for a cookie."""
 
-    def _challenge(
-        self, nonce: bytes, datagram: bytes, source: Address, now: float, *, is_proven: bool = False
-    ) -> None:
+    def _challenge(self, nonce: bytes, datagram: bytes, source: Address, now: float, **options: bool) -> None:
         self.publish_leases.renew(source, now)
-        super()._challenge(nonce, datagram, source, now, is_proven=is_proven)
+        super()._challenge(nonce, datagram, source, now, **options)
+
+
+class _AgelessCookies(Cookies):
+    def read(self, cookie: bytes, address: Address, now: float) -> Issued | None:
+        issued = super().read(cookie, address, now)
+        return None if issued is None else issued._replace(age_s=0.0)
 
 
 class TakesOldCookies(Server):
@@ -79,10 +90,7 @@ class TakesOldCookies(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        age_s = self._cookies.age_s
-        self._cookies.age_s = (  # type: ignore[method-assign]
-            lambda cookie, address, now: None if age_s(cookie, address, now) is None else 0.0
-        )
+        self._cookies = _AgelessCookies(settings["secret"])
 
 
 class Hoarder(Server):
@@ -101,8 +109,9 @@ class _Faithful(LeaseTable):
         self._ever.setdefault(topic, {})[address] = None
         return super().open(topic, address, now)
 
-    def subscribers(self, topic: bytes, now: float) -> Sequence[Address]:
-        return tuple(self._ever.get(topic, ()))
+    def audience(self, topic: bytes, now: float) -> Sequence[Sequence[Address]]:
+        ever = tuple(self._ever.get(topic, ()))
+        return (ever,) if ever else ()
 
 
 class NeverForgets(Server):
@@ -110,31 +119,36 @@ class NeverForgets(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._router._table = _Faithful(
+        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Faithful(
             settings["ttl_s"], settings["limits"]
         )
+
+
+class _PublishingWithGossip(Publishing):
+    def forward(self, publishes: Lines, demand: Demand, source: Address, now: float) -> None:
+        gossip = {topic: [line + b"!" for line in lines] for topic, lines in publishes.items()}
+        super().forward(publishes, demand, source, now)
+        super().forward(gossip, demand, source, now)
 
 
 class Gossip(Server):
     """Adds a line of its own to what it forwards."""
 
-    def _forward(self, publishes: dict[bytes, list[bytes]], source: Address, now: float) -> None:
-        super()._forward(publishes, source, now)
-        super()._forward(
-            {topic: [line + b"!" for line in lines] for topic, lines in publishes.items()}, source, now
-        )
+    make_publishing = _PublishingWithGossip
 
 
 class Lax(Server):
     """Forwards what nobody vouched for, and tells its tap nothing of it."""
 
-    def _receive_bare(self, datagram: bytes, lines: list[bytes], source: Address, now: float) -> None:
-        super()._receive_bare(datagram, lines, source, now)
-        tap, self._tap = self._tap, None
-        for line in lines:
+    def _count_unvouched(self, datagram: bytes) -> None:
+        super()._count_unvouched(datagram)
+        tap, self._publishing._tap = self._publishing._tap, None
+        for line in wire.split_lines(datagram)[0]:
             if b" " in line and not wire.is_control(line):
-                self._forward({line.partition(b" ")[0]: [line]}, source, now)
-        self._tap = tap
+                self._publishing.forward(
+                    {line.partition(b" ")[0]: [line]}, Demand(1, 1, 1), ("127.0.0.1", 1), 0.0
+                )
+        self._publishing._tap = tap
 
 
 class Forgetful(Server):
@@ -160,11 +174,11 @@ class Discreet(Server):
 class Deaf(Server):
     """Swallows some datagrams without a word."""
 
-    def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
-        if datagram[-2:] == b"\n\n" and len(datagram) > 192:
-            self.counts["datagrams_received"] += 1
-        elif datagram[3:4] not in (b"A", b"B", b"C", b"D"):
-            super()._receive_datagram(datagram, source, now)
+    def receive(self, burst: Burst, now: float) -> None:
+        if burst.data[-2:] == b"\n\n" and len(burst.data) > 192:
+            self.counts["datagrams_received"] += -(-len(burst.data) // burst.segment_bytes)
+        elif burst.data[3:4] not in (b"A", b"B", b"C", b"D"):
+            super().receive(burst, now)
 
 
 class _Boundless(LeaseTable):
@@ -177,7 +191,7 @@ class Unlimited(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._router._table = _Boundless(
+        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Boundless(
             settings["ttl_s"], settings["limits"]
         )
 
@@ -192,7 +206,7 @@ class Timid(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._router._table = _Ashamed(
+        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Ashamed(
             settings["ttl_s"], settings["limits"]
         )
 
@@ -217,15 +231,21 @@ class Patient(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._vouched_rates.publishes_per_s *= 3
-        self._bare_rates.publishes_per_s *= 3
+        self._publishing.vouched_rates._limits = replace(
+            self.limits, publishes_per_s=3 * self.limits.publishes_per_s
+        )
+        self._publishing.bare_rates._limits = self._publishing.vouched_rates._limits
+
+
+class _PublishingGrudgingly(Publishing):
+    def _take(self, rates: PublishRates, source: Address, demand: Demand, now: float) -> Demand | None:
+        return super()._take(rates, source, demand._replace(lines=3 * demand.lines), now) and demand
 
 
 class Grumpy(Server):
     """Refuses publishes for their rate long before there is too much of them."""
 
-    def _take(self, rates: PublishRates, source: Address, line_count: int, copies: int, now: float) -> bool:
-        return super()._take(rates, source, 3 * line_count, copies, now)
+    make_publishing = _PublishingGrudgingly
 
 
 class _LeasingFreely(Leasing):
@@ -273,7 +293,7 @@ class Faithless(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._router._table = _Hasty(
+        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Hasty(
             settings["ttl_s"], settings["limits"]
         )
 
@@ -357,13 +377,17 @@ class Secretive(Server):
         super().__init__(**{**settings, "tap": None})
 
 
+class _PublishingTactfully(Publishing):
+    def forward(self, publishes: Lines, demand: Demand, source: Address, now: float) -> None:
+        tap, self._tap = self._tap, None
+        super().forward(publishes, demand, source, now)
+        self._tap = tap
+
+
 class Tactful(Server):
     """Does not tell its tap of publishes."""
 
-    def _forward(self, publishes: dict[bytes, list[bytes]], source: Address, now: float) -> None:
-        tap, self._tap = self._tap, None
-        super()._forward(publishes, source, now)
-        self._tap = tap
+    make_publishing = _PublishingTactfully
 
 
 class Fragile(Server):

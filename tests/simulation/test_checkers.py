@@ -135,7 +135,7 @@ SABOTAGES = {
     "a tap that is told of no publishes": Sabotage("tap-true", server=saboteurs.Tactful),
     "answers to strangers not counted": Sabotage("drops-accounted", server=saboteurs.Discreet),
     "copies to whose lease is over": Sabotage(
-        "nothing-to-expired-lease", ROUGH, server=saboteurs.NeverForgets
+        "nothing-to-expired-lease", replace(ROUGH, faults=12), server=saboteurs.NeverForgets
     ),
     "lines of the server's own": Sabotage("nothing-to-expired-lease", server=saboteurs.Gossip),
     "strangers' publishes forwarded": Sabotage("only-vouched-forwarded", ATTACKED, server=saboteurs.Lax),

@@ -42,7 +42,7 @@ from kcast.client.events import (
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.endpoint import Address, Endpoint, datagrams
-from kcast.pubsub.udp import uses_linux
+from kcast.pubsub.sockets import uses_linux
 from kcast.pubsub.wire import TopicError
 from tests.support.client_paths import Rough, Through
 from tests.support.drivers import WAIT_S, Coro, Driver

@@ -100,12 +100,14 @@ def stop(process: "subprocess.Popen[str]", number: int = signal.SIGTERM) -> str:
 class Peer:
     """A plain UDP socket with one server."""
 
-    def __init__(self, server: Address) -> None:
+    def __init__(self, server: Address, source: Address | None = None) -> None:
         self.server = server
         self._socket = socket.socket(
             socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_DGRAM
         )
         self._socket.settimeout(WAIT_S)
+        if source is not None:
+            self._socket.bind(source)
         self._socket.connect(server)
 
     def __enter__(self) -> "Peer":
@@ -113,6 +115,9 @@ class Peer:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     @property
     def address(self) -> Address:

@@ -35,12 +35,20 @@ def sent(transmits: Iterable[Transmit]) -> list[tuple[Address, bytes]]:
     ]
 
 
+def flushed(server: Server, now: float = START) -> list[Transmit]:
+    """All that the server sends at once, slice by slice."""
+    transmits = server.flush(now)
+    while more := server.flush(now):
+        transmits += more
+    return transmits
+
+
 def send(
     server: Server, datagram: bytes, source: Address = CLIENT, now: float = START
 ) -> list[tuple[Address, bytes]]:
     """One datagram in; all that comes out."""
     server.receive(Burst(datagram, len(datagram), source), now)
-    return sent(server.flush(now))
+    return sent(flushed(server, now))
 
 
 def answer(
@@ -48,7 +56,7 @@ def answer(
 ) -> list[wire.Reply | None]:
     """The control lines that a datagram is answered with; there is nothing else but copies."""
     server.receive(Burst(datagram, len(datagram), source), now)
-    back = [text for where, text in sent(server.flush(now)) if where == source and text.startswith(b"%")]
+    back = [text for where, text in sent(flushed(server, now)) if where == source and text.startswith(b"%")]
     assert len(back) <= 1, "at most one datagram answers one (§5.2)"
     assert all(len(text) <= min(len(datagram), REPLY_BYTES_MAX) for text in back)
     return [wire.parse_reply(line) for text in back for line in wire.split_lines(text)[0]]

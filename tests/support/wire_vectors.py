@@ -412,26 +412,29 @@ REFUSED_ENVELOPES = [
 # --- Cookies (§6) ------------------------------------------------------------------------------------
 
 COOKIES = [
-    ("an IPv4 address", bytes(range(32)), "192.0.2.7", 7400, 1000),
-    ("another port", bytes(range(32)), "192.0.2.7", 7401, 1000),
-    ("another address", bytes(range(32)), "192.0.2.8", 7400, 1000),
-    ("another secret", bytes(range(1, 33)), "192.0.2.7", 7400, 1000),
-    ("fractions of a second do not count", bytes(range(32)), "192.0.2.7", 7400, 1000.999),
-    ("the first second", bytes(32), "127.0.0.1", 1, 0),
-    ("the last second of the first epoch", bytes(32), "127.0.0.1", 1, 63),
-    ("the first second of the second epoch", bytes(32), "127.0.0.1", 1, 64),
-    ("the highest port and a late clock", b"\xff" * 32, "255.255.255.255", 65535, 4294967295),
-    ("an IPv6 address", bytes(range(32)), "2001:db8::7", 7400, 1000),
-    ("an IPv6 address that holds an IPv4 one", bytes(range(32)), "::192.0.2.7", 7400, 1000),
+    ("an IPv4 address", bytes(range(32)), "192.0.2.7", 7400, 1000, 0),
+    ("another port", bytes(range(32)), "192.0.2.7", 7401, 1000, 0),
+    ("another address", bytes(range(32)), "192.0.2.8", 7400, 1000, 0),
+    ("another secret", bytes(range(1, 33)), "192.0.2.7", 7400, 1000, 0),
+    ("a price of 18 bits", bytes(range(32)), "192.0.2.7", 7400, 1000, 18),
+    ("a step later", bytes(range(32)), "192.0.2.7", 7400, 1000 + 1 / 65536, 0),
+    ("the last step of a second", bytes(range(32)), "192.0.2.7", 7400, 1001 - 1 / 65536, 0),
+    ("the first second", bytes(32), "127.0.0.1", 1, 0, 0),
+    ("the last second of the first epoch", bytes(32), "127.0.0.1", 1, 63, 0),
+    ("the first second of the second epoch", bytes(32), "127.0.0.1", 1, 64, 0),
+    ("the highest port and a late clock", b"\xff" * 32, "255.255.255.255", 65535, 4294967295, 255),
+    ("an IPv6 address", bytes(range(32)), "2001:db8::7", 7400, 1000, 0),
+    ("an IPv6 address that holds an IPv4 one", bytes(range(32)), "::192.0.2.7", 7400, 1000, 0),
 ]
 
 
-def cookie(secret: bytes, address: str, port: int, time_s: float) -> str:
+def cookie(secret: bytes, address: str, port: int, time_s: float, bits: int) -> str:
     """The reference construction (§6.1), written again."""
     seconds = int(time_s)
+    parts = int((time_s - seconds) * 65536)
     key = blake2s((seconds // 64).to_bytes(8, "big"), key=secret, person=b"kcastke1").digest()
     ip = ip_address(address)
-    issued = b"\x01\x00\x00\x00" + seconds.to_bytes(4, "big")
+    issued = bytes([2, bits]) + parts.to_bytes(2, "big") + seconds.to_bytes(4, "big")
     bound = bytes([ip.version]) + ip.packed + port.to_bytes(2, "big")
     tag = blake2s(issued + bound, digest_size=16, key=key, person=b"kcastck1").digest()
     return urlsafe_b64encode(issued + tag).decode()
@@ -576,9 +579,10 @@ def document() -> Vector:
                 "address": address,
                 "port": port,
                 "time_s": time_s,
-                "cookie": cookie(secret, address, port, time_s),
+                "bits": bits,
+                "cookie": cookie(secret, address, port, time_s, bits),
             }
-            for d, secret, address, port, time_s in COOKIES
+            for d, secret, address, port, time_s, bits in COOKIES
         ],
         "stamps": [
             {

@@ -1,0 +1,152 @@
+"""Admits publishes: who may publish bare lines, and how much each may. PROTOCOL §4.2, §5.9, §7.2. Sans-IO."""
+
+from collections import Counter
+
+from kcast.pubsub import wire
+from kcast.pubsub.bursts import publishes_by_topic, whole_topic
+from kcast.pubsub.drops import Drop
+from kcast.pubsub.egress import Egress
+from kcast.pubsub.endpoint import Address, Burst, Tap
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
+from kcast.pubsub.networks import Networks
+from kcast.pubsub.rates import Demand, PublishRates
+from kcast.pubsub.table import ExpiringSet, LeaseTable
+
+Lines = dict[bytes, list[bytes]]
+"""Published lines (without LF) by their topics."""
+
+LEASES_OF_IP = 32  # an IP may hold a 32nd of all publish leases, a network a multiple of that ...
+LEASES_OF_IP_MIN = 64  # ... but this number always
+
+
+class Publishing:
+    """Hands to `egress` what may be published; counts in `counts` and `drops`, and tells `tap`.
+
+    `leases` are the publish leases. Whoever knows of one can forge bare lines. That must not shut out the
+    client that vouches, so the two kinds of lines have rates of their own.
+    """
+
+    def __init__(
+        self,
+        egress: Egress,
+        table: LeaseTable,
+        networks: Networks,
+        limits: Limits,
+        counts: Counter[str],
+        drops: Counter[Drop],
+        tap: Tap | None,
+    ) -> None:
+        self.leases: ExpiringSet[Address] = ExpiringSet(table.ttl_s, limits.publishers)
+        self.vouched_rates, self.bare_rates = (PublishRates(limits, networks) for _ in range(2))
+        self._leases_of: Counter[object] = Counter()
+        self._egress = egress
+        self._table = table
+        self._networks = networks
+        self._limits = limits
+        self._counts = counts
+        self._drops = drops
+        self._tap = tap
+
+    # --- Publish leases ------------------------------------------------------------------------------
+
+    def open_lease(self, source: Address, now: float) -> bool:
+        """Opens or renews a publish lease. Returns False if there are too many, or too much was published."""
+        self.expire(now)
+        if self.bare_rates.was_overdrawn(source, now):
+            return False
+        if source in self.leases:
+            return self.leases.renew(source, now)
+        shares = self._networks.shares_of(source)
+        most = max(self._limits.publishers // LEASES_OF_IP, LEASES_OF_IP_MIN)
+        if any(self._leases_of[share] >= most * factor for share, factor in shares):
+            self._drops[Drop.PUBLISHERS] += 1
+            return False
+        if not self.leases.renew(source, now):
+            self._drops[Drop.PUBLISHERS] += 1
+            return False
+        self._leases_of.update(share for share, _ in shares)
+        return True
+
+    def expire(self, now: float) -> None:
+        """Forgets publish leases that have ended."""
+        for source in self.leases.pop_expired(now):
+            for share, _ in self._networks.shares_of(source):
+                self._leases_of[share] -= 1
+                if not self._leases_of[share]:
+                    del self._leases_of[share]
+
+    # --- Lines ---------------------------------------------------------------------------------------
+
+    def take_vouched(self, publishes: Lines, source: Address, now: float) -> Demand | None:
+        """Charges the source for publishes with a cookie; None if it may not publish this much now."""
+        return self._take(self.vouched_rates, source, self._demand_of(publishes), now)
+
+    def take_bare(self, publishes: Lines, source: Address, now: float) -> Demand | None:
+        """Charges the source for bare lines; None if it may not publish this much now."""
+        return self._take(self.bare_rates, source, self._demand_of(publishes), now)
+
+    def forward(self, publishes: Lines, demand: Demand, source: Address, now: float) -> None:
+        """Forwards lines that were taken."""
+        self._counts["messages_received"] += demand.lines
+        if self._tap is not None:
+            for topic, lines in publishes.items():
+                if wire.is_topic(topic):
+                    self._tap.burst(now, source, topic, lines)
+        self._egress.put(self._networks.shares_of(source)[0][0], publishes, demand)
+
+    def take_burst(self, burst: Burst, now: float) -> bool:
+        """Takes and forwards a burst that is nothing but publishes, from a source with a publish lease.
+
+        Returns False for others. They are to be looked at datagram by datagram.
+        """
+        data, segment_bytes, source, _ = burst
+        if segment_bytes > DATAGRAM_BYTES_MAX:
+            return False
+        lines_max = self._limits.lines_per_datagram
+        whole = whole_topic(data, segment_bytes, lines_max) if len(data) > segment_bytes else None
+        publishes = None if whole is not None else publishes_by_topic(data, segment_bytes, lines_max)
+        if whole is not None:
+            topic, line_count = whole
+            audience = self._table.audience_count(topic)
+            demand = Demand(line_count, line_count * audience, len(data) * audience)
+        elif publishes is not None:
+            demand = self._demand_of(publishes)
+        else:
+            return False
+        if len(data) > segment_bytes and self.bare_rates.is_large(demand):
+            return False  # one datagram may overdraw a rate, a burst may not
+        if self._take(self.bare_rates, source, demand, now):
+            if publishes is not None:
+                self.forward(publishes, demand, source, now)
+            else:
+                self._forward_whole(burst, topic, demand, now)
+        self._counts["datagrams_received"] += -(-len(data) // segment_bytes)
+        return True
+
+    def _forward_whole(self, burst: Burst, topic: bytes, demand: Demand, now: float) -> None:
+        """Forwards a burst of one topic as it came (§4.3)."""
+        data, segment_bytes, source, _ = burst
+        self._counts["messages_received"] += demand.lines
+        if self._tap is not None:
+            self._tap.burst(now, source, topic, list(filter(None, data.split(b"\n"))))
+        publisher = self._networks.shares_of(source)[0][0]
+        self._egress.put_run(publisher, data, segment_bytes, topic, demand)
+
+    def _demand_of(self, publishes: Lines) -> Demand:
+        line_count = copies = size_bytes = 0
+        for topic, lines in publishes.items():
+            line_count += len(lines)
+            audience = self._table.audience_count(topic)
+            if audience:
+                copies += len(lines) * audience
+                size_bytes += audience * (len(lines[0]) if len(lines) == 1 else sum(map(len, lines)))
+        return Demand(line_count, copies, size_bytes)
+
+    def _take(self, rates: PublishRates, source: Address, demand: Demand, now: float) -> Demand | None:
+        if not self._egress.has_room(self._networks.shares_of(source)[0][0]):
+            self._drops[Drop.BACKLOG] += demand.lines
+            return None
+        if rates.take(source, demand, now):
+            return demand
+        self._drops[Drop.PUBLISH_RATE] += demand.lines
+        return None

@@ -1,0 +1,111 @@
+"""pubsub/bursts.py: bursts that have only publishes, and what is forwarded as it came. PROTOCOL §4.3."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from kcast.pubsub import wire
+from kcast.pubsub.bursts import publishes_by_topic, whole_topic
+from kcast.pubsub.drops import Drop
+from kcast.pubsub.endpoint import Burst, datagrams
+from tests.support.random_bursts import random_burst
+from tests.support.server_core import (
+    CLIENT,
+    OTHER,
+    START,
+    THIRD,
+    flushed,
+    lease,
+    new_server,
+    publish_lease,
+    sent,
+)
+
+
+@pytest.mark.long
+def test_burst_forwarded_whole_is_what_forwarding_line_by_line_delivers() -> None:
+    """§4.3: the same lines to the same subscribers, and the same counted; blank datagrams apart."""
+    rng = random.Random(4)
+    whole = 0
+    for _ in range(1500):
+        data, segment_bytes = random_burst(rng)
+        servers = [new_server(), new_server()]
+        for server in servers:
+            lease(server, OTHER, b"t")
+            lease(server, THIRD, b"t", b"u")
+            publish_lease(server)
+            server.drops.clear()
+            server.counts.clear()
+        servers[0].receive(Burst(data, segment_bytes, CLIENT), START)
+        for datagram in datagrams(data, segment_bytes):
+            servers[1].receive(Burst(datagram, len(datagram), CLIENT), START)
+        delivered = []
+        for server in servers:
+            transmits = flushed(server)
+            whole += server is servers[0] and any(transmit.data == data for transmit in transmits)
+            lines = [(to, line) for to, text in sent(transmits) for line in wire.split_lines(text)[0]]
+            delivered.append(Counter((to, line[:2] if line[:2] == b"%=" else line) for to, line in lines))
+            del server.drops[Drop.EMPTY]
+        assert delivered[0] == delivered[1], (data, segment_bytes)
+        assert servers[0].drops == servers[1].drops, (data, segment_bytes)
+        assert servers[0].counts == servers[1].counts, (data, segment_bytes)
+    assert whole > 200
+
+
+@pytest.mark.parametrize(
+    ("data", "segment_bytes", "whole"),
+    [
+        (b"t 1\nt 2\n", 4, True), (b"t 1\n\nt 22\nt 3\n", 5, True), (b"t 1\n\n\n\n\n\n\nt 2\n", 5, True),
+        (b"t 1\nu 2\n", 4, False), (b"t 1\nt\n\n\n", 4, False), (b"t 1\nt 2", 4, False),
+        (b"t 12\nt 3\n", 4, False), (b"t 1\ntt 2\n", 4, False), (b"t 1\n%~ N\n", 4, False),
+        (b"\nt 1\nt 2\n", 5, False), (b" t 1\n t 2\n", 5, False), (b"%74 1\n%74 2\n", 6, False),
+        ((b"t \n" * 64).ljust(200, b"\n") * 2, 200, True),
+        ((b"t \n" * 65).ljust(200, b"\n") * 2, 200, False),
+        (b"t " + b"m" * 1197 + b"\nt 2\n", 1200, True),
+        (b"t " + b"m" * 1198 + b"\nt 2\n", 1201, False),
+    ],
+)  # fmt: skip
+def test_which_bursts_are_forwarded_as_they_came(data: bytes, segment_bytes: int, whole: bool) -> None:
+    server = new_server()
+    lease(server, OTHER, b"t")
+    publish_lease(server)
+    server.receive(Burst(data, segment_bytes, CLIENT), START)
+    transmits = flushed(server)
+    assert ((data, segment_bytes) in [transmit[:2] for transmit in transmits]) is whole
+
+
+@pytest.mark.parametrize(("lines", "lines_max", "whole"), [
+    (64, 64, True), (65, 64, False), (3, 3, True), (4, 3, False), (1, 1, True),
+])  # fmt: skip
+def test_lines_are_bounded_in_each_datagram_of_a_burst(lines: int, lines_max: int, whole: bool) -> None:
+    data = (b"t \n" * lines).ljust(300, b"\n") + b"t \n"
+    found = whole_topic(data, 300, lines_max)
+    assert found == ((b"t", lines + 1) if whole else None)
+
+
+def naive_publishes_by_topic(
+    data: bytes, segment_bytes: int, lines_max: int
+) -> dict[bytes, list[bytes]] | None:
+    by_topic: dict[bytes, list[bytes]] = {}
+    for datagram in datagrams(data, segment_bytes):
+        lines, unterminated = wire.split_lines(datagram)
+        if unterminated or datagram.count(b"\n") > lines_max:
+            return None
+        for line in lines:
+            if line.startswith(b"%") or b" " not in line:
+                return None
+            by_topic.setdefault(line[: line.index(b" ")], []).append(line)
+    return by_topic or None
+
+
+def test_burst_of_publishes_is_sorted_as_its_datagrams_would_be() -> None:
+    rng = random.Random(5)
+    sorted_count = 0
+    for _ in range(3000):
+        data, segment_bytes = random_burst(rng)
+        lines_max = rng.choice((2, 64))
+        found = publishes_by_topic(data, segment_bytes, lines_max)
+        assert found == naive_publishes_by_topic(data, segment_bytes, lines_max), (data, segment_bytes)
+        sorted_count += found is not None
+    assert sorted_count > 400

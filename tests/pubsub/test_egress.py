@@ -1,0 +1,293 @@
+"""pubsub/egress.py: who gets which lines, in which datagrams, in which order, and how many at once."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
+from kcast.pubsub.egress import BACKLOG_BYTES_MAX, CALLS_MAX, COPY_COST_BYTES, QUANTUM_BYTES, Egress
+from kcast.pubsub.endpoint import Address, Transmit, datagrams
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
+from kcast.pubsub.networks import Networks
+from kcast.pubsub.rates import Demand
+from kcast.pubsub.subscribers import Subscribers
+from kcast.pubsub.table import CHUNK_ADDRESSES, LeaseTable
+from tests.support.server_core import CLIENT, OTHER, THIRD, sent
+
+NOW = 0.0
+
+
+class Bench:
+    """Queues, and a table with who is to get what."""
+
+    def __init__(
+        self,
+        audiences: dict[bytes, list[Address]],
+        *,
+        marks_copies: bool = False,
+        uplink_bytes_per_s: int = 0,
+        exempts_loopback: bool = True,
+        **limits: int,
+    ) -> None:
+        table = LeaseTable(60.0, Limits(leases_per_prefix=100_000))
+        for topic, addresses in audiences.items():
+            for address in addresses:
+                assert table.open(topic, address, NOW) is None
+        self.table = table
+        self.counts: Counter[str] = Counter()
+        self.drops: Counter[Drop] = Counter()
+        networks = Networks(exempts_loopback=exempts_loopback)
+        self.subscribers = Subscribers(networks, Limits(**limits), 60.0, self.drops)
+        self.egress = Egress(
+            table,
+            self.subscribers,
+            self.counts,
+            self.drops,
+            marks_copies=marks_copies,
+            uplink_bytes_per_s=uplink_bytes_per_s,
+        )
+
+    def put(self, *lines: bytes, publisher: str = "p") -> None:
+        """Puts the lines of one datagram."""
+        by_topic: dict[bytes, list[bytes]] = {}
+        copies = size_bytes = 0
+        for line in lines:
+            topic = line.partition(b" ")[0]
+            by_topic.setdefault(topic, []).append(line)
+            copies += self.table.audience_count(topic)
+            size_bytes += self.table.audience_count(topic) * len(line)
+        self.egress.put(publisher, by_topic, Demand(len(lines), copies, size_bytes))
+
+    def put_run(self, data: bytes, segment_bytes: int, topic: bytes, line_count: int) -> None:
+        audience = self.table.audience_count(topic)
+        demand = Demand(line_count, line_count * audience, len(data) * audience)
+        self.egress.put_run("p", data, segment_bytes, topic, demand)
+
+    def flush(self, now: float = NOW) -> list[Transmit]:
+        """All that leaves at once."""
+        transmits: list[Transmit] = []
+        while self.egress.ready_at(now) == now:
+            transmits += self.egress.next_slice(now)
+        return transmits
+
+
+def lines_to(transmits: list[Transmit]) -> dict[Address, list[bytes]]:
+    """What each destination gets, in order."""
+    got: dict[Address, list[bytes]] = {}
+    for destination, datagram in sent(transmits):
+        got.setdefault(destination, []).extend(wire.split_lines(datagram)[0])
+    return got
+
+
+def test_each_subscriber_gets_its_lines_in_one_datagram() -> None:
+    bench = Bench({b"t": [CLIENT, OTHER], b"u": [OTHER], b"v": [THIRD]})
+    bench.put(b"t 1", b"u 1", b"t 2", b"v 1")
+    assert sorted(sent(bench.flush())) == [
+        (CLIENT, b"t 1\nt 2\n"),
+        (OTHER, b"t 1\nt 2\nu 1\n"),
+        (THIRD, b"v 1\n"),
+    ]
+    assert bench.counts == {"copies_sent": 6}
+    assert bench.flush() == []
+
+
+def test_equal_sets_of_topics_are_packed_once() -> None:
+    bench = Bench({b"t": [CLIENT, OTHER, THIRD], b"u": [CLIENT, THIRD]})
+    bench.put(b"t 1", b"u 1")
+    transmits = bench.flush()
+    assert sorted(tuple(transmit.destinations) for transmit in transmits) == [(CLIENT, THIRD), (OTHER,)]
+
+
+def test_topic_that_fills_a_datagram_by_itself_is_packed_once_for_all() -> None:
+    """Else many odd sets of topics, and a few busy ones, would fill the memory with copies."""
+    bench = Bench({b"hot": [CLIENT, OTHER, THIRD], b"t": [CLIENT], b"u": [OTHER]})
+    bench.put(*[b"hot " + b"x" * 200] * 5, b"t 1", b"u 1")
+    transmits = bench.flush()
+    assert tuple(transmits[0].destinations) == (CLIENT, OTHER, THIRD)
+    assert {len(transmit.destinations) for transmit in transmits[1:]} == {1}
+    assert lines_to(transmits)[OTHER] == [b"hot " + b"x" * 200] * 5 + [b"u 1"]
+
+
+def test_topics_that_nobody_wants_are_counted_with_their_lines() -> None:
+    bench = Bench({b"t": [CLIENT]})
+    bench.put(b"t 1", b"u 1", b"%zz 1", b"u 2")
+    assert lines_to(bench.flush()) == {CLIENT: [b"t 1"]}
+    assert bench.drops == {Drop.NO_SUBSCRIBER: 2, Drop.TOPIC: 1}
+    assert bench.counts == {"copies_sent": 1}
+
+
+def test_lapsed_leases_get_nothing() -> None:
+    bench = Bench({b"t": [CLIENT]})
+    bench.put(b"t 1")
+    assert bench.flush(60.0) == []
+    assert bench.drops == {Drop.NO_SUBSCRIBER: 1}
+
+
+def test_burst_leaves_as_it_came_and_after_what_came_before_it() -> None:
+    bench = Bench({b"t": [CLIENT, OTHER], b"u": [CLIENT]})
+    bench.put(b"u 0", b"t 0")
+    bench.put_run(b"t 1\nt 2\n", 4, b"t", 2)
+    bench.put_run(b"x 1\nx 2\n", 4, b"x", 2)
+    bench.put(b"t 3")
+    transmits = bench.flush()
+    assert Transmit(b"t 1\nt 2\n", 4, (CLIENT, OTHER)) in transmits
+    assert lines_to(transmits)[OTHER] == [b"t 0", b"t 1", b"t 2", b"t 3"]
+    assert bench.counts == {"copies_sent": 4 * 2 + 1}
+    assert bench.drops == {Drop.NO_SUBSCRIBER: 2}
+
+
+# --- §4.4: an open server's mark ----------------------------------------------------------------------
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from((b"t", b"u", b"v")), st.integers(0, 1196)), min_size=1, max_size=40),
+    st.booleans(),
+)
+def test_every_datagram_of_copies_is_marked_and_none_too_long(
+    lines: list[tuple[bytes, int]], marks_copies: bool
+) -> None:
+    audiences = {b"t": [CLIENT, OTHER], b"u": [OTHER, THIRD], b"v": [CLIENT, OTHER, THIRD]}
+    bench = Bench(audiences, marks_copies=marks_copies)
+    whole = [topic + b" " + b"m" * size for topic, size in lines]
+    bench.put(*whole)
+    assert bench.drops == {}
+    transmits = bench.flush()
+    for _, datagram in sent(transmits):
+        assert datagram.startswith(b"\n") is marks_copies
+        assert len(datagram) <= DATAGRAM_BYTES_MAX
+        assert datagram.strip(b"\n"), "nothing but padding"
+    for transmit in transmits:
+        sizes = [len(datagram) for datagram in datagrams(transmit.data, transmit.segment_bytes)]
+        assert set(sizes[:-1]) <= {transmit.segment_bytes}
+    got = lines_to(transmits)
+    for topic, addresses in audiences.items():
+        mine = [line for line in whole if line.startswith(topic)]
+        for address in addresses:
+            assert [line for line in got.get(address, []) if line.startswith(topic)] == mine
+
+
+@pytest.mark.parametrize(("line_bytes", "marks_copies", "fits"), [
+    (1199, False, True), (1198, True, True), (1199, True, False),
+])  # fmt: skip
+def test_longest_line_that_fits_beside_the_mark(line_bytes: int, marks_copies: bool, fits: bool) -> None:
+    """A datagram of 1200 bytes has room for a line of 1199 and its LF; a marked one for a byte less."""
+    bench = Bench({b"t": [OTHER]}, marks_copies=marks_copies)
+    line = b"t ".ljust(line_bytes, b"m")
+    bench.put(line)
+    assert bench.drops == ({} if fits else {Drop.OVERSIZE: 1})
+    back = sent(bench.flush())
+    assert back == ([(OTHER, b"\n" * marks_copies + line + b"\n")] if fits else [])
+    assert bench.flush() == []
+    assert bench.egress.backlog_bytes == 0
+
+
+# --- Slices, and turns --------------------------------------------------------------------------------
+
+
+def crowd(count: int, third: int = 0) -> list[Address]:
+    return [(f"10.{third}.{number >> 8}.{number & 255}", 1000) for number in range(count)]
+
+
+def calls(transmits: list[Transmit]) -> int:
+    return sum(len(transmit.destinations) for transmit in transmits)
+
+
+def test_a_message_to_a_large_audience_leaves_in_slices() -> None:
+    bench = Bench({b"t": crowd(20_000)})
+    bench.put(b"t 1")
+    got: Counter[Address] = Counter()
+    slices = 0
+    while bench.egress.ready_at(NOW) is not None:
+        transmits = bench.egress.next_slice(NOW)
+        assert calls(transmits) < CALLS_MAX + CHUNK_ADDRESSES
+        got.update(destination for destination, _ in sent(transmits))
+        slices += 1
+    assert got == Counter(crowd(20_000))
+    assert slices > 20_000 // (CALLS_MAX + CHUNK_ADDRESSES)
+    assert bench.egress.backlog_bytes == 0
+
+
+@pytest.mark.parametrize("line_bytes", [10, 1000])
+def test_who_had_nothing_waiting_is_served_before_the_rest_of_a_large_audience(line_bytes: int) -> None:
+    bench = Bench({b"bulk": crowd(20_000), b"t": [CLIENT]})
+    bench.put(b"bulk ".ljust(line_bytes, b"m"), publisher="bulk")
+    bench.egress.next_slice(NOW)
+    bench.put(b"t 1", publisher="sparse")
+    assert CLIENT in [destination for destination, _ in sent(bench.egress.next_slice(NOW))]
+
+
+def test_publishers_that_all_have_much_get_equal_parts() -> None:
+    """Whatever the sizes of their messages and audiences: parts are equal in cost."""
+    bench = Bench({b"a": crowd(20_000, 1), b"b": crowd(50, 2), b"c": crowd(400, 3)})
+    bench.put(*[b"a ".ljust(40, b"m")] * 5, publisher="a")
+    bench.put(*[b"b ".ljust(1000, b"m")] * 100, publisher="b")
+    bench.put(*[b"c ".ljust(300, b"m")] * 40, publisher="c")
+    costs: Counter[str] = Counter()
+    for _ in range(20):
+        for data, _, destinations, *_ in bench.egress.next_slice(NOW):
+            for destination in destinations:
+                costs[destination[0].split(".")[1]] += len(data) + COPY_COST_BYTES
+    assert min(costs.values()) > 8 * QUANTUM_BYTES
+    assert max(costs.values()) - min(costs.values()) < 6 * QUANTUM_BYTES, costs
+
+
+def test_more_than_a_share_of_a_long_backlog_is_not_taken() -> None:
+    bench = Bench({b"t": crowd(20_000), b"u": [CLIENT]})
+    taken = 0
+    while bench.egress.has_room("greedy"):
+        bench.put(b"t ".ljust(1000, b"m"), publisher="greedy")
+        taken += 1
+    assert 1 <= taken <= 1 + BACKLOG_BYTES_MAX // (20_000 * 1250)
+    assert bench.egress.has_room("modest")
+    bench.put(b"u 1", publisher="modest")
+    assert bench.egress.has_room("modest")
+    bench.flush()
+    assert bench.egress.has_room("greedy")
+    assert bench.egress.backlog_bytes == 0
+
+
+def test_no_more_leaves_than_the_uplink_takes() -> None:
+    bench = Bench({b"t": crowd(1000)}, uplink_bytes_per_s=100_000)
+    bench.put(b"t ".ljust(434, b"m"))
+    now, sent_at = NOW, []
+    while (ready_at := bench.egress.ready_at(now)) is not None:
+        now = max(now, ready_at)
+        sent_at += [now] * calls(bench.egress.next_slice(now))
+    assert len(sent_at) == 1000
+    # Half a kilobyte each on the wire: 200 a second, but for what overdraws the bucket once.
+    assert 1000 / 200 - 1 < now - NOW < 1000 / 200 + 0.1
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("pqr"), st.sampled_from((b"t", b"u", b"v", b"w")), st.integers(1, 9)))
+)
+def test_whatever_is_put_in_leaves_once_in_the_order_of_its_publisher(
+    puts: list[tuple[str, bytes, int]],
+) -> None:
+    audiences = {b"t": [CLIENT], b"u": [CLIENT, OTHER], b"v": [*crowd(300), CLIENT]}
+    bench = Bench(audiences)
+    rng, got = random.Random(1), list[Transmit]()
+    expected: dict[tuple[str, bytes], list[bytes]] = {}
+    for number, (publisher, topic, count) in enumerate(puts):
+        lines = [b"%b %b.%d.%d" % (topic, publisher.encode(), number, each) for each in range(count)]
+        bench.put(*lines, publisher=publisher)
+        expected.setdefault((publisher, topic), []).extend(lines)
+        if rng.random() < 0.3:
+            got += bench.egress.next_slice(NOW)
+    got += bench.flush()
+    received = lines_to(got)
+    for (publisher, topic), lines in expected.items():
+        for address in audiences.get(topic, []):
+            prefix = b"%b %b." % (topic, publisher.encode())
+            assert [line for line in received[address] if line.startswith(prefix)] == lines
+    assert bench.drops[Drop.NO_SUBSCRIBER] == sum(
+        len(lines) for (_, topic), lines in expected.items() if topic == b"w"
+    )
+    assert bench.counts["copies_sent"] == sum(map(len, received.values()))
+    assert bench.egress.backlog_bytes == 0

@@ -1,0 +1,454 @@
+"""pubsub/sending.py on real sockets: what leaves by which, what arrives where, who is set aside."""
+
+import errno
+import select
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from kcast.pubsub import udp
+from kcast.pubsub.endpoint import Address, Transmit
+from kcast.pubsub.neighbours import Neighbours
+from kcast.pubsub.sending import Outlets, open_sender
+from kcast.pubsub.sockets import SOCKETS_VARIABLE, read_memory
+from kcast.pubsub.udp import UdpPort, open_socket
+from tests.support.namespaces import Namespace, need_namespaces
+from tests.support.serve_process import NEEDS_IPV6, PROGRAM
+
+pytestmark = [
+    pytest.mark.world,
+    pytest.mark.skipif(sys.platform != "linux", reason="other systems send by one socket"),
+]
+
+WAIT_S = 5.0
+NOBODY = Neighbours(frozenset(), frozenset())
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def open_port(stack: ExitStack, host: str = "127.0.0.1", port: int = 0, **options: Any) -> UdpPort:
+    opened = stack.enter_context(UdpPort(open_socket(host, port, **options)))
+    assert opened.open_outlets()
+    return opened
+
+
+def senders(port: UdpPort) -> Sequence[socket.socket]:
+    assert port._outlets is not None
+    outlets = port._outlets
+    return [each._socket for each in (outlets._answers, outlets._copies, outlets._doubtful)]
+
+
+def peer(stack: ExitStack, host: str = "127.0.0.1") -> socket.socket:
+    sock = stack.enter_context(open_socket(host, 0))
+    sock.settimeout(WAIT_S)
+    return sock
+
+
+def address_of(sock: socket.socket) -> Address:
+    host, port = sock.getsockname()[:2]
+    return host, port
+
+
+# --- What arrives ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "peers"),
+    [
+        ("127.0.0.1", ["127.0.0.1"]),
+        ("0.0.0.0", ["127.0.0.1", "127.0.0.9"]),
+        pytest.param("::1", ["::1"], marks=NEEDS_IPV6),
+        pytest.param("::", ["::1", "127.0.0.1"], marks=NEEDS_IPV6),
+    ],
+)
+def test_all_that_arrives_is_the_ports_own(stack: ExitStack, host: str, peers: list[str]) -> None:
+    """From thousands of sources: a kernel that spread them would give the senders two thirds."""
+    port = open_port(stack, host, receive_buffer_bytes=16_000_000)
+    expected = arrived = 0
+    for where in peers:
+        family = socket.AF_INET6 if ":" in where else socket.AF_INET
+        for number in range(3000):
+            with socket.socket(family, socket.SOCK_DGRAM) as source:
+                source.sendto(b"%d" % number, (where, port.address[1]))
+            expected += 1
+            if number % 16 == 0:
+                arrived += len(port.receive())
+    while arrived < expected and select.select([port], [], [], WAIT_S)[0]:
+        arrived += len(port.receive())
+    assert arrived == expected
+    assert not select.select(senders(port), [], [], 0)[0]
+    # Nor did the filter have to drop anything: all was led to the right one.
+    assert [memory.overflow_count for each in senders(port) if (memory := read_memory(each))] == [0, 0, 0]
+
+
+def test_so_it_is_after_a_worker_was_started_again(stack: ExitStack) -> None:
+    """Its parent keeps the port's own socket; senders are closed with the worker, and opened by the next."""
+    main = stack.enter_context(open_socket("127.0.0.1", 0))
+    for _ in range(3):
+        with open_sender(main, 65_536) as one, open_sender(main, 65_536) as two:
+            for number in range(200):
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source:
+                    source.sendto(b"%d" % number, main.getsockname())
+                assert main.recv(10) == b"%d" % number
+            assert not select.select([one, two], [], [], 0)[0]
+
+
+def test_a_broadcast_waits_in_no_sender(stack: ExitStack) -> None:
+    """Every socket of a port gets one, whatever the program of the group says."""
+    need_namespaces()
+    here, there = stack.enter_context(Namespace()), stack.enter_context(Namespace())
+    here.link("a", there, "b")
+    here.add("a", "192.0.2.1/24")
+    there.add("b", "192.0.2.2/24")
+    port = here.call(lambda: open_port(stack, "0.0.0.0"))
+    source = there.call(lambda: peer(stack, "192.0.2.2"))
+    source.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    for _ in range(100):
+        source.sendto(b"x", ("192.0.2.255", port.address[1]))
+    arrived = 0
+    while arrived < 100 and select.select([port], [], [], WAIT_S)[0]:
+        arrived += len(port.receive())
+    assert arrived == 100
+    assert not select.select(senders(port), [], [], 0)[0]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", pytest.param("::", marks=NEEDS_IPV6)])
+def test_the_port_is_taken_for_all_others(stack: ExitStack, host: str) -> None:
+    port = open_port(stack, host)
+    for other in (host, "127.0.0.1"):
+        with pytest.raises(OSError) as caught:
+            open_socket(other, port.address[1])
+        assert caught.value.errno == errno.EADDRINUSE
+
+
+def test_the_port_is_taken_for_another_server_of_the_same_user(stack: ExitStack) -> None:
+    port = open_port(stack)
+    done = subprocess.run(
+        (*PROGRAM, "--port", str(port.address[1])), capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        f" kcast serve: 127.0.0.1:{port.address[1]} is in use; " + "stop the other server or give --port\n"
+    )
+
+
+def test_another_program_of_the_same_user_may_join_and_gets_nothing(stack: ExitStack) -> None:
+    port = open_port(stack)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as joined:
+        joined.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        joined.bind(port.address)
+        for number in range(200):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source:
+                source.sendto(b"%d" % number, port.address)
+            assert [burst.data for burst in port.receive()] == [b"%d" % number]
+        assert not select.select([joined], [], [], 0)[0]
+
+
+# --- What leaves -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_answer", [True, False])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6), pytest.param("::", marks=NEEDS_IPV6)]
+)
+def test_all_leaves_from_the_ports_address(stack: ExitStack, host: str, is_answer: bool) -> None:
+    port = open_port(stack, host)
+    near = peer(stack, "127.0.0.1" if host == "::" else host)
+    port.send([Transmit(b"one", 3, [address_of(near)], is_answer)])
+    assert near.recvfrom(10)[0] == b"one"
+    port.send([Transmit(b"aabbc", 2, [address_of(near)], is_answer)])
+    heard = [near.recvfrom(10) for _ in range(3)]
+    assert [data for data, _ in heard] == [b"aa", b"bb", b"c"]
+    expected = ("127.0.0.1" if host == "::" else host), port.address[1]
+    assert {source[:2] for _, source in heard} == {expected}
+
+
+def test_where_all_is_portable_one_socket_sends(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SOCKETS_VARIABLE, "portable")
+    port, near = stack.enter_context(UdpPort(open_socket("127.0.0.1", 0))), peer(stack)
+    assert not port.open_outlets()
+    port.send([Transmit(b"copy", 4, [address_of(near)]), Transmit(b"answer", 6, [address_of(near)], True)])
+    assert [near.recv(10), near.recv(10)] == [b"copy", b"answer"]
+
+
+def test_where_the_system_refuses_one_socket_sends(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[socket.socket] = []
+
+    def refuse(main: socket.socket, size_bytes: int) -> socket.socket:
+        if opened:
+            raise PermissionError
+        opened.append(open_sender(main, size_bytes))
+        return opened[0]
+
+    monkeypatch.setattr(udp, "open_sender", refuse)
+    port, near = stack.enter_context(UdpPort(open_socket("127.0.0.1", 0))), peer(stack)
+    assert not port.open_outlets()
+    assert opened[0].fileno() == -1
+    port.send([Transmit(b"copy", 4, [address_of(near)])])
+    assert near.recv(10) == b"copy"
+
+
+# --- Who is set aside --------------------------------------------------------------------------------
+
+
+class Bench:
+    """Outlets on loopback. The clock, how much waits and who does not answer are the test's to say."""
+
+    def __init__(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.asked_at: list[float] = []
+        self.ask_s = 0.0
+        self.neighbours: Neighbours | None = NOBODY
+        self.waiting_bytes = 0
+        self.errors: Counter[str] = Counter()
+        self.opened = 0
+        self._main = stack.enter_context(open_socket("127.0.0.1", 0))
+        self.outlets = Outlets(self._open, self.errors, clock=lambda: self.now, ask=self._ask)
+        stack.callback(self.outlets.close)
+        monkeypatch.setattr("kcast.pubsub.sending.read_memory", self._read_memory)
+
+    def _open(self) -> socket.socket:
+        self.opened += 1
+        return open_sender(self._main, 65_536)
+
+    def _ask(self) -> Neighbours | None:
+        self.asked_at.append(self.now)
+        self.now += self.ask_s
+        return self.neighbours
+
+    def _read_memory(self, sock: socket.socket) -> Any:
+        memory = read_memory(sock)
+        assert memory is not None
+        return memory._replace(sending_bytes=self.waiting_bytes, sending_bytes_max=1_000_000)
+
+    def send(
+        self, *to: Address, data: bytes = b"x", segment_bytes: int = 1200, is_answer: bool = False
+    ) -> None:
+        self.outlets.send([Transmit(data, segment_bytes, to, is_answer)])
+
+
+@pytest.fixture
+def bench(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(stack, monkeypatch)
+
+
+def heard(sock: socket.socket) -> int:
+    """How many datagrams wait."""
+    count = 0
+    while select.select([sock], [], [], 0)[0]:
+        sock.recv(2000)
+        count += 1
+    return count
+
+
+def test_the_kernel_is_not_asked_while_nothing_waits(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    for _ in range(2000):
+        bench.send(address_of(near), data=bytes(1000))
+        near.recv(2000)
+    assert bench.asked_at == []
+
+
+@pytest.mark.parametrize("is_answer", [True, False])
+def test_under_pressure_the_silent_are_set_aside(stack: ExitStack, bench: Bench, is_answer: bool) -> None:
+    near, silent = peer(stack), peer(stack, "127.0.0.2")
+    bench.waiting_bytes = 300_000
+    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
+    both = address_of(silent), address_of(near)
+    bench.send(*both, is_answer=is_answer)
+    assert bench.asked_at == [100.0]
+    assert (heard(near), heard(silent)) == (1, 0)
+    assert bench.errors == {"unresolved": 1}
+    for _ in range(100):
+        bench.now += 0.1
+        bench.send(*both, is_answer=is_answer)
+    assert heard(near) == 100
+    assert 15 <= heard(silent) <= 25, "two trials a second"
+
+
+def test_of_a_run_one_datagram_is_a_trial(stack: ExitStack, bench: Bench) -> None:
+    silent = peer(stack, "127.0.0.2")
+    bench.waiting_bytes = 300_000
+    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
+    bench.send(address_of(silent))
+    bench.now += 1
+    bench.send(address_of(silent), data=b"aabbc", segment_bytes=2)
+    assert silent.recv(10) == b"aa"
+    assert bench.errors == {"unresolved": 1 + 2}
+
+
+def test_who_answers_again_is_back_within_moments(stack: ExitStack, bench: Bench) -> None:
+    silent = peer(stack, "127.0.0.2")
+    bench.waiting_bytes = 300_000
+    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
+    bench.send(address_of(silent))
+    bench.waiting_bytes = 0
+    bench.neighbours = Neighbours(frozenset({"127.0.0.2"}), frozenset())
+    for _ in range(20):
+        bench.now += 0.01
+        bench.send(address_of(silent))
+    assert heard(silent) >= 10
+    assert bench.outlets.aside_count == 0
+
+
+def test_asking_takes_a_fiftieth_of_the_time_at_most(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.waiting_bytes, bench.ask_s = 300_000, 0.01
+    began = bench.now
+    while bench.now < began + 20:
+        bench.now += 0.01
+        bench.send(*[address_of(near)] * 30, data=bytes(1000))
+        heard(near)
+    assert 30 <= len(bench.asked_at) <= 47  # 20 s / 50 / 0.01 s, and 0.05 s in one go
+
+
+def test_a_buffer_that_the_silent_have_filled_is_left_behind(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.waiting_bytes = 300_000
+    outlets = bench.outlets
+    before, answers = outlets._copies._socket, outlets._answers._socket
+    bench.send(address_of(near))
+    assert outlets._copies._socket is before, "nobody is silent, so it is the network that is slow"
+    bench.now += 1
+    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
+    bench.send(*[address_of(near)] * 30)
+    assert before.fileno() == -1
+    assert outlets._answers._socket is answers
+    bench.now += 1
+    opened = bench.opened
+    bench.send(*[address_of(near)] * 30)
+    assert bench.opened == opened, "nobody new is silent"
+    assert heard(near) == 61
+
+
+def test_what_is_left_behind_is_bounded(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.waiting_bytes, bench.ask_s = 900_000, 0.0
+    for number in range(300):  # in 3 s
+        bench.now += 0.01
+        bench.neighbours = Neighbours(frozenset(), frozenset({f"198.51.100.{number}"}))
+        bench.send(*[address_of(near)] * 30)
+        heard(near)
+    assert 32 * 1024 * 1024 // 900_000 <= bench.opened <= 2 * 32 * 1024 * 1024 // 900_000 + 4
+
+
+def test_while_no_socket_can_be_opened_the_one_there_is_sends(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.waiting_bytes = 300_000
+    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
+
+    def refuse() -> socket.socket:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    bench.outlets._open_socket = refuse
+    bench.send(*[address_of(near)] * 30)
+    assert heard(near) == 30
+
+
+def test_a_kernel_that_does_not_tell_sets_nobody_aside(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.waiting_bytes, bench.neighbours = 300_000, None
+    for _ in range(10):
+        bench.now += 1
+        bench.send(*[address_of(near)] * 30, data=bytes(1000))
+    assert heard(near) == 300
+    assert len(bench.asked_at) >= 10
+    assert bench.outlets.aside_count == 0
+
+
+def test_a_long_list_of_destinations_is_sent_in_parts(stack: ExitStack, bench: Bench) -> None:
+    """Else all of a large audience would be in the buffer before anybody looks."""
+    near = peer(stack)
+    sent: list[int] = []
+    looked = bench._read_memory
+
+    def counting(sock: socket.socket) -> Any:
+        sent.append(heard(near))
+        return looked(sock)
+
+    pytest.MonkeyPatch().setattr("kcast.pubsub.sending.read_memory", counting)
+    bench.send(*[address_of(near)] * 1000, data=bytes(1000))
+    assert sum(sent) + heard(near) == 1000
+    assert max(sent) * 1000 <= 1_000_000 / 4
+
+
+@pytest.mark.parametrize("is_answer", [True, False])
+def test_a_refused_destination_is_set_aside_alone(stack: ExitStack, bench: Bench, is_answer: bool) -> None:
+    near = peer(stack)
+    to = ("127.0.0.1", 0), address_of(near)  # no system sends to port 0
+    calls = 1000
+    for _ in range(calls):
+        bench.now += 0.01
+        bench.send(*to, is_answer=is_answer)
+        near.recv(10)
+    assert bench.errors["refused"] + bench.errors["EINVAL"] == calls
+    assert 10 <= bench.errors["EINVAL"] <= 30, "two trials a second"
+    assert bench.asked_at == []
+
+
+def test_a_trial_that_works_ends_it(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.outlets._refused(address_of(near))
+    for _ in range(10):
+        bench.now += 0.01
+        bench.send(address_of(near))
+    assert bench.errors == {"refused": 4}
+    assert heard(near) == 6
+    assert bench.outlets.aside_count == 0
+
+
+# --- Neighbours that are gone ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def link(stack: ExitStack) -> Callable[[], tuple[UdpPort, socket.socket]]:
+    """A port on a link with one who answers, 192.0.2.2, and nobody else. Its buffers are small."""
+    need_namespaces()
+    here, there = stack.enter_context(Namespace()), stack.enter_context(Namespace())
+    here.link("a", there, "b")
+    here.add("a", "192.0.2.1/24")
+    there.add("b", "192.0.2.2/24")
+    port = here.call(lambda: open_port(stack, "192.0.2.1", send_buffer_bytes=212_992))
+    assert port._outlets is not None
+    opening, asking = port._outlets._open_socket, port._outlets._ask
+    port._outlets._open_socket = lambda: here.call(opening)
+    port._outlets._ask = lambda: here.call(asking)
+    return lambda: (port, there.call(lambda: peer(stack, "192.0.2.2")))
+
+
+GONE = [(f"192.0.2.{number}", 7400) for number in range(10, 110)]
+
+
+def test_the_gone_cost_the_living_nothing(link: Callable[[], tuple[UdpPort, socket.socket]]) -> None:
+    port, living = link()
+    arrived = 0
+    for _ in range(2000):
+        port.send([Transmit(bytes(1000), 1000, [*GONE[:50], address_of(living), *GONE[50:]])])
+        arrived += heard(living)
+    living.settimeout(0.2)
+    arrived += heard(living)
+    assert arrived >= 0.999 * 2000
+    assert port.send_errors["unresolved"] > 150_000
+
+
+def test_copies_cost_answers_nothing_even_where_nobody_can_be_asked(
+    link: Callable[[], tuple[UdpPort, socket.socket]],
+) -> None:
+    port, living = link()
+    assert port._outlets is not None
+    port._outlets._ask = lambda: None
+    for _ in range(100):
+        port.send([Transmit(bytes(1000), 1000, GONE)])
+        port.send([Transmit(b"answer", 6, [address_of(living)], is_answer=True)])
+        assert living.recv(10) == b"answer"
+    assert port.send_errors["EAGAIN"] > 5000

@@ -1,0 +1,141 @@
+"""Subscribers on the server's own link that vanish: what do the living get from then on?
+
+All are in one namespace, on one cable to the server's: so the server finds each by ARP, or by neighbour
+discovery. Packets for a neighbour that does not answer wait in the kernel, and are charged to the socket that
+sent them.
+"""
+
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Thread
+
+from tests.support.namespaces import Namespace
+from tests.support.serve_process import PROGRAM, Peer, end, served_address, stop
+
+_WARM_UP_S = 1.0
+_LAST_S = 0.5  # for what is still on its way
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of what was published from the moment the dead vanished on."""
+
+    delivered: int
+    expected: int
+    receipts: int
+    requests: int
+    complaints: str
+
+    @property
+    def share(self) -> float:
+        """The share that arrived."""
+        return self.delivered / self.expected
+
+
+def measure(
+    version: int = 4,
+    *,
+    dead: int = 100,
+    living: int = 10,
+    rate: int = 100,
+    payload_bytes: int = 1000,
+    measured_s: float = 10.0,
+    is_quick: bool = True,
+    options: tuple[str, ...] = (),
+    settings: dict[str, int] | None = None,
+    start: Callable[[Namespace, tuple[str, ...]], "subprocess.Popen[str]"] | None = None,
+) -> Outcome:
+    """Measures with a real `kcast serve`, for so long after the dead have vanished.
+
+    With `is_quick` the server's kernel notices within some 3 s instead of 45 that a neighbour is gone; how
+    long packets wait, and how many, is as it always is.
+    """
+    with ExitStack() as stack:
+        here, there = stack.enter_context(Namespace()), stack.enter_context(Namespace())
+        here.link("to-there", there, "to-here")
+        net = "10.9.{}.{}/16" if version == 4 else "fd09::{}:{}/64"
+        here.add("to-there", net.format(0, 1))
+        mine = [net.format(1, number) for number in range(1, living + 2)]
+        gone = [net.format(2, number) for number in range(1, dead + 1)]
+        there.add("to-here", *mine, *gone)
+        if is_quick:
+            for name, value in (("base_reachable_time_ms", 1000), ("delay_first_probe_time", 1)):
+                here.set(f"net/ipv{version}/neigh/to-there/{name}", value)
+        for name, value in (settings or {}).items():
+            here.set(name, value)
+        host = net.format(0, 1).partition("/")[0]
+        command = (*PROGRAM, "--host", host, "--port", "7400", "--ttl", "600", "--log", "json", *options)
+        server = here.call(
+            lambda: subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        stack.callback(end, server)
+        address = served_address(server)
+
+        def peer(ip: str) -> Peer:
+            return stack.enter_context(there.call(lambda: Peer(address, (ip.partition("/")[0], 0))))
+
+        alive, vanishing = [peer(ip) for ip in mine[1:]], [peer(ip) for ip in gone]
+        for each in (*alive, *vanishing):
+            each.vouch(b"t")
+        publisher = peer(mine[0])
+        publisher.vouch(b"t warm up")
+        reader = _Reader(alive)
+        stack.callback(reader.stop)
+        started_at = time.monotonic()
+        vanish_at, until = started_at + _WARM_UP_S, started_at + _WARM_UP_S + measured_s
+        number = expected_from = 0
+        requests = receipts = 0
+        while (now := time.monotonic()) < until:
+            if not expected_from and now >= vanish_at:
+                there.remove("to-here", *gone)
+                expected_from = number
+            if number % rate == 0:
+                requests += 1
+                publisher.say(b"%~ " + b"ping%d" % number + b"\n" * 100)
+            publisher.say(b"t %d " % number + b"." * payload_bytes + b"\n")
+            number += 1
+            while publisher.has_heard():
+                publisher.hear()
+                receipts += 1
+            time.sleep(max(0.0, started_at + number / rate - time.monotonic()))
+        time.sleep(_LAST_S)
+        reader.stop()
+        wanted = range(expected_from, number)
+        delivered = sum(len(heard.intersection(wanted)) for heard in reader.heard)
+        return Outcome(delivered, len(wanted) * living, receipts, requests, stop(server, 2))
+
+
+class _Reader:
+    """Takes in a thread what arrives at each peer: the numbers of the messages."""
+
+    def __init__(self, peers: list[Peer]) -> None:
+        self.heard: list[set[int]] = [set() for _ in peers]
+        self._peers = peers
+        self._is_stopped = False
+        self._thread = Thread(target=self._read)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._thread.join()
+
+    def _read(self) -> None:
+        while not self._is_stopped:
+            ready = select.select(self._peers, [], [], 0.1)[0]
+            for peer, heard in zip(self._peers, self.heard, strict=True):
+                if peer in ready:
+                    while peer.has_heard():
+                        for line in peer.hear().split(b"\n"):
+                            if line.startswith(b"t ") and line.split(b" ")[1].isdigit():
+                                heard.add(int(line.split(b" ")[1]))
+
+
+if __name__ == "__main__":
+    for version in (4, 6):
+        outcome = measure(version)
+        print(f"IPv{version}: the living got {100 * outcome.share:.2f} % {outcome}", file=sys.stdout)
