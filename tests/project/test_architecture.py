@@ -89,6 +89,7 @@ ARROWS = {
             "kcast.hashring",
             "kcast.client.cli.common",
             "kcast.client.cli.layout",
+            "kcast.client.cli.text",
             "kcast.pubsub.errors",
         ),
         *(
