@@ -156,8 +156,8 @@ class MachineSuspended:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages `first_seq` to `last_seq` of a publisher on a topic have not come, 2 s after a later one
-    did."""
+    """Messages `first_seq` to `last_seq` of a publisher on a topic have not come, though three in a row after
+    them have, 2.5 s ago or more (later, where the publisher takes longer between messages)."""
 
     topic: bytes
     publisher: str

@@ -584,9 +584,9 @@ def test_events_of_gaps() -> None:
     lab_, client = subscribed()
     lab_.turn()
     client.events()
-    for seq in (1, 4):
+    for seq in (1, 4, 5, 6):
         arriving(b"t %%@p.%d x\n" % seq)(lab_, client)
-    lab_.run(1.999)
+    lab_.run(2.499)
     assert of_kind(client.events(), Gap) == []
     lab_.run(0.001)
     assert client.events() == [Gap(b"t", "p", 2, 3)]

@@ -47,7 +47,7 @@ CORES = (
         "client/cookies.py",
         "client/credit.py",
         "client/deliveries.py",
-        *("client/keeping.py", "client/list_state.py"),
+        *("client/keeping.py", "client/list_state.py", "client/pace.py", "client/sequence.py"),
     ),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
