@@ -20,12 +20,15 @@ from contextlib import ExitStack, suppress
 
 from kcast.pubsub.aside import Aside
 from kcast.pubsub.endpoint import Address, Transmit
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.neighbours import Neighbours, ask_kernel
 from kcast.pubsub.outlet import Outlet, datagram_count
 from kcast.pubsub.sockets import (
+    BUFFER_BYTES_DEFAULT,
     SO_ATTACH_FILTER,
     SO_ATTACH_REUSEPORT_CBPF,
     SO_REUSEPORT,
+    Memory,
     grow_buffers,
     read_memory,
 )
@@ -33,7 +36,7 @@ from kcast.pubsub.sockets import (
 # Shares of a send buffer. More than the first is much: then the kernel is asked. And after each such step.
 PRESSURE_SHARE = 1 / 4
 STEP_SHARE = 1 / 16
-CALL_BYTES = 1024  # what a call is charged beyond its data, at most: the kernel's own bookkeeping
+CALL_BYTES_MAX = 2 * DATAGRAM_BYTES_MAX + 1024  # what a datagram is charged at most: bookkeeping, too
 
 ASKING_SHARE = 1 / 50  # of the time, at most
 ASKING_S_MAX = 0.05  # in one go: some 200 times where there are 100 neighbours, 25 where there are 1000
@@ -119,32 +122,36 @@ class Outlets:
 
     def send(self, transmits: Iterable[Transmit]) -> None:
         """Sends each transmit to each of its destinations. Never blocks or raises."""
+        copies, send_with_care = self._copies, self._send_with_care
+        send = copies.send
         for data, segment_bytes, destinations, is_answer in transmits:
-            outlet = self._answers if is_answer else self._copies
-            # A datagram is charged with at most twice its length, which is cheaper to add up than to ask for.
-            charge_bytes = len(destinations) * (2 * len(data) + CALL_BYTES)
-            if charge_bytes <= outlet.room_bytes and not self._aside:
-                outlet.room_bytes -= charge_bytes
-                outlet.send(data, segment_bytes, destinations)
+            # Most are copies of one datagram. To count them is cheaper than to look at the buffer.
+            room_calls = copies.room_calls - len(destinations)
+            if room_calls >= 0 and not is_answer and len(data) <= segment_bytes:
+                copies.room_calls = room_calls
+                send(data, segment_bytes, destinations)
             else:
-                self._send_with_care(outlet, data, segment_bytes, destinations)
+                send_with_care(self._answers if is_answer else copies, data, segment_bytes, destinations)
 
     def _send_with_care(
         self, outlet: "_WatchedOutlet", data: bytes, segment_bytes: int, destinations: Sequence[Address]
     ) -> None:
         """Sends to as many at a time as there is room for, and little to those who are set aside."""
-        charge_bytes = 2 * len(data) + CALL_BYTES
-        start = 0
+        calls = datagram_count(len(data), DATAGRAM_BYTES_MAX)
+        outlet.room_calls += outlet.kept_calls
+        outlet.kept_calls = start = 0
         while start < len(destinations):
-            if outlet.room_bytes < charge_bytes:
+            if outlet.room_calls < calls:
                 self._look(outlet)
-            count = max(1, outlet.room_bytes // charge_bytes)
+            count = max(1, outlet.room_calls // calls)
             some = destinations[start : start + count]
             start += count
             if self._aside:
                 some = self._without_aside(data, segment_bytes, some)
-            outlet.room_bytes -= len(some) * charge_bytes
+            outlet.room_calls -= len(some) * calls
             outlet.send(data, segment_bytes, some)
+        if self._aside:
+            outlet.keep()
 
     def _without_aside(self, data: bytes, segment_bytes: int, some: Sequence[Address]) -> list[Address]:
         """Returns those destinations that are not set aside. Of the others, each may get a trial."""
@@ -177,6 +184,7 @@ class Outlets:
 
     def _refused(self, destination: Address) -> None:
         self._aside.refused(destination, self._clock())
+        self._copies.keep()
 
     # --- What the kernel holds and knows --------------------------------------------------------------
 
@@ -194,6 +202,7 @@ class Outlets:
                 self._leavable_bytes -= outlet.waiting_bytes
                 with suppress(OSError):
                     outlet.replace(self._open_socket())
+                    outlet.is_under_pressure()  # the new one is not
 
     def _learn(self, now: float) -> bool:
         """Asks the kernel about neighbours, unless that takes too much time. Returns whether any are new."""
@@ -203,26 +212,39 @@ class Outlets:
             return False
         neighbours = self._ask()
         self._asking_s -= self._clock() - now
-        return neighbours is not None and self._aside.learn(neighbours.resolved, neighbours.unresolved, now)
+        if neighbours is None or not self._aside.learn(neighbours.resolved, neighbours.unresolved, now):
+            return False
+        self._copies.keep()
+        return True
+
+
+_UNKNOWN = Memory(sending_bytes=0, sending_bytes_max=BUFFER_BYTES_DEFAULT, overflow_count=0)
 
 
 class _WatchedOutlet(Outlet):
-    """An outlet that knows how much waited in its socket, and how much may be sent before the next look."""
+    """An outlet that knows how much waited in its socket, and how much may be sent before the next look.
+
+    That is `room_calls`, in datagrams; `kept_calls` are those for which destinations must be looked at one by
+    one.
+    """
 
     def __init__(
         self, sock: socket.socket, errors: Counter[str], on_refusal: Callable[[Address], None]
     ) -> None:
         super().__init__(sock, errors, on_refusal=on_refusal)
-        self.room_bytes = 0
+        self.room_calls = self.kept_calls = 0
         self.waiting_bytes = 0
 
+    def keep(self) -> None:
+        """Lets all that follows be sent with care."""
+        self.kept_calls += self.room_calls
+        self.room_calls = 0
+
     def is_under_pressure(self) -> bool:
-        """Looks, and sets `room_bytes`. Returns whether so much is waiting that others may suffer."""
-        memory = read_memory(self._socket)
-        if memory is None:
-            return False
+        """Looks, and sets `room_calls`. Returns whether so much is waiting that others may suffer."""
+        memory = read_memory(self._socket) or _UNKNOWN
         much_bytes = int(memory.sending_bytes_max * PRESSURE_SHARE)
         step_bytes = int(memory.sending_bytes_max * STEP_SHARE)
         self.waiting_bytes = memory.sending_bytes
-        self.room_bytes = max(step_bytes, much_bytes - self.waiting_bytes)
+        self.room_calls = max(step_bytes, much_bytes - self.waiting_bytes) // CALL_BYTES_MAX
         return self.waiting_bytes >= much_bytes

@@ -312,6 +312,49 @@ def test_asking_takes_a_fiftieth_of_the_time_at_most(stack: ExitStack, bench: Be
     assert 30 <= len(bench.asked_at) <= 47  # 20 s / 50 / 0.01 s, and 0.05 s in one go
 
 
+def test_a_buffer_that_the_silent_have_filled_is_left_behind(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.waiting_bytes = 300_000
+    outlets = bench.outlets
+    before, answers = outlets._copies._socket, outlets._answers._socket
+    bench.send(address_of(near))
+    assert outlets._copies._socket is before, "nobody is silent, so it is the network that is slow"
+    bench.now += 1
+    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
+    bench.send(*[address_of(near)] * 30)
+    assert before.fileno() == -1
+    assert outlets._answers._socket is answers
+    bench.now += 1
+    opened = bench.opened
+    bench.send(*[address_of(near)] * 30)
+    assert bench.opened == opened, "nobody new is silent"
+    assert heard(near) == 61
+
+
+def test_what_is_left_behind_is_bounded(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.waiting_bytes, bench.ask_s = 900_000, 0.0
+    for number in range(300):  # in 3 s
+        bench.now += 0.01
+        bench.neighbours = Neighbours(frozenset(), frozenset({f"198.51.100.{number}"}))
+        bench.send(*[address_of(near)] * 30)
+        heard(near)
+    assert 32 * 1024 * 1024 // 900_000 <= bench.opened <= 2 * 32 * 1024 * 1024 // 900_000 + 4
+
+
+def test_while_no_socket_can_be_opened_the_one_there_is_sends(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.waiting_bytes = 300_000
+    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
+
+    def refuse() -> socket.socket:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    bench.outlets._open_socket = refuse
+    bench.send(*[address_of(near)] * 30)
+    assert heard(near) == 30
+
+
 def test_a_kernel_that_does_not_tell_sets_nobody_aside(stack: ExitStack, bench: Bench) -> None:
     near = peer(stack)
     bench.waiting_bytes, bench.neighbours = 300_000, None
