@@ -11,8 +11,7 @@ as instructions: a binary tree finds the word of a source, and the word has its 
 of strangers that pass as known is 1 - exp(-n / 16384): 6 % for 1000. The hash is keyed anew each time, so
 nobody can find sources that always pass.
 
-    sieve = Sieve(random)
-    while flooded: sieve.press(arrived) or sieve.relax(), and attach sieve.program()
+`kcast.pubsub.flood` decides when it is needed.
 """
 
 import struct
@@ -52,6 +51,13 @@ class Kind(StrEnum):
     VOUCH = "vouch"
     REQUEST = "request"
     LINES = "lines"
+
+
+def kind_of(datagram: bytes) -> Kind:
+    """Returns the kind of a datagram, as the program tells it."""
+    if datagram.startswith(b"%!"):
+        return Kind.VOUCH
+    return Kind.REQUEST if datagram.startswith((b"%?", b"%~")) else Kind.LINES
 
 
 class Sieve:
@@ -126,7 +132,9 @@ class Sieve:
         code.mark("IPv4")
         if self._passes_loopback:
             code.add(_LD_BYTE, _NETWORK + 12)
-            code.branch(_IF_EQUAL, 127, "pass early", "IPv4 address")
+            code.branch(_IF_EQUAL, 127, "pass loopback", "IPv4 address")
+            code.mark("pass loopback")
+            code.add(_RETURN, _MASK)
             code.mark("IPv4 address")
         code.add(_LD_WORD, _NETWORK + 12)
         code.jump("mix")
@@ -158,11 +166,14 @@ class Sieve:
 def hash_of(source: Address, key: tuple[int, int, int]) -> int:
     """Returns the hash that the program computes of a source: 32 bits."""
     first, second, third = key
-    packed = ip_address(source[0]).packed
-    words = [int.from_bytes(packed[start : start + 4], "big") for start in range(0, len(packed), 4)]
-    value = words[0]
-    for word in words[1:]:
-        value = value * third & _MASK ^ word
+    host = source[0]
+    if ":" not in host:
+        value = int.from_bytes(bytes(map(int, host.split("."))), "big")
+    else:
+        packed = ip_address(host).packed
+        value = int.from_bytes(packed[:4], "big")
+        for start in (4, 8, 12):
+            value = value * third & _MASK ^ int.from_bytes(packed[start : start + 4], "big")
     value = value * first & _MASK ^ source[1] * second & _MASK
     value ^= value >> 15
     return value * third & _MASK

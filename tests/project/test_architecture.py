@@ -17,6 +17,7 @@ from tests.support.checkout import ROOT
 CORES = (
     *("pubsub/endpoint.py", "pubsub/errors.py", "pubsub/limits.py", "pubsub/wire.py", "pubsub/drops.py"),
     *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py", "pubsub/aside.py"),
+    *("pubsub/sieve.py", "pubsub/flood.py"),
     *(
         "pubsub/table.py",
         "pubsub/leasing.py",
