@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from time import monotonic, thread_time, time
+from time import thread_time, time
 from typing import Any, Protocol
 
 from kcast.client.arguments import PublishOptions, as_bytes, refuse_unknown
@@ -47,6 +47,7 @@ from kcast.client.list_state import ListState
 from kcast.client.resolver import Resolver
 from kcast.client.source import named
 from kcast.client.watch import Change, Listen, News, Say, Stop
+from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Endpoint
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
@@ -123,7 +124,7 @@ class Engine:
             renewals_per_ttl=renewals_per_ttl,
             unix_s=time(),
         )
-        self._watch = None if source is None else source.watch(found, monotonic(), self.core.heads)
+        self._watch = None if source is None else source.watch(found, clock.now(), self.core.heads)
         self.local_port = 0  # until it is open
         self.send_errors: Counter[str] = Counter()
         self.resources = ExitStack()
@@ -139,6 +140,7 @@ class Engine:
         self._inboxes: dict[bytes, list[DeliveryInbox]] = {}
         self._own_topics: tuple[bytes, ...] = ()  # kcast's, on which the watch listens
         self._log = EventLog()
+        self._suspensions = clock.SuspensionWatch()
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
         # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
         self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
@@ -268,7 +270,7 @@ class Engine:
         """Publishes with the next turn; the outcome goes to `waiter`. Raises what the core raises."""
         self.require_open()
         refuse_unknown(options)
-        now = monotonic()
+        now = clock.now()
         self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
         handle = self.core.publish(as_bytes(topic, "topic"), as_bytes(payload, "payload"), now, **options)
         self._waiters[handle] = waiter
@@ -278,7 +280,7 @@ class Engine:
         self.require_open()
         try:
             for topic in topics:
-                self.core.subscribe(topic, monotonic())
+                self.core.subscribe(topic, clock.now())
                 self._inboxes.setdefault(topic, []).append(inbox)
                 inbox.put_leases(topic, *self.core.lease_counts(topic))
         except TopicError:
@@ -361,8 +363,11 @@ class Engine:
         port, core, endpoint = self._port, self.core, self._endpoint
         bursts = port.receive()
         has_read_all = len(bursts) < RECEIVE_CALLS_MAX
-        now = monotonic()
+        now = clock.now()
         core.clock_offset_s = time() - now
+        suspended_s = self._suspensions.look(now)
+        if suspended_s:
+            core.resumed(suspended_s, now)
         for burst in bursts:
             endpoint.receive(burst, now)
         for server in port.unreachable():
@@ -382,7 +387,8 @@ class Engine:
         due = [endpoint.next_timeout(), *(self._release(box, now, has_read_all) for box in self._holding)]
         due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
         due_at = min([at for at in due if at is not None], default=None)
-        return None if due_at is None else max(0.0, due_at - now)
+        # The timer that is to end this stands still while the machine is suspended.
+        return None if due_at is None else min(max(0.0, due_at - now), clock.LOOK_S)
 
     def _take(self, news: News, now: float) -> None:
         """Goes by another cluster, or by none any more, or tells what is new of the one there is."""
@@ -406,9 +412,9 @@ class Engine:
 
     def mint(self) -> None:
         """Works for a millisecond on the stamp that is being minted. The next turn sends what is found."""
-        until = monotonic() + MINT_SLICE_S
+        until = clock.now() + MINT_SLICE_S
         begun_s, tries = thread_time(), _MINT_TRIES
-        while self.core.work(_MINT_TRIES, now := monotonic()) and now < until:
+        while self.core.work(_MINT_TRIES, now := clock.now()) and now < until:
             tries += _MINT_TRIES
         # What a found stamp leaves of its last tries counts as tried, which makes little difference.
         self.core.try_s += ((thread_time() - begun_s) / tries - self.core.try_s) / 8

@@ -1,37 +1,20 @@
-"""Notices what is missing from a publisher's sequence. PROTOCOL §9.4.
+"""Notices what is missing from publishers' sequences. PROTOCOL §9.4.
 
-The first number seen from a publisher is its baseline. A number that is skipped may still be on its way by
-another server, so a gap is reported only after a settling time, and withdrawn when it is filled. Anyone can
-claim any number, so numbers only report, and decide nothing. A jump of more than 1000 is taken for a new
-start; otherwise one forged number could report a million missing. Missing numbers are kept as runs: a message
-adds at most one run, however far it jumps, and the oldest runs are forgotten first.
+Each sequence (of a topic and a publisher) is watched by itself (`kcast.client.sequence`). A number that is
+skipped may still be on its way by another server, so a gap is reported only after a settling time, and
+withdrawn when it is filled. Anyone can claim any number, so numbers only report, and decide nothing.
 """
 
-from collections import OrderedDict, deque
+import heapq
+from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from kcast.client.events import Gap, GapFilled
+from kcast.client.sequence import SETTLING_S, Sequence
 
-SETTLING_S = 2.0
-JUMP_MAX = 1000
-RUNS_MAX = 64
 PUBLISHERS_MAX = 4096
 
-
-@dataclass(slots=True)
-class _Run:
-    first: int
-    last: int
-    due_at: float
-    reported: bool = False
-
-
-@dataclass(slots=True)
-class _Sequence:
-    highest: int
-    missing: list[_Run]
-    advanced_at: float
+_Key = tuple[bytes, str]
 
 
 class GapTracker:
@@ -40,8 +23,8 @@ class GapTracker:
     def __init__(self, settling_s: float = SETTLING_S, publishers_max: int = PUBLISHERS_MAX) -> None:
         self._settling_s = settling_s
         self._publishers_max = publishers_max
-        self._sequences: OrderedDict[tuple[bytes, str], _Sequence] = OrderedDict()
-        self._settling: deque[tuple[float, tuple[bytes, str]]] = deque()
+        self._sequences: OrderedDict[_Key, Sequence] = OrderedDict()
+        self._due: list[tuple[float, _Key]] = []
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -50,54 +33,38 @@ class GapTracker:
         """Takes note of a delivery; returns GapFilled where it fills a gap that had been reported."""
         key = topic, publisher
         sequence = self._sequences.get(key)
-        if sequence is None or self._is_new_start(sequence, seq, now):
-            self._sequences[key] = _Sequence(seq, [], now)
-            self._sequences.move_to_end(key)
+        if sequence is None:
+            self._sequences[key] = Sequence(seq, now, self._settling_s)
             if len(self._sequences) > self._publishers_max:
                 self._sequences.popitem(last=False)
             return None
         self._sequences.move_to_end(key)
-        if seq <= sequence.highest:
-            was_reported = _fill(sequence.missing, seq)
-            return GapFilled(topic, publisher, seq) if was_reported else None
-        if seq > sequence.highest + 1:
-            due_at = now + self._settling_s
-            sequence.missing.append(_Run(sequence.highest + 1, seq - 1, due_at))
-            del sequence.missing[:-RUNS_MAX]
-            self._settling.append((due_at, key))
-        sequence.highest, sequence.advanced_at = seq, now
-        return None
-
-    def _is_new_start(self, sequence: _Sequence, seq: int, now: float) -> bool:
-        """Whether the publisher has begun anew.
-
-        It has if `seq` is far ahead, or if it is far back and comes too late to be a slower server's copy.
-        """
-        if seq > sequence.highest:
-            return seq - sequence.highest > JUMP_MAX
-        return sequence.highest - seq > JUMP_MAX and now > sequence.advanced_at + self._settling_s
+        was_reported = sequence.heard(seq, now)
+        self._look_later(key, sequence)
+        return GapFilled(topic, publisher, seq) if was_reported else None
 
     def next_timeout(self) -> float | None:
-        """Returns when the settling time of the next skipped numbers is over; None where none are."""
-        return self._settling[0][0] if self._settling else None
+        """Returns when the next gap may be reported; None where none is in sight."""
+        while self._due and not self._is_current(*self._due[0]):
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
 
     def settle(self, now: float) -> Iterator[Gap]:
         """Yields the runs of numbers that have not come in time, each once."""
-        while self._settling and self._settling[0][0] <= now:
-            _, key = self._settling.popleft()
-            sequence = self._sequences.get(key)
-            for run in sequence.missing if sequence else ():
-                if run.due_at <= now and not run.reported:
-                    run.reported = True
-                    yield Gap(*key, run.first, run.last)
+        while (at := self.next_timeout()) is not None and at <= now:
+            _, key = heapq.heappop(self._due)
+            sequence = self._sequences[key]
+            sequence.looked_at = None
+            for first, last in sequence.settle(now):
+                yield Gap(*key, first, last)
+            self._look_later(key, sequence)
 
+    def _look_later(self, key: _Key, sequence: Sequence) -> None:
+        at = sequence.next_due()
+        if at is not None and (sequence.looked_at is None or at < sequence.looked_at):
+            sequence.looked_at = at
+            heapq.heappush(self._due, (at, key))
 
-def _fill(missing: list[_Run], seq: int) -> bool:
-    """Takes one number out of the runs; returns whether it had been reported missing."""
-    for index, run in enumerate(missing):
-        if run.first <= seq <= run.last:
-            halves = replace(run, last=seq - 1), replace(run, first=seq + 1)
-            missing[index : index + 1] = [half for half in halves if half.first <= half.last]
-            del missing[:-RUNS_MAX]
-            return run.reported
-    return False
+    def _is_current(self, at: float, key: _Key) -> bool:
+        sequence = self._sequences.get(key)
+        return sequence is not None and sequence.looked_at == at

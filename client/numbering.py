@@ -7,7 +7,7 @@ subscribers take for a new start and not for a gap (§9.4).
 
 from collections import OrderedDict
 
-from kcast.client.gaps import JUMP_MAX
+from kcast.client.sequence import JUMP_MAX
 
 TOPICS_MAX = 65_536
 

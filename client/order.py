@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 
 from kcast.client.events import Delivery
-from kcast.client.gaps import JUMP_MAX
+from kcast.client.sequence import JUMP_MAX
 
 HELD_MAX = 4096
 PUBLISHERS_MAX = 4096

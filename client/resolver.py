@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
-from time import monotonic, sleep
+from time import sleep
 
 from kcast.client.families import usable_families
 from kcast.client.whereabouts import family_of
+from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Address
 
 LOOKUP_TIMEOUT_S = 5.0
@@ -79,10 +80,10 @@ def look_up_all(names: Iterable[Named]) -> dict[Named, tuple[Address, ...]]:
     """Looks all of these up, and waits for as long as that may take."""
     found: dict[Named, tuple[Address, ...]] = dict.fromkeys(names, ())
     resolver = Resolver()
-    resolver.ask(found, monotonic())
-    while resolver.next_timeout(monotonic()) is not None:
+    resolver.ask(found, clock.now())
+    while resolver.next_timeout(clock.now()) is not None:
         sleep(POLL_INTERVAL_S)
-        found |= dict(resolver.answers(monotonic()))
+        found |= dict(resolver.answers(clock.now()))
     return found
 
 

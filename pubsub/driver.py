@@ -8,9 +8,9 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
+from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Endpoint, Transmit
 from kcast.pubsub.flood import OPENING_STEP_S, FloodGuard
 from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort
@@ -52,6 +52,7 @@ def run(
     *,
     on_ready: Callable[[], None] = _nothing,
     on_drain: Callable[[], None] = _nothing,
+    on_suspension: Callable[[float], Callable[[], None]] = lambda suspended_s: _nothing,
     report: Callable[[], None] = _nothing,
     report_interval_s: float = 5.0,
     guard: FloodGuard | None = None,
@@ -61,8 +62,10 @@ def run(
 
     SIGINT ends it at once. SIGTERM begins draining, which a second signal ends at once. `on_ready` is called
     when datagrams are taken, `on_drain` when draining begins (unless it is done at once), and `report`
-    `report_interval_s` after something has arrived. `guard` looks when much arrives. `lifeline` is a
-    descriptor that becomes readable when the process that started this one is gone; that ends it too.
+    `report_interval_s` after something has arrived. `guard` looks when much arrives. After the machine was
+    suspended, `on_suspension` is called with the number of seconds, and what that returns once all is done
+    that fell due meanwhile. `lifeline` is a descriptor that becomes readable when the process that started
+    this one is gone; that ends it too.
 
     Call it in the main thread, which alone can handle signals. Give at most one port for each address family;
     they stay open.
@@ -85,6 +88,7 @@ def run(
             ports,
             loop,
             on_drain=on_drain,
+            on_suspension=on_suspension,
             report=report,
             report_interval_s=report_interval_s,
             guard=guard,
@@ -115,6 +119,7 @@ class Driver:
         loop: "asyncio.AbstractEventLoop",
         *,
         on_drain: Callable[[], None] = _nothing,
+        on_suspension: Callable[[float], Callable[[], None]] = lambda suspended_s: _nothing,
         report: Callable[[], None] = _nothing,
         report_interval_s: float = 5.0,
         guard: FloodGuard | None = None,
@@ -125,6 +130,9 @@ class Driver:
         self._families = [(port, ":" in port.address[0]) for port in ports]
         self._loop = loop
         self._on_drain = on_drain
+        self._on_suspension = on_suspension
+        self._suspension_watch = clock.SuspensionWatch()
+        self._tell_resumed: Callable[[], None] | None = None
         self._report = report
         self._report_interval_s = report_interval_s
         self._report_timer: asyncio.TimerHandle | None = None
@@ -138,7 +146,7 @@ class Driver:
         """Begins to take datagrams, or resumes."""
         for port in self._ports:
             self._loop.add_reader(port.fileno(), self._on_readable, port)
-        self._finish_turn(monotonic())
+        self._finish_turn(clock.now())
 
     def stop(self) -> None:
         """Takes nothing more. What arrives waits in the sockets."""
@@ -149,10 +157,18 @@ class Driver:
                 timer.cancel()
         self._timer = self._report_timer = self._guard_timer = None
 
+    def _read_clock(self) -> float:
+        """Returns the time, at the beginning of each turn."""
+        now = clock.now()
+        suspended_s = self._suspension_watch.look(now)
+        if suspended_s:
+            self._tell_resumed = self._on_suspension(suspended_s)
+        return now
+
     def _on_readable(self, port: UdpPort) -> None:
         # At most 32 calls in a turn. If more is waiting, the next poll finds the descriptor readable.
         bursts = port.receive()
-        now = monotonic()
+        now = self._read_clock()
         for burst in bursts:
             self._core.receive(burst, now)
         self._finish_turn(now)
@@ -167,7 +183,7 @@ class Driver:
         self._report()
 
     def _look(self, guard: FloodGuard) -> None:
-        guard.look(monotonic())
+        guard.look(self._read_clock())
         if guard.is_active and self._guard_timer is None:
             # A filter that is set may keep out all that would wake this loop.
             self._guard_timer = self._loop.call_later(OPENING_STEP_S, self._on_guard_timer, guard)
@@ -178,7 +194,7 @@ class Driver:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._finish_turn(monotonic())
+        self._finish_turn(self._read_clock())
 
     def _finish_turn(self, now: float) -> None:
         due = self._core.next_timeout()
@@ -186,6 +202,9 @@ class Driver:
             self._core.handle_timeout(now)
         self._send(self._core.flush(now))
         due = self._core.next_timeout()
+        if self._tell_resumed is not None and (due is None or due > now):
+            tell, self._tell_resumed = self._tell_resumed, None
+            tell()  # all that ended meanwhile has been dealt with
         if self._is_draining and self._core.is_drained(now):
             self.end(Ending.DRAINED)
             return
@@ -196,7 +215,7 @@ class Driver:
             self._timer_due = due
             # Due at once is the rest of a flush, or of what has expired. The loop looks at the sockets
             # before it goes on with that, so nothing that arrives waits for all of it.
-            delay_s = due - now + _TIMER_SLACK_S if due > now else 0.0
+            delay_s = min(due - now + _TIMER_SLACK_S, clock.LOOK_S) if due > now else 0.0
             self._timer = self._loop.call_later(delay_s, self._on_timer)
 
     def _send(self, transmits: list[Transmit]) -> None:
@@ -214,7 +233,7 @@ class Driver:
             self.end(Ending.SIGNAL)
             return
         self._is_draining = True
-        now = monotonic()
+        now = clock.now()
         self._core.start_drain(now)
         self._finish_turn(now)
         if not self.ending.done():

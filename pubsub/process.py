@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
@@ -118,6 +119,7 @@ def serve(
             ports,
             on_ready=on_ready,
             on_drain=lambda: _say_draining(settings, server, log),
+            on_suspension=partial(_say_suspended, server, log),
             report=Report(log, lambda: Losses.of(server, ports)),
             report_interval_s=REPORT_INTERVAL_S,
             guard=guard,
@@ -171,6 +173,23 @@ def _say_draining(settings: ServeSettings, server: Server, log: Log) -> None:
         limit_s=round(limit_s, 3),
         leases=leases,
     )
+
+
+def _say_suspended(server: Server, log: Log, suspended_s: float) -> Callable[[], None]:
+    """Returns what tells of a suspension once the leases that have ended meanwhile are gone."""
+    before = server.counts["leases_expired"]
+
+    def say() -> None:
+        ended = server.counts["leases_expired"] - before
+        log.warning(
+            "suspended",
+            f"the machine was suspended for {suspended_s:.0f} s; {ended} "
+            f"{'lease' if ended == 1 else 'leases'} ended meanwhile",
+            suspended_s=round(suspended_s, 3),
+            leases_ended=ended,
+        )
+
+    return say
 
 
 def _say_ended(ending: Ending, server: Server, ports: Sequence[UdpPort], log: Log) -> None:

@@ -21,10 +21,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Lock, Thread
-from time import monotonic_ns, time_ns
+from time import time_ns
 from types import TracebackType
 from typing import Any, BinaryIO
 
+from kcast.pubsub.clock import identity_of_lead, now_ns
 from kcast.pubsub.endpoint import Address, LeaseChange, format_address
 from kcast.pubsub.tap_files import FILES_MAX, TapFiles, numbered
 from kcast.pubsub.tap_format import (
@@ -58,16 +59,19 @@ def read_clock() -> Clock:
     """Reads both clocks; the readings are at most a microsecond or so apart."""
     readings = []
     for _ in range(3):
-        before_ns, wall_ns, after_ns = monotonic_ns(), time_ns(), monotonic_ns()
+        before_ns, wall_ns, after_ns = now_ns(), time_ns(), now_ns()
         readings.append((after_ns - before_ns, (before_ns + after_ns) // 2, wall_ns))
     _, at_ns, wall_ns = min(readings)
     return Clock(at_ns, wall_ns)
 
 
 def read_clock_id() -> str:
-    """Returns what identifies this machine's monotonic clock since the machine's start; "" if unknown."""
+    """Returns what identifies the clock that this process goes by; "" if unknown.
+
+    It is that of the machine since its start; after a suspension, that of the processes that began since.
+    """
     try:
-        return _BOOT_ID.read_text("ascii").strip()
+        return _BOOT_ID.read_text("ascii").strip() + identity_of_lead()
     except OSError:
         return ""
 

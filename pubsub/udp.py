@@ -15,9 +15,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from ipaddress import ip_address
-from time import monotonic
 from types import TracebackType
 
+from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.outlet import Outlet, datagram_count, errno_name, plain_address
 from kcast.pubsub.sending import Outlets, open_sender
@@ -269,7 +269,7 @@ class UdpPort:
         size_bytes = self.send_buffer_bytes
         try:
             self._outlets = Outlets(
-                lambda: open_sender(self._socket, size_bytes), self.send_errors, clock=monotonic
+                lambda: open_sender(self._socket, size_bytes), self.send_errors, clock=clock.now
             )
         except OSError:
             return False

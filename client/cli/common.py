@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -24,6 +23,7 @@ from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.state import places
 from kcast.client.watch import Watch
+from kcast.pubsub import clock
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import encode_topic
 
@@ -147,7 +147,7 @@ def watch_of(cluster: Cluster) -> Watch | None:
     source = named(what)
     if cluster.is_signed:
         source.read()
-    return source.watch(cluster, monotonic(), dict)
+    return source.watch(cluster, clock.now(), dict)
 
 
 def _cluster_source(command: str, cluster_name: str | None) -> Source:

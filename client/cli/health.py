@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from random import SystemRandom
-from time import monotonic, time
+from time import time
 
 import click
 
@@ -22,7 +22,7 @@ from kcast.client.cluster import ServerEntry, parse_address
 from kcast.client.events import Outcome
 from kcast.client.notices import Change
 from kcast.client.session import Session
-from kcast.pubsub import wire
+from kcast.pubsub import clock, wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -91,7 +91,7 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
       kcast health 192.0.2.7:7400 --timeout 1
     """
     report = HealthReport(format_address(address))
-    began = monotonic()
+    began = clock.now()
     try:
         sock = open_socket("::" if ":" in address[0] else "0.0.0.0", 0, report_unreachable=True)
     except (OSError, KcastError) as error:
@@ -99,7 +99,7 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
     else:
         with UdpPort(sock) as port:
             _Check(address, port, report).run(began + timeout_s, timeout_s)
-    report.seconds = round(monotonic() - began, 6)
+    report.seconds = round(clock.now() - began, 6)
     _tell(report, as_json)
     sys.exit(0 if report.healthy else 1)
 
@@ -140,9 +140,9 @@ class _Check:
 
     def run(self, deadline: float, timeout_s: float) -> None:
         """Fills in the report; returns at the deadline at the latest."""
-        self._session.want(wire.HEALTH_TOPIC, monotonic())
+        self._session.want(wire.HEALTH_TOPIC, clock.now())
         while not self._is_over:
-            now = monotonic()
+            now = clock.now()
             if now >= deadline:
                 self._give_up(timeout_s)
                 return
@@ -156,15 +156,15 @@ class _Check:
 
     def _take_what_came(self, deadline: float) -> None:
         """Waits until something happens; looks for a stamp meanwhile, if one is needed."""
-        now = monotonic()
+        now = clock.now()
         self._session.work(WORK_TRIES, now)
         times = [deadline, now if self._session.is_minting else deadline]
         if (due := self._session.next_timeout()) is not None:
             times.append(due)
         if self._report.receipt:
             times.append(self._published_at + COPY_TIMEOUT_S)
-        select.select([self._port], [], [], max(0.0, min(times) - monotonic()))
-        now = monotonic()
+        select.select([self._port], [], [], max(0.0, min(times) - clock.now()))
+        now = clock.now()
         for burst in self._port.receive():
             if burst.source == self._address:
                 for datagram in datagrams(burst.data, burst.segment_bytes):
@@ -182,7 +182,7 @@ class _Check:
 
     def _look(self) -> None:
         """Draws conclusions from what has come so far."""
-        report, session, now = self._report, self._session, monotonic()
+        report, session, now = self._report, self._session, clock.now()
         for notice in session.notices:
             if notice.change is Change.REFUSED:
                 report.why = f"refuses a new lease: {notice.reason}"

@@ -5,13 +5,12 @@ import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from types import TracebackType
 from typing import Self
 
 from kcast.client.cluster import Cluster
 from kcast.client.resolver import look_up_all
-from kcast.pubsub import wire
+from kcast.pubsub import clock, wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
 from kcast.pubsub.udp import UdpPort, open_socket
 
@@ -110,7 +109,7 @@ class Pinger:
 
     def give_up(self, timeout_s: float) -> None:
         """Awaits no longer what was sent this long ago."""
-        now = monotonic()
+        now = clock.now()
         self._awaited = {n: (t, at) for n, (t, at) in self._awaited.items() if now - at < timeout_s}
 
     def awaited(self) -> Counter[Address]:
@@ -158,7 +157,7 @@ class Pinger:
         ping = wire.pad(wire.format_line(wire.Ping(nonce)), PING_BYTES)
         target.sent += 1
         errors_before = port.send_errors.copy()
-        sent_at = monotonic()
+        sent_at = clock.now()
         port.send([Transmit(ping, len(ping), (target.address,))])
         error = next(iter(port.send_errors - errors_before), None)
         if error is None:
@@ -177,7 +176,7 @@ class Pinger:
     def _receive(self, port: UdpPort) -> None:
         for burst in port.receive():
             for datagram in datagrams(burst.data, burst.segment_bytes):
-                self._take(datagram, burst.source, monotonic())
+                self._take(datagram, burst.source, clock.now())
         for address in port.unreachable():
             target = self._target_at.get(address)
             if target is not None:

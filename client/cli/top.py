@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from time import monotonic, time
+from time import time
 
 import click
 
@@ -34,6 +34,7 @@ from kcast.client.families import usable_families
 from kcast.client.resolver import Resolver
 from kcast.client.watch import Change, Stop
 from kcast.client.whereabouts import family_of
+from kcast.pubsub import clock
 
 PING_TIMEOUT_S = 1.0
 SCRAPE_TIMEOUT_S = 1.0
@@ -220,7 +221,7 @@ class Loop:
 
     def _look_for_moved(self, pinger: Pinger) -> None:
         """Looks up the names of servers that are down, and goes where they lead to now."""
-        now = monotonic()
+        now = clock.now()
         for named, addresses in self._names.answers(now):
             target = self._target_of[named]
             if addresses and target.address not in addresses:
@@ -233,7 +234,7 @@ class Loop:
     def _look_for_change(self) -> Cluster | None:
         """Returns the cluster to go by from now on, if it is another one; says what else there is."""
         changed = None
-        for news in () if self._source is None else self._source.look(monotonic()):
+        for news in () if self._source is None else self._source.look(clock.now()):
             match news:
                 case Change(cluster):
                     changed = cluster

@@ -2,8 +2,9 @@
 
 from random import Random
 
-from kcast.client.gaps import JUMP_MAX, GapTracker
+from kcast.client.gaps import GapTracker
 from kcast.client.numbering import Numbering
+from kcast.client.sequence import JUMP_MAX
 
 
 def published(numbering: Numbering, topic: bytes) -> int:

@@ -48,7 +48,7 @@ CORES = (
         "client/cookies.py",
         "client/credit.py",
         "client/deliveries.py",
-        *("client/keeping.py", "client/list_state.py"),
+        *("client/keeping.py", "client/list_state.py", "client/pace.py", "client/sequence.py"),
     ),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
@@ -73,7 +73,13 @@ ARROWS = {
     "client": (
         *("kcast.client", "kcast.hashring"),
         *("kcast.pubsub.wire", "kcast.pubsub.limits", "kcast.pubsub.endpoint", "kcast.pubsub.udp"),
-        *("kcast.pubsub.stamp", "kcast.pubsub.errors", "kcast.pubsub.drops", "kcast.pubsub.http"),
+        *(
+            "kcast.pubsub.stamp",
+            "kcast.pubsub.errors",
+            "kcast.pubsub.drops",
+            "kcast.pubsub.http",
+            "kcast.pubsub.clock",
+        ),
         "kcast.pubsub.networks",
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kcast.pubsub import clock
 from kcast.pubsub.driver import Ending, run
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -115,6 +116,73 @@ def _either_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setitem(sys.modules, "uvloop", None)  # makes importing it fail
     else:
         pytest.importorskip("uvloop")
+
+
+# --- Suspensions -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def suspend(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Suspends the machine, as far as the driver can tell. The loop's timers stand still meanwhile."""
+    suspended_s = 0.0
+    watch, now = clock.SuspensionWatch, clock.now
+    monkeypatch.setattr(clock, "now", lambda: now() + suspended_s)
+    monkeypatch.setattr(clock, "SuspensionWatch", lambda: watch(lambda: suspended_s))
+
+    def suspend_for(seconds: float) -> None:
+        nonlocal suspended_s
+        suspended_s += seconds
+
+    return suspend_for
+
+
+@pytest.mark.usefixtures("_either_loop")
+def test_what_fell_due_in_a_suspension_is_done_before_it_is_told(
+    port: UdpPort, suspend: Callable[[float], None]
+) -> None:
+    happened: list[str] = []
+    core = Echo(timeout_after_s=100.0, on_timeout=lambda: happened.append("timeout"))
+
+    def told() -> None:
+        happened.append("resumed")
+        kill()
+
+    def on_suspension(seconds: float) -> Callable[[], None]:
+        happened.append(f"suspended for {seconds:.0f} s")
+        return told
+
+    with Peer(port.address) as peer:
+
+        def speak() -> None:
+            peer.say(b"before")
+            peer.hear()
+            suspend(500.0)
+            peer.say(b"after")
+
+        speaker = threading.Thread(target=speak)
+        run(core, [port], on_ready=speaker.start, on_suspension=on_suspension)
+        speaker.join(WAIT_S)
+    assert happened == ["suspended for 500 s", "timeout", "resumed"]
+
+
+@pytest.mark.usefixtures("_either_loop")
+def test_a_server_to_which_nobody_speaks_looks_at_the_clock(
+    port: UdpPort, suspend: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its timer has stood still, and would end 100 s after the machine has resumed."""
+    monkeypatch.setattr(clock, "LOOK_S", 0.05)
+    core = Echo(timeout_after_s=100.0, on_timeout=kill)
+    with Peer(port.address) as peer:
+
+        def speak() -> None:
+            peer.say(b"before")
+            peer.hear()
+            suspend(500.0)
+
+        speaker = threading.Thread(target=speak)
+        assert run(core, [port], on_ready=speaker.start) is Ending.SIGNAL
+        speaker.join(WAIT_S)
+    assert len(core.timeouts) == 1
 
 
 # --- Turns -------------------------------------------------------------------------------------------

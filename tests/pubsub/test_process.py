@@ -22,6 +22,7 @@ from kcast.pubsub.tap import read
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.logs import untimed
 from tests.support.serve_process import WAIT_S, Peer, Serve, next_complaint, served_address, stop
+from tests.support.server_core import START, lease, new_server
 
 pytestmark = pytest.mark.world
 
@@ -279,4 +280,19 @@ def test_an_orphan_says_so_and_fails(
     assert code == 1
     assert untimed(capsys.readouterr().err).startswith(
         "kcast serve: the process that started this server is gone\n"
+    )
+
+
+@pytest.mark.parametrize(("leases", "told"), [(1, "1 lease"), (2, "2 leases"), (0, "0 leases")])
+def test_a_suspension_is_told_with_the_leases_that_it_has_ended(
+    capsys: pytest.CaptureFixture[str], leases: int, told: str
+) -> None:
+    server = new_server(ttl_s=60)
+    for number in range(leases):
+        lease(server, ("198.51.100.1", number + 1), b"t")
+    say = process._say_suspended(server, Log(), 3600.2)
+    server.handle_timeout(START + 3600)
+    say()
+    assert untimed(capsys.readouterr().err) == (
+        f"kcast serve: the machine was suspended for 3600 s; {told} ended meanwhile\n"
     )

@@ -155,6 +155,7 @@ class TableBounds(Checker):
         for host in self.world.clients:
             for sequence in host.gaps._sequences.values():
                 self._bound(host.name, "runs of missing numbers", len(sequence.missing), RUNS_MAX)
+                self._bound(host.name, "runs that are not believed", len(sequence.runs), RUNS_MAX)
 
     def _bound(self, name: str, what: str, count: int, bound: int) -> None:
         if count > bound:

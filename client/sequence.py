@@ -1,0 +1,198 @@
+"""One publisher's numbers on one topic: which are missing, and which are believed. Sans-IO. PROTOCOL §9.4.
+
+The first number is the baseline. A sequence goes on by the number that comes next. Any other number above it
+is a *jump*: messages between may be lost or late, or somebody has made the number up. So numbers beyond are
+kept in runs, beside the sequence, and a run is believed only if
+
+- it has three numbers in a row, so that two successors confirm the first, and
+- neither the sequence nor a run below has gone on, once its late numbers had time to come (the settling time)
+  and the next one had, too. Where something below goes on, the run is forgotten.
+
+What was skipped by a run that is believed is missing: it is reported, and withdrawn when it comes. A run that
+is far off, by more than 1000 forward or backward, is a new start: it takes longer to be believed, and nothing
+is missing before it. So a number that nobody continues changes nothing, and where the publisher itself goes
+on, neither does a whole run of them.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+SETTLING_S = 2.0
+JUMP_MAX = 1000
+RUNS_MAX = 64  # of missing numbers; and of numbers that are not believed yet
+IN_A_ROW = 3
+GOING_ON_S_MIN = 0.5  # the time that a sequence has to go on, after late numbers had time to come; longer ...
+GOING_ON_PERIODS = 3.5  # ... where the publisher takes longer between messages, of which two may be lost
+WAIT_S_MAX = 60.0
+RESTART_S = 10.0
+
+
+@dataclass(slots=True)
+class _Missing:
+    first: int
+    last: int
+    due_at: float
+    reported: bool = False
+
+
+@dataclass(slots=True)
+class _Run:
+    """Numbers in a row beyond the sequence, that are not believed yet."""
+
+    first: int
+    last: int
+    began_at: float
+    due_at: float  # when it may be believed
+    went_on_at: float
+
+    @property
+    def is_confirmed(self) -> bool:
+        return self.last - self.first + 1 >= IN_A_ROW
+
+
+class Sequence:
+    """The sequence, what is missing of it, and the runs beside it. `looked_at` is for its owner's timer."""
+
+    def __init__(self, seq: int, now: float, settling_s: float = SETTLING_S) -> None:
+        self.looked_at: float | None = None
+        self.missing: list[_Missing] = []
+        self.runs: list[_Run] = []  # by `first`; none touches another
+        self._highest = seq
+        self._has_unreported = False
+        self._settling_s = settling_s
+        self._went_on_at = now
+        self._period_s = 0.0
+
+    def heard(self, seq: int, now: float) -> bool:
+        """Takes note of a number; returns whether it had been reported missing."""
+        if seq == self._highest + 1:
+            self._highest = seq
+            self._absorb()
+            self._goes_on(None, now)
+        elif seq > self._highest or seq < self._highest - JUMP_MAX:
+            self._put_beside(seq, now)
+        elif self.missing:
+            return self._fill(seq)
+        return False
+
+    def next_due(self) -> float | None:
+        """Returns when `settle` has something to do; None for never."""
+        if not self.runs and not self._has_unreported:
+            return None
+        due = [each.due_at for each in self.missing if not each.reported]
+        if (run := self._next_to_believe()) is not None:
+            due.append(run.due_at)
+        return min(due, default=None)
+
+    def settle(self, now: float) -> Iterator[tuple[int, int]]:
+        """Yields the first and the last number of each gap that is certain by now, each once."""
+        while (run := self._next_to_believe()) is not None and run.due_at <= now:
+            self._believe(run)
+        for each in self.missing:
+            if each.due_at <= now and not each.reported:
+                each.reported = True
+                yield each.first, each.last
+        self._has_unreported = not all(each.reported for each in self.missing)
+
+    # --- Runs beside the sequence --------------------------------------------------------------------
+
+    def _put_beside(self, seq: int, now: float) -> None:
+        index = bisect_right(self.runs, seq, key=lambda run: run.first)
+        before = self.runs[index - 1] if index else None
+        after = self.runs[index] if index < len(self.runs) else None
+        if before is not None and seq <= before.last:
+            return
+        if before is not None and seq == before.last + 1:
+            before.last, before.went_on_at = seq, now
+            if after is not None and after.first == seq + 1:
+                self._join(before, after)
+            self._goes_on(before, now)
+        elif after is not None and after.first == seq + 1:
+            after.first = seq
+            self._goes_on(after, now)
+        else:
+            run = _Run(seq, seq, now, now + self._wait_s(seq), now)
+            self.runs.insert(index, run)
+            if len(self.runs) > RUNS_MAX:
+                self._make_room()
+            self._goes_on(run, now)
+
+    def _wait_s(self, seq: int) -> float:
+        going_on_s = max(GOING_ON_S_MIN, GOING_ON_PERIODS * self._period_s)
+        wait_s = min(self._settling_s + going_on_s, WAIT_S_MAX)
+        return wait_s if self._is_near(seq) else max(wait_s, RESTART_S)
+
+    def _is_near(self, seq: int) -> bool:
+        return self._highest < seq <= self._highest + JUMP_MAX
+
+    def _join(self, run: _Run, after: _Run) -> None:
+        run.last = after.last
+        run.began_at, run.due_at = min(run.began_at, after.began_at), min(run.due_at, after.due_at)
+        self.runs.remove(after)
+
+    def _absorb(self) -> None:
+        """Takes the run that the sequence has reached."""
+        for run in self.runs:
+            if run.first == self._highest + 1:
+                self._highest = run.last
+                self.runs.remove(run)
+                return
+
+    def _goes_on(self, run: _Run | None, now: float) -> None:
+        """Notes that the sequence goes on (None), or a run in its reach has begun or goes on. What is beyond
+        is then no part of it, unless that came lately: then this may be late."""
+        if run is None:
+            self._period_s = max(now - self._went_on_at, self._period_s / 2)
+            self._went_on_at = now
+        if self.runs and (run is None or self._is_near(run.first)):
+            late = now - self._settling_s
+            first = 0 if run is None else run.first
+            self.runs = [
+                each
+                for each in self.runs
+                if each.began_at >= late or (each.first <= first and self._is_near(each.first))
+            ]
+
+    def _next_to_believe(self) -> _Run | None:
+        """Returns the run that is believed next: of those in reach the lowest, else the first that has begun
+        elsewhere."""
+        confirmed = [run for run in self.runs if run.is_confirmed]
+        near = next((run for run in confirmed if self._is_near(run.first)), None)
+        return near or min(confirmed, key=lambda run: run.began_at, default=None)
+
+    def _believe(self, believed: _Run) -> None:
+        self._went_on_at = believed.went_on_at
+        if not self._is_near(believed.first):
+            self._highest = believed.last
+            self.missing.clear()
+            self.runs = [run for run in self.runs if self._is_near(run.first)]
+            return
+        while self._highest < believed.last:
+            run = next(run for run in self.runs if run.first > self._highest)
+            due_at = max(run.began_at + self._settling_s, believed.due_at)
+            self.missing.append(_Missing(self._highest + 1, run.first - 1, due_at))
+            self._highest = run.last
+            self.runs.remove(run)
+        self._has_unreported = True
+        del self.missing[:-RUNS_MAX]
+
+    def _make_room(self) -> None:
+        """Believes a run before its time, where there are too many; or else forgets the farthest number that
+        nobody has continued."""
+        near = next((run for run in self.runs if run.is_confirmed and self._is_near(run.first)), None)
+        if near is not None:
+            self._believe(near)
+            return
+        distance = {id(run): abs(run.first - self._highest) for run in self.runs}
+        self.runs.remove(max(self.runs, key=lambda run: (run.first == run.last, distance[id(run)])))
+
+    def _fill(self, seq: int) -> bool:
+        """Takes one number out of the missing ones; returns whether it had been reported."""
+        for index, each in enumerate(self.missing):
+            if each.first <= seq <= each.last:
+                halves = replace(each, last=seq - 1), replace(each, first=seq + 1)
+                self.missing[index : index + 1] = [half for half in halves if half.first <= half.last]
+                del self.missing[:-RUNS_MAX]
+                return each.reported
+        return False
