@@ -39,6 +39,7 @@ from kcast.client.events import (
     LeasesChanged,
     ListChanged,
     ListTrouble,
+    MachineSuspended,
     Outcome,
     Published,
     ServerDraining,
@@ -56,9 +57,9 @@ __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterChanged", "ClusterError",
     "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
     "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState", "ListTrouble",
-    "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published", "ServerDraining",
-    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError",
-    "WildcardWarning",
+    "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published",
+    "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription",
+    "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")

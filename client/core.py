@@ -27,6 +27,7 @@ from kcast.client.events import (
     Event,
     FamilyMissing,
     LeaseRefused,
+    MachineSuspended,
     Outcome,
     Published,
     ServerDraining,
@@ -51,6 +52,7 @@ from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
 
 UNSETTLED_MAX = 65_536
+HURRY_S = 60.0  # for which lost servers are asked often after a suspension
 COUNTS = ("datagrams_received", "copies_received", "deliveries", "duplicates", "published")
 
 
@@ -61,7 +63,7 @@ class ClientCore:
 
     A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `counts`, `outcomes`, `drops`.
     B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `renew_publisher`.
-    C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`, `located`, `adopt`.
+    C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`, `located`, `adopt`, `resumed`.
     D. What the caller is to do: send what `flush` returns, look up what `take_lookups` returns, tell the
        application of `events`, and then wait until `next_timeout` at most.
 
@@ -320,6 +322,12 @@ class ClientCore:
             else:
                 self._digest(session, now)
         return self.is_minting
+
+    def resumed(self, suspended_s: float, now: float) -> None:
+        """Takes that the machine was suspended. Its network may need some seconds until it is up again."""
+        self._events.append(MachineSuspended(suspended_s))
+        for session in self.sessions.at.values():
+            session.hurried_until = now + HURRY_S
 
     # --- Endpoint ------------------------------------------------------------------------------------
 

@@ -140,6 +140,7 @@ class Engine:
         self._inboxes: dict[bytes, list[DeliveryInbox]] = {}
         self._own_topics: tuple[bytes, ...] = ()  # kcast's, on which the watch listens
         self._log = EventLog()
+        self._suspensions = clock.SuspensionWatch()
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
         # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
         self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
@@ -364,6 +365,9 @@ class Engine:
         has_read_all = len(bursts) < RECEIVE_CALLS_MAX
         now = clock.now()
         core.clock_offset_s = time() - now
+        suspended_s = self._suspensions.look(now)
+        if suspended_s:
+            core.resumed(suspended_s, now)
         for burst in bursts:
             endpoint.receive(burst, now)
         for server in port.unreachable():
@@ -383,7 +387,8 @@ class Engine:
         due = [endpoint.next_timeout(), *(self._release(box, now, has_read_all) for box in self._holding)]
         due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
         due_at = min([at for at in due if at is not None], default=None)
-        return None if due_at is None else max(0.0, due_at - now)
+        # The timer that is to end this stands still while the machine is suspended.
+        return None if due_at is None else min(max(0.0, due_at - now), clock.LOOK_S)
 
     def _take(self, news: News, now: float) -> None:
         """Goes by another cluster, or by none any more, or tells what is new of the one there is."""

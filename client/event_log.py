@@ -2,7 +2,7 @@
 
 All are logged at DEBUG. At a bounded rate (`kcast.client.pace`) there is at WARNING, too, that all servers
 are lost, that a name cannot be looked up, that a changed cluster file is not adopted, and troubles with a
-signed list; at INFO that a changed one is.
+signed list; at INFO that a changed one is, and that the machine was suspended.
 """
 
 import logging
@@ -13,6 +13,7 @@ from kcast.client.events import (
     ClusterRefused,
     Event,
     ListTrouble,
+    MachineSuspended,
     ServerLost,
 )
 from kcast.client.pace import Pace, and_more
@@ -48,6 +49,8 @@ def _told(event: Event) -> tuple[int, str]:
             return logging.WARNING, f"the cluster stays as it was: {event.reason}"
         case ListTrouble():
             return logging.WARNING, f"{event.name}: {event.text} ({event.fault})"
+        case MachineSuspended(for_s):
+            return logging.INFO, f"this machine was suspended for {for_s:.0f} s"
         case ClusterChanged(added, removed):
             return logging.INFO, f"the cluster has changed: {len(added)} added, {len(removed)} removed"
     return logging.DEBUG, ""

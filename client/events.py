@@ -147,6 +147,14 @@ class ServerForgot:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineSuspended:
+    """This machine was suspended, `for_s` seconds long, and goes on. Leases that have ended meanwhile are
+    asked for at once, and servers that do not answer yet every few seconds for a minute."""
+
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
     """Messages `first_seq` to `last_seq` of a publisher on a topic have not come, though three in a row after
     them have, 2.5 s ago or more (later, where the publisher takes longer between messages)."""
@@ -224,6 +232,7 @@ Event = (
     | ServerReturned
     | ServerForgot
     | ServerDraining
+    | MachineSuspended
     | FamilyMissing
     | ClusterChanged
     | ClusterRefused

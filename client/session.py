@@ -49,6 +49,7 @@ from kcast.pubsub.limits import (
 )
 
 LOST_AFTER_MISSES = 3
+HURRY_INTERVAL_S = 2.0
 QUEUE_MAX = 4096  # lines that wait for one server's cookie
 CREDIT_DIGITS_MAX = 10
 LINES_MIN = 2  # a vouch line, and one that it vouches for
@@ -84,6 +85,7 @@ class Session:
         self.head: str | None = None
         self.liveness = Liveness.ALIVE if self.addresses or server.named else Liveness.LOST
         self.warm_at = -inf
+        self.hurried_until = -inf  # a server that is lost is asked more often until then
         self._rng = rng
         self._renewals_per_ttl = renewals_per_ttl
         self._cookies = Cookies()
@@ -259,6 +261,8 @@ class Session:
             self._control_not_before = now + self._requests.timeout_s * (2 ** (self._misses - 1) - 1)
             return
         wait_s = self.renewal_interval_s * self._rng.uniform(0.8, 0.9) / len(self.addresses)
+        if now < self.hurried_until:
+            wait_s = min(wait_s, HURRY_INTERVAL_S)
         if self._see(Sign.THIRD_SILENCE):
             self._judge(now)
             if len(self.addresses) > 1:

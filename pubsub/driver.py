@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Endpoint, Transmit
-from kcast.pubsub.udp import UdpPort
+from kcast.pubsub.flood import OPENING_STEP_S, FloodGuard
+from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort
 
 if TYPE_CHECKING:
     import asyncio
@@ -54,16 +55,17 @@ def run(
     on_suspension: Callable[[float], Callable[[], None]] = lambda suspended_s: _nothing,
     report: Callable[[], None] = _nothing,
     report_interval_s: float = 5.0,
+    guard: FloodGuard | None = None,
     lifeline: int | None = None,
 ) -> Ending:
     """Serves until a signal ends it; returns why it ended.
 
     SIGINT ends it at once. SIGTERM begins draining, which a second signal ends at once. `on_ready` is called
     when datagrams are taken, `on_drain` when draining begins (unless it is done at once), and `report`
-    `report_interval_s` after something has arrived. After the machine was suspended, `on_suspension` is
-    called with the number of seconds, and what that returns once all is done that fell due meanwhile.
-    `lifeline` is a descriptor that becomes readable when the process that started this one is gone; that ends
-    it too.
+    `report_interval_s` after something has arrived. `guard` looks when much arrives. After the machine was
+    suspended, `on_suspension` is called with the number of seconds, and what that returns once all is done
+    that fell due meanwhile. `lifeline` is a descriptor that becomes readable when the process that started
+    this one is gone; that ends it too.
 
     Call it in the main thread, which alone can handle signals. Give at most one port for each address family;
     they stay open.
@@ -89,6 +91,7 @@ def run(
             on_suspension=on_suspension,
             report=report,
             report_interval_s=report_interval_s,
+            guard=guard,
         )
         loop.add_signal_handler(signal.SIGINT, driver.end, Ending.SIGNAL)
         loop.add_signal_handler(signal.SIGTERM, driver.drain)
@@ -119,6 +122,7 @@ class Driver:
         on_suspension: Callable[[float], Callable[[], None]] = lambda suspended_s: _nothing,
         report: Callable[[], None] = _nothing,
         report_interval_s: float = 5.0,
+        guard: FloodGuard | None = None,
     ) -> None:
         self.ending: asyncio.Future[Ending] = loop.create_future()
         self._core = core
@@ -132,6 +136,8 @@ class Driver:
         self._report = report
         self._report_interval_s = report_interval_s
         self._report_timer: asyncio.TimerHandle | None = None
+        self._guard = guard
+        self._guard_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._is_draining = False
@@ -146,10 +152,10 @@ class Driver:
         """Takes nothing more. What arrives waits in the sockets."""
         for port in self._ports:
             self._loop.remove_reader(port.fileno())
-        for timer in (self._timer, self._report_timer):
+        for timer in (self._timer, self._report_timer, self._guard_timer):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._report_timer = None
+        self._timer = self._report_timer = self._guard_timer = None
 
     def _read_clock(self) -> float:
         """Returns the time, at the beginning of each turn."""
@@ -166,6 +172,8 @@ class Driver:
         for burst in bursts:
             self._core.receive(burst, now)
         self._finish_turn(now)
+        if self._guard is not None and (len(bursts) >= RECEIVE_CALLS_MAX or self._guard.is_active):
+            self._look(self._guard)
         if self._report_timer is None:
             # Set only when something arrives, so that an idle server does nothing.
             self._report_timer = self._loop.call_later(self._report_interval_s, self._on_report_timer)
@@ -173,6 +181,16 @@ class Driver:
     def _on_report_timer(self) -> None:
         self._report_timer = None
         self._report()
+
+    def _look(self, guard: FloodGuard) -> None:
+        guard.look(self._read_clock())
+        if guard.is_active and self._guard_timer is None:
+            # A filter that is set may keep out all that would wake this loop.
+            self._guard_timer = self._loop.call_later(OPENING_STEP_S, self._on_guard_timer, guard)
+
+    def _on_guard_timer(self, guard: FloodGuard) -> None:
+        self._guard_timer = None
+        self._look(guard)
 
     def _on_timer(self) -> None:
         self._timer = None

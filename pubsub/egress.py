@@ -25,11 +25,11 @@ from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 
 CALLS_MAX = 128  # in a slice, with up to a chunk of an audience beyond; half a millisecond
-BYTES_MAX = 2 * 1024 * 1024  # in a slice, likewise
+BYTES_MAX = 4 * 1024 * 1024  # in a slice, likewise
 PAIRS_MAX = 16_384  # lines times subscribers that are put together in a slice
 COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
 QUANTUM_BYTES = 64 * 1024
-PART_BYTES_MAX = 4 * QUANTUM_BYTES  # of a chunk, that a queue may send in one go
+PART_BYTES_MAX = BYTES_MAX  # of a chunk, that a queue may send in one go: large bursts cost little a byte
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of all queues, costs included: a third of a second
 BACKLOG_S_MAX = 0.25  # ... and of an uplink whose rate is known
 UPLINK_BURST_S = 0.01

@@ -139,6 +139,7 @@ class Losses(NamedTuple):
         receive_errors: Counter[str] = Counter()
         for port in ports:
             drops["link-local"] += port.link_local_count
+            drops["sieve"] += port.sieved_count
             send_errors.update(dict(port.send_errors))
             receive_errors.update(dict(port.receive_errors))
         return cls(

@@ -6,11 +6,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from kcast.pubsub.cookie import SECRET_BYTES
 from kcast.pubsub.driver import Ending, run
 from kcast.pubsub.endpoint import Address, Tap, format_address
+from kcast.pubsub.flood import FloodGuard
 from kcast.pubsub.head_file import HeadFile
 from kcast.pubsub.kernel import warn_of_kernel
 from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
@@ -105,6 +107,13 @@ def serve(
                 return EXIT_FAILURE
             url = f"http://{format_address(where)}/metrics"
             log.info("metrics", f"metrics on {url}", url=url)
+        guard = FloodGuard(
+            server,
+            ports,
+            SystemRandom(),
+            passes_loopback=settings.exempts_loopback,
+            tell=lambda text: log.warning("flood", text),
+        )
         ending = run(
             server,
             ports,
@@ -113,6 +122,7 @@ def serve(
             on_suspension=partial(_say_suspended, server, log),
             report=Report(log, lambda: Losses.of(server, ports)),
             report_interval_s=REPORT_INTERVAL_S,
+            guard=guard,
             lifeline=lifeline,
         )
         _say_ended(ending, server, ports, log)

@@ -20,7 +20,7 @@ one, and much of it in slices (`kcast.pubsub.egress`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from kcast.pubsub import wire
 from kcast.pubsub.cookie import Cookies, Issued
@@ -47,6 +47,7 @@ from kcast.pubsub.limits import (
 )
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.publishing import Lines, Publishing
+from kcast.pubsub.sieve import Kind, kind_of
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import TABLES
 
@@ -94,6 +95,7 @@ class Server:
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         self.refusals: Counter[str] = Counter()
+        self._strangers: Counter[Kind] = Counter()  # datagrams of theirs
         self._cookies = Cookies(secret)
         self._tells_audience = tells_audience
         self._own_addresses = own_addresses
@@ -170,6 +172,16 @@ class Server:
         self._egress_at = self._egress.ready_at(now)
         return replies + copies
 
+    @property
+    def strangers(self) -> Mapping[Kind, int]:
+        """Datagrams of strangers, by kind."""
+        return self._strangers
+
+    def known_sources(self) -> Iterator[Address]:
+        """Yields addresses that have shown a cookie: of publishers, then of subscribers; the latest first."""
+        yield from self.publish_leases.latest()
+        yield from self._subscribers.latest()
+
     # --- Draining ------------------------------------------------------------------------------------
 
     @property
@@ -208,11 +220,13 @@ class Server:
             if len(datagram) > DATAGRAM_BYTES_MAX:
                 self.drops[Drop.OVERSIZE] += 1
                 is_proven = False
-            elif _is_vouched(datagram):
+            elif wire.is_vouched(datagram):
                 is_proven = self._receive_vouched(datagram, source, now)
             else:
                 is_proven = False
                 self._receive_stranger(datagram, source, now)
+            if not is_proven:
+                self._strangers[kind_of(datagram)] += count - index
             if not is_proven and index + 1 < count:
                 # All of a burst come from one source, so one answer is enough for a stranger's.
                 self.counts["datagrams_received"] += count - index - 1
@@ -224,7 +238,7 @@ class Server:
         self.counts["datagrams_received"] += 1
         if len(datagram) > DATAGRAM_BYTES_MAX:
             self.drops[Drop.OVERSIZE] += 1
-        elif _is_vouched(datagram):
+        elif wire.is_vouched(datagram):
             self._receive_vouched(datagram, source, now)
         else:
             self._receive_bare(datagram, source, now)
@@ -320,7 +334,7 @@ class Server:
 
     def _receive_stranger(self, datagram: bytes, source: Address, now: float) -> None:
         """Takes a datagram of which only the first request counts (§5.2)."""
-        start = _request_start(datagram)
+        start = wire.request_start(datagram)
         if start < 0:
             self._count_unvouched(datagram)
             return
@@ -475,21 +489,6 @@ class Server:
     def _audience_of(self, publishes: Lines, now: float) -> int:
         """Returns the largest number of live leases on one of these topics, as far as a receipt can tell."""
         return min(max(self.leases.live_count(topic, now) for topic in publishes), AUDIENCE_MAX)
-
-
-def _is_vouched(datagram: bytes) -> bool:
-    """Whether the first line that is not blank is a vouch."""
-    return datagram.startswith(b"%!") or (
-        datagram.startswith(b"\n") and datagram.lstrip(b"\n").startswith(b"%!")
-    )
-
-
-def _request_start(datagram: bytes) -> int:
-    """Returns where the first line begins that may be a `%?` or `%~`; -1 where there is none."""
-    if datagram.startswith((b"%? ", b"%~ ")):
-        return 0
-    starts = [at for at in (datagram.find(b"\n%? "), datagram.find(b"\n%~ ")) if at >= 0]
-    return min(starts) + 1 if starts else -1
 
 
 def _control_drop(line: bytes) -> Drop:

@@ -1,5 +1,6 @@
 """What Linux adds to UDP sockets: constants, buffers, and whether any of it is used."""
 
+import ctypes
 import os
 import socket
 import struct
@@ -17,6 +18,7 @@ UDP_SEGMENT = 103
 UDP_GRO = 104
 SO_REUSEPORT = 15
 SO_ATTACH_FILTER = 26
+SO_DETACH_FILTER = 27
 SO_SNDBUFFORCE = 32
 SO_RCVBUFFORCE = 33
 SO_TIMESTAMPNS = 35
@@ -27,6 +29,7 @@ IPV6_RECVERR = 25
 
 _MEMINFO = struct.Struct("=9I")  # SK_MEMINFO_*, <linux/sock_diag.h>
 _BUFFER_BYTES_MIN = 65_536
+_INSTRUCTION_BYTES = 8  # struct sock_filter
 
 
 class Memory(NamedTuple):
@@ -34,7 +37,9 @@ class Memory(NamedTuple):
 
     sending_bytes: int
     sending_bytes_max: int
-    overflow_count: int
+    overflow_count: int  # datagrams that were dropped as they arrived, also by a filter
+    receiving_bytes: int = 0
+    receiving_bytes_max: int = BUFFER_BYTES_DEFAULT
 
 
 def uses_linux() -> bool:
@@ -54,7 +59,13 @@ def read_memory(sock: socket.socket) -> Memory | None:
         told = _MEMINFO.unpack(sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, _MEMINFO.size))
     except (OSError, struct.error):
         return None
-    return Memory(sending_bytes=told[2], sending_bytes_max=told[3], overflow_count=told[8])
+    return Memory(
+        sending_bytes=told[2],
+        sending_bytes_max=told[3],
+        overflow_count=told[8],
+        receiving_bytes=told[0],
+        receiving_bytes_max=told[1],
+    )
 
 
 def grow_buffers(
@@ -76,6 +87,19 @@ def _grow_buffer(sock: socket.socket, option: int, force_option: int, size_bytes
         return
     while not try_option(sock, socket.SOL_SOCKET, option, size_bytes) and size_bytes > _BUFFER_BYTES_MIN:
         size_bytes //= 2
+
+
+def set_filter(sock: socket.socket, program: bytes | None) -> bool:
+    """Lets a classic BPF program decide what arrives at a socket; None ends that. Returns whether it does."""
+    if program is None:
+        return try_option(sock, socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+    code = ctypes.create_string_buffer(program, len(program))
+    filter_program = struct.pack("@HP", len(program) // _INSTRUCTION_BYTES, ctypes.addressof(code))
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_program)
+    except OSError:
+        return False
+    return True
 
 
 def try_option(sock: socket.socket, level: int, option: int, value: int) -> bool:

@@ -135,6 +135,10 @@ class Subscribers:
         subscriber = self._subscribers.get(address)
         return None if subscriber is None else max(0, subscriber.credit_bytes(self._ttl_s, now))
 
+    def latest(self) -> Iterator[Address]:
+        """Yields the addresses, those first whose leases were renewed last."""
+        return reversed(self._subscribers)
+
     def next_expiry(self) -> float | None:
         """Returns when the first address is forgotten; None if there is none."""
         return next((each.kept_until for each in self._subscribers.values()), None)

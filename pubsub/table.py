@@ -11,7 +11,7 @@ longer renewed make room.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from enum import StrEnum
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
@@ -67,6 +67,10 @@ class ExpiringSet(Generic[Key]):
     def left_s(self, key: Key, now: float) -> float:
         """Returns the seconds until the key leaves; 0 if it is not in the set."""
         return max(0.0, self._expires_at.get(key, now) - now)
+
+    def latest(self) -> Iterator[Key]:
+        """Yields the keys, the one that was renewed last first."""
+        return reversed(self._expires_at)
 
     def oldest(self) -> Key | None:
         """Returns the key that was renewed longest ago; None if the set is empty."""

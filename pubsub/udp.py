@@ -29,6 +29,7 @@ from kcast.pubsub.sockets import (
     UDP_GRO,
     grow_buffers,
     read_memory,
+    set_filter,
     try_option,
     uses_linux,
 )
@@ -130,6 +131,8 @@ class UdpPort:
             sock, self.send_errors, batching=batching, reports_unreachable=self.reports_unreachable
         )
         self._outlets: Outlets | None = None
+        self._is_sifting = False
+        self._sieved_count = self._dropped_before = 0
 
     def __enter__(self) -> "UdpPort":
         return self
@@ -187,6 +190,33 @@ class UdpPort:
         A run of datagrams that is dropped whole may count once. The kernel counts modulo 2^32.
         """
         # SO_MEMINFO tells at any time, SO_RXQ_OVFL only when a later datagram gets through.
+        return self._dropped() - self.sieved_count
+
+    @property
+    def sieved_count(self) -> int:
+        """How often the kernel dropped what arrived while `sift` had set a filter."""
+        since = self._dropped() - self._dropped_before if self._is_sifting else 0
+        return self._sieved_count + since
+
+    @property
+    def waiting_share(self) -> float:
+        """How full the receive buffer is, from 0 to 1; 0 if unknown."""
+        memory = read_memory(self._socket) if self._is_linux else None
+        return 0.0 if memory is None else memory.receiving_bytes / max(1, memory.receiving_bytes_max)
+
+    def sift(self, program: bytes | None) -> bool:
+        """Lets a filter drop what it does not pass; None ends that. Returns False if the system cannot."""
+        if not self._is_linux:
+            return False
+        self._sieved_count = self.sieved_count
+        self._dropped_before = self._dropped()
+        if program is None and not self._is_sifting:
+            return True
+        is_set = set_filter(self._socket, program)
+        self._is_sifting = is_set and program is not None
+        return is_set
+
+    def _dropped(self) -> int:
         memory = read_memory(self._socket) if self._is_linux else None
         return memory.overflow_count if memory is not None else 0
 

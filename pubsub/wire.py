@@ -110,6 +110,21 @@ def is_control(line: bytes) -> bool:
     return line[:1] == b"%" and _HEX_ESCAPE.match(line) is None
 
 
+def is_vouched(datagram: bytes) -> bool:
+    """Whether the first line that is not blank begins as a vouch (§5.4)."""
+    return datagram.startswith(b"%!") or (
+        datagram.startswith(b"\n") and datagram.lstrip(b"\n").startswith(b"%!")
+    )
+
+
+def request_start(datagram: bytes) -> int:
+    """Returns where the first line begins that may be a `%?` or `%~`; -1 where there is none."""
+    if datagram.startswith((b"%? ", b"%~ ")):
+        return 0
+    starts = [at for at in (datagram.find(b"\n%? "), datagram.find(b"\n%~ ")) if at >= 0]
+    return min(starts) + 1 if starts else -1
+
+
 def sorted_lines(lines: list[bytes]) -> tuple[list[bytes], dict[bytes, list[bytes]], list[bytes]]:
     """Returns the subscribe lines, the publish lines by topic, and the control lines of a datagram."""
     subscribes: list[bytes] = []

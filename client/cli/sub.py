@@ -43,6 +43,7 @@ from kcast.client.events import (
     LeasesChanged,
     ListChanged,
     ListTrouble,
+    MachineSuspended,
     ServerDraining,
     ServerForgot,
     ServerLost,
@@ -388,6 +389,8 @@ class _Watcher:
                 return f"{server} is about to stop"
             case ServerForgot(server):
                 return f"{server} has restarted, or our address has changed: leasing again"
+            case MachineSuspended(for_s):
+                return f"this machine was suspended for {for_s:.0f} s, and heard nothing"
             case LeaseRefused(topic, server, reason):
                 return f"{server} refuses a lease{self._of(topic)}: {reason}; still trying"
             case Gap(topic, publisher, first_seq, last_seq):

@@ -19,6 +19,7 @@ from kcast.client.events import (
     GapFilled,
     LeaseRefused,
     LeasesChanged,
+    MachineSuspended,
     Outcome,
     Published,
     ServerForgot,
@@ -510,6 +511,57 @@ def test_events_of_a_server_that_goes_and_comes_back() -> None:
     lab_.run(20)
     assert client.events() == [ServerForgot(name), LeasesChanged(b"t", 4, 5), LeasesChanged(b"t", 5, 5)]
     assert set(client.server_states().values()) == {"alive"}
+
+
+def suspend(lab_: Lab, client: ClientCore, for_s: float) -> None:
+    """What the caller does once the machine goes on."""
+    lab_.now += for_s
+    for server in lab_.servers.values():
+        server.handle_timeout(lab_.now)
+    client.resumed(for_s, lab_.now)
+
+
+def test_after_a_suspension_all_is_leased_again_at_once() -> None:
+    lab_, client = subscribed()
+    lab_.turn()
+    client.events()
+    suspend(lab_, client, 3600.0)
+    lab_.turn()
+    first, *others = client.events()
+    assert first == MachineSuspended(3600.0)
+    assert others == [LeasesChanged(b"t", leased, 5) for leased in (4, 3, 2, 1, 0, 1, 2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_network_that_is_up_later_finds_the_client_asking_often(is_told: bool) -> None:
+    lab_, client = subscribed()
+    lab_.turn()
+    if is_told:
+        suspend(lab_, client, 3600.0)
+    else:
+        lab_.now += 3600.0
+    lab_.down = set(lab_.servers)
+    lab_.run(10)
+    assert set(client.server_states().values()) == {"lost"}
+    lab_.down = set()
+    up_at = lab_.now
+    while client.lease_counts(b"t") != (5, 5):
+        lab_.run(0.5)
+    assert (lab_.now - up_at <= 4.0) is is_told
+
+
+def test_a_suspension_makes_nobody_ask_often_for_long() -> None:
+    lab_, client = subscribed()
+    lab_.turn()
+    suspend(lab_, client, 3600.0)
+    lab_.down = set(lab_.servers)
+    lab_.run(60)
+    often = len(lab_.sent)
+    assert often <= 5 * 60 / 2, "each server every two seconds at most"
+    lab_.run(10)
+    lab_.sent.clear()
+    lab_.run(60)
+    assert len(lab_.sent) <= 5 * 60 / 15
 
 
 def test_unreachable_server_is_suspected_and_another_one_gets_the_message() -> None:

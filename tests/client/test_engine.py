@@ -1,5 +1,6 @@
 """client/engine.py: families, closing, forks, slices of minting; without any driver."""
 
+import logging
 import os
 import select
 import socket
@@ -26,12 +27,14 @@ from kcast.client.events import (
     FamilyMissing,
     LeaseRefused,
     LeasesChanged,
+    MachineSuspended,
     Published,
 )
 from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
 from kcast.client.watch import Listen, News
 from kcast.hashring.policy import Policy
+from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit
 from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort, open_socket
 from kcast.pubsub.wire import TopicError
@@ -326,6 +329,32 @@ def test_turn_tells_when_the_next_is_due(monkeypatch: pytest.MonkeyPatch) -> Non
         assert engine.turn() == 0.0
 
 
+def test_turns_follow_each_other_so_that_a_suspension_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer of whoever waits stands still meanwhile."""
+    with opened() as engine:
+        monkeypatch.setattr(engine.core, "next_timeout", lambda: clock.now() + 1000.0)
+        assert engine.turn() == clock.LOOK_S
+
+
+def test_a_suspension_is_told_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    suspended_s, now, watch = 0.0, clock.now, clock.SuspensionWatch
+    monkeypatch.setattr(clock, "now", lambda: now() + suspended_s)
+    monkeypatch.setattr(clock, "SuspensionWatch", lambda: watch(lambda: suspended_s))
+    with opened() as engine, caplog.at_level(logging.INFO, "kcast.client"):
+        inbox: Inbox[Event] = Inbox(Bell(), 10)
+        engine.listen(inbox)
+        engine.turn()
+        suspended_s = 3600.0
+        engine.turn()
+        engine.turn()
+        assert [event for event in inbox.items if isinstance(event, MachineSuspended)] == [
+            MachineSuspended(3600.0)
+        ]
+    assert "this machine was suspended for 3600 s" in caplog.messages
+
+
 def test_minting_takes_slices_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     now, calls, stop_at = 100.0, 0, 1000
 
@@ -435,14 +464,14 @@ def test_what_the_path_lets_go_of_in_a_turn_is_told_in_that_turn() -> None:
         assert engine.core.counts["datagrams_received"] == 1
 
 
-@pytest.mark.parametrize("paths_s", [1.0, 9.0, None])
+@pytest.mark.parametrize("paths_s", [1.0, 4.0, None])
 def test_path_says_when_the_next_turn_is_due(paths_s: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     class Timed(Through):
         def next_timeout(self) -> float | None:
             return None if paths_s is None else time.monotonic() + paths_s
 
     with opened(path=Timed) as engine:
-        monkeypatch.setattr(engine.core, "next_timeout", lambda: time.monotonic() + 5.0)
+        monkeypatch.setattr(engine.core, "next_timeout", lambda: time.monotonic() + 2.5)
         delay_s = engine.turn()
         assert delay_s == (None if paths_s is None else pytest.approx(paths_s, abs=0.5))
 

@@ -16,7 +16,8 @@ from tests.support.checkout import ROOT
 # The sans-IO cores. Every file named here must exist; a new core is added here.
 CORES = (
     *("pubsub/endpoint.py", "pubsub/errors.py", "pubsub/limits.py", "pubsub/wire.py", "pubsub/drops.py"),
-    *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py"),
+    *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py", "pubsub/aside.py"),
+    *("pubsub/sieve.py", "pubsub/flood.py"),
     *(
         "pubsub/table.py",
         "pubsub/leasing.py",

@@ -33,7 +33,9 @@ def names(cells: list[str]) -> list[str]:
 
 
 def test_each_reason_of_a_server_is_explained() -> None:
-    port: Any = SimpleNamespace(link_local_count=1, overflow_count=0, send_errors={}, receive_errors={})
+    port: Any = SimpleNamespace(
+        link_local_count=1, sieved_count=1, overflow_count=0, send_errors={}, receive_errors={}
+    )
     of_sockets = Losses.of(Server(secret=bytes(32)), [port]).drops
     found = rows(PAGE, "reason | client is told | what it means")
     assert names([row[0] for row in found]) == sorted([*Drop, *of_sockets])

@@ -100,7 +100,7 @@ def test_a_new_server_has_every_metric(port: UdpPort) -> None:
             *("unproven_received_bytes", "unproven_sent_bytes", "receive_overflows"),
         )
     }
-    counters |= {f"kcast_drops_total{{reason={reason}}}" for reason in (*Drop, "link-local")}
+    counters |= {f"kcast_drops_total{{reason={reason}}}" for reason in (*Drop, "link-local", "sieve")}
     counters |= {
         f"kcast_refusals_total{{reason={reason}}}"
         for reason in (*Limit, "topic", "work", "drain", "rate", "size")

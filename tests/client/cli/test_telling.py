@@ -18,6 +18,7 @@ from kcast.client.events import (
     GapFilled,
     LeaseRefused,
     LeasesChanged,
+    MachineSuspended,
     ServerDraining,
     ServerForgot,
     ServerLost,
@@ -111,6 +112,7 @@ PLENTY: list[Event] = [
     ServerDraining(SERVER),
     Gap(b"t", "p", 1, 3),
     GapFilled(b"t", "p", 2),
+    MachineSuspended(3600.0),
     LeasesChanged(b"t", 1, 1),
     LeasesChanged(b"t", 0, 1),
 ]
@@ -162,3 +164,8 @@ def test_leases_of_many_topics_are_all_said_once(loop: Loop, lines: Lines) -> No
     for topic in topics:
         watching._tell(LeasesChanged(topic, 1, 1))
     assert len(lines()) == 100
+
+
+def test_a_subscriber_is_told_of_a_suspension(loop: Loop, lines: Lines) -> None:
+    watcher(b"t")._tell(MachineSuspended(3600.4))
+    assert lines() == ["kcast sub: this machine was suspended for 3600 s, and heard nothing"]
