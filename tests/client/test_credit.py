@@ -1,12 +1,14 @@
 """client/credit.py: copies go on for as long as they are taken, with few renewals. PROTOCOL §7.7."""
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from kcast.client.credit import CREDIT_BYTES_SMALL, PAUSE_S_MAX, PAUSE_S_MIN, Credit
 from kcast.client.requests import Kind, Request
-from tests.support.credit_server import START, CreditLine, CreditServer
+from tests.support.credit_server import START, CreditLine, CreditServer, Forwarding, RealServer
 
 SIZE_BYTES = 1200
 
@@ -21,16 +23,22 @@ def stream(line: CreditLine, bytes_per_s: int, for_s: float, size_bytes: int = S
     line.run_until(start + for_s)
 
 
-def leased(rtt_s: float, **options: object) -> CreditLine:
-    line = CreditLine(rtt_s, CreditServer(**options))  # type: ignore[arg-type]
+def leased(rtt_s: float, server: Forwarding | None = None, **options: Any) -> CreditLine:
+    line = CreditLine(rtt_s, server or CreditServer(**options))
     line.run_until(START + 1)
     assert line.client.lease_counts(b"t") == (1, 1)
     return line
 
 
+KINDS = pytest.mark.parametrize("kind", [CreditServer, RealServer])
+
+
+@KINDS
 @pytest.mark.parametrize("rtt_s", [0.0002, 0.05])
-def test_ten_megabytes_a_second_lose_nothing_for_want_of_credit_after_2_s(rtt_s: float) -> None:
-    line = leased(rtt_s)
+def test_ten_megabytes_a_second_lose_nothing_for_want_of_credit_after_2_s(
+    rtt_s: float, kind: Callable[[], Forwarding]
+) -> None:
+    line = leased(rtt_s, kind())
     start = line.now
     stream(line, 10_000_000, 3)
     late = [at for at in line.server.dropped if at >= start + 2]
@@ -40,8 +48,11 @@ def test_ten_megabytes_a_second_lose_nothing_for_want_of_credit_after_2_s(rtt_s:
     assert len(line.server.asked) < 150, "renewals become fewer as credit grows"
 
 
-def test_thousand_short_lines_at_once_a_second_after_leasing_are_all_forwarded() -> None:
-    line = leased(0.05)
+@KINDS
+def test_thousand_short_lines_at_once_a_second_after_leasing_are_all_forwarded(
+    kind: Callable[[], Forwarding],
+) -> None:
+    line = leased(0.05, kind())
     for _ in range(1000):
         line.publish(60)
     line.run_until(line.now + 1)

@@ -1,6 +1,6 @@
 """A client core and a server that forwards only for credit, a round trip apart, in virtual time. §5.7, §7.7.
 
-The server is the rule and no more, so that what the client does about it is tested by itself.
+`CreditServer` is the rule and no more, so that what the client does about it is tested by itself.
 """
 
 import heapq
@@ -9,17 +9,35 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, datagrams
+from kcast.pubsub.server import Server
+from tests.support.server_core import answer, handshake, send
 
 SERVER: Address = ("192.0.2.1", 7400)
+SUBSCRIBER: Address = ("198.51.100.1", 1000)
+PUBLISHER: Address = ("203.0.113.9", 1000)
 START = 1000.0
 CREDIT_BYTES_MIN = 65_536
+
+
+class Forwarding(Protocol):
+    """A server as `CreditLine` sees it. `sent` and `dropped` have the time of each copy."""
+
+    sent: list[float]
+    dropped: list[float]
+    asked: list[tuple[float, bytes]]
+
+    def answer(self, datagram: bytes, now: float) -> bytes:
+        """Takes a datagram of the client; returns the answer."""
+
+    def forwards(self, datagram: bytes, now: float) -> bool:
+        """Takes what somebody publishes; returns whether it goes to the client."""
 
 
 @dataclass
@@ -72,12 +90,37 @@ class CreditServer:
         return True
 
 
+@dataclass
+class RealServer:
+    """The product's own server, with one publisher that holds a publish lease there."""
+
+    sent: list[float] = field(default_factory=list)
+    dropped: list[float] = field(default_factory=list)
+    asked: list[tuple[float, bytes]] = field(default_factory=list)
+    core: Server = field(default_factory=lambda: Server(secret=bytes(32)))
+
+    def __post_init__(self) -> None:
+        vouch = wire.Vouch(b"p", handshake(self.core, PUBLISHER, START), None)
+        assert answer(self.core, wire.request_datagram(vouch), PUBLISHER, START)
+
+    def answer(self, datagram: bytes, now: float) -> bytes:
+        self.asked.append((now, datagram[:2]))
+        self.core.handle_timeout(now)
+        ((_, data),) = send(self.core, datagram, SUBSCRIBER, now)
+        return data
+
+    def forwards(self, datagram: bytes, now: float) -> bool:
+        copies = [each for each in send(self.core, datagram, PUBLISHER, now) if each[0] == SUBSCRIBER]
+        (self.sent if copies else self.dropped).append(now)
+        return bool(copies)
+
+
 class CreditLine:
     """The two of them. `loses` says which datagrams of the client get lost, by number."""
 
-    def __init__(self, rtt_s: float, server: CreditServer | None = None, **options: Any) -> None:
+    def __init__(self, rtt_s: float, server: Forwarding | None = None, **options: Any) -> None:
         self.now = START
-        self.server = server or CreditServer()
+        self.server: Forwarding = server or CreditServer()
         self.loses: Callable[[int], bool] = lambda number: False
         self.got: list[bytes] = []
         self._rtt_s = rtt_s
