@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from kcast.client.cli.common import EXIT_FAILURE, escaped, say, to_json
+from kcast.client.cli.common import EXIT_FAILURE, say
+from kcast.client.cli.text import escaped, to_json
 from kcast.spark import outcome
 from kcast.spark.analysis import Watcher, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures

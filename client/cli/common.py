@@ -1,10 +1,8 @@
 """Shared by the commands: options, topics and files, text for people, errors in one line, output."""
 
 import asyncio
-import json
 import math
 import os
-import re
 import select
 import stat
 import sys
@@ -18,6 +16,7 @@ import click
 from kcast.client import cluster as clusters
 from kcast.client import contexts
 from kcast.client.cli import file_news
+from kcast.client.cli.text import escaped
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
 from kcast.client.trust.extras import MissingExtra
@@ -176,41 +175,6 @@ def topic_argument(text: str) -> bytes:
 
 
 # --- Text for people ---------------------------------------------------------------------------------
-
-# Control characters, and those that reverse or break lines: they could mislead a terminal or a reader.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def escaped(text: str | bytes) -> str:
-    """Returns text that no terminal acts on: control characters, and bytes that are not UTF-8, as `\\x1b`."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "surrogateescape")
-    return _UNSAFE.sub(_escape, text)
-
-
-def _escape(match: re.Match[str]) -> str:
-    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(match[0])
-    code = ord(match[0])
-    if short:
-        return short
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8
-        return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def to_json(fields: dict[str, object]) -> str:
-    """Returns one JSON object in one line, in ASCII only, so that no terminal acts on it."""
-    return json.dumps(fields).replace("\x7f", "\\u007f")
-
-
-def text_fields(name: str, data: bytes) -> dict[str, object]:
-    """Returns `{name: text}` if the bytes are UTF-8, else `{name_base64: ...}`."""
-    try:
-        return {name: data.decode("utf-8")}
-    except UnicodeDecodeError:
-        import base64
-
-        return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
 
 
 def how_to_install(extra: str) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from kcast.client import contexts
-from kcast.client.cli.common import complete_contexts, errors_as_lines, escaped, say, to_json
+from kcast.client.cli.common import complete_contexts, errors_as_lines, say
 from kcast.client.cli.layout import table
+from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.contexts import ContextError
 from kcast.client.resembling import did_you_mean
@@ -91,7 +92,7 @@ def use(name: str | None, is_none: bool) -> None:
         if name:
             _confirm(name)
         else:
-            click.echo("no context is in use")
+            tell("no context is in use")
 
 
 @command.command("list")
@@ -119,7 +120,7 @@ def list_all(as_json: bool) -> None:
             for each in found
         ]
         for line in table(("", "context", "servers", "policy", "file"), rows, left=5) if rows else ():
-            click.echo(line)
+            tell(line)
         for each in found:
             if each["problem"]:
                 say("context", each["problem"])
@@ -148,7 +149,7 @@ def show(name: str | None, as_json: bool) -> None:
         if described["problem"]:
             raise ContextError(described["problem"])
         for line in (to_json(described),) if as_json else _as_text(described):
-            click.echo(line)
+            tell(line)
 
 
 @command.command("remove")
@@ -157,7 +158,7 @@ def remove(name: str) -> None:
     """Remove the context NAME. Its file stays."""
     with errors_as_lines("context"):
         contexts.remove(_known(name))
-        click.echo(f"{name} is removed; its file stays")
+        tell(f"{name} is removed; its file stays")
 
 
 def _known(name: str) -> str:
@@ -201,7 +202,7 @@ def _as_text(described: dict[str, Any]) -> Iterator[str]:
 def _confirm(name: str, more: str = "") -> None:
     described = _described(name)
     used = ", in use" if described["in_use"] else ""
-    click.echo(f"{name}{used}: {escaped(described['file'] or '')}{escaped(more)}")
+    tell(f"{name}{used}: {escaped(described['file'] or '')}{escaped(more)}")
     if used:
         _warn_of_variable()
 

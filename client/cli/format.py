@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from time import localtime, strftime
 
+from kcast.client.cli.text import escaped
 from kcast.client.cli.times import utc
 from kcast.client.events import Delivery
 
@@ -29,11 +30,11 @@ class FormatError(ValueError):
 class Format:
     """A format string, understood once and applied to each delivery. Raises FormatError.
 
-    What others sent goes through `made_safe`; what the format itself says does not.
+    What others sent is escaped, wherever it is printed; what the format itself says is not.
     """
 
-    def __init__(self, text: str, made_safe: Callable[[bytes], bytes] = bytes) -> None:
-        self._parts = _parse(text, made_safe)
+    def __init__(self, text: str) -> None:
+        self._parts = _parse(text)
 
     def apply(self, delivery: Delivery) -> bytes:
         """Returns what to print for a delivery, without an end of line."""
@@ -54,8 +55,8 @@ def utc_json(delivery: Delivery) -> str:
 # --- Parts of a message ------------------------------------------------------------------------------
 
 _VALUES: dict[str, Callable[[Delivery], bytes]] = {
-    "t": lambda delivery: delivery.topic,
-    "p": lambda delivery: delivery.payload,
+    "t": lambda delivery: escaped(delivery.topic).encode(),
+    "p": lambda delivery: escaped(delivery.payload).encode(),
     "l": lambda delivery: b"%d" % len(delivery.payload),
     "m": lambda delivery: b"" if delivery.seq is None else b"%d" % delivery.seq,
     "i": lambda delivery: (delivery.publisher or "").encode(),
@@ -75,13 +76,13 @@ _ELSEWHERE = {
 }
 
 
-def _parse(text: str, made_safe: Callable[[bytes], bytes]) -> list[_Part]:
+def _parse(text: str) -> list[_Part]:
     parts: list[_Part] = []
     at = 0
     while at < len(text):
         sign = text[at]
         if sign == "%":
-            part, at = _field(text, at, made_safe)
+            part, at = _field(text, at)
         elif sign == "@":
             part, at = _time(text, at)
         elif sign == "\\":
@@ -98,7 +99,7 @@ def _constant(text: str) -> _Part:
     return lambda delivery: data
 
 
-def _field(text: str, at: int, made_safe: Callable[[bytes], bytes]) -> tuple[_Part, int]:
+def _field(text: str, at: int) -> tuple[_Part, int]:
     match = _FIELD.match(text, at)
     if match is None:
         raise FormatError(f"{text[at : at + 4]!r} ends too early: write %% for a percent sign")
@@ -109,8 +110,6 @@ def _field(text: str, at: int, made_safe: Callable[[bytes], bytes]) -> tuple[_Pa
     if value is None:
         why = _ELSEWHERE.get(letter)
         raise FormatError(f"%{letter}: {why}" if why else f"%{letter} is none of %{' %'.join(_VALUES)} %%")
-    if letter in "tp":
-        value = _made_safe(value, made_safe)
     if len(width) > 3 or len(places or "") > 3:
         raise FormatError(f"{match[0]}: at most {_WIDTH_MAX - 1} characters")
     most = None if places is None else int(places)
@@ -121,10 +120,6 @@ def _field(text: str, at: int, made_safe: Callable[[bytes], bytes]) -> tuple[_Pa
     elif most is not None:
         value = _shortened(value, most)
     return _padded(value, int(width or 0), bool(left), bool(zero) and letter in _ZERO_PADDED), match.end()
-
-
-def _made_safe(value: _Part, made_safe: Callable[[bytes], bytes]) -> _Part:
-    return lambda delivery: made_safe(value(delivery))
 
 
 def _in_groups(value: _Part, digits: int, separator: bytes) -> _Part:

@@ -61,9 +61,10 @@ def _told(run: Callable[[], _Result]) -> _Result:
         if type(error).__name__ == "NoArgsIsHelpError":  # no command: click shows the help
             raise
         from kcast.client.cli import usage
+        from kcast.client.cli.text import tell
 
         with suppress(OSError):
-            click.echo(f"{usage.command_of(error)}: {usage.one_line(error)}", err=True)
+            tell(f"{usage.command_of(error)}: {usage.one_line(error)}", err=True)
         sys.exit(EXIT_USAGE)
 
 

@@ -5,7 +5,6 @@ so it imports little. A server that refuses something because of a limit counts 
 who have leases, and killing it would end these. Any other refusal counts as a fault.
 """
 
-import json
 import math
 import select
 import sys
@@ -17,6 +16,7 @@ from time import time
 import click
 
 from kcast.client.allowance import Spending
+from kcast.client.cli.text import tell, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import ServerEntry, parse_address
 from kcast.client.events import Outcome
@@ -106,7 +106,7 @@ def command(address: Address, timeout_s: float, as_json: bool) -> None:
 
 def _tell(report: HealthReport, as_json: bool) -> None:
     if as_json:
-        line = json.dumps({"time": utc(time()), **asdict(report)})
+        line = to_json({"time": utc(time()), **asdict(report)})
     elif report.healthy:
         line = f"{report.address} is healthy"
         line += (
@@ -115,7 +115,7 @@ def _tell(report: HealthReport, as_json: bool) -> None:
     else:
         line = f"kcast health: {report.address} is not healthy: {report.why}"
     with suppress(OSError):  # the exit code says the same
-        click.echo(line, err=not (as_json or report.healthy))
+        tell(line, err=not (as_json or report.healthy))
 
 
 class _Check:

@@ -12,13 +12,12 @@ from kcast.client.cli.common import (
     Number,
     cluster_option,
     errors_as_lines,
-    escaped,
     load_cluster_to_use,
     say,
-    to_json,
 )
 from kcast.client.cli.layout import table
 from kcast.client.cli.pinger import Pinger, Target, targets_of
+from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.pubsub.endpoint import format_address
@@ -76,7 +75,7 @@ def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: 
         targets = targets_of(cluster)
         asyncio.run(_ping(targets, count, interval_s, timeout_s))
         for line in _as_json(targets) if as_json else _as_table(cluster, targets):
-            click.echo(line)
+            tell(line)
         down = [target.label for target in targets if not target.is_up]
         if down:
             all_down = len(down) == len(targets)

@@ -15,10 +15,10 @@ from kcast.client.cli.common import (
     count_of,
     errors_as_lines,
     load_cluster_if_named,
-    to_json,
 )
 from kcast.client.cli.forecast import Setting, Work, all_of_k, few_publish, measured_tries_per_s, predict
 from kcast.client.cli.layout import folded, paragraph, table
+from kcast.client.cli.text import tell, to_json
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import TTL_S_DEFAULT, WORK_BITS_MAX, Limits
 
@@ -137,7 +137,7 @@ def command(
         setting = Setting(hosts, down, down_exactly, loss, repeat, subscribers, rate, ttl_s, lifetime_s)
         work = None if work_bits is None else Work(work_bits, measured_tries_per_s())
         for line in _as_json(policy, setting, work) if as_json else _as_text(policy, setting, work):
-            click.echo(line)
+            tell(line)
 
 
 def _policy(

@@ -26,13 +26,12 @@ from kcast.client.cli.common import (
     load_cluster_to_use,
     nobody_answers,
     say,
-    text_fields,
-    to_json,
     to_watch,
     topic_argument,
 )
 from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
 from kcast.client.cli.telling import Telling
+from kcast.client.cli.text import text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge

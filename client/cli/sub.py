@@ -17,17 +17,15 @@ from kcast.client.cli.common import (
     cluster_option,
     count_of,
     errors_as_lines,
-    escaped,
     load_cluster_to_use,
     nobody_answers,
     say,
-    text_fields,
-    to_json,
     to_watch,
     topic_argument,
 )
 from kcast.client.cli.format import Format, FormatError
 from kcast.client.cli.telling import Telling
+from kcast.client.cli.text import escaped, text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
@@ -122,9 +120,9 @@ def command(
 
     Each message is one line: a LF within a payload is printed as \\n (not with --raw or --format). Of several
     topics, the topic and a TAB stand before each payload. Pipes and files get all other bytes as they are; on
-    a terminal, control characters appear as \\x1b and the like. A topic is one name: there are no wildcards.
-    Standard error says how many of the topic's servers hold a lease ("leased on 5 of 5"), and what happens to
-    them; with --time it says when.
+    a terminal, and with --format, control characters appear as \\x1b and the like. A topic is one name: there
+    are no wildcards. Standard error says how many of the topic's servers hold a lease ("leased on 5 of 5"),
+    and what happens to them; with --time it says when.
 
     --time is in UTC. A format has mosquitto_sub's letters: %I (when it came, in ISO 8601), %U (the same in
     seconds since 1970), %t (topic), %p (payload), %l (its length), %x and %X (in hexadecimal), %m (number
@@ -175,8 +173,7 @@ def command(
 
 def _format(form: str | None) -> Format | None:
     try:
-        is_terminal = sys.stdout is not None and sys.stdout.isatty()
-        return None if form is None else Format(form, _for_terminal if is_terminal else bytes)
+        return None if form is None else Format(form)
     except FormatError as error:
         raise click.UsageError(f"--format: {error}") from None
 

@@ -16,16 +16,15 @@ from kcast.client.cli.common import (
     Number,
     cluster_option,
     errors_as_lines,
-    escaped,
     load_cluster_to_use,
     say,
-    to_json,
     watch_of,
 )
 from kcast.client.cli.layout import COLUMNS, terminal_columns
 from kcast.client.cli.pinger import Pinger, Target, targets_of
 from kcast.client.cli.scrape import scrape, urls
 from kcast.client.cli.screen import Screen, is_screen
+from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cli.top_figures import Table, Watched
 from kcast.client.cluster import Cluster
@@ -270,7 +269,7 @@ class Loop:
         elif self._as_json:
             click.echo(to_json(self._table.as_json()))
         else:
-            click.echo("\n".join((*self._table.lines(terminal_columns() or COLUMNS), "")))
+            tell("\n".join((*self._table.lines(terminal_columns() or COLUMNS), "")))
 
     def _draw(self) -> None:
         if self._screen is not None:

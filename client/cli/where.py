@@ -9,13 +9,11 @@ import click
 from kcast.client.cli.common import (
     cluster_option,
     errors_as_lines,
-    escaped,
     load_cluster,
-    text_fields,
-    to_json,
     topic_argument,
 )
 from kcast.client.cli.layout import folded, paragraph, table
+from kcast.client.cli.text import escaped, tell, text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.stages import in_force, stages
@@ -59,10 +57,10 @@ def command(topic: str, cluster_name: str | None, k: int | None, as_json: bool) 
         else:
             lines = _on_ring(cluster, name, policy.k if k is None else k, as_json)
         for line in lines:
-            click.echo(line)
+            tell(line)
         if not as_json:
             for line in _coming(file, now_unix_s):
-                click.echo(line)
+                tell(line)
 
 
 def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[str]:

@@ -19,9 +19,9 @@ from kcast.client.cli.common import (
     fail,
     how_to_install,
     say,
-    to_json,
 )
 from kcast.client.cli.layout import table
+from kcast.client.cli.text import to_json
 from kcast.loadtest.charts import words
 from kcast.loadtest.faults.plan import outages
 from kcast.loadtest.load import grid

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from kcast.client.cli.common import to_json
 from kcast.client.cli.layout import table
+from kcast.client.cli.text import to_json
 from kcast.loadtest.charts.words import percent_digits, significant
 from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary

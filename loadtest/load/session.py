@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, escaped
+from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED
+from kcast.client.cli.text import escaped
 from kcast.loadtest.capture.folder import (
     CaptureError,
     RunFolder,

@@ -90,6 +90,7 @@ ARROWS = {
             "kcast.hashring",
             "kcast.client.cli.common",
             "kcast.client.cli.layout",
+            "kcast.client.cli.text",
             "kcast.pubsub.errors",
         ),
         *(

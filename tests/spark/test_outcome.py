@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kcast.client.cli.common import to_json
+from kcast.client.cli.text import to_json
 from kcast.loadtest.results.verdicts import caveat
 from kcast.spark import outcome
 from kcast.spark.findings.findings import Findings, Row

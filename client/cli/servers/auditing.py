@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client.cli.common import count_of, escaped, fail, say, to_json
+from kcast.client.cli.common import count_of, fail, say
 from kcast.client.cli.layout import paragraph
+from kcast.client.cli.text import escaped, tell, to_json
 
 if TYPE_CHECKING:
     from kcast.client.trust.checks.verdicts import Held
@@ -35,7 +36,7 @@ def tell_audit(source: "Source", held: "Held | None", *, as_json: bool) -> None:
             click.echo(to_json({"where": finding.where, "text": finding.text}))
         else:
             for line in paragraph(escaped(finding.text), escaped(f"{finding.where}: ")):
-                click.echo(line)
+                tell(line)
     looked_at = (
         f"{log.origin} has {log.size} entries; looked at {count_of(found.lists, 'list')}, "
         f"{count_of(found.documents, 'trust document')} and {count_of(found.proofs, 'proof')}"

@@ -6,9 +6,10 @@ from time import time
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import errors_as_lines, escaped, to_json
+from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.servers.names import complete_names
 from kcast.client.cli.servers.show import read_list, time_text
+from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.cluster import Cluster
 
 
@@ -56,10 +57,10 @@ def command(old: str, new: str | None, as_json: bool) -> None:
             return
         for sign, hosts in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
             for host in hosts:
-                click.echo(f"{sign} {escaped(host)}")
-        click.echo(sentence(difference, found, names))
+                tell(f"{sign} {escaped(host)}")
+        tell(sentence(difference, found, names))
         if difference.anew_at_unix_s is not None:
-            click.echo(
+            tell(
                 f"from {time_text(difference.anew_at_unix_s)} on, a new salt places all topics anew: clients "
                 "without it may then\nmiss those that have it"
             )

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import escaped
+from kcast.client.cli.text import escaped, tell
 from kcast.client.cluster import Cluster
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
@@ -26,7 +26,7 @@ def edit(file: Path, change: Callable[[Cluster], Cluster], what: str) -> None:
     after = next_draft(change(before), is_signed=bool(note.signatures))
     write_note(file, Note(clusters.format_cluster(after)))
     assert after.signed is not None
-    click.echo(
+    tell(
         f"{escaped(str(file))}: {what}: version {after.signed.version}, which 'kcast servers publish "
         f"{escaped(str(file))}' publishes"
     )

@@ -5,8 +5,9 @@ from time import localtime, strftime
 
 import click
 
-from kcast.client.cli.common import errors_as_lines, escaped, say, to_json
+from kcast.client.cli.common import errors_as_lines, say
 from kcast.client.cli.servers.names import name_argument, stored
+from kcast.client.cli.text import escaped, tell, to_json
 
 
 @click.command("evidence")
@@ -40,8 +41,8 @@ def command(name: str, as_json: bool) -> None:
                 }
                 click.echo(to_json(fields))
             else:
-                click.echo(f"{at}  {escaped(str(folder))}: {escaped(', '.join(files))}")
-                click.echo(f"{'':18}{escaped(proves)}")
+                tell(f"{at}  {escaped(str(folder))}: {escaped(', '.join(files))}")
+                tell(f"{'':18}{escaped(proves)}")
         if not folders and not as_json:
             say("servers evidence", f"{name}: there is none")
 

@@ -4,6 +4,7 @@ import click
 
 from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.servers.names import name_argument, stored
+from kcast.client.cli.text import tell
 
 
 @click.command("head")
@@ -27,4 +28,4 @@ def command(name: str) -> None:
         if held.checkpoint is None:
             raise EditError(f"{name}: no list has been seen yet: 'kcast servers verify {name}' fetches it")
         checkpoint = Checkpoint.read(held.checkpoint)
-        click.echo(head_of(checkpoint))
+        tell(head_of(checkpoint))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import count_of, errors_as_lines, escaped, say
+from kcast.client.cli.common import count_of, errors_as_lines, say
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.published import publish_here, state_of_log, tell_pin, trust_own
 from kcast.client.cli.servers.terms import read_terms, terms_options
+from kcast.client.cli.text import escaped, tell
 from kcast.client.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _make_key(name: str, ring: Keyring) -> None:
         raise EditError(f"{path}: there is a key already, and keys are never overwritten")
     key = ring.own(name)
     say("servers init", f"made a key ({path}, readable by you alone: back it up); its public key is:")
-    click.echo(str(key.verifier))
+    tell(str(key.verifier))
 
 
 def _new_place(name: str) -> "Workplace":
@@ -190,7 +191,7 @@ def _begin(
     except BaseException as error:
         if isinstance(error, Incomplete) or state_of_log(f"{name}/log").exists():
             _tell_made(ring)  # 'publish' goes on from here
-            click.echo(f"made {place.trust_file.name} and {place.file.name}, which wait to be published")
+            tell(f"made {place.trust_file.name} and {place.file.name}, which wait to be published")
         else:
             for path in (place.file, place.trust_file, place.database):
                 path.unlink(missing_ok=True)
@@ -199,14 +200,14 @@ def _begin(
         raise
     _tell_made(ring)
     trust_own(place, now)
-    click.echo(f"made a log ({place.served.name}/) and {place.file.name}, version 1")
+    tell(f"made a log ({place.served.name}/) and {place.file.name}, version 1")
     tell_pin(place, document)
 
 
 def _tell_made(ring: Keyring) -> None:
     if ring.made:
         files = " and ".join(path.name for path in ring.made)
-        click.echo(
+        tell(
             f"made {count_of(len(ring.made), 'key')} in {escaped(str(ring.made[0].parent))}:\n"
             f"  {escaped(files)}\n  readable by you alone: back them up"
         )

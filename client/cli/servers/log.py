@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import errors_as_lines, escaped, say, to_json
+from kcast.client.cli.common import errors_as_lines, say
 from kcast.client.cli.layout import table
 from kcast.client.cli.servers.auditing import tell_audit
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.servers.show import time_text
+from kcast.client.cli.text import escaped, tell, to_json
 
 if TYPE_CHECKING:
     from kcast.client.cluster import Cluster
@@ -70,7 +71,7 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
             return
         heads = ("entry", "what", "hosts", "added", "removed", "holds from", "sha256")
         for line in table(heads, map(_cells, rows), left=2):
-            click.echo(line)
+            tell(line)
         say(_VERB, f"{checkpoint.origin} has {checkpoint.size} entries; shown: {len(records)}")
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client.cli.common import count_of, errors_as_lines, escaped, say
+from kcast.client.cli.common import count_of, errors_as_lines, say
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import PASSPHRASE_VARIABLE, Keyring
 from kcast.client.cli.servers.published import publish_here, tell_pin, trust_own
+from kcast.client.cli.text import escaped, tell
 
 if TYPE_CHECKING:
     from kcast.client.trust.publisher.editing import Lifetime
@@ -94,16 +95,16 @@ def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_
         text += f": {count_of(len(difference.added), 'host')} added, {len(difference.removed)} removed"
         if difference.changed:
             text += f", {len(difference.changed)} changed"
-    click.echo(text)
+    tell(text)
     if facts.pending:
-        click.echo(f"announced for the next epoch: {', '.join(server.name for server in facts.pending)}")
+        tell(f"announced for the next epoch: {', '.join(server.name for server in facts.pending)}")
     if published.has_new_document:
-        click.echo(f"version {published.document.version} of its trust document is published with it")
+        tell(f"version {published.document.version} of its trust document is published with it")
     if facts.valid_after_s > now_unix_s:
         wait = duration(facts.valid_after_s - now_unix_s)
-        click.echo(f"it holds in {wait}, when all have learned of it: so no message is missed")
+        tell(f"it holds in {wait}, when all have learned of it: so no message is missed")
     if published.document.policy.witnesses:
-        click.echo(f"cosigned by {', '.join(published.cosigned) or 'nobody'}")
+        tell(f"cosigned by {', '.join(published.cosigned) or 'nobody'}")
     for name, why in published.missing.items():
         say("servers publish", f"{name} has not cosigned: {why}")
     if difference is None and published.document.version == 1:  # later ones have another pin
@@ -111,12 +112,10 @@ def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_
     fresh = f"it is fresh for {duration(facts.fresh_until_s - now_unix_s)}"
     needed = published.document.signer_threshold
     if len(at_hand(published.document.signers, ring)) < needed:
-        click.echo(f"{fresh}: have it signed and published again by then, since it takes {needed} signers")
+        tell(f"{fresh}: have it signed and published again by then, since it takes {needed} signers")
         return
     where = f", where {PASSPHRASE_VARIABLE} is set" if ring.has_passphrase else ""
-    click.echo(f"{fresh}; this line of a crontab renews it{where}:")
+    tell(f"{fresh}; this line of a crontab renews it{where}:")
     every = max(1, (facts.fresh_until_s - facts.valid_after_s) // (2 * 86_400))
     kcast = Path(sys.argv[0]).absolute() if sys.argv[0].endswith("kcast") else "kcast"
-    click.echo(
-        f"  17 4 */{every} * * {escaped(str(kcast))} servers publish {escaped(str(place.file.absolute()))}"
-    )
+    tell(f"  17 4 */{every} * * {escaped(str(kcast))} servers publish {escaped(str(place.file.absolute()))}")

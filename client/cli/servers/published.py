@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from kcast.client.cli.common import escaped
+from kcast.client.cli.text import escaped, tell
 
 if TYPE_CHECKING:
     from kcast.client.cli.servers.keyring import Keyring
@@ -48,12 +46,12 @@ def trust_own(place: "Workplace", now_unix_s: int) -> None:
 def tell_pin(place: "Workplace", document: "TrustDocument") -> None:
     """Says what to serve, and what to give to people, of a list that begins with this trust document."""
     where = document.urls[0] if document.urls else "https://HOST/PATH"
-    click.echo(
+    tell(
         f"serve {place.served.name}/ with any web server, and give people:\n"
         f"  kcast servers trust {escaped(where)} {document.pin}"
     )
     if not document.policy.needed:
-        click.echo(
+        tell(
             "without witnesses, whoever steals these keys can show different people different\nlists; "
             "'kcast servers witness --help' says what helps"
         )

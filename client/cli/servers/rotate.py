@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kcast.client.cli.common import errors_as_lines, escaped
+from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.terms import read_terms, terms_options
+from kcast.client.cli.text import escaped, tell
 
 if TYPE_CHECKING:
     from kcast.client.trust.forms.document import TrustDocument
@@ -176,20 +177,18 @@ def _tell(
 ) -> None:
     file, list_file = place.trust_file, place.file
     for path in ring.made:
-        click.echo(f"made a key: {escaped(str(path))}, readable by you alone: back it up")
-    click.echo(f"made {escaped(str(file))}, version {document.version}")
+        tell(f"made a key: {escaped(str(path))}, readable by you alone: back it up")
+    tell(f"made {escaped(str(file))}, version {document.version}")
     missing = False
     for each in (former, document):
         count = len(each.owners_of(note))
         missing |= count < each.owner_threshold
-        click.echo(
+        tell(
             f"  {count} of the {each.owner_threshold} owners of version {each.version} that it needs have "
             "signed"
         )
     if missing:
-        click.echo(f"give it to the others, who run 'kcast servers sign {escaped(str(file))}'")
-        click.echo("if they cannot be had any more, the list needs a new name")
+        tell(f"give it to the others, who run 'kcast servers sign {escaped(str(file))}'")
+        tell("if they cannot be had any more, the list needs a new name")
     else:
-        click.echo(
-            f"'kcast servers publish {escaped(str(list_file))}' publishes it, and the list anew under it"
-        )
+        tell(f"'kcast servers publish {escaped(str(list_file))}' publishes it, and the list anew under it")

@@ -7,8 +7,9 @@ from time import localtime, strftime
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import count_of, errors_as_lines, escaped, to_json
+from kcast.client.cli.common import count_of, errors_as_lines
 from kcast.client.cli.servers.names import complete_names, stored
+from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.cluster import Cluster
 
 
@@ -32,11 +33,11 @@ def command(what: str, as_json: bool) -> None:
     with errors_as_lines("servers show"):
         if not as_json and (document := _trust_document(what)) is not None:
             for line in document.splitlines():
-                click.echo(escaped(line))
+                tell(escaped(line))
             return
         cluster = read_list(what)
         for line in (to_json(_as_fields(cluster)),) if as_json else _as_text(cluster):
-            click.echo(line)
+            tell(line)
 
 
 def read_list(what: str) -> Cluster:

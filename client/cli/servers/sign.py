@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import errors_as_lines, escaped
+from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
+from kcast.client.cli.text import escaped, tell
 
 if TYPE_CHECKING:
     from kcast.client.cluster import Cluster
@@ -61,7 +62,7 @@ def command(file: Path, trust_file: Path | None, is_with_part: bool) -> None:
                 file, draft, document, has_times=bool(note.signatures), is_with_part=is_with_part
             )
         write_note(file, new)
-        click.echo(f"{escaped(str(file))}: {_told(note, new)}; {missing}")
+        tell(f"{escaped(str(file))}: {_told(note, new)}; {missing}")
 
 
 def _of_document(file: Path, note: "Note") -> "tuple[Note, str]":

@@ -5,7 +5,13 @@ from time import time
 
 import click
 
-from kcast.client.cli.common import count_of, errors_as_lines, escaped, fail, say
+from kcast.client.cli.common import (
+    count_of,
+    errors_as_lines,
+    fail,
+    say,
+)
+from kcast.client.cli.text import escaped, tell
 
 _VERB = "servers trust"
 
@@ -92,7 +98,7 @@ def command(source: str, pin: str | None) -> None:
         for warning in verdict.warnings:
             say(_VERB, f"{warning.text} ({warning.fault})")
         servers = count_of(len(verdict.cluster.servers), "server")
-        click.echo(
+        tell(
             f"{document.name} is trusted: version {facts.version}, {servers}; use it as --cluster "
             f"@{escaped(document.name)}"
         )

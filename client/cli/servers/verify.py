@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client import cluster as clusters
-from kcast.client.cli.common import EXIT_FAILURE, errors_as_lines, escaped, fail, to_json
+from kcast.client.cli.common import EXIT_FAILURE, errors_as_lines, fail
 from kcast.client.cli.layout import paragraph
 from kcast.client.cli.servers.names import complete_names, stored
+from kcast.client.cli.text import escaped, tell, to_json
 
 if TYPE_CHECKING:
     from kcast.client.trust.checks.verdicts import Check, Held, Verdict
@@ -64,15 +65,15 @@ def _print(verdict: "Verdict", *, as_json: bool) -> bool:
         fault, text = (str(refused.fault), refused.text) if refused else (None, None)
         click.echo(to_json({"ok": refused is None, "fault": fault, "text": text}))
     elif refused:
-        click.echo(f"refused: {escaped(refused.text)} ({refused.fault})")
+        tell(f"refused: {escaped(refused.text)} ({refused.fault})")
     return refused is None
 
 
 def _print_check(check: "Check") -> None:
     lines = paragraph(escaped(check.text), check.step.ljust(_STEP_CHARS), 74)
     for line in lines[:-1]:
-        click.echo(line)
-    click.echo(f"{lines[-1]:<75}{'ok' if check.is_ok else 'no'}")
+        tell(line)
+    tell(f"{lines[-1]:<75}{'ok' if check.is_ok else 'no'}")
 
 
 def _of_name(name: str, now: int) -> "Verdict":
@@ -112,9 +113,7 @@ def _of_source(source: str, now: int) -> "Verdict":
     held = Store(document.name).load()
     if held is None:
         pin = documents.pin_of(note.text)
-        click.echo(
-            f"{escaped(document.name)} is not known here: all that follows rests on the pin {pin}", err=True
-        )
+        tell(f"{escaped(document.name)} is not known here: all that follows rests on the pin {pin}", err=True)
     return answered(judge(held or Held(data), now), place.get)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client.cli.common import count_of, errors_as_lines, say
+from kcast.client.cli.text import tell
 from kcast.client.cluster import parse_address
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.errors import KcastError
@@ -117,12 +118,12 @@ def command(
             where = f"http://{format_address(address)}"
             line = f"witness {name} {key.verifier} {url or where}"
             if not served:
-                click.echo(line)
+                tell(line)
                 say(_VERB, "the line is for a trust document; give --log VKEY to run the witness")
                 return
             witness = witnesses.Witness(WitnessCore(key, served), folder, lambda text: say(_VERB, text))
             with witnesses.http_server(witness, address) as server:
-                click.echo(line)
+                tell(line)
                 many = count_of(len({log.name for log in served}), "log")
                 if is_new:
                     say(_VERB, "its key is new: owners put the line above into their trust documents")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from kcast.client.cli.common import escaped
 from kcast.client.cli.format import Format, FormatError
 from kcast.client.events import Delivery
 
@@ -52,10 +51,10 @@ def test_a_raw_message_has_no_publisher_and_no_number() -> None:
     assert Format("<%i%m%3m>").apply(RAW) == b"<   >"
 
 
-def test_payloads_are_printed_as_they_are_but_not_on_terminals() -> None:
-    assert Format("%p").apply(RAW) == RAW.payload
-    on_terminal = Format(r"\e[1m%p %x", lambda data: escaped(data).encode())
-    assert on_terminal.apply(RAW) == b"\x1b[1m\\x18\\x83\\n\\x1b[2J 18830a1b5b324a"
+def test_what_others_sent_is_escaped_and_what_the_format_says_is_not() -> None:
+    assert Format(r"\e[1m%p %x").apply(RAW) == b"\x1b[1m\\x18\\x83\\n\\x1b[2J 18830a1b5b324a"
+    evil = Delivery(b"a\x1b]0;b\x07", "\u202e\x9b".encode(), "127.0.0.1:7401")
+    assert Format("%t|%p").apply(evil) == b"a\\x1b]0;b\\x07|\\u202e\\x9b"
 
 
 def test_json_is_of_one_line_and_in_ascii() -> None:

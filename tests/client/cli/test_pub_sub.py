@@ -18,7 +18,6 @@ import pytest
 from click.testing import CliRunner
 
 from kcast.client.cli import main
-from kcast.client.cli.common import escaped
 from kcast.client.cli.sub import listed_drops
 from kcast.client.cluster import format_cluster, lab
 from kcast.client.events import Drop
@@ -121,14 +120,14 @@ def test_the_options_of_mosquitto_do_the_same(cluster: ClusterOfProcesses) -> No
         publish(cluster, "mosquitto", "-n")
         sub.await_output(b"mosquitto:  (0)\0")
         publish(cluster, "-t", "mosquitto", "-s", stdin=b"two\nlines\n")
-        sub.await_output(b"mosquitto: two\nlines\n (10)\0")
+        sub.await_output(b"mosquitto: two\\nlines\\n (10)\0")
         publish(cluster, "-t", "mosquitto", "-l", stdin=b"a line\n")
         sub.await_output(b"mosquitto: a line (6)\0")
         file = cluster.file.parent / "message"
         file.write_bytes(b"\x00\nfile")
         publish(cluster, "-t", "mosquitto", "-f", str(file))
         code, output, _ = sub.end()
-        assert (code, output.endswith(b"\0mosquitto: \0\nfile (6)\0"), output.count(b"mosquitto: ")) == (
+        assert (code, output.endswith(b"\0mosquitto: \\x00\\nfile (6)\0"), output.count(b"mosquitto: ")) == (
             0,
             True,
             5,
@@ -470,6 +469,23 @@ def test_ctrl_c_ends_a_publisher(cluster: ClusterOfProcesses) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "printed"),
+    [
+        ((), b"a\x1b[2Jb\\nc\td\xc2\x9b\xff\n"),
+        (("--raw",), b"a\x1b[2Jb\nc\td\xc2\x9b\xff\n"),
+        (("--format", "%p"), b"a\\x1b[2Jb\\nc\\td\\x9b\\xff\n"),
+    ],
+)
+def test_pipes_get_bytes_unless_a_format_is_asked_for(
+    cluster: ClusterOfProcesses, options: tuple[str, ...], printed: bytes
+) -> None:
+    with subscriber(cluster, "pipe", "--count", "1", *options) as sub:
+        sub.await_error(b"leased on")
+        publish(cluster, "pipe", b"a\x1b[2Jb\nc\td\xc2\x9b\xff")
+        assert sub.end()[:2] == (0, printed)
+
+
+@pytest.mark.parametrize(
     ("options", "shown"),
     [
         ((), b"a\\x1b[2Jb\\nc\\td\\x9b\\x7f\xc3\xa6\\xff\n"),
@@ -491,19 +507,6 @@ def test_control_characters_do_not_reach_a_terminal(
             seen += terminal.read(1000)
         assert sub.end()[0] == 0
     assert seen.replace(b"\r\n", b"\n") == shown
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("plain \u00e6\u4e2d\U0001f600", "plain \u00e6\u4e2d\U0001f600"),
-        ("\n\r\t\x00\x1b\x7f\x85", "\\n\\r\\t\\x00\\x1b\\x7f\\x85"),
-        ("\u2028\u202e", "\\u2028\\u202e"),
-        (b"\xff\xc3\xa6", "\\xff\u00e6"),
-    ],
-)
-def test_escaped(text: str | bytes, expected: str) -> None:
-    assert escaped(text) == expected
 
 
 # --- Bad input ---------------------------------------------------------------------------------------
