@@ -37,7 +37,7 @@ UPLINK_BURST_S = 0.01
 class _Parcel:
     """What goes to several chunks of an audience: lines that are packed with others, or a run as it is."""
 
-    __slots__ = ("chunks", "line_count", "lines", "position", "run", "size_bytes", "topic")
+    __slots__ = ("chunks", "copy_cost_bytes", "line_count", "lines", "position", "run", "size_bytes", "topic")
 
     def __init__(
         self, topic: bytes, lines: list[bytes], run: tuple[bytes, int] | None, line_count: int
@@ -47,6 +47,7 @@ class _Parcel:
         self.run = run
         self.line_count = line_count
         self.size_bytes = len(run[0]) if run else sum(map(len, lines))
+        self.copy_cost_bytes = self.size_bytes + COPY_COST_BYTES
         self.chunks: Sequence[Sequence[Address]] | None = None
         self.position = 0
 
@@ -250,16 +251,23 @@ class Egress:
 
     def _serve(self, queue: _Queue, batch: _Batch, now: float) -> None:
         """Takes from a queue what its deficit and the batch allow."""
-        audience = self._table.audience
-        waiting = queue.lines_by_topic
         while queue.deficit_bytes > 0 and batch.pairs < batch.pairs_max:
             if queue.parcels:
                 self._take_chunk(queue, batch, now)
-                continue
-            if not waiting:
+            elif queue.lines_by_topic:
+                self._take_lines(queue, batch, now)
+            else:
                 break
-            topic = next(iter(waiting))
-            lines = waiting.pop(topic)
+
+    def _take_lines(self, queue: _Queue, batch: _Batch, now: float) -> None:
+        """Takes lines that are packed with others, up to a topic that becomes a parcel."""
+        audience = self._table.audience
+        wanted, wanted_by, topics = batch.wanted, batch.wanted_by, batch.topics
+        cost_bytes, pairs = 0, 0
+        cost_bytes_max, pairs_max = queue.deficit_bytes, batch.pairs_max - batch.pairs
+        taken: list[bytes] = []
+        for topic, lines in queue.lines_by_topic.items():
+            taken.append(topic)
             chunks = audience(topic, now)
             if not chunks:
                 self._unwanted(topic, len(lines))
@@ -269,8 +277,23 @@ class Egress:
                 parcel = _Parcel(topic, lines, None, len(lines))
                 parcel.chunks = chunks
                 queue.parcels.append(parcel)
-                continue
-            self._want(queue, batch, topic, lines, size_bytes, chunks[0])
+                break
+            chunk = chunks[0]
+            place = len(wanted)
+            wanted.append(lines)
+            topics.add(topic)
+            for address in chunk:
+                wanted_by[address].append(place)
+            pairs += len(chunk)
+            cost_bytes += len(chunk) * (size_bytes + COPY_COST_BYTES)
+            if cost_bytes >= cost_bytes_max or pairs >= pairs_max:
+                break
+        if len(taken) == len(queue.lines_by_topic):
+            queue.lines_by_topic.clear()
+        else:
+            for topic in taken:
+                del queue.lines_by_topic[topic]
+        self._charge(queue, batch, pairs, cost_bytes)
 
     def _take_chunk(self, queue: _Queue, batch: _Batch, now: float) -> None:
         """Takes the next chunk of the first parcel."""
@@ -287,7 +310,12 @@ class Egress:
         if parcel.position == len(parcel.chunks):
             queue.parcels.popleft()
         if parcel.run is None and parcel.size_bytes <= DATAGRAM_BYTES_MAX // 2 and not is_alone:
-            self._want(queue, batch, parcel.topic, parcel.lines, parcel.size_bytes, chunk)
+            place = len(batch.wanted)
+            batch.wanted.append(parcel.lines)
+            batch.topics.add(parcel.topic)
+            for address in chunk:
+                batch.wanted_by[address].append(place)
+            self._charge(queue, batch, len(chunk), len(chunk) * parcel.copy_cost_bytes)
             return
         if parcel.run is None:
             # Enough to fill a datagram alone, or alone in the batch, so it is packed once for all its
@@ -297,32 +325,13 @@ class Egress:
         if parcel.topic in batch.topics:
             self._pack(batch)  # else this would overtake earlier lines of the topic
         batch.ready.append(_Ready(Transmit(*parcel.run, chunk), parcel.line_count))
-        self._charge(queue, batch, len(chunk), parcel.size_bytes)
+        self._charge(queue, batch, len(chunk), len(chunk) * parcel.copy_cost_bytes)
 
-    def _want(
-        self,
-        queue: _Queue,
-        batch: _Batch,
-        topic: bytes,
-        lines: list[bytes],
-        size_bytes: int,
-        chunk: Sequence[Address],
-    ) -> None:
-        """Has lines packed with others for these subscribers."""
-        place = len(batch.wanted)
-        batch.wanted.append(lines)
-        batch.topics.add(topic)
-        wanted_by = batch.wanted_by
-        for address in chunk:
-            wanted_by[address].append(place)
-        self._charge(queue, batch, len(chunk), size_bytes)
-
-    def _charge(self, queue: _Queue, batch: _Batch, count: int, size_bytes: int) -> None:
-        cost_bytes = count * (size_bytes + COPY_COST_BYTES)
+    def _charge(self, queue: _Queue, batch: _Batch, pairs: int, cost_bytes: int) -> None:
         queue.deficit_bytes -= cost_bytes
         queue.backlog_bytes -= cost_bytes
         self._backlog_bytes -= cost_bytes
-        batch.pairs += count
+        batch.pairs += pairs
 
     def _unwanted(self, topic: bytes, line_count: int) -> None:
         # Topics in the table are canonical already; only unmatched ones need this check.
