@@ -365,14 +365,14 @@ class ClientCore:
         if self._views.is_moving:
             self._look(now)
         self._publications.handle_timeout(now)
-        self._events += self._deliveries.gaps(now)
+        self._events += self._deliveries.gaps.settle(now)
 
     def next_timeout(self) -> float | None:
         """Returns when the next is due of sessions' deadlines, repeats, settling gaps, other views, lookups;
         None where nothing is."""
         wakeup_at = self._wakeups[0][0] if self._wakeups else None
         times = (
-            *(wakeup_at, self._publications.next_timeout(), self._deliveries.next_timeout()),
+            *(wakeup_at, self._publications.next_timeout(), self._deliveries.gaps.next_timeout()),
             *(self._views.next_timeout(), self.sessions.next_timeout()),
         )
         return min([at for at in times if at is not None], default=None)
@@ -423,7 +423,7 @@ class ClientCore:
                 self.drops[Drop.MALFORMED_CONTROL] += 1
             else:
                 replies.append(reply)
-        if has_copies and session.took(len(datagram), now):
+        if has_copies and session.credit.took(len(datagram), now):
             self._touch(session)
         if replies:
             unasked = session.handle_replies(replies, now)

@@ -17,20 +17,27 @@ PAUSE_S_MAX = 1.0
 
 
 class Credit:
-    """What one server still forwards, as far as it has told, and what has come of that."""
+    """What one server still forwards, as far as it has told, and what has come of that.
+
+    While more `is_wanted`, a lease is to be renewed at `due_at`.
+    """
 
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forgets all, since no lease stands any more."""
         self._told_bytes: int | None = None  # None where the server forwards without end
         self._taken_bytes = 0
         self._taken_at = float("-inf")
-        self._is_wanted = False
+        self.is_wanted = False
         self._under_way: Request | None = None
         self._pause = Backoff()
 
     @property
     def due_at(self) -> float | None:
         """The time from which on a lease is to be renewed for more credit; None where there is no need."""
-        return self._pause.not_before if self._is_wanted and self._under_way is None else None
+        return self._pause.not_before if self.is_wanted and self._under_way is None else None
 
     def is_due(self, now: float) -> bool:
         """Whether a lease is to be renewed now for more credit."""
@@ -43,8 +50,8 @@ class Credit:
         if self._told_bytes is None:
             return False
         if self._told_bytes < CREDIT_BYTES_SMALL or 2 * self._taken_bytes >= self._told_bytes:
-            self._is_wanted = True
-        return self._is_wanted and self._under_way is None
+            self.is_wanted = True
+        return self.is_wanted and self._under_way is None
 
     def told(self, credit_bytes: int | None, interval_s: float, now: float) -> None:
         """Takes what the server still forwards; None if it sets no bound.
@@ -53,7 +60,7 @@ class Credit:
         """
         self._told_bytes, self._taken_bytes = credit_bytes, 0
         is_small = credit_bytes is not None and credit_bytes < CREDIT_BYTES_SMALL
-        self._is_wanted = is_small and self._taken_at > now - interval_s
+        self.is_wanted = is_small and self._taken_at > now - interval_s
         if not is_small:
             self._pause.reset()
 
@@ -65,9 +72,9 @@ class Credit:
         """Notes that a request was answered, which `told` knows by now, or given up."""
         if self._under_way is request:
             self._under_way = None
-            if self._is_wanted:
+            if self.is_wanted:
                 self._pause.failed(now, now, PAUSE_S_MIN, PAUSE_S_MAX)
 
     def let_be(self) -> None:
         """Asks for no more until further copies come, since there is no lease that could be renewed."""
-        self._is_wanted = False
+        self.is_wanted = False

@@ -6,18 +6,18 @@ copy -> subscribed to, by way of this server? -> first copy? -> can it be read? 
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 from kcast.client import envelope as enveloping
 from kcast.client.dedup import CopyFilter
-from kcast.client.events import Delivery, Drop, Gap, GapFilled
+from kcast.client.events import Delivery, Drop, GapFilled
 from kcast.client.gaps import GapTracker
 from kcast.client.session import Session
 from kcast.client.subscriptions import Subscriptions
 
 
 class Deliveries:
-    """What has come of the topics that are subscribed to. It adds to `counts` and `drops`."""
+    """What has come of the topics that are subscribed to, and the `gaps` in that. It adds to `counts` and
+    `drops`."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Deliveries:
     ) -> None:
         self._subscriptions = subscriptions
         self._copies = copies
-        self._gaps = gaps
+        self.gaps = gaps
         self._counts = counts
         self._drops = drops
 
@@ -59,13 +59,5 @@ class Deliveries:
         delivery = Delivery(topic, payload, server, publisher, seq, attributes, now + clock_offset_s)
         if publisher is None or seq is None:
             return [delivery]
-        filled = self._gaps.heard(topic, publisher, seq, now)
+        filled = self.gaps.heard(topic, publisher, seq, now)
         return [delivery] if filled is None else [delivery, filled]
-
-    def next_timeout(self) -> float | None:
-        """Returns when `gaps` may have something to tell; None while nothing is missing."""
-        return self._gaps.next_timeout()
-
-    def gaps(self, now: float) -> Iterator[Gap]:
-        """Yields what has not come in time."""
-        return self._gaps.settle(now)

@@ -40,7 +40,8 @@ class GapTracker:
             return None
         self._sequences.move_to_end(key)
         was_reported = sequence.heard(seq, now)
-        self._look_later(key, sequence)
+        if sequence.runs or sequence.has_unreported:
+            self._look_later(key, sequence)
         return GapFilled(topic, publisher, seq) if was_reported else None
 
     def next_timeout(self) -> float | None:
@@ -51,8 +52,10 @@ class GapTracker:
 
     def settle(self, now: float) -> Iterator[Gap]:
         """Yields the runs of numbers that have not come in time, each once."""
-        while (at := self.next_timeout()) is not None and at <= now:
-            _, key = heapq.heappop(self._due)
+        while self._due and self._due[0][0] <= now:
+            at, key = heapq.heappop(self._due)
+            if not self._is_current(at, key):
+                continue
             sequence = self._sequences[key]
             sequence.looked_at = None
             for first, last in sequence.settle(now):

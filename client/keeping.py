@@ -12,16 +12,22 @@ from kcast.client.leases import RENEWALS, Leases, Sort
 from kcast.client.requests import LINE_BYTES_MAX, Stamped
 from kcast.client.stamps import DATAGRAM_BITS, Stamps
 
+_FIRST = (Sort.FIRST,)
 _MORE = (Sort.MORE,)
 
 
 class Keeping:
-    """Looks for stamps to renew leases with, while `bits`, the price of a renewal, is not 0."""
+    """Looks for stamps to renew leases with, while `bits`, the price of a renewal, is not 0.
+
+    Leases of the sorts in `free` are renewed for nothing.
+    """
 
     def __init__(self, leases: Leases) -> None:
         self.bits = 0
+        self.free: tuple[Sort, ...] = RENEWALS
         self._leases = leases
         self._stamps = Stamps()
+        self._interval_s = 0.0
         self._not_before = -inf
 
     @property
@@ -29,26 +35,29 @@ class Keeping:
         """Whether a stamp is looked for."""
         return self._stamps.is_minting
 
-    @property
-    def free(self) -> tuple[Sort, ...]:
-        """The sorts of leases that are renewed for nothing."""
-        return (Sort.FIRST,) if self.bits else RENEWALS
+    def told(self, bits: int, interval_s: float, now: float) -> None:
+        """Takes the price of a renewal from now on, and the time between renewals."""
+        self.bits = bits
+        self._interval_s = interval_s
+        self.free = _FIRST if bits else RENEWALS
+        if not bits:
+            self._leases.ask_again(self._stamps.drop(), now)
 
-    def next_due(self, interval_s: float) -> float | None:
+    def next_due(self) -> float | None:
         """Returns when a stamp may be sent, or when to look for one; None for never."""
         ready_at = self._stamps.next_ready()
-        due_at = self._leases.next_due(_MORE) if self.bits and not self.is_minting else None
+        due_at = None if self.is_minting else self._leases.next_due(_MORE)
         if due_at is None:
             return ready_at
-        begin_at = max(due_at - interval_s, self._not_before)
+        begin_at = max(due_at - self._interval_s, self._not_before)
         return begin_at if ready_at is None else min(ready_at, begin_at)
 
-    def begin(self, cookie: Cookie, lines_max: int, interval_s: float, now: float) -> None:
+    def begin(self, cookie: Cookie, lines_max: int, now: float) -> None:
         """Looks for the stamp of the renewals that are due within an interval, if there are any."""
-        if not self.bits or self.is_minting or now < self._not_before:
+        if self.is_minting or now < self._not_before:
             return
-        due_at = self._leases.next_due(_MORE)
-        topics = self._leases.take_due(now + interval_s, lines_max - 1, LINE_BYTES_MAX, _MORE)
+        due_at = self._leases.first_due(_MORE)
+        topics = self._leases.take_due(now + self._interval_s, lines_max - 1, LINE_BYTES_MAX, _MORE)
         if due_at is not None and topics:
             self._stamps.begin(cookie, topics, self.bits, bits_max=DATAGRAM_BITS, ready_at=due_at)
 
@@ -66,10 +75,10 @@ class Keeping:
 
     def let_go(self, era: int, now: float) -> None:
         """Drops stamps that the server would not take, or that are needed no more."""
-        bits = self._stamps.bits or 0 if self.bits else 0
-        self._leases.ask_again(self._stamps.let_go(bits, era, now, self._leases.is_wanted), now)
+        dropped = self._stamps.let_go(self._stamps.bits or 0, era, now, self._leases.is_wanted)
+        self._leases.ask_again(dropped, now)
 
-    def stop(self, interval_s: float, now: float) -> None:
+    def stop(self, now: float) -> None:
         """Looks for no stamp for an interval."""
-        self._not_before = now + interval_s
-        self._leases.ask_again(self._stamps.stop(), now + interval_s)
+        self._not_before = now + self._interval_s
+        self._leases.ask_again(self._stamps.stop(), self._not_before)

@@ -52,6 +52,7 @@ class LeaseRequests:
         self.price_bits = 0
         self.is_draining = False
         self.is_dear = False
+        self.not_before = -inf
         self.credit = Credit()
         self.keeping = Keeping(leases)
         self._leases = leases
@@ -79,10 +80,10 @@ class LeaseRequests:
         elif self._leases.has_new:
             self.is_dear = True
 
-    def work(self, tries: int, interval_s: float, now: float) -> int:
+    def work(self, tries: int, now: float) -> int:
         """Tries at most `tries` stamps, if the server may still cost that; returns how many were tried."""
         if not self._allowance.is_left(now):
-            self.keeping.stop(interval_s, now)
+            self.keeping.stop(now)
             self.bought_nothing(now)
             self._leases.ask_again(self._stamps.stop(), now)
             return 0
@@ -99,11 +100,6 @@ class LeaseRequests:
 
     # --- Asking --------------------------------------------------------------------------------------
 
-    @property
-    def not_before(self) -> float:
-        """The time before which no lease is asked for."""
-        return self._backoff.not_before
-
     def back_off(self, interval_s: float, now: float) -> None:
         """Notes that the server has forgotten us, or refused a single line. From the second time in a row, of
         either kind, leases are asked for later.
@@ -118,8 +114,9 @@ class LeaseRequests:
         if now > since + 2 * delay_s_max:
             self._backoff.reset()
         self._backoff.failed(now, since, self._requests.timeout_s, delay_s_max)
+        self.not_before = self._backoff.not_before
 
-    def next_due(self, interval_s: float) -> float | None:
+    def next_due(self) -> float | None:
         """Returns when there is something to ask for (perhaps too early, never too late); None for never."""
         if not self._leases or not self._has_room:
             return None  # the quick way for clients that only publish
@@ -127,17 +124,18 @@ class LeaseRequests:
         new_at = self._leases.next_due(_NEW) if self._takes_new else None
         if new_at is not None and self.price_bits:
             new_at = max(new_at, self._pause.not_before)
-        renew_at, keep_at = self._leases.next_due(self.keeping.free), self.keeping.next_due(interval_s)
-        times = (ready_at, renew_at, keep_at, new_at, self.credit.due_at)
+        keep_at = self.keeping.next_due() if self.keeping.bits else None
+        credit_at = self.credit.due_at if self.credit.is_wanted else None
+        times = (ready_at, self._leases.next_due(self.keeping.free), keep_at, new_at, credit_at)
         due_at = min((at for at in times if at is not None), default=None)
         return None if due_at is None else max(due_at, self.not_before)
 
-    def is_due(self, interval_s: float, now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         """Whether a cookie is needed now, to ask for a lease or to look for its stamp."""
         if not self._leases or not self._has_room:
             return False
         sorts = (*self.keeping.free, *(_NEW if self._takes_new_at(now) else ()))
-        keep_at = self.keeping.next_due(interval_s)
+        keep_at = self.keeping.next_due() if self.keeping.bits else None
         is_keep_due = keep_at is not None and keep_at <= now
         return is_keep_due or self.credit.is_due(now) or self._leases.is_due(now, sorts)
 
@@ -153,18 +151,19 @@ class LeaseRequests:
         horizon = now + interval_s / 5
         has_price = self.price_bits > 0
         free = self._free
-        sending = self._renewal_for_credit(cookie, now)
+        sending = self._renewal_for_credit(cookie, now) if self.credit.is_wanted else []
         while self._has_room:
             if self._may_pay_more and (stamped := self._stamps.take_ready(now)) is not None:
                 sending.append(self._datagram(Kind.PAID, stamped.cookie, stamped.topics, stamped, now))
-            elif (stamped := self.keeping.take_ready(now)) is not None:
+            elif self.keeping.bits and (stamped := self.keeping.take_ready(now)) is not None:
                 sending.append(self._datagram(Kind.LEASES, stamped.cookie, stamped.topics, stamped, now))
             elif self._leases.is_due(now, free):
                 topics = self._leases.take_due(horizon, lines_max - 1, LINE_BYTES_MAX, free)
                 sending.append(self._datagram(Kind.LEASES, cookie, topics, None, now))
             else:
                 break
-        self.keeping.begin(cookie, lines_max, interval_s, now)
+        if self.keeping.bits:
+            self.keeping.begin(cookie, lines_max, now)
         if has_price and self._takes_new_at(now) and self._leases.is_due(now, _NEW):
             count_max = min(lines_max - 1, topics_max(self.price_bits))
             topics = self._leases.take_due(horizon, count_max, LINE_BYTES_MAX, _NEW)
@@ -308,7 +307,8 @@ class LeaseRequests:
 
     def let_go(self, era: int, now: float) -> None:
         """Drops stamps that the server would not take, so that others are looked for."""
-        self.keeping.let_go(era, now)
+        if self.keeping.bits:
+            self.keeping.let_go(era, now)
         if self._stamps.is_minting and (self.is_draining or (self._stamps.bits or 0) > self.price_bits):
             self.bought_nothing(now)
         if self.is_draining:
@@ -320,8 +320,8 @@ class LeaseRequests:
     def begin_anew(self, now: float) -> list[bytes]:
         """Asks for all leases anew, since none stands at the server any more; returns those that stood."""
         self.bought_nothing(now)
-        self.credit = Credit()
-        self.keeping.bits = 0
+        self.credit.begin_anew()
+        self.keeping.told(0, 0.0, now)
         self._is_window_open = False
         ended = self._leases.void(now)
         self._allowance.ended(ended, now)

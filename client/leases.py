@@ -9,18 +9,18 @@ changes: an entry counts only if it still agrees with its lease.
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import IntEnum
 from math import inf
 
 FIRST_MAX = 8  # leases that are always renewed for nothing
 
 
-class Sort(Enum):
+class Sort(IntEnum):
     """Whether a lease is live, and whether its renewal may have a price."""
 
-    NEW = auto()
-    FIRST = auto()  # one of the first that were granted, of those that are live
-    MORE = auto()  # another that is live
+    NEW = 0
+    FIRST = 1  # one of the first that were granted, of those that are live
+    MORE = 2  # another that is live
 
 
 RENEWALS = (Sort.FIRST, Sort.MORE)
@@ -41,7 +41,7 @@ class Leases:
 
     def __init__(self) -> None:
         self._leases: dict[bytes, _Lease] = {}
-        self._heaps: dict[Sort, list[tuple[float, bytes]]] = {sort: [] for sort in ALL}
+        self._heaps: list[list[tuple[float, bytes]]] = [[] for _ in ALL]
         self._expiring: list[tuple[float, bytes]] = []
         self._void_at = -inf
         # The live ones in the order in which they were granted.
@@ -79,9 +79,9 @@ class Leases:
         return len(self._leases) > len(self._first) + len(self._more)
 
     def next_due(self, sorts: Iterable[Sort] = ALL) -> float | None:
-        """Returns when the first lease of these sorts is due, or None."""
-        due = [heap[0][0] for sort in sorts if (heap := self._current(sort))]
-        return min(due, default=None)
+        """Returns when the first lease of these sorts is due (perhaps too early, never too late), or None."""
+        heaps = self._heaps
+        return min([heaps[sort][0][0] for sort in sorts if heaps[sort]], default=None)
 
     def next_expiry(self) -> float | None:
         """Returns when the first lease ends (perhaps too early, never too late), or None."""
@@ -90,7 +90,13 @@ class Leases:
     def is_due(self, now: float, sorts: Iterable[Sort] = ALL) -> bool:
         """Returns whether any lease of these sorts is to be asked for now."""
         due_at = self.next_due(sorts)
+        if due_at is not None and due_at <= now:
+            due_at = self.first_due(sorts)
         return due_at is not None and due_at <= now
+
+    def first_due(self, sorts: Iterable[Sort]) -> float | None:
+        """Returns when the first lease of these sorts is due, or None."""
+        return min([heap[0][0] for sort in sorts if (heap := self._current(sort))], default=None)
 
     def take_due(
         self, until: float, count_max: int, size_bytes_max: int, sorts: Iterable[Sort] = ALL

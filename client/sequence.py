@@ -52,14 +52,18 @@ class _Run:
 
 
 class Sequence:
-    """The sequence, what is missing of it, and the runs beside it. `looked_at` is for its owner's timer."""
+    """The sequence, what is missing of it, and the runs beside it.
+
+    While there are no runs, and no gaps to report (`has_unreported`), `settle` has nothing to do. `looked_at`
+    is for its owner's timer.
+    """
 
     def __init__(self, seq: int, now: float, settling_s: float = SETTLING_S) -> None:
         self.looked_at: float | None = None
         self.missing: list[_Missing] = []
         self.runs: list[_Run] = []  # by `first`; none touches another
         self._highest = seq
-        self._has_unreported = False
+        self.has_unreported = False
         self._settling_s = settling_s
         self._went_on_at = now
         self._period_s = 0.0
@@ -68,8 +72,11 @@ class Sequence:
         """Takes note of a number; returns whether it had been reported missing."""
         if seq == self._highest + 1:
             self._highest = seq
-            self._absorb()
-            self._goes_on(None, now)
+            self._period_s = max(now - self._went_on_at, self._period_s / 2)
+            self._went_on_at = now
+            if self.runs:
+                self._absorb()
+                self._forget_beyond(None, now)
         elif seq > self._highest or seq < self._highest - JUMP_MAX:
             self._put_beside(seq, now)
         elif self.missing:
@@ -78,7 +85,7 @@ class Sequence:
 
     def next_due(self) -> float | None:
         """Returns when `settle` has something to do; None for never."""
-        if not self.runs and not self._has_unreported:
+        if not self.runs and not self.has_unreported:
             return None
         due = [each.due_at for each in self.missing if not each.reported]
         if (run := self._next_to_believe()) is not None:
@@ -93,7 +100,7 @@ class Sequence:
             if each.due_at <= now and not each.reported:
                 each.reported = True
                 yield each.first, each.last
-        self._has_unreported = not all(each.reported for each in self.missing)
+        self.has_unreported = not all(each.reported for each in self.missing)
 
     # --- Runs beside the sequence --------------------------------------------------------------------
 
@@ -107,16 +114,16 @@ class Sequence:
             before.last, before.went_on_at = seq, now
             if after is not None and after.first == seq + 1:
                 self._join(before, after)
-            self._goes_on(before, now)
+            self._forget_beyond(before, now)
         elif after is not None and after.first == seq + 1:
             after.first = seq
-            self._goes_on(after, now)
+            self._forget_beyond(after, now)
         else:
             run = _Run(seq, seq, now, now + self._wait_s(seq), now)
             self.runs.insert(index, run)
             if len(self.runs) > RUNS_MAX:
                 self._make_room()
-            self._goes_on(run, now)
+            self._forget_beyond(run, now)
 
     def _wait_s(self, seq: int) -> float:
         going_on_s = max(GOING_ON_S_MIN, GOING_ON_PERIODS * self._period_s)
@@ -139,13 +146,10 @@ class Sequence:
                 self.runs.remove(run)
                 return
 
-    def _goes_on(self, run: _Run | None, now: float) -> None:
-        """Notes that the sequence goes on (None), or a run in its reach has begun or goes on. What is beyond
-        is then no part of it, unless that came lately: then this may be late."""
-        if run is None:
-            self._period_s = max(now - self._went_on_at, self._period_s / 2)
-            self._went_on_at = now
-        if self.runs and (run is None or self._is_near(run.first)):
+    def _forget_beyond(self, run: _Run | None, now: float) -> None:
+        """Forgets what is beyond the sequence (None), or beyond a run in its reach, since that goes on; but
+        not what came lately, since this may be late."""
+        if run is None or self._is_near(run.first):
             late = now - self._settling_s
             first = 0 if run is None else run.first
             self.runs = [
@@ -174,7 +178,7 @@ class Sequence:
             self.missing.append(_Missing(self._highest + 1, run.first - 1, due_at))
             self._highest = run.last
             self.runs.remove(run)
-        self._has_unreported = True
+        self.has_unreported = True
         del self.missing[:-RUNS_MAX]
 
     def _make_room(self) -> None:

@@ -97,6 +97,7 @@ class Session:
         self._requests = Requests(rng)
         self._leases = Leases()
         self._lease_requests = LeaseRequests(self._leases, self._requests, rng, spending or Spending())
+        self.credit = self._lease_requests.credit  # counts copies (§7.7)
         self._outbox = Outbox(self._requests, QUEUE_MAX)
 
     # --- What the core asks of it --------------------------------------------------------------------
@@ -174,14 +175,10 @@ class Session:
         """Returns what became of published lines since the last call."""
         return self._outbox.take_settled()
 
-    def took(self, size_bytes: int, now: float) -> bool:
-        """Counts copies that have come from there; returns whether it is to hear of that soon (§7.7)."""
-        return self._lease_requests.credit.took(size_bytes, now)
-
     def work(self, tries: int, now: float) -> int:
         """Tries at most `tries` stamps for the leases that wait for one; returns how many were tried."""
         self._lease_requests.let_go(self._cookies.era, now)
-        return self._lease_requests.work(tries, self.renewal_interval_s, now) if self.is_minting else 0
+        return self._lease_requests.work(tries, now) if self.is_minting else 0
 
     def locate(self, addresses: Iterable[Address], now: float) -> None:
         """Takes the addresses that the server has from now on; without any it is lost."""
@@ -215,7 +212,7 @@ class Session:
         if self._is_answering:
             if self._is_checked and not self._requests.count(*CONTROL):
                 times.append(max(self.heard_at + self.renewal_interval_s, not_before))
-            due = self._lease_requests.next_due(self.renewal_interval_s)
+            due = self._lease_requests.next_due()
             times.append(None if due is None else max(due, not_before))
         elif not self._requests.count(*CONTROL):
             times.append(not_before)
@@ -335,7 +332,7 @@ class Session:
                     self._handle_refusal(request, reply, now)
                 case wire.Pong() if is_newest:
                     self._outbox.lease_until = now + reply.left_s if reply.left_s else -inf
-            self._lease_requests.credit.closed(request, now)
+            self.credit.closed(request, now)
             self._judge(now)
         return unasked
 
@@ -375,8 +372,9 @@ class Session:
         interval_s = self.renewal_interval_s
         if request.topics:
             credit_bytes = number(receipt.attributes.get("credit"), CREDIT_DIGITS_MAX)
-            self._lease_requests.credit.told(credit_bytes, interval_s, now)
-            self._lease_requests.keeping.bits = number(receipt.attributes.get("keep")) or 0
+            self.credit.told(credit_bytes, interval_s, now)
+            keep_bits = number(receipt.attributes.get("keep")) or 0
+            self._lease_requests.keeping.told(keep_bits, interval_s, now)
         self._tell_leases(self._lease_requests.granted(granted, request, self.ttl_s, interval_s, now))
         if refusal is not None:
             self._tell_refused(refused, request, refusal.reason, now)
@@ -492,8 +490,7 @@ class Session:
         cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
         if cookie is not None:
             return self._lease_requests.datagrams(cookie, self._lines_max, self.renewal_interval_s, now)
-        is_due = self._lease_requests.is_due(self.renewal_interval_s, now)
-        return [self._ask(now)] if is_due else []
+        return [self._ask(now)] if self._lease_requests.is_due(now) else []
 
     def _ask(self, now: float) -> bytes:
         return wire.request_datagram(wire.Ask(self._requests.open(Kind.ASK, now).nonce))

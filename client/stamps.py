@@ -44,7 +44,7 @@ class Stamps:
 
     def next_ready(self) -> float | None:
         """Returns when the first stamp that was found may be sent, or None."""
-        return min((at for at, _ in self._ready), default=None)
+        return min([at for at, _ in self._ready]) if self._ready else None
 
     def begin(
         self,

@@ -192,12 +192,12 @@ def test_second_restart_soon_after_the_first_is_noticed_too() -> None:
 
 def test_restart_is_noticed_once_for_all_requests_under_way() -> None:
     line = leased(b"t", rtt_s=0.01)
-    for number in range(200):
+    for number in range(20):  # strangers get a few answers at a time
         line.session.publish(b"t " + b"m" * 500 + b"%d\n" % number, number, True)
     line.restart()
     line.exchange()
     assert [change for change, _ in line.changes()].count(Change.FORGOT) == 1
-    assert sorted(line.outcomes()) == [(number, Outcome.RECEIPT) for number in range(200)]
+    assert sorted(line.outcomes()) == [(number, Outcome.RECEIPT) for number in range(20)]
 
 
 def test_old_cookie_that_is_refused_is_no_restart(line: SessionAndServer) -> None:
@@ -446,11 +446,11 @@ def test_pong_that_says_0_makes_the_publisher_vouch_again(line: SessionAndServer
     line.restart()
     line.session.publish(b"t 1\n", 1, False)
     line.exchange()
-    assert line.server.drops == {Drop.UNVOUCHED_PUBLISH: 1}
+    assert line.outcomes() == [(1, Outcome.SENT)], "it was not forwarded, and nobody says so"
     line.session.publish(b"t 2\n", 2, False)
     line.exchange()
     assert line.verbs() == "~!!"
-    assert line.outcomes() == [(1, Outcome.SENT), (2, Outcome.RECEIPT)]
+    assert line.outcomes() == [(2, Outcome.RECEIPT)]
 
 
 def test_ping_that_is_not_answered_casts_suspicion(line: SessionAndServer) -> None:

@@ -57,7 +57,7 @@ def with_copies(kind: type[CopyFilter], **settings: Any) -> Callable[[World], No
 
 def _unbounded_gaps(world: World) -> None:
     for client in world.clients:
-        client.gaps = client.core._deliveries._gaps = GapTracker(publishers_max=10**9)
+        client.gaps = client.core._deliveries.gaps = GapTracker(publishers_max=10**9)
 
 
 def _stingy(world: World) -> None:

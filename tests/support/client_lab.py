@@ -10,7 +10,7 @@ from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.server import Server
-from tests.support.server_core import sent
+from tests.support.server_core import flushed, sent
 
 START = 1000.0
 PUB: Address = ("198.51.100.1", 1)
@@ -55,7 +55,7 @@ class Lab:
                     if to not in self.down:
                         self.servers[to].receive(Burst(datagram, len(datagram), address), self.now)
             for server_address, server in self.servers.items():
-                for to, datagram in sent(server.flush(self.now)):
+                for to, datagram in sent(flushed(server, self.now)):
                     if to in self.clients and server_address not in self.down:
                         self.clients[to].receive(Burst(datagram, len(datagram), server_address), self.now)
 

@@ -12,7 +12,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.server import Server
-from tests.support.server_core import sent
+from tests.support.server_core import flushed, sent
 
 SERVER: Address = ("192.0.2.1", 7400)
 CLIENT: Address = ("198.51.100.1", 1000)
@@ -51,7 +51,7 @@ class SessionAndServer:
                 continue
             for data, size in sending:
                 self.server.receive(Burst(data, size, self.source), self.now + self.rtt_s / 2)
-            transmits = self.server.flush(self.now + self.rtt_s / 2)
+            transmits = flushed(self.server, self.now + self.rtt_s / 2)
             self.now += self.rtt_s
             for _, datagram in sent(transmits):
                 replies = [wire.parse_reply(line) for line in wire.split_lines(datagram)[0]]
