@@ -107,6 +107,27 @@ def test_a_bound_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask_kernel() == Neighbours(frozenset(), frozenset())
 
 
+@pytest.mark.parametrize(("number", "is_told"), [(-95, False), (0, True)])
+def test_a_kernel_that_refuses_to_tell(monkeypatch: pytest.MonkeyPatch, number: int, is_told: bool) -> None:
+    answer = struct.pack("=IHHIIi", 20, 2, 0, 1, 0, number)
+
+    class Refusing:
+        def __init__(self, *_: object) -> None: ...
+
+        def __enter__(self) -> "Refusing":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def send(self, data: bytes) -> None: ...
+
+        def recv(self, size: int) -> bytes:
+            return answer
+
+    monkeypatch.setattr(socket, "socket", Refusing)
+    assert (ask_kernel() is not None) is is_told
+
+
 def test_where_there_is_no_netlink_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
