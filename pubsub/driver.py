@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # asyncio and uvloop are imported when the loop starts. They take longer than all other imports of a server,
 # and `--help`, a usage error or a taken port do not need them.
 
+SLICES_MAX = 32  # in a turn, so that signals, timers and metrics have their part
 _TIMER_SLACK_S = 0.001  # loops round to milliseconds, and a timer that fires too early must be set again
 
 
@@ -197,11 +198,16 @@ class Driver:
         self._finish_turn(self._read_clock())
 
     def _finish_turn(self, now: float) -> None:
-        due = self._core.next_timeout()
-        if due is not None and due <= now:
-            self._core.handle_timeout(now)
-        self._send(self._core.flush(now))
-        due = self._core.next_timeout()
+        due = self._go_on(now)
+        for _ in range(SLICES_MAX):
+            if due is None or due > now:
+                break
+            # The rest of a flush, or of what has expired, waits for what has arrived meanwhile.
+            now = self._read_clock()
+            for port in self._ports:
+                for burst in port.receive():
+                    self._core.receive(burst, now)
+            due = self._go_on(now)
         if self._tell_resumed is not None and (due is None or due > now):
             tell, self._tell_resumed = self._tell_resumed, None
             tell()  # all that ended meanwhile has been dealt with
@@ -213,10 +219,16 @@ class Driver:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_due = due
-            # Due at once is the rest of a flush, or of what has expired. The loop looks at the sockets
-            # before it goes on with that, so nothing that arrives waits for all of it.
             delay_s = min(due - now + _TIMER_SLACK_S, clock.LOOK_S) if due > now else 0.0
             self._timer = self._loop.call_later(delay_s, self._on_timer)
+
+    def _go_on(self, now: float) -> float | None:
+        """Lets the core do what is due, and sends a slice. Returns when it is to be called again."""
+        due = self._core.next_timeout()
+        if due is not None and due <= now:
+            self._core.handle_timeout(now)
+        self._send(self._core.flush(now))
+        return self._core.next_timeout()
 
     def _send(self, transmits: list[Transmit]) -> None:
         if len(self._ports) == 1:

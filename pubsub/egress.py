@@ -1,19 +1,19 @@
 """What is to be sent, in what order, and how much at once. PROTOCOL §4.3. Sans-IO.
 
-Published lines wait here in a queue for each publisher, and leave in slices. A slice is bounded in calls and
-bytes, and the driver receives between slices. So one message to 100,000 subscribers makes the server deaf to
-nobody, and a publisher whose messages make many copies waits behind its own backlog, not others behind it.
+Published lines wait in a queue for each publisher. Queues take turns by deficit round robin (Shreedhar and
+Varghese, 1995): a queue that has its turn may send a quantum, and what it sends beyond is taken off its next
+one. A publisher that had nothing waiting comes first once, as in FQ-CoDel (RFC 8290 §4.2): so sparse messages
+are not held up by bulk, and a publisher whose messages make many copies waits behind its own backlog.
 
-Queues take turns by deficit round robin (Shreedhar and Varghese, 1995): a queue that has its turn may send a
-quantum, and what it sends beyond is taken off its next one. A publisher that had nothing waiting comes first
-once, as in FQ-CoDel (RFC 8290 §4.2): so sparse messages are not held up by bulk.
-
-Within a slice each subscriber gets all its lines in as few datagrams as possible, because a copy costs system
-calls, hardly bytes. A burst whose lines are all of one topic leaves as it came, without being cut into lines.
+What the queues give is put together in a batch: each subscriber gets all its lines in as few datagrams as
+possible, because a copy costs system calls, hardly bytes. A burst whose lines are all of one topic leaves as
+it came, without being cut into lines. The batch leaves in slices, which are bounded in calls and bytes, and
+the driver receives between them. So one message to 100,000 subscribers makes the server deaf to nobody.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
@@ -24,12 +24,11 @@ from kcast.pubsub.rates import Demand, Rate
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 
-CALLS_MAX = 128  # in a slice, with up to a chunk of an audience beyond; half a millisecond
-BYTES_MAX = 4 * 1024 * 1024  # in a slice, likewise
-PAIRS_MAX = 16_384  # lines times subscribers that are put together in a slice
+CALLS_MAX = 64  # in a slice: a sixth of a millisecond
+BYTES_MAX = 2 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
+PAIRS_MAX = 8192  # lines times subscribers in a batch: some milliseconds to put together
 COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
 QUANTUM_BYTES = 64 * 1024
-PART_BYTES_MAX = BYTES_MAX  # of a chunk, that a queue may send in one go: large bursts cost little a byte
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of all queues, costs included: a third of a second
 BACKLOG_S_MAX = 0.25  # ... and of an uplink whose rate is known
 UPLINK_BURST_S = 0.01
@@ -38,7 +37,7 @@ UPLINK_BURST_S = 0.01
 class _Parcel:
     """What goes to several chunks of an audience: lines that are packed with others, or a run as it is."""
 
-    __slots__ = ("chunks", "line_count", "lines", "offset", "position", "run", "size_bytes", "topic")
+    __slots__ = ("chunks", "copy_cost_bytes", "line_count", "lines", "position", "run", "size_bytes", "topic")
 
     def __init__(
         self, topic: bytes, lines: list[bytes], run: tuple[bytes, int] | None, line_count: int
@@ -48,9 +47,9 @@ class _Parcel:
         self.run = run
         self.line_count = line_count
         self.size_bytes = len(run[0]) if run else sum(map(len, lines))
+        self.copy_cost_bytes = self.size_bytes + COPY_COST_BYTES
         self.chunks: Sequence[Sequence[Address]] | None = None
-        self.position = 0  # of the chunk that is next ...
-        self.offset = 0  # ... and of the address in it
+        self.position = 0
 
 
 class _Queue:
@@ -65,25 +64,25 @@ class _Queue:
         self.backlog_bytes = 0
 
 
-class _Slice:
-    """What is to leave together, and how much that is."""
+class _Ready(NamedTuple):
+    """What is ready to leave, and the number of lines in it."""
 
-    __slots__ = ("bytes_left", "calls", "copies", "pairs", "transmits", "wanted", "wanted_by")
+    transmit: Transmit
+    line_count: int
 
-    def __init__(self, bytes_max: float) -> None:
-        self.bytes_left = bytes_max
-        self.calls = 0
-        self.copies = 0
+
+class _Batch:
+    """What is put together."""
+
+    __slots__ = ("pairs", "pairs_max", "ready", "topics", "wanted", "wanted_by")
+
+    def __init__(self, pairs_max: int) -> None:
         self.pairs = 0
-        self.transmits: list[Transmit] = []
+        self.pairs_max = pairs_max
+        self.ready: list[_Ready] = []
+        self.topics: set[bytes] = set()  # of the lines that are still to be packed
         self.wanted: list[list[bytes]] = []  # lines that are packed together for those who want them ...
         self.wanted_by: defaultdict[Address, list[int]] = defaultdict(list)  # ... by their places there
-
-    @property
-    def is_full(self) -> bool:
-        return (
-            self.calls + len(self.wanted_by) >= CALLS_MAX or self.pairs >= PAIRS_MAX or self.bytes_left <= 0
-        )
 
 
 class Egress:
@@ -115,6 +114,8 @@ class Egress:
         self._queues: dict[Share, _Queue] = {}
         self._fresh: deque[Share] = deque()  # publishers that have their first turn
         self._waiting: deque[Share] = deque()
+        self._ready: deque[_Ready] = deque()  # the rest of the batch
+        self._in_batch: set[Share] = set()  # whose it is
 
     @property
     def backlog_bytes(self) -> int:
@@ -123,7 +124,7 @@ class Egress:
 
     def ready_at(self, now: float) -> float | None:
         """Returns when more can be sent, `now` if at once; None if nothing waits."""
-        return self._uplink.ready_at(now) if self._queues else None
+        return self._uplink.ready_at(now) if self._queues or self._ready else None
 
     # --- What comes in -------------------------------------------------------------------------------
 
@@ -164,10 +165,6 @@ class Egress:
         waiting = queue.lines_by_topic.pop(topic, None)
         if waiting:
             queue.parcels.append(_Parcel(topic, waiting, None, len(waiting)))
-        for parcel in queue.parcels:
-            # What is packed with other lines would leave after the burst.
-            if parcel.topic == topic and parcel.run is None:
-                parcel.run = wire.pack_lines(parcel.lines)
         queue.parcels.append(_Parcel(topic, [], (data, segment_bytes), demand.lines))
 
     def _fitting(self, lines_by_topic: dict[bytes, list[bytes]]) -> dict[bytes, list[bytes]]:
@@ -183,7 +180,8 @@ class Egress:
         queue = self._queues.get(publisher)
         if queue is None:
             queue = self._queues[publisher] = _Queue()
-            self._fresh.append(publisher)
+            # Nobody overtakes what has been sent before.
+            (self._waiting if publisher in self._in_batch else self._fresh).append(publisher)
         backlog_bytes = demand.size_bytes + COPY_COST_BYTES * demand.copies
         queue.backlog_bytes += backlog_bytes
         self._backlog_bytes += backlog_bytes
@@ -193,44 +191,83 @@ class Egress:
 
     def next_slice(self, now: float) -> list[Transmit]:
         """Returns the next copies to send; none while the uplink is taken."""
-        if not self._queues:
-            return []
-        taken = _Slice(min(BYTES_MAX, self._uplink.left(now)))
-        while self._queues and not taken.is_full:
-            turns = self._fresh or self._waiting
-            queue = self._queues[turns[0]]
+        calls_left, bytes_left = CALLS_MAX, min(BYTES_MAX, self._uplink.left(now))
+        first: deque[_Ready] = deque()
+        fresh = list(self._fresh)
+        if fresh and bytes_left > 0:
+            # At most a slice of them, so that they are not a way around the turns.
+            first.extend(self._batch_of(self._fresh, CALLS_MAX, now))
+        transmits: list[Transmit] = []
+        copies, refused = 0, self._subscribers.refused
+        while calls_left > 0 and bytes_left > 0:
+            if not first and not self._ready:
+                self._in_batch.clear()
+                if not self._waiting:
+                    break
+                self._ready.extend(self._batch_of(self._waiting, PAIRS_MAX, now))
+                continue
+            ready = first or self._ready
+            transmit, line_count = ready.popleft()
+            most = max(1, int(min(calls_left, bytes_left // len(transmit.data))))
+            if len(transmit.destinations) > most:
+                rest = transmit._replace(destinations=transmit.destinations[most:])
+                ready.appendleft(_Ready(rest, line_count))
+                transmit = transmit._replace(destinations=transmit.destinations[:most])
+            transmits.append(transmit)
+            count = len(transmit.destinations)
+            calls_left -= count
+            bytes_left -= len(transmit.data) * count
+            copies += line_count * count
+        if first:
+            self._ready.extendleft(reversed(first))
+            self._in_batch.update(fresh)
+        if self._subscribers:
+            transmits = [part for each in transmits for part in self._subscribers.granted(each, now)]
+        self._counts["copies_sent"] += copies - (self._subscribers.refused - refused)
+        self._charge_uplink(transmits, now)
+        return transmits
+
+    def _batch_of(self, turns: deque[Share], pairs_max: int, now: float) -> list[_Ready]:
+        """Puts together what queues give by turns, which begin with those of `turns`."""
+        batch = _Batch(pairs_max)
+        while turns and batch.pairs < pairs_max:
+            publisher = turns[0]
+            queue = self._queues[publisher]
             if queue.deficit_bytes <= 0:
                 queue.deficit_bytes += QUANTUM_BYTES
-                self._waiting.append(turns.popleft())
+                turns.popleft()
+                self._waiting.append(publisher)
                 continue
-            self._serve(queue, taken, now)
+            if turns is self._waiting:
+                self._in_batch.add(publisher)
+            self._serve(queue, batch, now)
             if not queue.parcels and not queue.lines_by_topic:
                 self._backlog_bytes -= queue.backlog_bytes
                 del self._queues[turns.popleft()]
             elif turns is self._fresh:
                 self._waiting.append(turns.popleft())
-        transmits = taken.transmits
-        transmits += self._packed_for_each(taken)
-        if self._subscribers:
-            refused = self._subscribers.refused
-            transmits = [part for each in transmits for part in self._subscribers.granted(each, now)]
-            taken.copies -= self._subscribers.refused - refused
-        self._counts["copies_sent"] += taken.copies
-        self._charge_uplink(transmits, now)
-        return transmits
+        self._pack(batch)
+        return batch.ready
 
-    def _serve(self, queue: _Queue, taken: _Slice, now: float) -> None:
-        """Takes from a queue what its deficit and the slice allow."""
-        audience = self._table.audience
-        waiting = queue.lines_by_topic
-        while queue.deficit_bytes > 0 and not taken.is_full:
+    def _serve(self, queue: _Queue, batch: _Batch, now: float) -> None:
+        """Takes from a queue what its deficit and the batch allow."""
+        while queue.deficit_bytes > 0 and batch.pairs < batch.pairs_max:
             if queue.parcels:
-                self._take_chunk(queue, taken, now)
-                continue
-            if not waiting:
+                self._take_chunk(queue, batch, now)
+            elif queue.lines_by_topic:
+                self._take_lines(queue, batch, now)
+            else:
                 break
-            topic = next(iter(waiting))
-            lines = waiting.pop(topic)
+
+    def _take_lines(self, queue: _Queue, batch: _Batch, now: float) -> None:
+        """Takes lines that are packed with others, up to a topic that becomes a parcel."""
+        audience = self._table.audience
+        wanted, wanted_by, topics = batch.wanted, batch.wanted_by, batch.topics
+        cost_bytes, pairs = 0, 0
+        cost_bytes_max, pairs_max = queue.deficit_bytes, batch.pairs_max - batch.pairs
+        taken: list[bytes] = []
+        for topic, lines in queue.lines_by_topic.items():
+            taken.append(topic)
             chunks = audience(topic, now)
             if not chunks:
                 self._unwanted(topic, len(lines))
@@ -240,19 +277,25 @@ class Egress:
                 parcel = _Parcel(topic, lines, None, len(lines))
                 parcel.chunks = chunks
                 queue.parcels.append(parcel)
-                continue
+                break
             chunk = chunks[0]
-            place = len(taken.wanted)
-            taken.wanted.append(lines)
-            wanted_by = taken.wanted_by
+            place = len(wanted)
+            wanted.append(lines)
+            topics.add(topic)
             for address in chunk:
                 wanted_by[address].append(place)
-            count = len(chunk)
-            taken.pairs += count
-            taken.copies += count * len(lines)
-            self._charge(queue, taken, count, size_bytes)
+            pairs += len(chunk)
+            cost_bytes += len(chunk) * (size_bytes + COPY_COST_BYTES)
+            if cost_bytes >= cost_bytes_max or pairs >= pairs_max:
+                break
+        if len(taken) == len(queue.lines_by_topic):
+            queue.lines_by_topic.clear()
+        else:
+            for topic in taken:
+                del queue.lines_by_topic[topic]
+        self._charge(queue, batch, pairs, cost_bytes)
 
-    def _take_chunk(self, queue: _Queue, taken: _Slice, now: float) -> None:
+    def _take_chunk(self, queue: _Queue, batch: _Batch, now: float) -> None:
         """Takes the next chunk of the first parcel."""
         parcel = queue.parcels[0]
         if parcel.chunks is None:
@@ -261,52 +304,52 @@ class Egress:
                 self._unwanted(parcel.topic, parcel.line_count)
                 queue.parcels.popleft()
                 return
-        chunk = parcel.chunks[parcel.position][parcel.offset :]
-        most = max(1, int(min(taken.bytes_left, PART_BYTES_MAX)) // (parcel.size_bytes + COPY_COST_BYTES))
-        if len(chunk) > most:
-            chunk = chunk[:most]
-            parcel.offset += most
-        else:
-            parcel.position += 1
-            parcel.offset = 0
-            if parcel.position == len(parcel.chunks):
-                queue.parcels.popleft()
-        if parcel.run is None and parcel.size_bytes > DATAGRAM_BYTES_MAX // 2:
-            # Enough to fill a datagram alone, so it is packed once for all its subscribers. If it were copied
-            # for each set of topics, a few busy topics in many sets could fill the memory.
-            parcel.run = wire.pack_lines(parcel.lines, mark=self._mark)
-        if parcel.run is not None:
-            taken.transmits.append(Transmit(*parcel.run, chunk))
-            taken.calls += len(chunk)
-        else:
-            place = len(taken.wanted)
-            taken.wanted.append(parcel.lines)
+        chunk = parcel.chunks[parcel.position]
+        parcel.position += 1
+        is_alone = len(self._queues) == len(queue.parcels) == 1 and not queue.lines_by_topic
+        if parcel.position == len(parcel.chunks):
+            queue.parcels.popleft()
+        if parcel.run is None and parcel.size_bytes <= DATAGRAM_BYTES_MAX // 2 and not is_alone:
+            place = len(batch.wanted)
+            batch.wanted.append(parcel.lines)
+            batch.topics.add(parcel.topic)
             for address in chunk:
-                taken.wanted_by[address].append(place)
-            taken.pairs += len(chunk)
-        taken.copies += len(chunk) * parcel.line_count
-        self._charge(queue, taken, len(chunk), parcel.size_bytes)
+                batch.wanted_by[address].append(place)
+            self._charge(queue, batch, len(chunk), len(chunk) * parcel.copy_cost_bytes)
+            return
+        if parcel.run is None:
+            # Enough to fill a datagram alone, or alone in the batch, so it is packed once for all its
+            # subscribers. If it were copied for each set of topics, a few busy topics in many sets could fill
+            # the memory.
+            parcel.run = wire.pack_lines(parcel.lines, mark=self._mark)
+        if parcel.topic in batch.topics:
+            self._pack(batch)  # else this would overtake earlier lines of the topic
+        batch.ready.append(_Ready(Transmit(*parcel.run, chunk), parcel.line_count))
+        self._charge(queue, batch, len(chunk), len(chunk) * parcel.copy_cost_bytes)
 
-    def _charge(self, queue: _Queue, taken: _Slice, count: int, size_bytes: int) -> None:
-        cost_bytes = count * (size_bytes + COPY_COST_BYTES)
+    def _charge(self, queue: _Queue, batch: _Batch, pairs: int, cost_bytes: int) -> None:
         queue.deficit_bytes -= cost_bytes
         queue.backlog_bytes -= cost_bytes
         self._backlog_bytes -= cost_bytes
-        taken.bytes_left -= count * size_bytes
+        batch.pairs += pairs
 
     def _unwanted(self, topic: bytes, line_count: int) -> None:
         # Topics in the table are canonical already; only unmatched ones need this check.
         self._drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += line_count
 
-    def _packed_for_each(self, taken: _Slice) -> Iterator[Transmit]:
+    def _pack(self, batch: _Batch) -> None:
         """Packs each subscriber's lines together, once for subscribers who want the same."""
         audiences: defaultdict[tuple[int, ...], list[Address]] = defaultdict(list)
-        for address, places in taken.wanted_by.items():
+        for address, places in batch.wanted_by.items():
             audiences[tuple(places)].append(address)
-        wanted = taken.wanted
+        wanted = batch.wanted
         for chosen, addresses in audiences.items():
             lines = [line for place in chosen for line in wanted[place]]
-            yield Transmit(*wire.pack_lines(lines, mark=self._mark), addresses)
+            packed = wire.pack_lines(lines, mark=self._mark)
+            batch.ready.append(_Ready(Transmit(*packed, addresses), len(lines)))
+        batch.wanted.clear()
+        batch.wanted_by.clear()
+        batch.topics.clear()
 
     def _charge_uplink(self, transmits: list[Transmit], now: float) -> None:
         if self._uplink.per_s:

@@ -11,6 +11,8 @@ from kcast.pubsub.sockets import BUFFER_BYTES_DEFAULT, uses_linux
 from kcast.pubsub.udp import UdpPort
 
 UDP_MEM = Path("/proc/sys/net/ipv4/udp_mem")
+NEIGHBOURS_MAX = "/proc/sys/net/ipv{}/neigh/default/gc_thresh3"
+NEIGHBOURS_SHARE = 0.8  # of what fits: more than this is nearly full
 
 
 def warn_of_kernel(receive_buffer_bytes: int, ports: Sequence[UdpPort], log: Log) -> None:
@@ -52,7 +54,13 @@ def warn_of_kernel(receive_buffer_bytes: int, ports: Sequence[UdpPort], log: Log
             wanted_bytes=wanted,
             given_bytes=given,
         )
-    if not all(is_loopback(port.address) for port in ports) and ask_kernel() is None:
+    if not all(is_loopback(port.address) for port in ports):
+        _warn_of_neighbours(log)
+
+
+def _warn_of_neighbours(log: Log) -> None:
+    known = ask_kernel()
+    if known is None:
         log.warning(
             "neighbours",
             "the kernel does not tell which neighbours answer, so subscribers on a link of this machine that "
@@ -60,6 +68,19 @@ def warn_of_kernel(receive_buffer_bytes: int, ports: Sequence[UdpPort], log: Log
             "such neighbours with: sysctl -w net.ipv4.neigh.DEVICE.unres_qlen_bytes=8192 "
             "net.ipv6.neigh.DEVICE.unres_qlen_bytes=8192",
         )
+        return
+    for version in (4, 6):
+        count = sum((":" in ip) is (version == 6) for ip in known.resolved | known.unresolved)
+        most = _neighbours_max(version)
+        if most is not None and count > most * NEIGHBOURS_SHARE:
+            log.warning(
+                "neighbours",
+                f"the kernel knows {count} machines on its own links, and no more than {most} fit; what is "
+                "meant for others is lost without a trace; raise the limit with: "
+                f"sysctl -w net.ipv{version}.neigh.default.gc_thresh3={4 * most}",
+                neighbours=count,
+                neighbours_max=most,
+            )
 
 
 def _udp_memory_bytes() -> int | None:
@@ -69,3 +90,11 @@ def _udp_memory_bytes() -> int | None:
     except (OSError, ValueError):
         return None
     return pressure_pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _neighbours_max(version: int) -> int | None:
+    """Returns how many neighbours of an IP version the kernel can know; None if it does not tell."""
+    try:
+        return int(Path(NEIGHBOURS_MAX.format(version)).read_text())
+    except (OSError, ValueError):
+        return None

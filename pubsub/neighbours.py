@@ -54,7 +54,7 @@ def ask_kernel() -> Neighbours | None:
                     break
     except OSError:
         return None
-    return parse(answer)
+    return None if any(map(_is_refused, answer[-1:])) else parse(answer)
 
 
 def parse(answer: list[bytes]) -> Neighbours:
@@ -77,6 +77,11 @@ def parse(answer: list[bytes]) -> Neighbours:
 def is_last(part: bytes) -> bool:
     """Whether nothing follows this part of an answer."""
     return any(kind in (_NLMSG_DONE, _NLMSG_ERROR) for kind, _ in _messages(part)) or not part
+
+
+def _is_refused(part: bytes) -> bool:
+    """Whether the kernel answers with an error instead, as one that has no such request does."""
+    return any(kind == _NLMSG_ERROR and body[:4].strip(b"\0") for kind, body in _messages(part))
 
 
 def _messages(part: bytes) -> Iterator[tuple[int, bytes]]:

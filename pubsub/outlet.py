@@ -44,6 +44,7 @@ class Outlet:
         on_refusal: Callable[[Address], None] | None = None,
     ) -> None:
         self._socket = sock
+        self._sendto = sock.sendto
         self._errors = errors
         self._is_ipv6 = sock.family == socket.AF_INET6
         self._reports_unreachable = reports_unreachable
@@ -66,20 +67,16 @@ class Outlet:
         """
         self._socket.close()
         self._socket = sock
+        self._sendto = sock.sendto
         if self.sends_batches:
             try_option(sock, socket.IPPROTO_UDP, UDP_SEGMENT, 0)
 
     def send(self, data: bytes, segment_bytes: int, addresses: Sequence[Address]) -> None:
         """Sends datagrams of `segment_bytes` (the last may be shorter) to each address. Never raises."""
-        destinations = [_mapped(address) for address in addresses] if self._is_ipv6 else addresses
         if len(data) <= segment_bytes:
-            sendto = self._socket.sendto
-            for destination in destinations:
-                try:
-                    sendto(data, destination)
-                except OSError as error:
-                    self._send_again(error, data, segment_bytes, destination)
+            self.send_datagram(data, addresses)
             return
+        destinations = [_mapped(address) for address in addresses] if self._is_ipv6 else addresses
         if not self.sends_batches:
             for destination in destinations:
                 self._send_singly(data, segment_bytes, destination)
@@ -98,6 +95,15 @@ class Outlet:
                     sendmsg(buffers, control, 0, destination)
                 except OSError as error:
                     self._send_again(error, piece, segment_bytes, destination)
+
+    def send_datagram(self, data: bytes, addresses: Sequence[Address]) -> None:
+        """Sends one datagram to each address. Never raises."""
+        sendto = self._sendto
+        for destination in [_mapped(address) for address in addresses] if self._is_ipv6 else addresses:
+            try:
+                sendto(data, destination)
+            except OSError as error:
+                self._send_again(error, data, len(data), destination)
 
     # --- One datagram at a time, and failed calls -----------------------------------------------------
 

@@ -123,13 +123,13 @@ class Outlets:
     def send(self, transmits: Iterable[Transmit]) -> None:
         """Sends each transmit to each of its destinations. Never blocks or raises."""
         copies, send_with_care = self._copies, self._send_with_care
-        send = copies.send
+        send = copies.send_datagram
         for data, segment_bytes, destinations, is_answer in transmits:
             # Most are copies of one datagram. To count them is cheaper than to look at the buffer.
             room_calls = copies.room_calls - len(destinations)
             if room_calls >= 0 and not is_answer and len(data) <= segment_bytes:
                 copies.room_calls = room_calls
-                send(data, segment_bytes, destinations)
+                send(data, destinations)
             else:
                 send_with_care(self._answers if is_answer else copies, data, segment_bytes, destinations)
 

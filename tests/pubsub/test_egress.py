@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.egress import BACKLOG_BYTES_MAX, CALLS_MAX, COPY_COST_BYTES, PART_BYTES_MAX, Egress
+from kcast.pubsub.egress import BACKLOG_BYTES_MAX, CALLS_MAX, COPY_COST_BYTES, Egress
 from kcast.pubsub.endpoint import Address, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.networks import Networks
@@ -204,11 +204,11 @@ def test_a_message_to_a_large_audience_leaves_in_slices() -> None:
     slices = 0
     while bench.egress.ready_at(NOW) is not None:
         transmits = bench.egress.next_slice(NOW)
-        assert calls(transmits) < CALLS_MAX + CHUNK_ADDRESSES
+        assert calls(transmits) <= CALLS_MAX
         got.update(destination for destination, _ in sent(transmits))
         slices += 1
     assert got == Counter(crowd(20_000))
-    assert slices > 20_000 // (CALLS_MAX + CHUNK_ADDRESSES)
+    assert slices == -(-20_000 // CALLS_MAX)
     assert bench.egress.backlog_bytes == 0
 
 
@@ -228,11 +228,12 @@ def test_publishers_that_all_have_much_get_equal_parts() -> None:
     bench.put(*[b"b ".ljust(1000, b"m")] * 100, publisher="b")
     bench.put(*[b"c ".ljust(300, b"m")] * 40, publisher="c")
     costs: Counter[str] = Counter()
-    while sum(costs.values()) < 60_000_000:
+    while sum(costs.values()) < 90_000_000:
         for data, _, destinations, *_ in bench.egress.next_slice(NOW):
             for destination in destinations:
                 costs[destination[0].split(".")[1]] += len(data) + COPY_COST_BYTES
-    assert max(costs.values()) - min(costs.values()) < 1.5 * PART_BYTES_MAX, costs
+    # A turn may overdraw by a chunk of subscribers.
+    assert max(costs.values()) - min(costs.values()) < 1.1 * CHUNK_ADDRESSES * 100_000, costs
 
 
 def test_more_than_a_share_of_a_long_backlog_is_not_taken() -> None:

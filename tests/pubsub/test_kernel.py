@@ -94,3 +94,30 @@ def test_a_kernel_that_tells_nothing_of_neighbours(
     )
     monkeypatch.setenv("KCAST_SOCKETS", "portable")
     assert warnings_of(capsys, port()) == ""
+
+
+@LINUX_ONLY
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_table_of_neighbours_that_is_nearly_full(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: int
+) -> None:
+    for each in (4, 6):
+        (tmp_path / str(each)).write_text("10\n" if each == version else "1024\n")
+    monkeypatch.setattr(kernel, "NEIGHBOURS_MAX", str(tmp_path / "{}"))
+    form = "192.0.2.{}" if version == 4 else "2001:db8::{}"
+
+    def known(count: int) -> None:
+        ips = [form.format(number) for number in range(1, count + 1)]
+        monkeypatch.setattr(kernel, "ask_kernel", lambda: Neighbours(frozenset(ips[:3]), frozenset(ips[3:])))
+
+    known(8)
+    assert warnings_of(capsys, port()) == ""
+    known(9)
+    assert warnings_of(capsys, port(host="127.0.0.1")) == ""
+    assert warnings_of(capsys, port()) == (
+        "kcast serve: the kernel knows 9 machines on its own links, and no more than 10 fit; what is meant "
+        "for others is lost without a trace; raise the limit with: "
+        f"sysctl -w net.ipv{version}.neigh.default.gc_thresh3=40\n"
+    )
+    (tmp_path / str(version)).unlink()
+    assert warnings_of(capsys, port()) == ""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kcast.pubsub import neighbours
 from kcast.pubsub.neighbours import Neighbours, ask_kernel, parse
 from tests.support.namespaces import Namespace, need_namespaces
+from tests.support.waiting import wait_until
 
 INCOMPLETE, REACHABLE, STALE, FAILED, NOARP = 1, 2, 4, 32, 64
 
@@ -91,13 +92,19 @@ def test_the_kernel_tells_what_ip_tells() -> None:
                     sock.sendto(b"x", (host, 9))
 
         here.call(speak)
-        told = here.call(ask_kernel)
-        assert told is not None
-        assert told.unresolved == {"192.0.2.3", "2001:db8::3"}
+        silent, answering = {"192.0.2.3", "2001:db8::3"}, {"192.0.2.2", "192.0.2.7", "2001:db8::2"}
+
+        def is_told() -> bool:
+            told = here.call(ask_kernel)
+            return told is not None and told.unresolved == silent and told.resolved >= answering
+
+        wait_until(is_told)
         shown = here.run("ip", "neigh", "show", "nud", "all")
-        known = re.findall(r"^(\S+) dev \S+ .*(?:REACHABLE|DELAY|STALE|PROBE|PERMANENT|NOARP)", shown, re.M)
-        assert {"192.0.2.2", "192.0.2.7", "2001:db8::2"} <= told.resolved
-        assert told.resolved >= set(known) - {"::1"}
+        for ips, states in (
+            (silent, "INCOMPLETE|FAILED"),
+            (answering, "REACHABLE|DELAY|STALE|PROBE|PERMANENT"),
+        ):
+            assert ips <= set(re.findall(rf"^(\S+) dev \S+ .*(?:{states})", shown, re.M))
 
 
 @pytest.mark.world
@@ -105,6 +112,27 @@ def test_the_kernel_tells_what_ip_tells() -> None:
 def test_a_bound_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "ANSWER_BYTES_MAX", 0)
     assert ask_kernel() == Neighbours(frozenset(), frozenset())
+
+
+@pytest.mark.parametrize(("number", "is_told"), [(-95, False), (0, True)])
+def test_a_kernel_that_refuses_to_tell(monkeypatch: pytest.MonkeyPatch, number: int, is_told: bool) -> None:
+    answer = struct.pack("=IHHIIi", 20, 2, 0, 1, 0, number)
+
+    class Refusing:
+        def __init__(self, *_: object) -> None: ...
+
+        def __enter__(self) -> "Refusing":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def send(self, data: bytes) -> None: ...
+
+        def recv(self, size: int) -> bytes:
+            return answer
+
+    monkeypatch.setattr(socket, "socket", Refusing)
+    assert (ask_kernel() is not None) is is_told
 
 
 def test_where_there_is_no_netlink_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,11 @@ import select
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -410,8 +411,14 @@ def test_a_trial_that_works_ends_it(stack: ExitStack, bench: Bench) -> None:
 # --- Neighbours that are gone ------------------------------------------------------------------------
 
 
+class Link(NamedTuple):
+    port: UdpPort
+    there: Namespace
+    living: socket.socket
+
+
 @pytest.fixture
-def link(stack: ExitStack) -> Callable[[], tuple[UdpPort, socket.socket]]:
+def link(stack: ExitStack) -> Link:
     """A port on a link with one who answers, 192.0.2.2, and nobody else. Its buffers are small."""
     need_namespaces()
     here, there = stack.enter_context(Namespace()), stack.enter_context(Namespace())
@@ -423,14 +430,14 @@ def link(stack: ExitStack) -> Callable[[], tuple[UdpPort, socket.socket]]:
     opening, asking = port._outlets._open_socket, port._outlets._ask
     port._outlets._open_socket = lambda: here.call(opening)
     port._outlets._ask = lambda: here.call(asking)
-    return lambda: (port, there.call(lambda: peer(stack, "192.0.2.2")))
+    return Link(port, there, there.call(lambda: peer(stack, "192.0.2.2")))
 
 
 GONE = [(f"192.0.2.{number}", 7400) for number in range(10, 110)]
 
 
-def test_the_gone_cost_the_living_nothing(link: Callable[[], tuple[UdpPort, socket.socket]]) -> None:
-    port, living = link()
+def test_the_gone_cost_the_living_nothing(link: Link) -> None:
+    port, _, living = link
     arrived = 0
     for _ in range(2000):
         port.send([Transmit(bytes(1000), 1000, [*GONE[:50], address_of(living), *GONE[50:]])])
@@ -441,10 +448,8 @@ def test_the_gone_cost_the_living_nothing(link: Callable[[], tuple[UdpPort, sock
     assert port.send_errors["unresolved"] > 150_000
 
 
-def test_copies_cost_answers_nothing_even_where_nobody_can_be_asked(
-    link: Callable[[], tuple[UdpPort, socket.socket]],
-) -> None:
-    port, living = link()
+def test_copies_cost_answers_nothing_even_where_nobody_can_be_asked(link: Link) -> None:
+    port, _, living = link
     assert port._outlets is not None
     port._outlets._ask = lambda: None
     for _ in range(100):
@@ -452,3 +457,29 @@ def test_copies_cost_answers_nothing_even_where_nobody_can_be_asked(
         port.send([Transmit(b"answer", 6, [address_of(living)], is_answer=True)])
         assert living.recv(10) == b"answer"
     assert port.send_errors["EAGAIN"] > 5000
+
+
+def test_who_comes_back_gets_everything_soon(stack: ExitStack, link: Link) -> None:
+    port, there, _ = link
+    returns = GONE[0]
+
+    def send_for(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            port.send([Transmit(bytes(1000), 1000, GONE)])
+            time.sleep(0.01)
+
+    send_for(0.5)
+    assert port._outlets is not None
+    assert port._outlets.aside_count == len(GONE)
+    there.add("b", f"{returns[0]}/24")
+    back = there.call(lambda: stack.enter_context(open_socket(*returns)))
+    deadline = time.monotonic() + WAIT_S
+    while port._outlets.aside_count == len(GONE):
+        assert time.monotonic() < deadline, "it was not found again"
+        send_for(0.05)
+    heard(back)
+    sent_before = port.send_errors["unresolved"]
+    send_for(0.2)
+    rounds = (port.send_errors["unresolved"] - sent_before) // (len(GONE) - 1)
+    assert heard(back) >= rounds
