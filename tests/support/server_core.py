@@ -6,8 +6,9 @@ from typing import Any
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import REPLY_BYTES_MAX
+from kcast.pubsub.price import Price
 from kcast.pubsub.server import Server
-from kcast.pubsub.stamp import Mint, price_bits
+from kcast.pubsub.stamp import Mint, Quote, price_bits
 
 OWN: Address = ("192.0.2.1", 7400)
 CLIENT: Address = ("198.51.100.1", 1000)
@@ -17,8 +18,20 @@ START = 1000.0
 NONCE_MAX = b"n" * 22
 
 
-def new_server(secret: int = 1, **options: Any) -> Server:
-    return Server(secret=bytes([secret]) * 32, **{"own_addresses": frozenset([OWN]), **options})
+class SteadyPrice(Price):
+    """Asks what the operator asks, also where the table is full: most tests have tables of a few leases."""
+
+    def quote(self, address: Address) -> Quote:
+        return Quote(self.least_bits)
+
+
+class SteadyServer(Server):
+    make_price = SteadyPrice
+
+
+def new_server(secret: int = 1, *, price_follows_load: bool = False, **options: Any) -> Server:
+    kind = Server if price_follows_load else SteadyServer
+    return kind(secret=bytes([secret]) * 32, **{"own_addresses": frozenset([OWN]), **options})
 
 
 def open_server(**options: Any) -> Server:
