@@ -48,8 +48,7 @@ class Leasing:
         new = {topic for topic in topics if topic not in live and wire.is_topic(topic)}
         dear = {topic for topic in live if self.table.is_beyond_free(topic, source)}
         new_count = 0 if self.is_draining else len(new)
-        due_bits = 0 if vouch is None else quote.due_bits(new_count, len(dear))
-        is_paid = not due_bits or (vouch is not None and _pays(vouch, topics, due_bits))
+        is_paid = vouch is None or self._pays(vouch, topics, quote.due_bits(new_count, len(dear)))
         if not is_paid and quote.is_keeping_dear:
             live -= dear  # they live on until their ttl ends
         # Live leases come first: else a full table could push them out for the new ones beside them.
@@ -68,6 +67,11 @@ class Leasing:
                 self._drops[drop] += 1
                 refused, reason = refused | 1 << index, reason or drop.value
         return refused, reason
+
+    def _pays(self, vouch: wire.Vouch, topics: Sequence[bytes], due_bits: int) -> bool:
+        if not due_bits:
+            return True
+        return vouch.stamp is not None and stamp.is_valid(vouch.stamp, vouch.cookie, topics, due_bits)
 
     def _refuses(self, is_new: bool, is_dear: bool, is_paid: bool) -> Drop | None:
         """Returns why a lease that is not renewed is not opened either, whatever the table says."""
@@ -101,7 +105,3 @@ class Leasing:
         if self._tap is not None:
             for lease in leases:
                 self._tap.lease(now, change, *lease)
-
-
-def _pays(vouch: wire.Vouch, topics: Sequence[bytes], due_bits: int) -> bool:
-    return vouch.stamp is not None and stamp.is_valid(vouch.stamp, vouch.cookie, topics, due_bits)

@@ -43,7 +43,7 @@ def steps(rng: random.Random, count: int, size: int) -> Iterator[tuple[str, byte
     topics, addresses = SIZES[size]
     for _ in range(count):
         # Often several things at one time, and often exactly at the end of a lease.
-        now += rng.choice((0.0, 0.0, 0.25, 1.0, 5.0, 9.75, 10.0)) / (1 + 15 * size)
+        now += rng.choice((0.0, 0.0, 0.25, 1.0, 5.0, 9.75, 10.0)) / (1 + 63 * size)
         verb = rng.choice(("ask", "ask", "ask", "look", "look", "expire"))
         # The first few are more eager than the others.
         address = addresses[int(len(addresses) * rng.random() ** 2)]

@@ -147,6 +147,7 @@ class NaiveTable:
         if not self.has_room(lease.address, now):
             return Limit.FULL
         self.opener.setdefault(lease.topic, lease.address)
+        own = [row for row in self.rows if row.lease.address == lease.address]
         self.rows.append(Row(lease, now, now, is_free=len(own) < 8))
         self.opened.append(lease)
         if sum(its.topic == lease.topic for its in self.opened) > 16:
