@@ -51,7 +51,7 @@ class ExpiringSet(Generic[Key]):
         del self._expires_at[key]
 
     def pop_expired(self, now: float, count_max: float = inf) -> list[Key]:
-        """Removes and returns keys that have expired, the oldest first, at most so many."""
+        """Removes and returns keys that have expired, the oldest first, `count_max` of them at most."""
         expired: list[Key] = []
         while self._expires_at and len(expired) < count_max:
             key, expires_at = next(iter(self._expires_at.items()))

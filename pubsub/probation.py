@@ -1,4 +1,4 @@
-"""Who makes room when a table is full: things on probation, and the parties that hold them. PROTOCOL §7.10.
+"""Making room in a full table: things on probation, and the parties that hold them. PROTOCOL §7.10. Sans-IO.
 
 A flood of new leases must neither push out those that stand nor lock out whoever comes later. So a new lease
 is on probation. When room is needed, it is made among those on probation, and the party that holds the most

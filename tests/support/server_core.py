@@ -8,7 +8,7 @@ from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import REPLY_BYTES_MAX
 from kcast.pubsub.price import Price
 from kcast.pubsub.server import Server
-from kcast.pubsub.stamp import Mint, Quote, price_bits
+from kcast.pubsub.stamp import Mint, Quote, is_valid, price_bits
 
 OWN: Address = ("192.0.2.1", 7400)
 CLIENT: Address = ("198.51.100.1", 1000)
@@ -95,6 +95,15 @@ def minted(cookie: bytes, topics: Sequence[bytes], bits: int) -> bytes:
     stamp = Mint(cookie, topics, bits).work(100 << bits)
     assert stamp is not None
     return stamp
+
+
+def exactly(cookie: bytes, topics: Sequence[bytes], bits: int) -> bytes:
+    """A stamp that is worth so many bits and no more."""
+    for number in range(1 << bits + 6):
+        stamp = b"%x" % number
+        if is_valid(stamp, cookie, topics, bits) and not is_valid(stamp, cookie, topics, bits + 1):
+            return stamp
+    raise AssertionError("no such stamp")
 
 
 def lease(server: Server, address: Address, *topics: bytes, now: float = START) -> None:
