@@ -383,7 +383,8 @@ def as_json(record: Record) -> str:
     fields = {name: _plain(value) for name, value in record._asdict().items()}
     if isinstance(record, (TapBurst, TapLease)):
         fields["topic"] = _topic_text(record.topic)
-    return json.dumps({"record": type(record).__name__} | fields)
+    # What others have written: in ASCII, and without DEL, so that no terminal acts on it.
+    return json.dumps({"record": type(record).__name__} | fields).replace("\x7f", "\\u007f")
 
 
 def _plain(value: Any) -> Any:
