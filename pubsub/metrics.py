@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kcast.pubsub.tap import TapWriter
 
 REQUEST_TIMEOUT_S = 10.0
-# At a time; one more ends the oldest. So stuck scrapers do not use up threads or keep others out. Answering
+# At a time; one more ends an older one. So stuck scrapers do not use up threads or keep others out. Answering
 # takes a millisecond, so those that can be answered are.
 REQUESTS_MAX = 8
 
