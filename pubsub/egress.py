@@ -39,9 +39,11 @@ UPLINK_BURST_S = 0.01
 
 
 class Sender(NamedTuple):
-    """Whose lines wait together: a name for them, and the networks they came from, the widest first."""
+    """Whose lines wait together: a name for them, the party that they are of, and the networks in which they
+    take turns, the widest first."""
 
     name: Hashable
+    party: Hashable
     networks: tuple[Share, ...] = ()
 
 
@@ -86,10 +88,6 @@ class _Queue:
         self.lines_by_topic: dict[bytes, list[bytes]] = {}
         self.deficit_bytes = QUANTUM_BYTES
         self.backlog_bytes = 0
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.parcels and not self.lines_by_topic
 
 
 class _Ready(NamedTuple):
@@ -163,7 +161,7 @@ class Egress:
         part of that, and the sender more than its part of the network's."""
         if self._backlog_bytes < self._backlog_bytes_max:
             return True
-        party = self._parties.get(_party_of(sender))
+        party = self._parties.get(sender.party)
         if party is None:
             return True
         part_bytes = self._backlog_bytes_max / len(self._parties)
@@ -204,9 +202,7 @@ class Egress:
         queue.parcels.append(_Parcel(topic, [], (data, segment_bytes), demand.lines))
 
     def _queue_of(self, sender: Sender, demand: Demand) -> _Queue:
-        queue = self._queues.get(sender.name)
-        if queue is None:
-            queue = self._begin(sender)
+        queue = self._queues.get(sender.name) or self._begin(sender)
         backlog_bytes = demand.size_bytes + COPY_COST_BYTES * demand.copies
         queue.backlog_bytes += backlog_bytes
         queue.party.backlog_bytes += backlog_bytes
@@ -214,9 +210,9 @@ class Egress:
         return queue
 
     def _begin(self, sender: Sender) -> _Queue:
-        party = self._parties.get(_party_of(sender))
+        party = self._parties.get(sender.party)
         if party is None:
-            party = self._parties[_party_of(sender)] = _Party()
+            party = self._parties[sender.party] = _Party()
         party.queues += 1
         queue = self._queues[sender.name] = _Queue(sender, party)
         # Nobody overtakes what has been sent before.
@@ -228,11 +224,13 @@ class Egress:
         return queue
 
     def _end(self, queue: _Queue) -> None:
-        self._charge(queue, queue.backlog_bytes)
-        queue.party.queues -= 1
-        if not queue.party.queues:
-            del self._parties[_party_of(queue.sender)]
-        del self._queues[queue.sender.name]
+        sender, party = queue.sender, queue.party
+        if queue.backlog_bytes:
+            self._charge(queue, queue.backlog_bytes)
+        party.queues -= 1
+        if not party.queues:
+            del self._parties[sender.party]
+        del self._queues[sender.name]
 
     # --- What goes out -------------------------------------------------------------------------------
 
@@ -280,7 +278,7 @@ class Egress:
             queue = self._fresh.popleft()
             queue.party.first_turns -= 1
             self._serve(queue, batch, now)
-            if queue.is_empty:
+            if not queue.parcels and not queue.lines_by_topic:
                 self._end(queue)
             else:
                 self._waiting.add(queue, queue.sender.networks)
@@ -298,7 +296,7 @@ class Egress:
                 continue
             self._in_batch.add(queue.sender.name)
             self._serve(queue, batch, now)
-            if queue.is_empty:
+            if not queue.parcels and not queue.lines_by_topic:
                 self._waiting.remove_first()
                 self._end(queue)
         self._pack(batch)
@@ -412,7 +410,3 @@ class Egress:
             for data, segment_bytes, destinations in (each[:3] for each in transmits):
                 wire_bytes = len(data) + HEADER_BYTES * -(-len(data) // segment_bytes)
                 self._uplink.take(wire_bytes * len(destinations), now)
-
-
-def _party_of(sender: Sender) -> Hashable:
-    return sender.networks[0] if sender.networks else sender.name

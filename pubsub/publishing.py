@@ -175,9 +175,12 @@ class Publishing:
         """Returns as whose these lines wait. Where too much waits of bare lines, which somebody may have
         forged, those with a cookie wait apart."""
         usual, apart = self._senders_of(source)
-        return apart if demand.is_vouched and not self._egress.has_room(usual) else usual
+        if not demand.is_vouched or self._egress.has_room(usual):
+            return usual
+        return apart
 
     def _make_senders(self, source: Address) -> tuple[Sender, Sender]:
         (name, _), *wider = self._networks.shares_of(source)
         networks = tuple(share for share, _ in reversed(wider))
-        return Sender(name, networks), Sender((name, "vouched"), networks)
+        party = networks[0] if networks else name
+        return Sender(name, party, networks), Sender((name, "vouched"), party, networks)

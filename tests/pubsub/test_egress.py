@@ -29,6 +29,10 @@ from tests.support.server_core import CLIENT, OTHER, THIRD, sent
 NOW = 0.0
 
 
+def sender(name: str, networks: tuple[Share, ...] = ()) -> Sender:
+    return Sender(name, networks[0] if networks else name, networks)
+
+
 class Bench:
     """Queues, and a table with who is to get what."""
 
@@ -68,12 +72,12 @@ class Bench:
             by_topic.setdefault(topic, []).append(line)
             copies += self.table.audience_count(topic)
             size_bytes += self.table.audience_count(topic) * len(line)
-        self.egress.put(Sender(publisher, networks), by_topic, Demand(len(lines), copies, size_bytes))
+        self.egress.put(sender(publisher, networks), by_topic, Demand(len(lines), copies, size_bytes))
 
     def put_run(self, data: bytes, segment_bytes: int, topic: bytes, line_count: int) -> None:
         audience = self.table.audience_count(topic)
         demand = Demand(line_count, line_count * audience, len(data) * audience)
-        self.egress.put_run(Sender("p"), data, segment_bytes, topic, demand)
+        self.egress.put_run(sender("p"), data, segment_bytes, topic, demand)
 
     def flush(self, now: float = NOW) -> list[Transmit]:
         """All that leaves at once."""
@@ -243,15 +247,15 @@ def test_publishers_that_all_have_much_get_equal_parts() -> None:
 def test_more_than_a_share_of_a_long_backlog_is_not_taken() -> None:
     bench = Bench({b"t": crowd(20_000), b"u": [CLIENT]})
     taken = 0
-    while bench.egress.has_room(Sender("greedy")):
+    while bench.egress.has_room(sender("greedy")):
         bench.put(b"t ".ljust(1000, b"m"), publisher="greedy")
         taken += 1
     assert 1 <= taken <= 1 + BACKLOG_BYTES_MAX // (20_000 * 1250)
-    assert bench.egress.has_room(Sender("modest"))
+    assert bench.egress.has_room(sender("modest"))
     bench.put(b"u 1", publisher="modest")
-    assert bench.egress.has_room(Sender("modest"))
+    assert bench.egress.has_room(sender("modest"))
     bench.flush()
-    assert bench.egress.has_room(Sender("greedy"))
+    assert bench.egress.has_room(sender("greedy"))
     assert bench.egress.backlog_bytes == 0
 
 
@@ -259,10 +263,9 @@ def run_of(bench: Bench, *, bots: int, for_slices: int) -> tuple[int, int]:
     """One network with much to send, from many addresses, and a publisher with two messages that make many
     copies. Returns how many copies of the latter have left in this many slices, and of how many."""
     for number in range(1000):
-        sender = Sender(f"bot {number % bots}", (b"net",))
-        if bench.egress.has_room(sender):
+        if bench.egress.has_room(sender(f"bot {number % bots}", (b"net",))):
             bench.put(b"evil ".ljust(1000, b"m"), publisher=f"bot {number % bots}", networks=(b"net",))
-    assert bench.egress.has_room(Sender("honest", (b"other",)))
+    assert bench.egress.has_room(sender("honest", (b"other",)))
     for number in (1, 2):
         bench.put(b"good %d" % number + b"m" * 700, publisher="honest", networks=(b"other",))
     left = sum(
@@ -299,14 +302,14 @@ def test_only_some_of_a_network_come_first_at_a_time() -> None:
 def test_a_network_is_not_refused_for_its_neighbour_but_bounded() -> None:
     """A newcomer in the network of somebody greedy has room, as long as there are not too many queues."""
     bench = Bench({b"t": crowd(1000)})
-    while bench.egress.has_room(Sender("greedy", (b"net",))):
+    while bench.egress.has_room(sender("greedy", (b"net",))):
         bench.put(b"t ".ljust(1000, b"m"), publisher="greedy", networks=(b"net",))
     names = [f"new {number}" for number in range(2 * QUEUES_MAX)]
     for name in names:
-        if bench.egress.has_room(Sender(name, (b"net",))):
+        if bench.egress.has_room(sender(name, (b"net",))):
             bench.put(b"t 1", publisher=name, networks=(b"net",))
     assert len(bench.egress._queues) == QUEUES_MAX
-    assert bench.egress.has_room(Sender("elsewhere", (b"other",)))
+    assert bench.egress.has_room(sender("elsewhere", (b"other",)))
 
 
 def test_no_more_leaves_than_the_uplink_takes() -> None:
