@@ -19,7 +19,7 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
 .PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-compat test-containers fuzz \
-	lint format bench constraints dist clean
+	lint format bench constraints lock dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -105,6 +105,11 @@ constraints:  ## bring constraints.txt up to date (needs python3.11 and a networ
 	@{ sed '/^#/!d' constraints.txt && build/constraints/bin/pip freeze --all --exclude pip --exclude kcast; } >build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/constraints
 	-git --no-pager diff --stat constraints.txt
+
+lock:  ## bring requirements*.lock, what the image is built from, up to date (needs a network)
+	@$(SETUP)
+	$(BIN)/python tools/lock
+	-git --no-pager diff --stat requirements.lock requirements-build.lock
 
 docs:  ## the documentation as a static site, into build/site; links are checked
 	@$(SETUP) docs
