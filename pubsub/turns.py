@@ -22,7 +22,7 @@ class _Network(Generic[Waiting]):
 
 
 class Turns(Generic[Waiting]):
-    """Those who wait, in turns."""
+    """The order of all who wait."""
 
     def __init__(self) -> None:
         self._all: _Network[Waiting] = _Network(None)
