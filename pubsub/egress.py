@@ -107,6 +107,7 @@ class Egress:
         self._subscribers = subscribers
         self._counts = counts
         self._drops = drops
+        self.marks_copies = marks_copies
         self._mark = b"\n" if marks_copies else b""
         self._uplink = Rate(uplink_bytes_per_s, UPLINK_BURST_S)
         self._backlog_bytes_max = int(uplink_bytes_per_s * BACKLOG_S_MAX) or BACKLOG_BYTES_MAX
@@ -138,8 +139,6 @@ class Egress:
 
     def put(self, publisher: Share, lines_by_topic: dict[bytes, list[bytes]], demand: Demand) -> None:
         """Takes lines (without LF), and the lists that they are in. `demand` is what they cause."""
-        if self._mark:
-            lines_by_topic = self._fitting(lines_by_topic)
         queue = self._queue_of(publisher, demand)
         waiting = queue.lines_by_topic
         if not waiting:
@@ -166,15 +165,6 @@ class Egress:
         if waiting:
             queue.parcels.append(_Parcel(topic, waiting, None, len(waiting)))
         queue.parcels.append(_Parcel(topic, [], (data, segment_bytes), demand.lines))
-
-    def _fitting(self, lines_by_topic: dict[bytes, list[bytes]]) -> dict[bytes, list[bytes]]:
-        """Leaves out the lines that the mark makes too long for a datagram."""
-        fitting = {}
-        for topic, lines in lines_by_topic.items():
-            fitting[topic] = [line for line in lines if len(self._mark) + len(line) < DATAGRAM_BYTES_MAX]
-            if len(fitting[topic]) < len(lines):
-                self._drops[Drop.OVERSIZE] += len(lines) - len(fitting[topic])
-        return {topic: lines for topic, lines in fitting.items() if lines}
 
     def _queue_of(self, publisher: Share, demand: Demand) -> _Queue:
         queue = self._queues.get(publisher)

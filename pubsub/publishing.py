@@ -86,7 +86,10 @@ class Publishing:
         return self._take(self.bare_rates, source, self._demand_of(publishes), now)
 
     def forward(self, publishes: Lines, demand: Demand, source: Address, now: float) -> None:
-        """Forwards lines that were taken."""
+        """Forwards lines that were taken; an open server those that it may."""
+        if self._egress.marks_copies:
+            publishes = self._showable(publishes)
+            demand = self._demand_of(publishes)
         self._counts["messages_received"] += demand.lines
         if self._tap is not None:
             for topic, lines in publishes.items():
@@ -131,6 +134,20 @@ class Publishing:
             self._tap.burst(now, source, topic, list(filter(None, data.split(b"\n"))))
         publisher = self._networks.shares_of(source)[0][0]
         self._egress.put_run(publisher, data, segment_bytes, topic, demand)
+
+    def _showable(self, publishes: Lines) -> Lines:
+        """Leaves out the lines that an open server cannot mark, or that could act on a terminal (§4.4)."""
+        showable = {}
+        for topic, lines in publishes.items():
+            short = [line for line in lines if len(line) + len(b"\n\n") <= DATAGRAM_BYTES_MAX]
+            clean = [line for line in short if not wire.has_control_byte(line)]
+            if len(short) < len(lines):
+                self._drops[Drop.OVERSIZE] += len(lines) - len(short)
+            if len(clean) < len(short):
+                self._drops[Drop.CONTROL_BYTE] += len(short) - len(clean)
+            if clean:
+                showable[topic] = clean
+        return showable
 
     def _demand_of(self, publishes: Lines) -> Demand:
         line_count = copies = size_bytes = 0
