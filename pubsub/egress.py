@@ -39,8 +39,8 @@ UPLINK_BURST_S = 0.01
 
 
 class Sender(NamedTuple):
-    """A name for what waits together, the party that it is of, and the networks in which that takes turns, the
-    widest first."""
+    """A name for what waits together, the party that it is of, and the networks in which that takes turns,
+    the widest first."""
 
     name: Hashable
     party: Hashable
