@@ -5,8 +5,11 @@
 #       --security-opt no-new-privileges --stop-timeout 35 kcast
 #
 # compose.yaml runs a cluster of it. The legacy builder builds it as well as BuildKit does.
-# Another base image, with Python 3.11 or newer, venv and pip:  --build-arg BASE_IMAGE=python:3.13-slim
+# Another base image, with Python 3.11 to 3.13, venv and pip:   --build-arg BASE_IMAGE=python:3.13-slim
 # Another package index, or a mirror:                           --build-arg PIP_INDEX_URL=https://...
+#
+# pip installs what requirements*.lock name, with these hashes, and nothing else. A tag may get another image;
+# docs/containers.md says how to name the base image by its digest.
 
 ARG BASE_IMAGE=python:3.12-slim
 
@@ -16,16 +19,19 @@ ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_PROGRESS_BAR=off
 WORKDIR /src
-# What kcast needs changes less often than kcast, so it has a layer of its own.
-COPY pyproject.toml constraints.txt ./
+# What kcast needs changes less often than kcast, so it has a layer of its own. What builds its wheel is needed
+# in this stage alone.
+COPY requirements.lock requirements-build.lock ./
 RUN python -m venv --without-pip /opt/kcast \
-    && python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-        print(*project['dependencies'], sep='\n')" > requirements.txt \
-    && python -m pip --python /opt/kcast/bin/python install --no-compile \
-        -c constraints.txt -r requirements.txt
+    && python -m venv /opt/build \
+    && python -m pip --python /opt/kcast/bin/python install --no-compile --only-binary :all: \
+        --require-hashes -r requirements.lock \
+    && /opt/build/bin/python -m pip install --no-compile --only-binary :all: \
+        --require-hashes -r requirements-build.lock
 COPY . .
 # The root file system will be read-only: nothing could be compiled, or found outdated, later.
-RUN python -m pip --python /opt/kcast/bin/python install --no-compile --no-deps . \
+RUN /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && python -m pip --python /opt/kcast/bin/python install --no-compile --no-deps --no-index /wheels/*.whl \
     && python -m compileall -q --invalidation-mode unchecked-hash /opt/kcast/lib
 
 FROM ${BASE_IMAGE}

@@ -18,8 +18,8 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-compat test-containers lint \
-	format bench constraints dist clean
+.PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-compat test-containers fuzz \
+	lint format bench constraints lock dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -40,7 +40,7 @@ test: lint  ## all checks and tests but the slow ones, which it names at its end
 	$(BIN)/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS)
 	@echo 'left out, for their time or because they need a Docker engine: make test-spark (the analysis on Spark,' \
 		'6 min), make test-load (locust, 3 min), make test-containers (compose.yaml, load tests on containers, 4 min),' \
-		'make test-compat (beside version 0.1.0, 1 min)'
+		'make test-compat (beside version 0.1.0, 1 min). make fuzz looks for inputs that no test has'
 
 test-fast:  ## the sans-IO cores, codec, ring and simulation, in half a minute: 20 of 200 seeds, no socket
 	@$(SETUP) dev load spark trust list-log
@@ -75,6 +75,10 @@ test-containers:  ## on a Docker engine: the cluster of compose.yaml, and load t
 		KCAST_IMAGE=$(IMAGE) $(BIN)/pytest -m containers $(ARGS); code=$$?; \
 		docker image rm --force $(IMAGE) >/dev/null; exit $$code
 
+fuzz:  ## look for inputs that break a promise, for a minute; or: make fuzz ARGS='server --runs 10000000'
+	@$(SETUP) dev load spark trust list-log fuzz
+	@$(BIN)/python -m tests.fuzz $(or $(ARGS),--seconds 60)
+
 lint:  ## ruff and mypy, changing nothing
 	@$(SETUP) dev load spark trust list-log
 	$(BIN)/ruff check
@@ -97,10 +101,15 @@ bench:  ## the benchmarks of tests/benchmarks, one after the other
 constraints:  ## bring constraints.txt up to date (needs python3.11 and a network)
 	@rm -rf build/constraints && mkdir -p build
 	$(OLDEST) -m venv build/constraints
-	build/constraints/bin/pip install --quiet -e '.[dev,docs,load,spark,trust,list-log]'
+	build/constraints/bin/pip install --quiet -e '.[dev,docs,load,spark,trust,list-log,fuzz]'
 	@{ sed '/^#/!d' constraints.txt && build/constraints/bin/pip freeze --all --exclude pip --exclude kcast; } >build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/constraints
 	-git --no-pager diff --stat constraints.txt
+
+lock:  ## bring requirements*.lock, what the image is built from, up to date (needs a network)
+	@$(SETUP)
+	$(BIN)/python tools/lock
+	-git --no-pager diff --stat requirements.lock requirements-build.lock
 
 docs:  ## the documentation as a static site, into build/site; links are checked
 	@$(SETUP) docs

@@ -32,6 +32,7 @@ class Drop(StrEnum):
     UNVOUCHED_SUBSCRIBE = "unvouched-subscribe"
     UNVOUCHED_PUBLISH = "unvouched-publish"
     COPY = "copy"  # what an open server has forwarded already (§4.4)
+    CONTROL_BYTE = "control-byte"  # a publish with a raw one, at an open server (§4.4)
     PUBLISH_RATE = "publish-rate"
     BACKLOG = "backlog"  # too much of this publisher waits to be sent
     TOPIC = "topic"  # not in the one wire form (§3.1)

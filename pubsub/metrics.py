@@ -25,10 +25,10 @@ from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort
 
 if TYPE_CHECKING:
-    from kcast.pubsub.tap import TapWriter
+    from kcast.pubsub.tap_parts import FairTap
 
 REQUEST_TIMEOUT_S = 10.0
-# At a time; one more ends the oldest. So stuck scrapers do not use up threads or keep others out. Answering
+# At a time; one more ends an older one. So stuck scrapers do not use up threads or keep others out. Answering
 # takes a millisecond, so those that can be answered are.
 REQUESTS_MAX = 8
 
@@ -65,7 +65,7 @@ class ServerCollector(Collector):
         self,
         server: Server,
         ports: Sequence[UdpPort],
-        tap: "TapWriter | None" = None,
+        tap: "FairTap | None" = None,
         head_file: HeadFile | None = None,
     ) -> None:
         self._server = server

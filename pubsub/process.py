@@ -19,11 +19,12 @@ from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS
 from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
 from kcast.pubsub.machine import is_one_of_several
+from kcast.pubsub.networks import Networks
 from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort
 
 if TYPE_CHECKING:
-    from kcast.pubsub.tap import TapWriter
+    from kcast.pubsub.tap_parts import FairTap
 
 EXIT_FAILURE = 1
 
@@ -84,7 +85,7 @@ def serve(
         tap = None
         if settings.tap is not None:
             try:
-                tap = stack.enter_context(open_tap(settings.tap, settings.tap_bytes, addresses, log))
+                tap = stack.enter_context(open_tap(settings, settings.tap, addresses, log))
             except OSError as error:
                 log.error("tap", f"--tap: {settings.tap}: {error.strerror or error}")
                 return EXIT_FAILURE
@@ -146,16 +147,19 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
     )
 
 
-def open_tap(path: str, size_bytes_max: int, addresses: Sequence[Address], log: Log) -> "TapWriter":
+def open_tap(settings: ServeSettings, path: str, addresses: Sequence[Address], log: Log) -> "FairTap":
     """Opens the tap for one life of a server. Raises OSError or ValueError if it cannot be written."""
-    from kcast.pubsub.tap import TapWriter
+    from kcast.pubsub.tap_parts import FairTap
 
-    return TapWriter(
+    return FairTap(
         Path(path),
         boot_id=secrets.token_bytes(8),
         addresses=addresses,
-        size_bytes_max=size_bytes_max,
-        on_failure=lambda reason: log.warning("tap", f"--tap: {path}: {reason}; nothing more is recorded"),
+        networks=Networks(exempts_loopback=settings.exempts_loopback),
+        size_bytes_max=settings.tap_bytes,
+        on_failure=lambda file, reason: log.warning(
+            "tap", f"--tap: {file}: {reason}; nothing more is recorded there"
+        ),
     )
 
 

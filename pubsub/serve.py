@@ -297,8 +297,8 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
 @option(
     _OPERATION,
     "--tap-size",
-    callback=byte_count(1024 * 1024, 2**40),
-    default="256M",
+    callback=byte_count(2 * 1024 * 1024, 2**40),
+    default="512M",
     metavar="BYTES",
     help="Maximum size of all --tap files of a server together.",
 )

@@ -9,7 +9,8 @@ is nothing to write, because a disk that hangs must not hold up datagrams. If th
 records are left out, and their number is recorded: a marked gap can be allowed for, but an unmarked one would
 look like a loss on the network.
 
-    python -m kcast.pubsub.tap FILE       prints FILE and the files before it, one JSON object per line
+    python -m kcast.pubsub.tap FILE       prints FILE, the files before it, and then those of FILE.bulk
+                                          (`kcast.pubsub.tap_parts`), one JSON object per line
 """
 
 import errno
@@ -42,7 +43,7 @@ from kcast.pubsub.tap_format import (
     decode,
 )
 
-SIZE_BYTES_MAX_DEFAULT = 256 * 1024 * 1024
+SIZE_BYTES_MAX_DEFAULT = 512 * 1024 * 1024
 SIZE_BYTES_MIN = 1024 * 1024
 QUEUE_BYTES_MAX_DEFAULT = 16 * 1024 * 1024  # two seconds at a million messages per second
 QUEUE_BYTES_MIN = 512 * 1024
@@ -91,8 +92,9 @@ class TapWriter:
 
     `boot_id` is 8 random bytes, new for each process. `addresses` are those at which the server is reached.
     `queue_bytes_max` bounds what waits to be written. If nothing more can be written, `on_failure` is called
-    once with the reason, in the tap's thread or in `close`, and the tap counts what it drops. `read_clock`
-    must use the monotonic clock of the core's `now`; `clock_id` identifies that clock.
+    once with the reason, in the tap's thread or in `close`, and the tap counts what it drops. Unless
+    `lists_leases`, files do not begin with the leases that stand. `read_clock` must use the monotonic clock
+    of the core's `now`; `clock_id` identifies that clock.
 
     Raises ValueError if a size is too small, TapError if `path` must not be used, and OSError if it cannot be
     written. For one calling thread, in the process that made it.
@@ -106,6 +108,7 @@ class TapWriter:
         addresses: Sequence[Address],
         size_bytes_max: int = SIZE_BYTES_MAX_DEFAULT,
         queue_bytes_max: int = QUEUE_BYTES_MAX_DEFAULT,
+        lists_leases: bool = True,
         on_failure: Callable[[str], None] = lambda reason: None,
         read_clock: Callable[[], Clock] = read_clock,
         clock_id: str | None = None,
@@ -118,7 +121,7 @@ class TapWriter:
             boot_id=boot_id,
             addresses=addresses,
             clock_id=read_clock_id() if clock_id is None else clock_id,
-            standing_bytes_max=min(size_bytes_max // 32, queue_bytes_max // 4),
+            standing_bytes_max=min(size_bytes_max // 32, queue_bytes_max // 4) if lists_leases else None,
         )
         self._read_clock = read_clock
         self._on_failure = on_failure
@@ -353,22 +356,34 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def read_all(path: Path) -> Iterator[Record]:
-    """Yields the records of `path` and of the files before it, oldest first. Raises as `read`.
+    """Yields the records of `path` and of the files before it, oldest first; then those of `path`.bulk.
 
-    A server may be writing meanwhile: then it ends with what has been written when it gets there.
+    Raises as `read`. A server may be writing meanwhile: then it ends with what has been written when it gets
+    there.
     """
     with ExitStack() as stack:
-        # Newest first, since files move to higher numbers meanwhile: so none is missed, if one is met twice.
-        files: dict[tuple[int, int], tuple[BinaryIO, Path]] = {}
-        for number in range(FILES_MAX):
-            with suppress(FileNotFoundError):
-                file: BinaryIO = stack.enter_context(numbered(path, number).open("rb"))
-                status = os.fstat(file.fileno())
-                files.setdefault((status.st_dev, status.st_ino), (file, numbered(path, number)))
+        files = _opened(path, stack)
         if not files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        for file, its_path in reversed(files.values()):
+        for file, its_path in [*files, *_opened(bulk_path(path), stack)]:
             yield from _decode(file, its_path)
+
+
+def bulk_path(path: Path) -> Path:
+    """Returns where the tap at `path` has the bursts that are beyond their publisher's part."""
+    return path.with_name(f"{path.name}.bulk")
+
+
+def _opened(path: Path, stack: ExitStack) -> list[tuple[BinaryIO, Path]]:
+    """Opens `path` and the files before it, and returns them, the oldest first."""
+    # Newest first, since files move to higher numbers meanwhile: so none is missed, if one is met twice.
+    files: dict[tuple[int, int], tuple[BinaryIO, Path]] = {}
+    for number in range(FILES_MAX):
+        with suppress(FileNotFoundError):
+            file: BinaryIO = stack.enter_context(numbered(path, number).open("rb"))
+            status = os.fstat(file.fileno())
+            files.setdefault((status.st_dev, status.st_ino), (file, numbered(path, number)))
+    return list(reversed(files.values()))
 
 
 def _decode(file: BinaryIO, path: Path) -> Iterator[Record]:
@@ -383,7 +398,8 @@ def as_json(record: Record) -> str:
     fields = {name: _plain(value) for name, value in record._asdict().items()}
     if isinstance(record, (TapBurst, TapLease)):
         fields["topic"] = _topic_text(record.topic)
-    return json.dumps({"record": type(record).__name__} | fields)
+    # What others have written: in ASCII, and without DEL, so that no terminal acts on it.
+    return json.dumps({"record": type(record).__name__} | fields).replace("\x7f", "\\u007f")
 
 
 def _plain(value: Any) -> Any:

@@ -138,6 +138,7 @@ _RECORD_HEAD = Struct(">I")  # type << 24 | length
 _BURST_FIELDS = Struct(">qHH")
 _BURST_OF_NONE = (_BURST << 24) + _BURST_FIELDS.size
 _pack_burst = Struct(">IqHH").pack  # head and fields in one call
+BURST_BYTES = Struct(">IqHH").size  # of a burst, besides its digests
 _FILE_HEAD_FIELDS = Struct(f">{BOOT_ID_BYTES}sIqq")
 _CLOCK_FIELDS = Struct(">qq")
 _LEASE_FIELDS = Struct(">qB")
@@ -162,12 +163,12 @@ class Encoder:
     `records` counts bursts and lease changes. The caller decides when a file is full: each begins with
     `begin_file` and ends with `continued` or `end`.
 
-    A list of standing leases takes at most `standing_bytes_max`. Raises ValueError for a boot id of a wrong
-    length or too many addresses. For one thread at a time.
+    A list of standing leases takes at most `standing_bytes_max`; with None no list is written. Raises
+    ValueError for a boot id of a wrong length or too many addresses. For one thread at a time.
     """
 
     def __init__(
-        self, *, boot_id: bytes, addresses: Sequence[Address], clock_id: str, standing_bytes_max: int
+        self, *, boot_id: bytes, addresses: Sequence[Address], clock_id: str, standing_bytes_max: int | None
     ) -> None:
         if len(boot_id) != BOOT_ID_BYTES:
             raise ValueError(f"a boot id is {BOOT_ID_BYTES} random bytes, not {len(boot_id)}")
@@ -197,7 +198,7 @@ class Encoder:
     @property
     def head_bytes(self) -> int:
         """An upper bound of what `begin_file` or `standing` would add now, in bytes."""
-        return min(self._standing_bytes, self._standing_bytes_max) + len(self._identity) + 128
+        return min(self._standing_bytes, self._standing_bytes_max or 0) + len(self._identity) + 128
 
     def take(self) -> bytearray:
         """Returns what has gathered, and forgets it."""
@@ -245,6 +246,8 @@ class Encoder:
 
     def standing(self, time_ns: int) -> None:
         """Records the leases that stand."""
+        if self._standing_bytes_max is None:
+            return
         leases, omitted = b"".join(self._standing), 0
         if len(leases) > self._standing_bytes_max:
             listed = list(_fitting(self._standing, self._standing_bytes_max))

@@ -28,6 +28,7 @@ _TOPIC = re.compile(rb"(?:[!-$&-~]|%(?:[01][0-9A-F]|20|25|7F|[89A-F][0-9A-F]))+"
 _MESSAGE = re.compile(rb"(?:[ -$&-~\x80-\xff]|%(?:[01][0-9A-F]|25|7F))*")
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 _HEX_ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
+_CONTROL_BYTE = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 def encode_topic(name: bytes) -> bytes:
@@ -71,6 +72,11 @@ def message_bytes(payload: bytes) -> int:
     6
     """
     return 3 * len(payload) - 2 * len(payload.translate(None, _MESSAGE_ESCAPED))
+
+
+def has_control_byte(line: bytes) -> bool:
+    """Whether a line (without LF) has a raw control byte or DEL, which nothing canonical has (§3)."""
+    return _CONTROL_BYTE.search(line) is not None
 
 
 def decode_message(message: bytes) -> bytes | None:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail, how_to_install
+from kcast.client.cli.text import tell
 from kcast.spark.request import (
     MASTER_DEFAULT,
     MEMORY_DEFAULT,
@@ -158,5 +159,5 @@ def _render(source: Path, out: Path) -> int:
         page = render(source, out)
     except FindingsError as error:
         fail(NAME, str(error))
-    print(f"report: {page}", flush=True)
+    tell(f"report: {page}")
     return 0

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 
 from kcast.client.cli.common import EXIT_FAILURE, say
-from kcast.client.cli.text import escaped, to_json
+from kcast.client.cli.text import escaped, tell, to_json
 from kcast.spark import outcome
 from kcast.spark.analysis import Watcher, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
@@ -87,9 +87,8 @@ def _print(findings: Findings, request: AnalysisRequest) -> None:
     page = request.out / PAGE
     if request.as_json:
         for each in outcome.objects(findings):
-            print(to_json(each))
+            tell(to_json(each))
         code = outcome.exit_code(findings, is_strict=request.is_strict)
-        print(to_json({"type": "report", "page": str(page), "exit_code": code}), flush=True)
+        tell(to_json({"type": "report", "page": str(page), "exit_code": code}))
         return
-    lines = map(escaped, outcome.lines(findings))
-    print("\n".join([*lines, "", f"report: {page}"]), flush=True)
+    tell("\n".join([*map(escaped, outcome.lines(findings)), "", f"report: {page}"]))

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import Self
 
+from kcast.client.cli.text import escaped
+
 
 class Html(str):
     """Markup. `Html(words)` escapes text, and returns markup as it is."""
@@ -15,8 +17,13 @@ class Html(str):
     __slots__ = ()
 
     def __new__(cls, words: str = "") -> Self:
-        """Returns `words` as markup; `&`, `<`, `>` and quotes of text are escaped."""
-        return super().__new__(cls, words if isinstance(words, Html) else escape(words))
+        """Returns `words` as markup; of text `&`, `<`, `>`, quotes and control characters are escaped."""
+        return super().__new__(cls, words if isinstance(words, Html) else _as_text(words))
+
+
+def _as_text(words: str) -> str:
+    # People look at pages with `less`, too; and what reverses text would mislead in a browser as well.
+    return escape("\n".join(map(escaped, words.split("\n"))))
 
 
 def trusted(source: str) -> Html:

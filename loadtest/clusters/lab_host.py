@@ -58,7 +58,7 @@ class _LabServer(HostedServer):
                 self.port = addresses[0][1]
                 tap = None
                 if settings.tap is not None:
-                    tap = open_tap(settings.tap, settings.tap_bytes, addresses, self.log)
+                    tap = open_tap(settings, settings.tap, addresses, self.log)
                     parts.enter_context(tap)
             except (ListenError, ValueError) as error:
                 raise self.failure(str(error)) from None

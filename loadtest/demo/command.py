@@ -17,6 +17,7 @@ import click
 
 from kcast import pubsub
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail, how_to_install
+from kcast.client.cli.text import tell, to_json
 from kcast.loadtest.charts.terminal import can_redraw
 from kcast.loadtest.charts.text_chart import text_chart
 from kcast.loadtest.charts.words import duration
@@ -172,9 +173,9 @@ def _demo(plan: DemoPlan, files: tuple[Path, ...], out: Path, wants_report: bool
     try:
         if as_json:
             for each in results["phases"]:
-                print(json.dumps({"type": "phase", **each}))
+                tell(to_json({"type": "phase", **each}))
             rest = {name: value for name, value in results.items() if name not in ("phases", "dead_of_topic")}
-            print(json.dumps({"type": "result", **rest, "files": [str(svg_path), str(json_path)]}))
+            tell(to_json({"type": "result", **rest, "files": [str(svg_path), str(json_path)]}))
         else:
             ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
             print()
@@ -191,7 +192,7 @@ def _demo(plan: DemoPlan, files: tuple[Path, ...], out: Path, wants_report: bool
         _write(svg_path, drawing(plan, result.phase_results, what))
         _write(json_path, json.dumps(results, indent=2) + "\n")
     if not as_json:
-        print(f"chart:   {svg_path}\nresults: {json_path}", flush=True)
+        tell(f"chart:   {svg_path}\nresults: {json_path}")
     if capture is not None:
         _tell_report(capture, out, as_json)
     elif wants_report and not as_json:
@@ -209,11 +210,11 @@ def _tell_report(capture: Path, out: Path, as_json: bool) -> None:
     page = report.make(capture, out / "report")
     if as_json:
         files = [str(capture), *([] if page is None else [str(page)])]
-        print(json.dumps({"type": "report", "files": files}), flush=True)
+        tell(to_json({"type": "report", "files": files}))
         return
-    print(f"capture: {capture}")
+    tell(f"capture: {capture}")
     if page is not None:
-        print(f"report:  {page}", flush=True)
+        tell(f"report:  {page}")
 
 
 def _write(path: Path, text: str) -> None:
@@ -347,5 +348,5 @@ def _printable(name: str | Path) -> str:
 
 
 def _fail(text: str) -> NoReturn:
-    print(f"kcast demo: {text}", file=sys.stderr, flush=True)
+    tell(f"kcast demo: {text}", err=True)
     sys.exit(1)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kcast.client.cli.text import escaped
+
 MODULES = ("pyspark", "pandas", "pyarrow", "scipy")
 PAGE = "report.html"
 
@@ -34,7 +36,7 @@ def make(capture: Path, out: Path) -> Path | None:
         return out / PAGE
     said = (done.stderr or "").strip().splitlines()
     reason = said[-1] if said else f"kcast analyse ended with exit code {done.returncode}"
-    print(f"kcast demo: no report: {reason}", file=sys.stderr, flush=True)
+    print(f"kcast demo: no report: {escaped(reason)}", file=sys.stderr, flush=True)
     return None
 
 

@@ -21,7 +21,7 @@ from kcast.client.cli.common import (
     say,
 )
 from kcast.client.cli.layout import table
-from kcast.client.cli.text import to_json
+from kcast.client.cli.text import tell, to_json
 from kcast.loadtest.charts import words
 from kcast.loadtest.faults.plan import outages
 from kcast.loadtest.load import grid
@@ -264,11 +264,11 @@ def _print_estimates(scenarios: tuple[Scenario, ...], workers: int, as_json: boo
     estimates = [estimate(scenario, workers) for scenario in scenarios]
     if as_json:
         for each in estimates:
-            print(to_json({"type": "estimate", **asdict(each)}))
+            tell(to_json({"type": "estimate", **asdict(each)}))
         return
     rows = estimates if len(estimates) == 1 else [*estimates, total(estimates)]
     heads = ("scenario", "messages", "pairs", "copies", "time", "disk", "CPU")
-    print("\n".join(table(heads, map(_estimate_row, rows))))
+    tell("\n".join(table(heads, map(_estimate_row, rows))))
     for warning in warnings(estimates, workers):
         say(NAME, warning)
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from kcast.client.cli.layout import table
-from kcast.client.cli.text import to_json
+from kcast.client.cli.text import tell, to_json
 from kcast.loadtest.charts.words import percent_digits, significant
 from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
@@ -31,18 +31,18 @@ def print_results(
     """Prints summaries, given by scenario name; `out` is the folder of the capture."""
     if as_json:
         for name, summary in results.items():
-            print(to_json({"type": "scenario", "name": name, **summary.as_json()}))
+            tell(to_json({"type": "scenario", "name": name, **summary.as_json()}))
         code = exit_code(results.values(), is_strict=is_strict)
-        print(to_json({"type": "run", "folder": str(out), "scenarios": list(results), "exit_code": code}))
+        tell(to_json({"type": "run", "folder": str(out), "scenarios": list(results), "exit_code": code}))
         return
     for part in (delivery_table(results), latency_table(results), [*causes(results), *not_valid(results)]):
         if part:
-            print("\n" + "\n".join(part))
+            tell("\n" + "\n".join(part))
     for name, summary in results.items() if wants_spectra else list(results.items())[-1:]:
         if summary.latency.count:
-            print(f"\nlatencies of {name}, from the time for which each message was scheduled:")
-            print("\n".join(spectrum(summary.latency, in_full=wants_spectra)))
-    print(f"\ncapture: {out}", flush=True)
+            tell(f"\nlatencies of {name}, from the time for which each message was scheduled:")
+            tell("\n".join(spectrum(summary.latency, in_full=wants_spectra)))
+    tell(f"\ncapture: {out}")
 
 
 def headline(summary: Summary) -> str:

@@ -1,6 +1,5 @@
 """One call of `kcast load`: runs scenarios, prints results, and says how to continue after an error."""
 
-import json
 import shlex
 import shutil
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED
-from kcast.client.cli.text import escaped
+from kcast.client.cli.text import escaped, tell, to_json
 from kcast.loadtest.capture.folder import (
     CaptureError,
     RunFolder,
@@ -90,7 +89,7 @@ def compare(a: Path, b: Path, *, fails_on_loss: bool, as_json: bool) -> int:
     except FAILURES as error:
         _complain(str(error))
         return EXIT_FAILURE
-    print(json.dumps(comparison.as_json()) if as_json else comparison.text().rstrip(), flush=True)
+    tell(to_json(comparison.as_json()) if as_json else comparison.text().rstrip())
     if not fails_on_loss:
         return 0
     if not comparison.differences:

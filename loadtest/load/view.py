@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from kcast.client.cli.common import count_of
+from kcast.client.cli.text import escaped
 from kcast.loadtest.charts.words import percent_digits, significant
 from kcast.loadtest.scenario import Scenario
 
@@ -52,7 +53,7 @@ class PlainWatcher:
 
     def say(self, text: str) -> None:
         """Prints a line, with the time since the beginning."""
-        print(f"{time.monotonic() - self._began:6.1f} s  {text}", file=self._stream, flush=True)
+        print(f"{time.monotonic() - self._began:6.1f} s  {escaped(text)}", file=self._stream, flush=True)
 
     def begin(self, scenario: Scenario, number: int, count: int) -> None:
         """Prints a line about the scenario."""
@@ -105,19 +106,19 @@ class LiveWatcher(PlainWatcher):
 
     def say(self, text: str) -> None:
         """Prints a line above the bars."""
-        self._bars.console.print(text, markup=False)
+        self._bars.console.print(escaped(text), markup=False)
 
     def begin(self, scenario: Scenario, number: int, count: int) -> None:
         """Adds a bar."""
         self._duration_s = scenario.duration_s
         self._task = self._bars.add_task(
-            f"{number}/{count} {scenario.name}", total=scenario.duration_s, figures=""
+            f"{number}/{count} {escaped(scenario.name)}", total=scenario.duration_s, figures=""
         )
 
     def phase(self, text: str) -> None:
         """Shows the phase beside the bar."""
         assert self._task is not None
-        self._bars.update(self._task, figures=text)
+        self._bars.update(self._task, figures=escaped(text))
 
     def progress(self, progress: "Progress") -> None:
         """Updates the bar and its figures."""
@@ -128,7 +129,7 @@ class LiveWatcher(PlainWatcher):
     def end(self, text: str) -> None:
         """Fills the bar."""
         assert self._task is not None
-        self._bars.update(self._task, completed=self._duration_s, figures=text)
+        self._bars.update(self._task, completed=self._duration_s, figures=escaped(text))
 
 
 def described(scenario: Scenario) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, Self, TextIO
 
 from pyspark.sql import SparkSession
 
+from kcast.client.cli.text import escaped
 from kcast.loadtest.charts.terminal import can_redraw
 
 POLL_S = 0.3
@@ -110,7 +111,7 @@ class PlainDisplay:
 
     def _say(self, text: str) -> None:
         self._said = time.monotonic()
-        print(f"{self._said - self._began:6.1f} s  {text}", file=self._stream, flush=True)
+        print(f"{self._said - self._began:6.1f} s  {escaped(text)}", file=self._stream, flush=True)
 
 
 class TerminalDisplay:

@@ -17,12 +17,14 @@ from typing import NamedTuple
 
 from kcast.pubsub.endpoint import Address, Burst, LeaseChange
 from kcast.pubsub.limits import Limits
+from kcast.pubsub.networks import Networks
 from kcast.pubsub.outlet import SEGMENTS_MAX
 from kcast.pubsub.server import Server
-from kcast.pubsub.tap import TapWriter, read_clock
+from kcast.pubsub.tap import read_clock
 from kcast.pubsub.tap_format import Encoder
+from kcast.pubsub.tap_parts import FairTap
 from kcast.pubsub.wire import pack_lines
-from tests.support.server_core import lease, new_server, publish_lease
+from tests.support.server_core import flushed, lease, new_server, publish_lease
 
 LINE_BYTES = 100
 REPEATS = 5
@@ -30,7 +32,13 @@ PUBLISHER: Address = ("198.51.100.1", 1000)
 TTL_S = 36_000.0
 START_S = 2000.0  # after the leases
 LEASES = 100_000
-NO_LIMITS = Limits(publishes_per_s=0, copies_per_s=0, leases_per_prefix=LEASES, leases_per_address=LEASES)
+NO_LIMITS = Limits(
+    publishes_per_s=0,
+    copies_per_s=0,
+    egress_bytes_per_s=0,
+    leases_per_prefix=LEASES,
+    leases_per_address=LEASES,
+)
 
 
 class Case(NamedTuple):
@@ -78,13 +86,13 @@ class Figures(NamedTuple):
 
 
 def measure(case: Case, path: Path | None, seconds: float) -> Figures:
-    tap = None if path is None else TapWriter(path, boot_id=bytes(8), addresses=())
+    tap = None if path is None else FairTap(path, boot_id=bytes(8), addresses=(), networks=Networks())
     server = new_server(ttl_s=TTL_S, limits=NO_LIMITS, tap=tap)
     every = case.subscriber_count // case.fan_out
     for number in range(case.subscriber_count):
         topics = [b"topic%d" % t for t in range(case.topic_count) if (t + number) % every == 0]
         for start in range(0, len(topics), 60):
-            lease(server, ("198.51.100.2", 2000 + number), *topics[start : start + 60])
+            lease(server, ("127.0.0.1", 2000 + number), *topics[start : start + 60])
     publish_lease(server, PUBLISHER)
     turn = case.bursts()
     publish(server, turn, START_S)  # to warm up
@@ -106,7 +114,7 @@ def measure(case: Case, path: Path | None, seconds: float) -> Figures:
 def publish(server: Server, bursts: Sequence[Burst], now: float) -> None:
     for burst in bursts:
         server.receive(burst, now)
-    server.flush(now)
+    flushed(server, now)
 
 
 def bench_cores(folder: Path, seconds: float) -> None:

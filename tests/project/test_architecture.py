@@ -45,6 +45,8 @@ CORES = (
     ),
     *("client/sessions.py", "client/whereabouts.py"),
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
+    *("client/cli/trial.py", "client/cli/doctor/findings.py", "client/cli/doctor/kinds.py"),
+    "client/cli/doctor/seen.py",
     *(
         "client/allowance.py",
         "client/cookies.py",
@@ -82,7 +84,7 @@ ARROWS = {
             "kcast.pubsub.http",
             "kcast.pubsub.clock",
         ),
-        "kcast.pubsub.networks",
+        *("kcast.pubsub.networks", "kcast.pubsub.sockets"),
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.

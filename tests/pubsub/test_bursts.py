@@ -9,6 +9,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.bursts import publishes_by_topic, whole_topic
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Burst, datagrams
+from tests.fuzz.bursts import naive_publishes_by_topic
 from tests.support.random_bursts import random_burst
 from tests.support.server_core import (
     CLIENT,
@@ -82,21 +83,6 @@ def test_lines_are_bounded_in_each_datagram_of_a_burst(lines: int, lines_max: in
     data = (b"t \n" * lines).ljust(300, b"\n") + b"t \n"
     found = whole_topic(data, 300, lines_max)
     assert found == ((b"t", lines + 1) if whole else None)
-
-
-def naive_publishes_by_topic(
-    data: bytes, segment_bytes: int, lines_max: int
-) -> dict[bytes, list[bytes]] | None:
-    by_topic: dict[bytes, list[bytes]] = {}
-    for datagram in datagrams(data, segment_bytes):
-        lines, unterminated = wire.split_lines(datagram)
-        if unterminated or datagram.count(b"\n") > lines_max:
-            return None
-        for line in lines:
-            if line.startswith(b"%") or b" " not in line:
-                return None
-            by_topic.setdefault(line[: line.index(b" ")], []).append(line)
-    return by_topic or None
 
 
 def test_burst_of_publishes_is_sorted_as_its_datagrams_would_be() -> None:

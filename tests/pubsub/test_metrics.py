@@ -22,9 +22,10 @@ from kcast.pubsub.limits import Limits
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Log
 from kcast.pubsub.metrics import ServerCollector, serve_metrics
+from kcast.pubsub.networks import Networks
 from kcast.pubsub.server import Server
 from kcast.pubsub.table import Limit
-from kcast.pubsub.tap import TapWriter
+from kcast.pubsub.tap_parts import FairTap
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.serve_process import NEEDS_IPV6, WAIT_S
 
@@ -152,7 +153,7 @@ def test_it_says_what_the_core_counts(port: UdpPort) -> None:
 
 
 def test_a_tap_tells_what_is_missing_from_it(port: UdpPort, tmp_path: Path) -> None:
-    with TapWriter(tmp_path / "tap", boot_id=bytes(8), addresses=[port.address]) as tap:
+    with FairTap(tmp_path / "tap", boot_id=bytes(8), addresses=[port.address], networks=Networks()) as tap:
         found = samples(ServerCollector(new_server(), (port,), tap))
     assert found["kcast_tap_records_dropped_total"] == 0
 

@@ -142,6 +142,7 @@ PROVOCATIONS: dict[Drop, list[Provoke]] = {
     Drop.UNVOUCHED_SUBSCRIBE: [bare(b"t\n"), bare(b"%c3\n"), bare(b"t\r\n")],
     Drop.UNVOUCHED_PUBLISH: [bare(b"t m\n"), bare(b" \n"), bare(b"%c3 m\n")],
     Drop.COPY: [bare(b"\nt m\n"), bare(b"\n\n%c3 m\n")],
+    Drop.CONTROL_BYTE: [bare(b"t \x1b[2J\n"), bare(b"t m\r\n"), vouching(b"t \x7f"), vouching(b"\x01 m")],
     Drop.BACKLOG: [proven(b"t 1\n", b"t 2\n", b"t 3\n")],
     Drop.CREDIT: [proven(*[b"t ".ljust(1149, b"m") + b"\n"] * 57)],
     Drop.EGRESS_RATE: [two_publishers(b"t ".ljust(999, b"m"))],
@@ -161,6 +162,7 @@ PROVOCATIONS: dict[Drop, list[Provoke]] = {
 SERVERS: dict[Drop, Callable[[], Server]] = {
     Drop.CHALLENGE_RATE: lambda: new_server(limits=Limits(challenges_per_s=4)),
     Drop.COPY: lambda: open_server(),
+    Drop.CONTROL_BYTE: lambda: open_server(),
     Drop.BACKLOG: lambda: new_server(limits=Limits(uplink_bytes_per_s=1000)),
     Drop.EGRESS_RATE: lambda: new_server(limits=Limits(egress_bytes_per_s=100)),
     Drop.PUBLISH_RATE: lambda: new_server(limits=Limits(publishes_per_s=1)),

@@ -121,6 +121,52 @@ def test_line_that_is_too_long_with_the_mark_is_counted(line_bytes: int, fits: b
     assert server.drops == ({} if fits else {Drop.OVERSIZE: 1})
 
 
+CONTROL_BYTES = [byte for byte in range(256) if byte < 0x20 or byte == 0x7F]
+
+
+@pytest.mark.parametrize("is_vouched", [False, True])
+def test_lines_with_control_bytes_are_dropped_and_no_others(is_vouched: bool, server: Server) -> None:
+    """§4.4: whatever the way they come, and whoever sends them; the rest of their datagram counts."""
+    send(server, b"t\n", OTHER)
+    cookie = handshake(server)
+    for byte in sorted({*range(256)} - set(b"\n")):
+        line = b"t a%bz" % bytes([byte])
+        lines = [b"t before", line, b"t behind"]
+        datagram = vouched(cookie, *lines) if is_vouched else b"\n".join(lines) + b"\n"
+        copies = b"".join(data for where, data in send(server, datagram) if where == OTHER)
+        expected = [b"t before", b"t behind"] if byte in CONTROL_BYTES else lines
+        assert copies == b"\n" + b"\n".join(expected) + b"\n", byte
+    assert server.drops == {Drop.CONTROL_BYTE: 32}
+    assert server.counts["messages_received"] == 3 * 255 - 32
+
+
+def test_burst_with_control_bytes_is_dropped(server: Server) -> None:
+    """§4.4: not even one that could be forwarded as it came."""
+    send(server, b"t\n", OTHER)
+    publish_lease(server)
+    server.receive(Burst(b"t \x1b1\nt \x1b2\n", 5, CLIENT), START)
+    assert flushed(server) == []
+    assert server.drops == {Drop.CONTROL_BYTE: 2}
+    assert server.counts["messages_received"] == 0
+
+
+def test_everything_canonical_passes(server: Server) -> None:
+    """§3.2: no smart client loses a message, whatever its payload."""
+    send(server, b"t\n", OTHER)
+    for byte in range(256):
+        line = wire.publish_line(b"t", wire.encode_message(bytes([byte])))
+        assert send(server, line) == [(OTHER, b"\n" + line)]
+    assert not server.drops
+
+
+def test_others_than_open_servers_never_look_into_messages() -> None:
+    """§3.2"""
+    server = new_server()
+    lease(server, OTHER, b"t")
+    publish_lease(server)
+    assert send(server, b"t \x1b\n") == [(OTHER, b"t \x1b\n")]
+
+
 def test_bursts_are_not_forwarded_as_they_came(server: Server) -> None:
     """Each datagram of copies has its mark, and each that comes is looked at."""
     lease(server, OTHER, b"t")

@@ -206,7 +206,9 @@ def test_metrics_and_taps_are_each_workers_own(serve: Serve, tmp_path: Path) -> 
     assert {each["server"] for each in told} == {server.name for server in cluster.servers}
     assert len({each["url"] for each in told}) == 2
     ports = {server.addresses[0][1] for server in cluster.servers}
-    assert {file.name for file in tmp_path.iterdir()} == {f"tap.{port}" for port in ports}
+    assert {file.name for file in tmp_path.iterdir()} == {
+        f"tap.{port}{series}" for port in ports for series in ("", ".bulk")
+    }
 
 
 @NEEDS_CHILDREN

@@ -20,6 +20,13 @@ def test_text_is_escaped_once() -> None:
     assert Html() == ""
 
 
+@pytest.mark.parametrize("hostile", ["\x1b[2J", "\r", "\x7f", "\x9b31m", "\u202e"])
+def test_control_characters_of_text_are_escaped_too(hostile: str) -> None:
+    """A page may be looked at on a terminal, and text that runs backwards misleads anywhere."""
+    assert hostile not in Html(f"a{hostile}b") and "a\\" in Html(f"a{hostile}b")
+    assert Html("a\nb") == "a\nb"
+
+
 def test_templates_and_what_is_joined_escape_text_alone() -> None:
     bold = markup("<b>{}</b>", "1 < 2")
     assert bold == "<b>1 &lt; 2</b>"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -253,3 +254,31 @@ def test_json_is_one_object_a_line(is_strict: bool, code: int, capsys: pytest.Ca
     assert (first["type"], first["name"], first["pairs"]) == ("scenario", "5-3-5", 20_000)
     assert second["latency_verdict"] == {"valid": False, "reasons": ["messages left late"]}
     assert run == {"type": "run", "folder": "here", "scenarios": ["5-3-5", "s"], "exit_code": code}
+
+
+# --- Names of others ---------------------------------------------------------------------------------
+
+HOSTILE = "a\x1b[2J\x7f\x9b31m\r\u202e"
+CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_results_of_another_s_capture_cannot_act_on_a_terminal(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = summary(HOSTILE, delivery_verdict=Verdict((HOSTILE,)))
+    report.print_results({HOSTILE: odd}, Path(HOSTILE), wants_spectra=True, is_strict=False, as_json=as_json)
+    text = capsys.readouterr().out
+    assert CONTROLS.search(text) is None
+    assert text.count("\\u001b" if as_json else "\\x1b") > 3
+
+
+@pytest.mark.parametrize("watcher_class", [PlainWatcher, LiveWatcher])
+def test_progress_cannot_act_on_a_terminal(watcher_class: type[PlainWatcher]) -> None:
+    stream = io.StringIO()
+    with watcher_class(stream) as watcher:
+        watcher.begin(SCENARIO.with_(name=HOSTILE), 1, 2)
+        watcher.say(HOSTILE)
+        watcher.end(HOSTILE)
+    assert CONTROLS.search(stream.getvalue()) is None
+    assert "a\\x1b[2J" in stream.getvalue()

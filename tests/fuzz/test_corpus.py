@@ -1,0 +1,68 @@
+"""The corpora, and seeded mutants of them, against each target: no atheris is needed for that."""
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.fuzz.seeds import seeds_of
+from tests.fuzz.smallest import smallest
+from tests.fuzz.targets import CORPUS, TARGETS, check_of, corpus_of
+
+CORPUS_BYTES_MAX = 300_000
+MUTANTS = 1_000
+DELIMITERS = (b"\0", b"\n", b" ", b"\xfe", b"%", b"\xff" * 8)
+
+
+def mutant_of(inputs: list[bytes], rng: Random) -> bytes:
+    """An input with a few changes: bytes put in, taken out, set, or taken from another input."""
+    data = bytearray(rng.choice(inputs))
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        at, size = rng.randint(0, len(data)), rng.randint(1, 20)
+        match rng.randrange(5):
+            case 0:
+                data[at : at + 1] = bytes([rng.randrange(256)])
+            case 1:
+                del data[at : at + size]
+            case 2:
+                data[at:at] = rng.choice(DELIMITERS)
+            case 3:
+                data[at:at] = data[at : at + size]
+            case _:
+                other = rng.choice(inputs)
+                start = rng.randint(0, len(other))
+                data[at:at] = other[start : start + size]
+    return bytes(data)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_breaks_a_promise(name: str) -> None:
+    if name == "signed-forms":
+        pytest.importorskip("nacl")
+    check = check_of(name)
+    inputs = [*seeds_of(name), *(path.read_bytes() for path in corpus_of(name))]
+    rng = Random(name)
+    for data in (*inputs, *(mutant_of(inputs, rng) for _ in range(MUTANTS))):
+        try:
+            check(data[: TARGETS[name].bytes_max])
+        except Exception as error:
+            raise AssertionError(f"{name}: {data!r}") from error
+
+
+def test_corpora_are_small() -> None:
+    assert {path.name for path in CORPUS.iterdir()} <= set(TARGETS)
+    assert sum(path.stat().st_size for name in TARGETS for path in corpus_of(name)) < CORPUS_BYTES_MAX
+
+
+def test_the_smallest_inputs_that_reach_something_are_kept() -> None:
+    def check(data: bytes) -> None:
+        if data.startswith(b"a"):
+            len(data)
+        else:
+            len(data)
+
+    before = sys.gettrace()
+    kept = smallest(check, [b"bbbb"], [b"abc", b"ab", b"", b"ccc"], Path(__file__).parent)
+    assert kept == [b"ab"] and sys.gettrace() is before
