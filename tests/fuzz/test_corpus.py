@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from tests.fuzz.seeds import seeds_of
 from tests.fuzz.smallest import smallest
 from tests.fuzz.targets import CORPUS, TARGETS, check_of, corpus_of
 
@@ -38,8 +39,10 @@ def mutant_of(inputs: list[bytes], rng: Random) -> bytes:
 @pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_breaks_a_promise(name: str) -> None:
+    if name == "signed-forms":
+        pytest.importorskip("nacl")
     check = check_of(name)
-    inputs = [path.read_bytes() for path in corpus_of(name)]
+    inputs = [*seeds_of(name), *(path.read_bytes() for path in corpus_of(name))]
     rng = Random(name)
     for data in (*inputs, *(mutant_of(inputs, rng) for _ in range(MUTANTS))):
         try:
@@ -49,7 +52,7 @@ def test_no_input_breaks_a_promise(name: str) -> None:
 
 
 def test_corpora_are_small() -> None:
-    assert {path.name for path in CORPUS.iterdir()} == set(TARGETS)
+    assert {path.name for path in CORPUS.iterdir()} <= set(TARGETS)
     assert sum(path.stat().st_size for name in TARGETS for path in corpus_of(name)) < CORPUS_BYTES_MAX
 
 
@@ -61,5 +64,5 @@ def test_the_smallest_inputs_that_reach_something_are_kept() -> None:
             len(data)
 
     before = sys.gettrace()
-    kept = smallest(check, [b"b", b"abc", b"ab", b"", b"a", b"ccc"], Path(__file__).parent)
-    assert kept == [b"", b"a"] and sys.gettrace() is before
+    kept = smallest(check, [b"bbbb"], [b"abc", b"ab", b"", b"ccc"], Path(__file__).parent)
+    assert kept == [b"ab"] and sys.gettrace() is before
