@@ -10,6 +10,7 @@ import pytest
 from kcast.client.cli.doctor.findings import Finding, of_machine, of_server
 from kcast.client.cli.doctor.kinds import KINDS, Level
 from kcast.client.cli.doctor.seen import Dealing, Idle, ListTimes, Machine, Pings, Seen
+from kcast.pubsub.metrics import _REFUSALS
 from tests.support.checkout import ROOT
 
 ROW = re.compile(r"^\| `([a-z-]+)` \| (ok|note|fault) \| [^|]+ \| [^|]+ \|$", re.MULTILINE)
@@ -123,8 +124,7 @@ SERVERS: list[tuple[Seen, list[str]]] = [
     (idle((10.0, None), (20.0, None)), [*FINE, "idle-unknown"]),
     (idle((10.0, True), (20.0, None), (30.0, True)), [*FINE, "idle"]),
 ]
-REFUSALS = ("full", "address", "prefix", "topics", "topic", "rate", "size", "drain", "work")
-SERVERS += [(without_lease(lease_refusal=why), ["answers", f"refused-{why}"]) for why in REFUSALS]
+SERVERS += [(without_lease(lease_refusal=why), ["answers", f"refused-{why}"]) for why in _REFUSALS]
 
 HERE: list[tuple[Machine, ListTimes | None, list[str]]] = [
     (MACHINE, None, ["families", "buffers", "clock"]),
