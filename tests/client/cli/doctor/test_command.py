@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from kcast.client.cli import main
 from kcast.client.cli.doctor import command, idle, machine
-from kcast.client.cli.doctor.machine import dropped_count
+from kcast.client.cli.doctor.machine import dropped_by_socket, dropped_count
 from kcast.client.cli.doctor.seen import ListTimes
 from kcast.client.cluster import format_cluster, lab, parse
 from kcast.hashring.policy import Policy
@@ -418,6 +418,22 @@ def test_what_the_kernel_has_dropped(
         if text is not None:
             (tmp_path / name).write_text(text)
     assert dropped_count(tmp_path / "snmp", tmp_path / "snmp6") == count
+
+
+def test_which_socket_has_dropped() -> None:
+    watch = machine.MachineWatch()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as full:
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        full.bind(("127.0.0.1", 0))
+        for _ in range(100):
+            full.sendto(bytes(1200), full.getsockname())
+        if sys.platform == "linux":
+            assert full.getsockname()[1] in watch.seen().dropping_ports
+
+
+def test_tables_of_sockets_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "udp").write_text("heads\n1: 00000000:1CE8 x\n")
+    assert dropped_by_socket((tmp_path / "udp", tmp_path / "none")) == {}
 
 
 def test_a_clock_that_jumps() -> None:
