@@ -31,6 +31,7 @@ from kcast.pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
     COOKIE_PUBLISH_LIFE_S,
     COOKIE_TIME_STEP_S,
+    RENEWALS_PER_TTL,
     REPLY_BYTES_MAX,
     Limits,
 )
@@ -41,7 +42,7 @@ from tests.support.server_core import CLIENT, OTHER, OWN, START, THIRD, flushed,
 
 pytestmark = pytest.mark.long
 
-EXAMPLES = int(os.environ.get("KCAST_MODEL_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("KCAST_MODEL_EXAMPLES", "300"))
 STEPS = 40
 
 ADDRESSES = st.sampled_from((CLIENT, OTHER, THIRD))
@@ -119,6 +120,14 @@ class Machine(RuleBasedStateMachine):
         self.ask(source)
         if topics:
             self.vouch(Vouched(source, self.cookies[-1], None, topics, ()))
+
+    @rule(source=ADDRESSES)
+    def stay(self, source: Address) -> None:
+        """A client that stays longer than a ttl."""
+        for _ in range(RENEWALS_PER_TTL + 1):
+            self.renew(source)
+            self.wait(self.server.ttl_s / RENEWALS_PER_TTL)
+        self.publish_to_all(source)
 
     @rule(source=ADDRESSES)
     def publish_to_all(self, source: Address) -> None:
@@ -336,6 +345,6 @@ BROKEN: dict[str, tuple[object, str, object]] = {
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_servers_are_found_out(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(*BROKEN[kind])
-    few = settings(SETTINGS, max_examples=300, report_multiple_bugs=False, phases=[Phase.generate])
+    few = settings(SETTINGS, max_examples=1_000, report_multiple_bugs=False, phases=[Phase.generate])
     with pytest.raises((AssertionError, KeyError)):
         run_state_machine_as_test(Machine, settings=few)
