@@ -73,9 +73,10 @@ class Seen:
     """One address of a server, and what was observed there. `address` is None where its name has none.
 
     `has_other` says that the server has another address, which this machine can use. `no_family` and
-    `send_error` say why it could not be asked: the system's words. `elsewhere` is the address from which the
-    answer to a question came instead. `path_bytes` is the largest packet that the kernel believes the path to
-    take; None where it does not tell.
+    `send_error` say why it could not be asked: the system's words. `network_error` is what the network sent
+    back instead of an answer, and `elsewhere` the address from which an answer came that should come from
+    here. `path_bytes` is the largest packet that the kernel believes the path to take; None where it does not
+    tell.
     """
 
     server: str
@@ -85,6 +86,7 @@ class Seen:
     no_family: str = ""
     send_error: str = ""
     is_closed: bool = False
+    network_error: str = ""
     elsewhere: Address | None = None
     small: Pings = field(default_factory=lambda: Pings(64))
     full: Pings = field(default_factory=lambda: Pings(1200))
