@@ -229,13 +229,14 @@ class Server:
             else:
                 is_proven = False
                 self._receive_stranger(datagram, source, now)
-            if not is_proven:
-                self._strangers[kind_of(datagram)] += count - index
-            if not is_proven and index + 1 < count:
-                # All of a burst come from one source, so one answer is enough for a stranger's.
+            if is_proven or source in self._subscribers:
+                continue  # what is not good may be forged, so that those behind it are dropped
+            # All of a burst come from one source, so one answer is enough for a stranger's.
+            self._strangers[kind_of(datagram)] += count - index
+            if index + 1 < count:
                 self.counts["datagrams_received"] += count - index - 1
                 self.drops[Drop.STRANGER] += count - index - 1
-                return
+            return
 
     def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
         """Takes a datagram of a source with a publish lease, or any that reaches an open server."""

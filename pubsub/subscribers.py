@@ -101,6 +101,9 @@ class Subscribers:
     def __len__(self) -> int:
         return len(self._subscribers)
 
+    def __contains__(self, address: Address) -> bool:
+        return address in self._subscribers
+
     # --- Leases and cookies --------------------------------------------------------------------------
 
     def leased(self, address: Address, now: float) -> None:

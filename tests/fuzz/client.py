@@ -43,11 +43,16 @@ _OF_COPIES = (Drop.NOT_SUBSCRIBED, Drop.MALFORMED_MESSAGE, Drop.NOT_UNDERSTOOD)
 
 def check(data: bytes) -> None:
     """Takes bytes as a script."""
-    if data:
-        world = _World(remembers_little=bool(data[0] & 1))
-        for step in data[1:].split(STEP_END)[:STEPS_MAX]:
-            world.step(step)
-        world.end()
+    run(data)
+
+
+def run(data: bytes) -> ClientCore:
+    """Takes bytes as a script; returns the client, as it is at the end."""
+    world = _World(remembers_little=bool(data[:1] > b"\x7f"))
+    for step in data[1:].split(STEP_END)[:STEPS_MAX]:
+        world.step(step)
+    world.end()
+    return world.core
 
 
 class _World:

@@ -78,13 +78,27 @@ def _server() -> Iterator[bytes]:
         )
         yield bytes([number]) + b"\xfe".join(bytes(step[:2]) + step[2] for step in at_the_limits)
 
+    full = b"%! V \x01 \x04\nfull\n\x05"
+    for number in range(len(SETTINGS)):
+        many_publishers = [(source, 0, ask) for source in (0, 1, 2, 4)]
+        many_publishers += [(source, 0, b"%! V \x01 -\n\x05") for source in (0, 1, 2, 4)]
+        yield bytes([number]) + b"\xfe".join(bytes(step[:2]) + step[2] for step in many_publishers)
+        much = [
+            (0, 0, ask),
+            (0, 0, full),
+            (2, 0, ask),
+            (2, 0, b"%! V \x01 -\n\x05"),
+            *[(2, 0x38, b"\x07")] * 14,
+        ]
+        yield bytes([number]) + b"\xfe".join(bytes(step[:2]) + step[2] for step in much)
+
 
 def _client() -> Iterator[bytes]:
     """Leases granted, refused, priced and lost; copies of all kinds; publishes with and without an answer."""
     grant = b"%+ \x01 60 \x04 0 credit=65536\n"
     cookie = b"%= \x01 \x04 0\n"
     copies = b"t %@p.1 one\nt %@p.2;t=5 two\nt raw\nu %@q.7;B=1 AAAA\nt %@p.3;Z=1 x\nt %@ x\nt %zz\n"
-    for remembers in range(2):
+    for remembers in (0, 0x80):
         by_the_rules = (
             (0, 0, cookie), (1, 0, cookie), (0, 0, grant), (1, 0, grant),
             (0, 0, copies), (1, 0, copies), (0, 0xC0, copies), (1, 2, b"t %@p.9 nine\nt %@p.10 ten\nt raw\n"),

@@ -3,6 +3,8 @@
 from collections import Counter
 from math import inf
 
+import pytest
+
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
@@ -14,6 +16,7 @@ from tests.support.server_core import (
     START,
     answer,
     ask,
+    flushed,
     handshake,
     lease,
     new_server,
@@ -106,6 +109,22 @@ def test_forged_bare_lines_do_not_shut_out_who_vouches() -> None:
     # But what vouched lines have waiting is bounded, too.
     replies = [answer(server, vouched(handshake(server), b"t ".ljust(900, b"r"))) for _ in range(20)]
     assert [reply.reason for (reply,) in replies if isinstance(reply, wire.Refusal)][-1] == "rate"
+
+
+@pytest.mark.parametrize(
+    "forged", [vouched(b"A" * 32, b"t"), ask(), b"t m\n".ljust(192, b"\n"), b"%! N".ljust(192, b"\n")]
+)
+def test_forged_datagrams_do_not_have_those_behind_them_dropped(forged: bytes) -> None:
+    """The system hands over together what comes at once, of equal length, and in one subscriber's name."""
+    server = new_server(ttl_s=10)
+    lease(server, CLIENT, b"t")
+    renewal = vouched(handshake(server), b"t")
+    assert len(forged) == len(renewal)
+    server.receive(Burst(3 * forged + renewal, len(renewal), CLIENT), START + 9)
+    flushed(server, START + 9)
+    server.handle_timeout(START + 15)
+    assert len(server.leases) == 1
+    assert not server.drops[Drop.STRANGER]
 
 
 def test_who_publishes_bare_is_told_that_too_much_waits() -> None:

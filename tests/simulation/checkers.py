@@ -155,7 +155,7 @@ class TableBounds(Checker):
 
     def finish(self) -> None:
         for host in self.world.clients:
-            for sequence in host.gaps._sequences.values():
+            for sequence in host.gaps.sequences():
                 self._bound(host.name, "runs of missing numbers", len(sequence.missing), RUNS_MAX)
                 self._bound(host.name, "runs that are not believed", len(sequence.runs), RUNS_MAX)
 

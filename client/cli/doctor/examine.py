@@ -31,11 +31,14 @@ async def examine(seen: Seen, timeout_s: float, pauses_s: tuple[float, ...] = ()
         seen.no_family = error
         return
     with Line(seen.address) as line:
-        await _Pinging(seen, line).run(timeout_s)
-        if not seen.rtts_s and (seen.is_closed or seen.send_error):
-            return
-        seen.dealing = await _deal(line, timeout_s)
-        seen.send_error = seen.send_error or line.send_error
+        trial, seen.dealing = await _deal(line, timeout_s)
+        if trial.is_answered or not line.is_refused:
+            # In a flood a server drops pings of strangers, which this port is not any more.
+            await _Pinging(seen, line).run(timeout_s)
+            if trial.has_copy and trial.takes_bare and seen.full.rtts_s:
+                seen.dealing.has_full_copy = await _has_full_copy(line, trial, timeout_s)
+        seen.is_closed, seen.send_error = line.is_closed, line.send_error
+        seen.network_error = line.network_error
     seen.path_bytes = _path_bytes(seen.address)
     if pauses_s and seen.dealing.is_leased and seen.dealing.has_copy and seen.dealing.ttl_s is not None:
         seen.idle = await observe_idle(seen.address, seen.dealing.ttl_s, pauses_s, timeout_s)
@@ -57,9 +60,7 @@ class _Pinging:
             pings = self._seen.full if number % 2 else self._seen.small
             await self._hear(began + number * PING_INTERVAL_S, is_over=lambda: False)
             self._ping(pings)
-        await self._hear(clock.now() + timeout_s, is_over=lambda: not self._awaited or self._line.is_closed)
-        self._seen.is_closed = self._line.is_closed
-        self._seen.send_error = self._line.send_error
+        await self._hear(clock.now() + timeout_s, is_over=lambda: not self._awaited or self._line.is_refused)
 
     def _ping(self, pings: Pings) -> None:
         nonce = secrets.token_urlsafe(12).encode()
@@ -88,13 +89,18 @@ class _Pinging:
                 self._seen.unasked_count += 1
 
 
-async def _deal(line: Line, timeout_s: float) -> Dealing:
+async def _deal(line: Line, timeout_s: float) -> tuple[Trial, Dealing]:
     """Uses the server as a client does."""
     trial = Trial(line.address, SystemRandom())
     began = clock.now()
     trial.begin(began)
-    await converse(line, trial, began + timeout_s, lambda: trial.is_done or trial.session.is_draining)
-    dealing = Dealing(
+    await converse(
+        line,
+        trial,
+        began + timeout_s,
+        lambda: trial.is_done or trial.session.is_draining or (line.is_refused and not trial.is_answered),
+    )
+    return trial, Dealing(
         waited_s=timeout_s,
         took_s=clock.now() - began,
         is_answered=trial.is_answered,
@@ -113,15 +119,13 @@ async def _deal(line: Line, timeout_s: float) -> Dealing:
         price_bits=trial.price_bits,
         ttl_s=trial.session.ttl_s,
     )
-    if trial.has_receipt and trial.has_copy and trial.takes_bare:
-        dealing.has_full_copy = await _has_full_copy(line, timeout_s)
-    return dealing
 
 
-async def _has_full_copy(line: Line, timeout_s: float) -> bool:
+async def _has_full_copy(line: Line, trial: Trial, timeout_s: float) -> bool:
     """Whether a copy comes back in a datagram of full size. It goes there bare, under the publish lease."""
     start = wire.publish_line(wire.HEALTH_TOPIC, secrets.token_hex(8).encode())[:-1]
-    full = start.ljust(DATAGRAM_BYTES_MAX - 1, b".") + b"\n"
+    # An open server puts a LF before it (§4.4).
+    full = start.ljust(DATAGRAM_BYTES_MAX - 1 - trial.is_copy_marked, b".") + b"\n"
     began = clock.now()
     for number in range(FULL_TRIES):
         line.send(full)

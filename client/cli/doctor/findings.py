@@ -19,6 +19,7 @@ RTT_SLOW_S = 1.0
 TTL_SHORT_S = 10.0
 JUMP_S = 0.5
 SUSPENDED_S = 1.0
+PORTS_SHOWN_MAX = 3
 HEADER_BYTES = {4: 28, 6: 48}  # of IP and UDP
 
 
@@ -66,13 +67,20 @@ def _reach(seen: Seen) -> Finding | None:
     if seen.rtts_s or (seen.dealing is not None and seen.dealing.is_answered):
         return None
     if seen.send_error:
-        return Finding("cannot-send", f"cannot send to it: {seen.send_error}", {"error": seen.send_error})
+        return Finding(
+            "cannot-send", f"the system does not send to it ({seen.send_error})", {"error": seen.send_error}
+        )
     if seen.elsewhere is not None:
         where = format_address(seen.elsewhere)
         figures = {"host": host, "answered_from": where}
         return Finding("elsewhere", f"answers come from {where}, so clients drop them", figures)
+    if seen.unasked_count:
+        return _unasked(seen.unasked_count)
     if seen.is_closed:
         return Finding("closed", f"nobody listens on UDP port {port} there", {"port": port})
+    if seen.network_error:
+        text = f"the network says that it cannot be reached ({seen.network_error})"
+        return Finding("unreachable", text, {"error": seen.network_error})
     sent = seen.small.sent + seen.full.sent
     return Finding("silent", f"nothing answers {sent} pings", {"port": port, "sent": sent})
 
@@ -96,18 +104,20 @@ def _path(seen: Seen) -> list[Finding]:
     if seen.rtts_s and (rtt_s := median(seen.rtts_s)) > RTT_SLOW_S:
         found.append(Finding("slow", f"answers take {rtt_s:.1f} s", {"rtt_median_ms": _ms(rtt_s)}))
     if seen.path_bytes is not None and seen.path_bytes < needed_bytes:
-        text = (
-            f"the kernel sends it packets of {seen.path_bytes} bytes at most, so long datagrams go in pieces"
-        )
+        text = f"long datagrams go there in pieces, since the path takes {seen.path_bytes} bytes at once"
         figures = {"path_bytes": seen.path_bytes, "needed_bytes": needed_bytes}
         found.append(Finding("fragments", text, figures))
     if doubled := small.doubled_count + full.doubled_count:
-        found.append(Finding("doubled", f"{doubled} answers came more than once", {"count": doubled}))
+        found.append(Finding("doubled", f"answers came again {_times_of(doubled)}", {"count": doubled}))
     unasked = seen.unasked_count + (seen.dealing.unasked_count if seen.dealing else 0)
     if unasked:
-        text = f"{unasked} answers answer nothing that was asked"
-        found.append(Finding("unasked", text, {"count": unasked}))
+        found.append(_unasked(unasked))
     return found
+
+
+def _unasked(count: int) -> Finding:
+    text = f"what it answered {_times_of(count)} is no answer to anything that was asked"
+    return Finding("unasked", text, {"count": count})
 
 
 def _loss(pings: list[Pings]) -> list[Finding]:
@@ -131,7 +141,7 @@ def _needed_bytes(address: Address) -> int:
 # --- The handshake, the lease, the copy --------------------------------------------------------------
 
 _REFUSALS = {
-    "full": "it has no room for a new lease",
+    "full": "its table is full",
     "address": "this address and port holds as many leases as it may",
     "prefix": "this network holds as many leases there as it may",
     "topics": "it has as many topics as it may",
@@ -192,11 +202,11 @@ def _lease(dealing: Dealing) -> list[Finding]:
 
 
 def _refused(reason: str, what: str) -> Finding:
-    text = _REFUSALS.get(reason)
-    if text is None:
-        text = f"for a reason that this client does not know: {escaped(reason)}"
-    kind = f"refused-{reason}"
-    return Finding(kind if kind in KINDS else "refused-other", f"refuses {what}: {text}", {"reason": reason})
+    figures = {"reason": reason}
+    if reason not in _REFUSALS:
+        text = f"refuses {what}, for a reason that this client does not know ({escaped(reason)})"
+        return Finding("refused-other", text, figures)
+    return Finding(f"refused-{reason}", f"refuses {what}, since {_REFUSALS[reason]}", figures)
 
 
 def _copies(address: Address, dealing: Dealing) -> list[Finding]:
@@ -251,7 +261,7 @@ def of_machine(machine: Machine, times: ListTimes | None) -> list[Finding]:
 
 def _families(machine: Machine) -> Iterable[Finding]:
     names = " and ".join(f"IPv{version}" for version in machine.families)
-    yield Finding("families", names or "no IP at all", {"families": list(machine.families)})
+    yield Finding("families", f"{names or 'no IP'} sockets", {"families": list(machine.families)})
 
 
 def _buffers(machine: Machine) -> Iterable[Finding]:
@@ -260,9 +270,12 @@ def _buffers(machine: Machine) -> Iterable[Finding]:
         "receive_buffer_bytes": got,
         "wanted_bytes": wanted,
         "dropped": machine.dropped_count,
+        "dropping_ports": machine.dropping_ports,
     }
     if machine.dropped_count:
-        text = f"dropped {machine.dropped_count} datagrams meanwhile, since a program's buffer was full"
+        shown = ", ".join(map(str, machine.dropping_ports[:PORTS_SHOWN_MAX]))
+        where = f" (at port {shown})" if shown else ""
+        text = f"dropped {machine.dropped_count} datagrams meanwhile, since a program read too slowly{where}"
         yield Finding("dropped-here", text, figures)
     elif got < wanted:
         yield Finding(
@@ -311,6 +324,10 @@ def _span(seconds: float) -> str:
         if seconds >= 2 * unit_s:
             return f"{seconds / unit_s:.0f} {name}"
     return f"{seconds:.0f} s"
+
+
+def _times_of(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _bytes(size_bytes: int) -> str:

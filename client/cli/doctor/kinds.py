@@ -36,7 +36,10 @@ KINDS = {
     ),
     "silent": Kind(
         _FAULT,
-        "see whether it is up; let UDP port {port} in there, and what it answers out there and in here",
+        "see whether it is up; see that firewalls let UDP port {port} in there, and answers out and in here",
+    ),
+    "unreachable": Kind(
+        _FAULT, "see whether that machine is up and has this address, and to the route there"
     ),
     "no-pongs": Kind(_NOTE, "it may be flooded with strangers; look at its log"),
     "no-cookie": Kind(
@@ -53,46 +56,40 @@ KINDS = {
     "full-copies-lost": Kind(
         _FAULT, "raise the MTU on the way back to {needed_bytes}, or let fragments and ICMP through firewalls"
     ),
-    "fragments": Kind(
-        _NOTE, "raise the MTU to {needed_bytes}: of a datagram in pieces, each piece can get lost"
-    ),
+    "fragments": Kind(_NOTE, "raise the MTU to {needed_bytes}; where one piece gets lost, all is lost"),
     "doubled": Kind(_NOTE, "copies are delivered once all the same; look for a loop or a bridge"),
-    "unasked": Kind(
-        _FAULT, "somebody forges answers, or it is no kcast serve: compare what runs there with the list"
-    ),
+    "unasked": Kind(_FAULT, "see whether that is kcast serve; if it is, somebody forges its answers"),
     # the handshake and the lease
     "leases": Kind(_OK),
     "copies": Kind(_OK),
-    "draining": Kind(_FAULT, "none if it is being restarted; else start it again"),
+    "draining": Kind(_FAULT, "wait if it is being restarted; else start it again"),
     "cookie-forgotten": Kind(
         _FAULT, "look for a NAT that changes ports each time, or for several servers behind one address"
     ),
     "no-lease": Kind(_FAULT, "see whether that is kcast serve, and look at its log"),
     "refused-full": Kind(_FAULT, "raise its --capacity, or add servers"),
     "refused-address": Kind(_FAULT, "raise its --leases-per-address"),
-    "refused-prefix": Kind(
-        _FAULT, "raise its --leases-per-prefix: other clients of this network hold as many as it may"
-    ),
+    "refused-prefix": Kind(_FAULT, "raise its --leases-per-prefix"),
     "refused-topics": Kind(_FAULT, "raise its --topics"),
-    "refused-topic": Kind(_FAULT, "see whether that is kcast serve: the topic is well-formed"),
+    "refused-topic": Kind(_FAULT, "see whether that is kcast serve, as the topic is well-formed"),
     "refused-rate": Kind(
         _FAULT, "publish less from here, or raise its --publish-rate, --copy-rate and --egress-rate"
     ),
-    "refused-size": Kind(_FAULT, "see whether that is kcast serve: two lines are never too many"),
-    "refused-drain": Kind(_FAULT, "none if it is being restarted; else start it again"),
-    "refused-work": Kind(_FAULT, "see whether that is kcast serve: the work was done"),
-    "refused-other": Kind(_FAULT, "see whether this client is older than the server: kcast --version"),
-    "too-dear": Kind(_FAULT, "lower its --work-bits: clients pay 24 bits at most"),
+    "refused-size": Kind(_FAULT, "see whether that is kcast serve, as two lines are never too many"),
+    "refused-drain": Kind(_FAULT, "wait if it is being restarted; else start it again"),
+    "refused-work": Kind(_FAULT, "see whether that is kcast serve, as the work was done"),
+    "refused-other": Kind(_FAULT, "see whether this client is older than the server (kcast --version)"),
+    "too-dear": Kind(_FAULT, "lower its --work-bits, since clients pay 24 bits at most"),
     "work-long": Kind(_FAULT, "lower its --work-bits, or look for a flood of leases there"),
-    "work": Kind(_NOTE, "none if --work-bits was set there; else it is nearly full: raise its --capacity"),
-    "short-ttl": Kind(_FAULT, "raise its --ttl: one lost datagram can end a lease"),
+    "work": Kind(_NOTE, "raise its --capacity, unless its --work-bits is why"),
+    "short-ttl": Kind(_FAULT, "raise its --ttl, since one lost datagram can end such a lease"),
     "no-receipt": Kind(_FAULT, "see whether that is kcast serve, and look at its log"),
-    "no-copy": Kind(_FAULT, "look at its log and at kcast top: it may drop copies, or be no kcast serve"),
-    "no-credit": Kind(
-        _NOTE, "upgrade it when you can: a server older than 0.5 tells no client when to renew"
+    "no-copy": Kind(
+        _FAULT, "look at its log and at kcast top, since it may drop copies, or be no kcast serve"
     ),
+    "no-credit": Kind(_NOTE, "upgrade it, since servers before 0.5 do not tell clients when to renew"),
     "open": Kind(_NOTE, "leave out --open where others can reach it"),
-    "open-to-all": Kind(_FAULT, "leave out --open: anybody can have it flood others"),
+    "open-to-all": Kind(_FAULT, "leave out --open, since anybody can have it flood others"),
     # the way back without traffic (--slow)
     "idle": Kind(_OK),
     "idle-short": Kind(
@@ -103,18 +100,21 @@ KINDS = {
     # this machine
     "families": Kind(_OK),
     "buffers": Kind(_OK),
-    "buffer-small": Kind(_NOTE, "for many messages at once: sysctl -w net.core.rmem_max={wanted_bytes}"),
+    "buffer-small": Kind(
+        _NOTE, "where many messages come at once, sysctl -w net.core.rmem_max={wanted_bytes}"
+    ),
     "dropped-here": Kind(
-        _FAULT, "sysctl -w net.core.rmem_max={wanted_bytes}, and see which programs read too slowly"
+        _NOTE,
+        "see which it is (ss -uamp); for clients, sysctl -w net.core.rmem_max={wanted_bytes}",
     ),
     "clock": Kind(_OK),
     "clock-jumped": Kind(_FAULT, "run one time service, and let it slew the clock"),
-    "suspended": Kind(_NOTE, "ask again: answers were late"),
+    "suspended": Kind(_NOTE, "ask again, since answers were late"),
     "list-early": Kind(_FAULT, "set the clock of this machine"),
     "list-stale": Kind(
-        _FAULT, "see whether the clock here is ahead; else have the list signed again: kcast servers sign"
+        _FAULT, "see whether the clock here is ahead; else have it signed again (kcast servers sign)"
     ),
     "list-over": Kind(
-        _FAULT, "see whether the clock here is ahead; else have the list signed again: kcast servers sign"
+        _FAULT, "see whether the clock here is ahead; else have it signed again (kcast servers sign)"
     ),
 }

@@ -41,6 +41,18 @@ class Line:
         # That nobody listens is told by an earlier datagram's answer.
         return next((name for name in self._port.send_errors if name != "ECONNREFUSED"), "")
 
+    @property
+    def network_error(self) -> str:
+        """The name of the error that the network sent back instead of an answer: that of an unreachable host,
+        and not that nobody listens, nor that a datagram is too long."""
+        others = ("ECONNREFUSED", "EMSGSIZE")
+        return next((name for name in self._port.receive_errors if name not in others), "")
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether system or network say that nothing gets through."""
+        return self.is_closed or bool(self.send_error or self.network_error)
+
     def send(self, data: bytes, segment_bytes: int | None = None) -> None:
         """Sends a datagram, or several of this size."""
         self._port.send([Transmit(data, segment_bytes or len(data), (self.address,))])

@@ -73,9 +73,10 @@ class Seen:
     """One address of a server, and what was observed there. `address` is None where its name has none.
 
     `has_other` says that the server has another address, which this machine can use. `no_family` and
-    `send_error` say why it could not be asked: the system's words. `elsewhere` is the address from which the
-    answer to a question came instead. `path_bytes` is the largest packet that the kernel believes the path to
-    take; None where it does not tell.
+    `send_error` say why it could not be asked: the system's words. `network_error` is what the network sent
+    back instead of an answer, and `elsewhere` the address from which an answer came that should come from
+    here. `path_bytes` is the largest packet that the kernel believes the path to take; None where it does not
+    tell.
     """
 
     server: str
@@ -85,6 +86,7 @@ class Seen:
     no_family: str = ""
     send_error: str = ""
     is_closed: bool = False
+    network_error: str = ""
     elsewhere: Address | None = None
     small: Pings = field(default_factory=lambda: Pings(64))
     full: Pings = field(default_factory=lambda: Pings(1200))
@@ -105,14 +107,16 @@ class Machine:
 
     `receive_buffer_bytes` is what a client's socket got of `wanted_buffer_bytes`. `dropped_count` is the
     number of datagrams that the kernel dropped meanwhile for want of room, those of other programs too; None
-    where it does not tell. `clock_jump_s` is by how much the time of day moved against the clock that only
-    goes on. `unix_s` is the time of day at the end.
+    where it does not tell. `dropping_ports` are the ports whose sockets dropped something. `clock_jump_s` is
+    by how much the time of day moved against the clock that only goes on. `unix_s` is the time of day at the
+    end.
     """
 
     families: tuple[int, ...]
     receive_buffer_bytes: int
     wanted_buffer_bytes: int
     dropped_count: int | None
+    dropping_ports: tuple[int, ...]
     suspended_s: float
     clock_jump_s: float
     unix_s: float

@@ -10,6 +10,7 @@ import pytest
 from kcast.client.cli.doctor.findings import Finding, of_machine, of_server
 from kcast.client.cli.doctor.kinds import KINDS, Level
 from kcast.client.cli.doctor.seen import Dealing, Idle, ListTimes, Machine, Pings, Seen
+from kcast.pubsub.metrics import _REFUSALS
 from tests.support.checkout import ROOT
 
 ROW = re.compile(r"^\| `([a-z-]+)` \| (ok|note|fault) \| [^|]+ \| [^|]+ \|$", re.MULTILINE)
@@ -29,7 +30,7 @@ GOOD = Dealing(
     tells_credit=True,
     ttl_s=60.0,
 )
-MACHINE = Machine((4, 6), 4 << 20, 4 << 20, 0, 0.0, 0.0, 1000.0)
+MACHINE = Machine((4, 6), 4 << 20, 4 << 20, 0, (), 0.0, 0.0, 1000.0)
 SMALL = replace(MACHINE, receive_buffer_bytes=212_992)
 TIMES = ListTimes(500, 2000, 3000)
 
@@ -73,6 +74,8 @@ SERVERS: list[tuple[Seen, list[str]]] = [
     (unanswered(is_closed=True), ["closed"]),
     (unanswered(send_error="EPERM"), ["cannot-send"]),
     (unanswered(elsewhere=("192.0.2.8", 7400)), ["elsewhere"]),
+    (unanswered(network_error="EHOSTUNREACH"), ["unreachable"]),
+    (unanswered(unasked_count=20), ["unasked"]),
     (seen(is_closed=True), FINE),  # it was started meanwhile
     (seen(send_error="ENOBUFS"), FINE),
     (seen(small=Pings(64, 10), full=Pings(1200, 10)), ["no-pongs", "leases", "copies"]),
@@ -121,8 +124,7 @@ SERVERS: list[tuple[Seen, list[str]]] = [
     (idle((10.0, None), (20.0, None)), [*FINE, "idle-unknown"]),
     (idle((10.0, True), (20.0, None), (30.0, True)), [*FINE, "idle"]),
 ]
-REFUSALS = ("full", "address", "prefix", "topics", "topic", "rate", "size", "drain", "work")
-SERVERS += [(without_lease(lease_refusal=why), ["answers", f"refused-{why}"]) for why in REFUSALS]
+SERVERS += [(without_lease(lease_refusal=why), ["answers", f"refused-{why}"]) for why in _REFUSALS]
 
 HERE: list[tuple[Machine, ListTimes | None, list[str]]] = [
     (MACHINE, None, ["families", "buffers", "clock"]),
@@ -171,7 +173,8 @@ def test_each_kind_is_in_the_tables_above() -> None:
 def test_each_says_what_to_do_unless_all_is_well() -> None:
     for finding in all_findings():
         assert bool(finding.advice) is (finding.level is not Level.OK), finding
-        assert "{" not in finding.advice
+        # A line is text, colon, advice.
+        assert not re.search(r"[{:]", finding.advice + finding.text.replace(":7400", ""))
 
 
 def test_figures_of_a_kind_have_the_same_names_always() -> None:
@@ -188,18 +191,26 @@ def test_docs_explain_each_kind_with_its_level() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ports", "where"), [((), "slowly"), ((9,), "port 9)"), ((1, 2, 3, 4), "port 1, 2, 3)")]
+)
+def test_where_datagrams_are_dropped(ports: tuple[int, ...], where: str) -> None:
+    found = of_machine(replace(MACHINE, dropped_count=3, dropping_ports=ports), None)
+    assert found[1].text.endswith(where)
+
+
+@pytest.mark.parametrize(
     ("what", "text", "advice"),
     [
         (unanswered(is_closed=True), "nobody listens on UDP port 7400 there", "start kcast serve there"),
         (unanswered(elsewhere=("192.0.2.8", 7400)), "answers come from 192.0.2.8:7400", "--host 192.0.2.7"),
         (seen(full=Pings(1200, 10)), "those of 1200 are not", "raise the MTU on the way there to 1228"),
-        (seen(address=V6, path_bytes=1200), "packets of 1200 bytes at most", "raise the MTU to 1248"),
+        (seen(address=V6, path_bytes=1200), "takes 1200 bytes at once", "raise the MTU to 1248"),
         (
             idle((10.0, True), (20.0, False), interval_s=25.0),
             "copies stop after 20 s without traffic, clients renew every 25 s",
             "lower the servers' --ttl to 30",
         ),
-        (without_lease(lease_refusal="evil\x1b"), "does not know: evil\\x1b", "kcast --version"),
+        (without_lease(lease_refusal="evil\x1b"), "does not know (evil\\x1b)", "kcast --version"),
     ],
 )
 def test_words_and_figures(what: Seen, text: str, advice: str) -> None:
