@@ -26,6 +26,7 @@ FLOODS = {
     "bare lines": b"t m\n" * 60,
 }
 MESSAGES_PER_S = 300
+PROGRAM = (sys.executable, "-m", "tests.support.known_flood", "--flood")
 _FLOOD_STARTS_S = 1.0
 _LATE_S = 1.0
 
@@ -47,15 +48,7 @@ def measure(datagram: bytes, seconds: float) -> Outcome:
             Peer(server, ("127.0.0.2", 0)) as subscriber,
             Peer(server, ("127.0.0.3", 0)) as publisher,
             subprocess.Popen(
-                (
-                    sys.executable,
-                    "-m",
-                    __spec__.name,
-                    "--flood",
-                    str(server[1]),
-                    datagram.hex(),
-                    str(seconds),
-                ),
+                (*PROGRAM, str(server[1]), datagram.hex(), str(seconds)),
                 stdout=subprocess.PIPE,
                 text=True,
             ) as flooding,
