@@ -29,7 +29,7 @@ from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster, parse_address
 from kcast.pubsub.endpoint import Address, format_address
 
-AT_ONCE_MAX = 16  # addresses that are examined at the same time
+AT_ONCE_MAX = 32  # addresses that are examined at the same time
 LABEL_CHARS_MAX = 30
 MACHINE = "this machine"
 

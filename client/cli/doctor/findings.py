@@ -19,6 +19,7 @@ RTT_SLOW_S = 1.0
 TTL_SHORT_S = 10.0
 JUMP_S = 0.5
 SUSPENDED_S = 1.0
+PORTS_SHOWN_MAX = 3
 HEADER_BYTES = {4: 28, 6: 48}  # of IP and UDP
 
 
@@ -269,9 +270,12 @@ def _buffers(machine: Machine) -> Iterable[Finding]:
         "receive_buffer_bytes": got,
         "wanted_bytes": wanted,
         "dropped": machine.dropped_count,
+        "dropping_ports": machine.dropping_ports,
     }
     if machine.dropped_count:
-        text = f"dropped {machine.dropped_count} datagrams meanwhile, since a program's buffer was full"
+        shown = ", ".join(map(str, machine.dropping_ports[:PORTS_SHOWN_MAX]))
+        where = f" (at port {shown})" if shown else ""
+        text = f"dropped {machine.dropped_count} datagrams meanwhile, since a program read too slowly{where}"
         yield Finding("dropped-here", text, figures)
     elif got < wanted:
         yield Finding(

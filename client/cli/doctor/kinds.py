@@ -104,7 +104,8 @@ KINDS = {
         _NOTE, "where many messages come at once, sysctl -w net.core.rmem_max={wanted_bytes}"
     ),
     "dropped-here": Kind(
-        _FAULT, "sysctl -w net.core.rmem_max={wanted_bytes}, and see which programs read too slowly"
+        _NOTE,
+        "see which it is (ss -uamp); for clients, sysctl -w net.core.rmem_max={wanted_bytes}",
     ),
     "clock": Kind(_OK),
     "clock-jumped": Kind(_FAULT, "run one time service, and let it slew the clock"),

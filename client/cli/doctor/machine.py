@@ -1,7 +1,8 @@
 """Observes this machine while servers are examined: its clocks, and what its kernel drops."""
 
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import time
 
@@ -13,6 +14,7 @@ from kcast.pubsub.udp import UdpPort, open_socket
 
 SNMP = Path("/proc/net/snmp")
 SNMP6 = Path("/proc/net/snmp6")
+SOCKETS = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
 
 
 class MachineWatch:
@@ -23,6 +25,7 @@ class MachineWatch:
         self._lead_s = self._clock_lead_s()
         self._suspended_s = clock.suspended_s()
         self._dropped = dropped_count()
+        self._dropped_by = dropped_by_socket()
 
     def seen(self) -> Machine:
         """Returns what was observed since."""
@@ -32,10 +35,18 @@ class MachineWatch:
             receive_buffer_bytes=_receive_buffer_bytes(),
             wanted_buffer_bytes=BUFFER_BYTES_DEFAULT,
             dropped_count=None if dropped is None or before is None else dropped - before,
+            dropping_ports=self._dropping_ports(),
             suspended_s=clock.suspended_s() - self._suspended_s,
             clock_jump_s=self._clock_lead_s() - self._lead_s,
             unix_s=self._read_unix_s(),
         )
+
+    def _dropping_ports(self) -> tuple[int, ...]:
+        """Returns the ports whose sockets have dropped something since, the most first."""
+        since: Counter[int] = Counter()
+        for socket_, count in dropped_by_socket().items():
+            since[socket_[0]] += count - self._dropped_by.get(socket_, 0)
+        return tuple(port for port, count in since.most_common() if count > 0)
 
     def _clock_lead_s(self) -> float:
         """Returns by how much the time of day is ahead of the clock that only goes on."""
@@ -57,6 +68,19 @@ def dropped_count(snmp: Path = SNMP, snmp6: Path = SNMP6) -> int | None:
         return count + int(fields.get("Udp6RcvbufErrors", "0"))
     except (OSError, ValueError):
         return count  # no IPv6
+
+
+def dropped_by_socket(tables: Sequence[Path] = SOCKETS) -> dict[tuple[int, str], int]:
+    """Returns how many datagrams each UDP socket has dropped, by its port and inode, as far as the kernel
+    tells."""
+    found: dict[tuple[int, str], int] = {}
+    for table in tables:
+        try:
+            rows = [row.split() for row in table.read_text().splitlines()[1:]]
+            found |= {(int(row[1].rpartition(":")[2], 16), row[9]): int(row[12]) for row in rows}
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
 
 
 def _receive_buffer_bytes() -> int:

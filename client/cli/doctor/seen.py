@@ -107,14 +107,16 @@ class Machine:
 
     `receive_buffer_bytes` is what a client's socket got of `wanted_buffer_bytes`. `dropped_count` is the
     number of datagrams that the kernel dropped meanwhile for want of room, those of other programs too; None
-    where it does not tell. `clock_jump_s` is by how much the time of day moved against the clock that only
-    goes on. `unix_s` is the time of day at the end.
+    where it does not tell. `dropping_ports` are the ports whose sockets dropped something. `clock_jump_s` is
+    by how much the time of day moved against the clock that only goes on. `unix_s` is the time of day at the
+    end.
     """
 
     families: tuple[int, ...]
     receive_buffer_bytes: int
     wanted_buffer_bytes: int
     dropped_count: int | None
+    dropping_ports: tuple[int, ...]
     suspended_s: float
     clock_jump_s: float
     unix_s: float

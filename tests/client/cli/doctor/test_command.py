@@ -17,8 +17,10 @@ import pytest
 from click.testing import CliRunner
 
 from kcast.client.cli import main
-from kcast.client.cli.doctor import idle, machine
-from kcast.client.cluster import format_cluster, lab
+from kcast.client.cli.doctor import command, idle, machine
+from kcast.client.cli.doctor.machine import dropped_by_socket, dropped_count
+from kcast.client.cli.doctor.seen import ListTimes
+from kcast.client.cluster import format_cluster, lab, parse
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, format_address
@@ -58,6 +60,12 @@ def found(address: Address, *options: str) -> list[str]:
 
 FINE = ["answers", "leases", "copies"]
 
+
+@pytest.fixture(autouse=True)
+def _no_drops_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "dropped_count", lambda: 0)
+
+
 # --- Real servers ------------------------------------------------------------------------------------
 
 
@@ -87,6 +95,31 @@ def test_a_cluster_of_which_one_is_dead(serve: Serve, tmp_path: Path) -> None:
     )
     assert told.endswith("\n1 thing to do, at 1 of 2 addresses\n")
     assert all(len(line) <= 80 for line in told.splitlines())
+
+
+def test_names_and_where_they_lead(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        if host == "nobody.kcast":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    _, port = served_address(serve())
+    file = tmp_path / "named.cluster"
+    lines = ("names", f"server kcast-0.kcast:{port} key=a", "server nobody.kcast:7400 key=b")
+    file.write_text("\n".join(("kcast-cluster 1", "policy scheme=CH k=2", *lines, "")))
+    code, told = doctor("--cluster", str(file))
+    assert code == 1
+    assert re.search(rf"^ok     kcast-0.kcast:{port} \(127.0.0.1\)  answers", told, re.MULTILINE)
+    assert re.search(r"^fault  nobody.kcast:7400 +its name leads to no address:", told, re.MULTILINE)
+
+
+def test_times_of_a_signed_list() -> None:
+    words = "version 1\ntrust 1\nvalid-after 500\nfresh-until 2000\nvalid-until 3000\nmin-servers 1\n"
+    text = f"kcast-cluster 1\nname example.org/lab\n{words}server 192.0.2.1:1\n\n"
+    signed = parse(f"{text}\N{EM DASH} example.org/lab/signer-0 AAAA\n")
+    assert command._times(signed) == ListTimes(500, 2000, 3000)
+    assert command._times(lab([("127.0.0.1", 1)])) is None
 
 
 def test_as_json(serve: Serve) -> None:
@@ -321,8 +354,8 @@ def two_machines(*, client_mtu: int = 1500, server_mtu: int = 1500) -> Iterator[
 
 
 def found_from(client: Namespace, *arguments: str) -> list[str]:
-    command = (*KCAST, "doctor", *arguments, "--json", "--timeout", "1")
-    run = client.call(lambda: subprocess.run(command, capture_output=True, text=True, check=False))
+    typed = (*KCAST, "doctor", *arguments, "--json", "--timeout", "1")
+    run = client.call(lambda: subprocess.run(typed, capture_output=True, text=True, check=False))
     assert run.stderr == ""
     return [row["id"] for row in map(json.loads, run.stdout.splitlines()) if row["server"]]
 
@@ -384,7 +417,23 @@ def test_what_the_kernel_has_dropped(
     for name, text in (("snmp", snmp), ("snmp6", snmp6)):
         if text is not None:
             (tmp_path / name).write_text(text)
-    assert machine.dropped_count(tmp_path / "snmp", tmp_path / "snmp6") == count
+    assert dropped_count(tmp_path / "snmp", tmp_path / "snmp6") == count
+
+
+def test_which_socket_has_dropped() -> None:
+    watch = machine.MachineWatch()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as full:
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        full.bind(("127.0.0.1", 0))
+        for _ in range(100):
+            full.sendto(bytes(1200), full.getsockname())
+        if sys.platform == "linux":
+            assert full.getsockname()[1] in watch.seen().dropping_ports
+
+
+def test_tables_of_sockets_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "udp").write_text("heads\n1: 00000000:1CE8 x\n")
+    assert dropped_by_socket((tmp_path / "udp", tmp_path / "none")) == {}
 
 
 def test_a_clock_that_jumps() -> None:
@@ -397,9 +446,9 @@ def test_a_terminal_is_told_how_far_it_is() -> None:
     master, slave = pty.openpty()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        command = (*KCAST, "doctor", format_address(silent.getsockname()), "--timeout", "0.3")
+        typed = (*KCAST, "doctor", format_address(silent.getsockname()), "--timeout", "0.3")
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=slave, text=True, env={**os.environ, "TERM": "xterm"}
+            typed, stdout=subprocess.PIPE, stderr=slave, text=True, env={**os.environ, "TERM": "xterm"}
         ) as process:
             told, _ = process.communicate(timeout=WAIT_S)
     os.close(slave)

@@ -10,6 +10,7 @@ import pytest
 from kcast.client.cli.doctor.findings import Finding, of_machine, of_server
 from kcast.client.cli.doctor.kinds import KINDS, Level
 from kcast.client.cli.doctor.seen import Dealing, Idle, ListTimes, Machine, Pings, Seen
+from kcast.pubsub.metrics import _REFUSALS
 from tests.support.checkout import ROOT
 
 ROW = re.compile(r"^\| `([a-z-]+)` \| (ok|note|fault) \| [^|]+ \| [^|]+ \|$", re.MULTILINE)
@@ -29,7 +30,7 @@ GOOD = Dealing(
     tells_credit=True,
     ttl_s=60.0,
 )
-MACHINE = Machine((4, 6), 4 << 20, 4 << 20, 0, 0.0, 0.0, 1000.0)
+MACHINE = Machine((4, 6), 4 << 20, 4 << 20, 0, (), 0.0, 0.0, 1000.0)
 SMALL = replace(MACHINE, receive_buffer_bytes=212_992)
 TIMES = ListTimes(500, 2000, 3000)
 
@@ -123,8 +124,7 @@ SERVERS: list[tuple[Seen, list[str]]] = [
     (idle((10.0, None), (20.0, None)), [*FINE, "idle-unknown"]),
     (idle((10.0, True), (20.0, None), (30.0, True)), [*FINE, "idle"]),
 ]
-REFUSALS = ("full", "address", "prefix", "topics", "topic", "rate", "size", "drain", "work")
-SERVERS += [(without_lease(lease_refusal=why), ["answers", f"refused-{why}"]) for why in REFUSALS]
+SERVERS += [(without_lease(lease_refusal=why), ["answers", f"refused-{why}"]) for why in _REFUSALS]
 
 HERE: list[tuple[Machine, ListTimes | None, list[str]]] = [
     (MACHINE, None, ["families", "buffers", "clock"]),
@@ -188,6 +188,14 @@ def test_figures_of_a_kind_have_the_same_names_always() -> None:
 def test_docs_explain_each_kind_with_its_level() -> None:
     rows = ROW.findall((ROOT / "docs/doctor.md").read_text())
     assert [(kind, Level(level)) for kind, level in rows] == [(kind, KINDS[kind].level) for kind in KINDS]
+
+
+@pytest.mark.parametrize(
+    ("ports", "where"), [((), "slowly"), ((9,), "port 9)"), ((1, 2, 3, 4), "port 1, 2, 3)")]
+)
+def test_where_datagrams_are_dropped(ports: tuple[int, ...], where: str) -> None:
+    found = of_machine(replace(MACHINE, dropped_count=3, dropping_ports=ports), None)
+    assert found[1].text.endswith(where)
 
 
 @pytest.mark.parametrize(
