@@ -8,10 +8,11 @@ from kcast.pubsub.bursts import publishes_by_topic, whole_topic
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.egress import Egress, Sender
 from kcast.pubsub.endpoint import Address, Burst, Tap
+from kcast.pubsub.expiring import ExpiringSet
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.rates import Demand, PublishRates
-from kcast.pubsub.table import ExpiringSet, LeaseTable
+from kcast.pubsub.table import LeaseTable
 
 Lines = dict[bytes, list[bytes]]
 """Published lines (without LF) by their topics."""

@@ -19,7 +19,9 @@ CORES = (
     *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py", "pubsub/aside.py"),
     *("pubsub/sieve.py", "pubsub/flood.py"),
     *(
+        *("pubsub/expiring.py", "pubsub/probation.py"),
         "pubsub/table.py",
+        "pubsub/price.py",
         "pubsub/leasing.py",
         "pubsub/bursts.py",
         "pubsub/egress.py",
