@@ -3,46 +3,80 @@
 Each sequence (of a topic and a publisher) is watched by itself (`kcast.client.sequence`). A number that is
 skipped may still be on its way by another server, so a gap is reported only after a settling time, and
 withdrawn when it is filled. Anyone can claim any number, so numbers only report, and decide nothing.
+
+Anyone can also make up publishers. So those who have been heard for a while have a part of the memory that
+newcomers cannot take, however many there are: three quarters of it.
 """
 
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import chain
 
 from kcast.client.events import Gap, GapFilled
 from kcast.client.sequence import SETTLING_S, Sequence
 
 PUBLISHERS_MAX = 4096
+NEWCOMER_S = 10.0
+NEWCOMERS_PART = 4  # a quarter of all
 
 _Key = tuple[bytes, str]
 
 
 class GapTracker:
-    """Watches sequences, one for each (topic, publisher); the least recently heard are forgotten first."""
+    """Watches sequences, one for each (topic, publisher).
+
+    Where there are too many, those are forgotten that were heard least recently: among newcomers, as long as
+    these have more than their part.
+    """
 
     def __init__(self, settling_s: float = SETTLING_S, publishers_max: int = PUBLISHERS_MAX) -> None:
         self._settling_s = settling_s
         self._publishers_max = publishers_max
-        self._sequences: OrderedDict[_Key, Sequence] = OrderedDict()
+        self._newcomers_max = max(1, publishers_max // NEWCOMERS_PART)
+        self._newcomers: OrderedDict[_Key, tuple[float, Sequence]] = OrderedDict()  # and since when
+        self._established: OrderedDict[_Key, Sequence] = OrderedDict()
         self._due: list[tuple[float, _Key]] = []
 
     def __len__(self) -> int:
-        return len(self._sequences)
+        return len(self._newcomers) + len(self._established)
+
+    def sequences(self) -> Iterator[Sequence]:
+        """Yields all sequences that are watched."""
+        return chain((sequence for _, sequence in self._newcomers.values()), self._established.values())
 
     def heard(self, topic: bytes, publisher: str, seq: int, now: float) -> GapFilled | None:
         """Takes note of a delivery; returns GapFilled where it fills a gap that had been reported."""
         key = topic, publisher
-        sequence = self._sequences.get(key)
-        if sequence is None:
-            self._sequences[key] = Sequence(seq, now, self._settling_s)
-            if len(self._sequences) > self._publishers_max:
-                self._sequences.popitem(last=False)
+        sequence = self._established.get(key)
+        if sequence is not None:
+            self._established.move_to_end(key)
+        elif key in self._newcomers:
+            sequence = self._heard_again(key, now)
+        else:
+            self._newcomers[key] = now, Sequence(seq, now, self._settling_s)
+            self._make_room()
             return None
-        self._sequences.move_to_end(key)
         was_reported = sequence.heard(seq, now)
         if sequence.runs or sequence.has_unreported:
             self._look_later(key, sequence)
         return GapFilled(topic, publisher, seq) if was_reported else None
+
+    def _heard_again(self, key: _Key, now: float) -> Sequence:
+        since, sequence = self._newcomers[key]
+        if now < since + NEWCOMER_S:
+            self._newcomers.move_to_end(key)
+        else:
+            del self._newcomers[key]
+            self._established[key] = sequence
+            if len(self._established) > max(1, self._publishers_max - self._newcomers_max):
+                self._established.popitem(last=False)
+        return sequence
+
+    def _make_room(self) -> None:
+        if len(self) > self._publishers_max:
+            has_too_many = len(self._newcomers) > self._newcomers_max
+            (self._newcomers if has_too_many else self._established).popitem(last=False)
 
     def next_timeout(self) -> float | None:
         """Returns when the next gap may be reported; None where none is in sight."""
@@ -56,7 +90,8 @@ class GapTracker:
             at, key = heapq.heappop(self._due)
             if not self._is_current(at, key):
                 continue
-            sequence = self._sequences[key]
+            sequence = self._sequence(key)
+            assert sequence is not None
             sequence.looked_at = None
             for first, last in sequence.settle(now):
                 yield Gap(*key, first, last)
@@ -69,5 +104,9 @@ class GapTracker:
             heapq.heappush(self._due, (at, key))
 
     def _is_current(self, at: float, key: _Key) -> bool:
-        sequence = self._sequences.get(key)
+        sequence = self._sequence(key)
         return sequence is not None and sequence.looked_at == at
+
+    def _sequence(self, key: _Key) -> Sequence | None:
+        newcomer = self._newcomers.get(key)
+        return newcomer[1] if newcomer is not None else self._established.get(key)

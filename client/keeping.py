@@ -10,7 +10,8 @@ from math import inf
 from kcast.client.cookies import Cookie
 from kcast.client.leases import RENEWALS, Leases, Sort
 from kcast.client.requests import LINE_BYTES_MAX, Stamped
-from kcast.client.stamps import DATAGRAM_BITS, Stamps
+from kcast.client.stamps import Stamps
+from kcast.pubsub.limits import WORK_DATAGRAM_BITS
 
 _FIRST = (Sort.FIRST,)
 _MORE = (Sort.MORE,)
@@ -59,7 +60,7 @@ class Keeping:
         due_at = self._leases.first_due(_MORE)
         topics = self._leases.take_due(now + self._interval_s, lines_max - 1, LINE_BYTES_MAX, _MORE)
         if due_at is not None and topics:
-            self._stamps.begin(cookie, topics, self.bits, bits_max=DATAGRAM_BITS, ready_at=due_at)
+            self._stamps.begin(cookie, topics, self.bits, bits_max=WORK_DATAGRAM_BITS, ready_at=due_at)
 
     def work(self, tries: int) -> int:
         """Tries at most `tries` stamps; returns how many were tried."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from math import inf
 
-FIRST_MAX = 8  # leases that are always renewed for nothing
+from kcast.pubsub.limits import LEASES_KEPT_FREE
 
 
 class Sort(IntEnum):
@@ -210,7 +210,7 @@ class Leases:
         if is_live == (lease.sort is not Sort.NEW):
             return
         if is_live:
-            is_first = len(self._first) < FIRST_MAX
+            is_first = len(self._first) < LEASES_KEPT_FREE
             (self._first if is_first else self._more)[topic] = None
             self._set_sort(topic, lease, Sort.FIRST if is_first else Sort.MORE)
             return

@@ -365,16 +365,14 @@ class Session:
         self._outbox.settle(request.lines, Outcome.RECEIPT, audience)
         if not self._cookies.is_of_now(request.cookie):
             return  # what it promised is gone
-        self._keep_cookie(receipt, request)
         self.ttl_s = max(1.0, receipt.ttl_s)
+        self._keep_cookie(receipt, request, now)
         refused = [] if refusal is None else refused_topics(refusal, request.topics)
         granted = [topic for topic in request.topics if topic not in refused]
         interval_s = self.renewal_interval_s
         if request.topics:
             credit_bytes = number(receipt.attributes.get("credit"), CREDIT_DIGITS_MAX)
             self.credit.told(credit_bytes, interval_s, now)
-            keep_bits = number(receipt.attributes.get("keep")) or 0
-            self._lease_requests.keeping.told(keep_bits, interval_s, now)
         self._tell_leases(self._lease_requests.granted(granted, request, self.ttl_s, interval_s, now))
         if refusal is not None:
             self._tell_refused(refused, request, refusal.reason, now)
@@ -392,7 +390,7 @@ class Session:
             self.notices.append(Notice(Change.FORGOT))
             self._lease_requests.back_off(self.renewal_interval_s, now)
             self._void(now)
-        self._keep_cookie(challenge, request)
+        self._keep_cookie(challenge, request, now)
         self._leases.ask_again(request.topics, now)
         self._outbox.try_again(request.lines)
 
@@ -424,10 +422,12 @@ class Session:
         self._lines_max = max(LINES_MIN, min(self._lines_max, fewer_lines(refusal, line_count)))
         return line_count > self._lines_max
 
-    def _keep_cookie(self, reply: wire.Challenge | wire.Receipt, request: Request) -> None:
-        """Takes a cookie, and the price that was told with it, if no newer one is known."""
+    def _keep_cookie(self, reply: wire.Challenge | wire.Receipt, request: Request, now: float) -> None:
+        """Takes a cookie, and the prices that were told with it, if no newer one is known."""
         if self._cookies.keep(reply.cookie, request.sent_at):
             self._lease_requests.price_bits = reply.bits
+            keep_bits = number(reply.attributes.get("keep")) or 0
+            self._lease_requests.keeping.told(keep_bits, self.renewal_interval_s, now)
 
     def _tell_refused(self, topics: Collection[bytes], request: Request, reason: str, now: float) -> None:
         ended, is_later = self._lease_requests.refused(topics, request, reason, self.renewal_interval_s, now)

@@ -12,15 +12,13 @@ from math import inf
 
 from kcast.client.cookies import Cookie
 from kcast.client.requests import Stamped
-from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S
+from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, WORK_DATAGRAM_BITS
 from kcast.pubsub.stamp import Mint, price_bits
-
-DATAGRAM_BITS = 18  # the most that a datagram of several new leases may cost: about a tenth of a second
 
 
 def topics_max(bits: int) -> int:
     """Returns the number of new leases at `bits` each that one stamp of max(bits, 18) bits pays for."""
-    return 1 << max(0, DATAGRAM_BITS - bits)
+    return 1 << max(0, WORK_DATAGRAM_BITS - bits)
 
 
 class Stamps:

@@ -102,6 +102,8 @@ class Scenario:
     jitter_ms: float = 0.0
 
     def __post_init__(self) -> None:
+        is_unicode = not any("\ud800" <= char <= "\udfff" for char in self.name)
+        self._check("name", is_unicode, "give Unicode characters")  # a folder has it
         for name in ("outage", "loss_in", "loss_out", "duplicate", "reorder"):
             self._check(name, 0 <= getattr(self, name) <= 1, "give a share from 0 to 1")
         self._check("known", 0 < self.known <= 1, "give a share above 0, up to 1")
@@ -142,8 +144,9 @@ class Scenario:
     def _check(self, field: str, is_right: bool, advice: str) -> None:
         if not is_right:
             value = getattr(self, field)
-            text = f"{value:.10g}" if isinstance(value, float) else value
-            raise ScenarioError(f"{option_name(field)} is {text}: {advice}")
+            text = f"{value:.10g}" if isinstance(value, float) else str(value)
+            shown = text if text.isprintable() else ascii(text)
+            raise ScenarioError(f"{option_name(field)} is {shown}: {advice}")
 
     @property
     def policy(self) -> Policy:
@@ -193,10 +196,12 @@ class Scenario:
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
             raise ScenarioError(f"a scenario has no {unknown[0]}: it was written by another version of kcast")
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ScenarioError(f"not a scenario: {error}") from None
+        for field in fields(cls):
+            value = values.get(field.name, field.default)
+            kinds = (int, float) if isinstance(field.default, float) else (type(field.default),)
+            if type(value) not in kinds:
+                raise ScenarioError(f"not a scenario: its {field.name} is {value!r}")
+        return cls(**values)
 
     @classmethod
     def from_capture(cls, values: Mapping[str, Any]) -> Self:

@@ -11,8 +11,9 @@ cookies the form).
              the server's own clock, which never goes back (4 bytes)
     tag    = BLAKE2s-128(key of the epoch, issued || family || IP || port)
 
-`bits` is the price of a new lease that was quoted with the cookie, and that holds while it does. The parts of
-a second tell which of two cookies is the later one (`kcast.pubsub.subscribers`).
+`bits` is the price of a new lease that was quoted with the cookie, and that holds while it does; 128 more if
+keeping many leases has a price, too (`kcast.pubsub.stamp`). The parts of a second tell which of two cookies
+is the later one (`kcast.pubsub.subscribers`).
 
 The port is bound too: a cookie of one host behind a NAT must not be good for its neighbours. Keys derive from
 the server's secret and the epoch, so nothing is stored and nothing needs rotating. The secret lives as long
@@ -30,21 +31,23 @@ from typing import NamedTuple
 
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S, COOKIE_TIME_STEP_S
+from kcast.pubsub.stamp import FREE, Quote
 
 SECRET_BYTES = 32
 _ISSUED = struct.Struct(">BBHI")
 _VERSION = 2
+_KEEPING_IS_DEAR = 0x80
 _STEPS_PER_S = round(1 / COOKIE_TIME_STEP_S)
 # A cookie's life touches a part of an epoch at each of its ends.
 _EPOCHS_ALIVE = int(COOKIE_PUBLISH_LIFE_S // COOKIE_EPOCH_S) + 2
 
 
 class Issued(NamedTuple):
-    """What a good cookie says: how old it is, when it was issued, and the price that was quoted with it."""
+    """What a good cookie says: how old it is, when it was issued, and what was quoted with it."""
 
     age_s: float
     issued_at: float
-    bits: int
+    quote: Quote
 
 
 class Cookies:
@@ -56,8 +59,9 @@ class Cookies:
         self._secret = secret
         self._epoch_key = lru_cache(maxsize=_EPOCHS_ALIVE)(self._derive_key)
 
-    def mint(self, address: Address, now: float, bits: int = 0) -> bytes:
-        """Returns a cookie for this address, issued now: 32 base64url characters."""
+    def mint(self, address: Address, now: float, quote: Quote = FREE) -> bytes:
+        """Returns a cookie for this address, issued now with this quote: 32 base64url characters."""
+        bits = quote.bits | (_KEEPING_IS_DEAR if quote.is_keeping_dear else 0)
         seconds, parts = divmod(int(now / COOKIE_TIME_STEP_S), _STEPS_PER_S)
         issued = _ISSUED.pack(_VERSION, bits, parts, seconds)
         return urlsafe_b64encode(issued + self._tag(issued, seconds, address))
@@ -77,7 +81,8 @@ class Cookies:
             return None
         if not hmac.compare_digest(raw[_ISSUED.size :], self._tag(issued, seconds, address)):
             return None
-        return Issued(age_s, issued_at, bits)
+        quote = Quote(bits & ~_KEEPING_IS_DEAR, bits >= _KEEPING_IS_DEAR)
+        return Issued(age_s, issued_at, quote)
 
     def _tag(self, issued: bytes, seconds: int, address: Address) -> bytes:
         key = self._epoch_key(int(seconds // COOKIE_EPOCH_S))

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 from kcast.pubsub import clock
-from kcast.pubsub.endpoint import Endpoint, Transmit
+from kcast.pubsub.endpoint import Burst, Endpoint, Transmit
 from kcast.pubsub.flood import OPENING_STEP_S, FloodGuard
 from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort
 
@@ -170,14 +170,20 @@ class Driver:
         # At most 32 calls in a turn. If more is waiting, the next poll finds the descriptor readable.
         bursts = port.receive()
         now = self._read_clock()
-        for burst in bursts:
-            self._core.receive(burst, now)
+        self._take(bursts, now)
         self._finish_turn(now)
         if self._guard is not None and (len(bursts) >= RECEIVE_CALLS_MAX or self._guard.is_active):
             self._look(self._guard)
         if self._report_timer is None:
             # Set only when something arrives, so that an idle server does nothing.
             self._report_timer = self._loop.call_later(self._report_interval_s, self._on_report_timer)
+
+    def _take(self, bursts: Sequence[Burst], now: float) -> None:
+        receive = self._core.receive
+        for burst in bursts:
+            receive(burst, now)
+        if self._guard is not None:
+            self._guard.saw(bursts)
 
     def _on_report_timer(self) -> None:
         self._report_timer = None
@@ -205,8 +211,7 @@ class Driver:
             # The rest of a flush, or of what has expired, waits for what has arrived meanwhile.
             now = self._read_clock()
             for port in self._ports:
-                for burst in port.receive():
-                    self._core.receive(burst, now)
+                self._take(port.receive(), now)
             due = self._go_on(now)
         if self._tell_resumed is not None and (due is None or due > now):
             tell, self._tell_resumed = self._tell_resumed, None

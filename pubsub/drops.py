@@ -5,6 +5,8 @@ A reason of which clients are told is a refusal too (PROTOCOL §5.8). CONTRIBUTI
 
 from enum import StrEnum
 
+from kcast.pubsub import wire
+
 
 class Drop(StrEnum):
     """Why a datagram or a line had no effect. The values are the labels in logs and metrics."""
@@ -64,3 +66,10 @@ HARMLESS = {
 }
 """Reasons by which nothing is lost, and what people call them. A client with a stale cookie gets a fresh one
 and sends again."""
+
+
+def drop_of_control(line: bytes) -> Drop:
+    """Returns why a control line that is no request has no effect."""
+    if line.startswith(wire.REPLY_VERBS):
+        return Drop.REPLY_VERB
+    return Drop.MALFORMED if line.startswith((b"%!", b"%?", b"%~")) else Drop.UNKNOWN_VERB

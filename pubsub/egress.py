@@ -2,8 +2,9 @@
 
 Published lines wait in a queue for each publisher. Queues take turns by deficit round robin (Shreedhar and
 Varghese, 1995): a queue that has its turn may send a quantum, and what it sends beyond is taken off its next
-one. A publisher that had nothing waiting comes first once, as in FQ-CoDel (RFC 8290 §4.2): so sparse messages
-are not held up by bulk, and a publisher whose messages make many copies waits behind its own backlog.
+one. All queues of a network share its turns (`kcast.pubsub.turns`). A publisher that had nothing waiting
+comes first once, as in FQ-CoDel (RFC 8290 §4.2), a few of a network at a time: so sparse messages are not
+held up by bulk, and a publisher whose messages make many copies waits behind its own backlog.
 
 What the queues give is put together in a batch: each subscriber gets all its lines in as few datagrams as
 possible, because a copy costs system calls, hardly bytes. A burst whose lines are all of one topic leaves as
@@ -12,7 +13,7 @@ the driver receives between them. So one message to 100,000 subscribers makes th
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub import wire
@@ -23,15 +24,38 @@ from kcast.pubsub.networks import Share
 from kcast.pubsub.rates import Demand, Rate
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
+from kcast.pubsub.turns import Turns
 
 CALLS_MAX = 64  # in a slice: a sixth of a millisecond
 BYTES_MAX = 2 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
 PAIRS_MAX = 8192  # lines times subscribers in a batch: some milliseconds to put together
 COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
 QUANTUM_BYTES = 64 * 1024
+FIRST_TURNS_MAX = 8  # of a network, at a time
+QUEUES_MAX = 256  # of a network that has more waiting than its part
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of all queues, costs included: a third of a second
 BACKLOG_S_MAX = 0.25  # ... and of an uplink whose rate is known
 UPLINK_BURST_S = 0.01
+
+
+class Sender(NamedTuple):
+    """A name for what waits together, the party that it is of, and the networks in which that takes turns,
+    the widest first."""
+
+    name: Hashable
+    party: Hashable
+    networks: tuple[Share, ...] = ()
+
+
+class _Party:
+    """What the queues of one of the widest networks have together."""
+
+    __slots__ = ("backlog_bytes", "first_turns", "queues")
+
+    def __init__(self) -> None:
+        self.backlog_bytes = 0
+        self.first_turns = 0  # of its queues, those that have had no turn yet
+        self.queues = 0
 
 
 class _Parcel:
@@ -55,9 +79,11 @@ class _Parcel:
 class _Queue:
     """What one publisher wants sent: `parcels` first, then lines by topic."""
 
-    __slots__ = ("backlog_bytes", "deficit_bytes", "lines_by_topic", "parcels")
+    __slots__ = ("backlog_bytes", "deficit_bytes", "lines_by_topic", "parcels", "party", "sender")
 
-    def __init__(self) -> None:
+    def __init__(self, sender: Sender, party: _Party) -> None:
+        self.sender = sender
+        self.party = party
         self.parcels: deque[_Parcel] = deque()
         self.lines_by_topic: dict[bytes, list[bytes]] = {}
         self.deficit_bytes = QUANTUM_BYTES
@@ -112,11 +138,12 @@ class Egress:
         self._uplink = Rate(uplink_bytes_per_s, UPLINK_BURST_S)
         self._backlog_bytes_max = int(uplink_bytes_per_s * BACKLOG_S_MAX) or BACKLOG_BYTES_MAX
         self._backlog_bytes = 0
-        self._queues: dict[Share, _Queue] = {}
-        self._fresh: deque[Share] = deque()  # publishers that have their first turn
-        self._waiting: deque[Share] = deque()
+        self._queues: dict[Hashable, _Queue] = {}
+        self._parties: dict[Hashable, _Party] = {}
+        self._fresh: deque[_Queue] = deque()  # those that have their first turn
+        self._waiting: Turns[_Queue] = Turns()
         self._ready: deque[_Ready] = deque()  # the rest of the batch
-        self._in_batch: set[Share] = set()  # whose it is
+        self._in_batch: set[Hashable] = set()  # whose it is
 
     @property
     def backlog_bytes(self) -> int:
@@ -129,17 +156,25 @@ class Egress:
 
     # --- What comes in -------------------------------------------------------------------------------
 
-    def has_room(self, publisher: Share) -> bool:
-        """Whether more of this publisher can wait: yes, unless much waits, and its own is more than its share
-        of that."""
+    def has_room(self, sender: Sender) -> bool:
+        """Whether more of this sender can wait: yes, unless much waits, and its network has more than its
+        part of that, and the sender more than its part of the network's."""
         if self._backlog_bytes < self._backlog_bytes_max:
             return True
-        queue = self._queues.get(publisher)
-        return queue is None or queue.backlog_bytes * len(self._queues) < self._backlog_bytes_max
+        party = self._parties.get(sender.party)
+        if party is None:
+            return True
+        part_bytes = self._backlog_bytes_max / len(self._parties)
+        if party.backlog_bytes < part_bytes:
+            return True
+        queue = self._queues.get(sender.name)
+        if queue is None:
+            return party.queues < QUEUES_MAX
+        return queue.backlog_bytes * party.queues < part_bytes
 
-    def put(self, publisher: Share, lines_by_topic: dict[bytes, list[bytes]], demand: Demand) -> None:
+    def put(self, sender: Sender, lines_by_topic: dict[bytes, list[bytes]], demand: Demand) -> None:
         """Takes lines (without LF), and the lists that they are in. `demand` is what they cause."""
-        queue = self._queue_of(publisher, demand)
+        queue = self._queue_of(sender, demand)
         waiting = queue.lines_by_topic
         if not waiting:
             queue.lines_by_topic = lines_by_topic
@@ -152,7 +187,7 @@ class Egress:
 
     def put_run(
         self,
-        publisher: Share,
+        sender: Sender,
         data: bytes,
         segment_bytes: int,
         topic: bytes,
@@ -160,22 +195,42 @@ class Egress:
     ) -> None:
         """Takes a burst of one topic, to leave as it came and after what came before it."""
         assert not self._mark
-        queue = self._queue_of(publisher, demand)
+        queue = self._queue_of(sender, demand)
         waiting = queue.lines_by_topic.pop(topic, None)
         if waiting:
             queue.parcels.append(_Parcel(topic, waiting, None, len(waiting)))
         queue.parcels.append(_Parcel(topic, [], (data, segment_bytes), demand.lines))
 
-    def _queue_of(self, publisher: Share, demand: Demand) -> _Queue:
-        queue = self._queues.get(publisher)
-        if queue is None:
-            queue = self._queues[publisher] = _Queue()
-            # Nobody overtakes what has been sent before.
-            (self._waiting if publisher in self._in_batch else self._fresh).append(publisher)
+    def _queue_of(self, sender: Sender, demand: Demand) -> _Queue:
+        queue = self._queues.get(sender.name) or self._begin(sender)
         backlog_bytes = demand.size_bytes + COPY_COST_BYTES * demand.copies
         queue.backlog_bytes += backlog_bytes
+        queue.party.backlog_bytes += backlog_bytes
         self._backlog_bytes += backlog_bytes
         return queue
+
+    def _begin(self, sender: Sender) -> _Queue:
+        party = self._parties.get(sender.party)
+        if party is None:
+            party = self._parties[sender.party] = _Party()
+        party.queues += 1
+        queue = self._queues[sender.name] = _Queue(sender, party)
+        # Nobody overtakes what has been sent before.
+        if sender.name in self._in_batch or party.first_turns >= FIRST_TURNS_MAX:
+            self._waiting.add(queue, sender.networks)
+        else:
+            party.first_turns += 1
+            self._fresh.append(queue)
+        return queue
+
+    def _end(self, queue: _Queue) -> None:
+        sender, party = queue.sender, queue.party
+        if queue.backlog_bytes:
+            self._charge(queue, queue.backlog_bytes)
+        party.queues -= 1
+        if not party.queues:
+            del self._parties[sender.party]
+        del self._queues[sender.name]
 
     # --- What goes out -------------------------------------------------------------------------------
 
@@ -183,10 +238,9 @@ class Egress:
         """Returns the next copies to send; none while the uplink is taken."""
         calls_left, bytes_left = CALLS_MAX, min(BYTES_MAX, self._uplink.left(now))
         first: deque[_Ready] = deque()
-        fresh = list(self._fresh)
+        fresh = [queue.sender.name for queue in self._fresh]
         if fresh and bytes_left > 0:
-            # At most a slice of them, so that they are not a way around the turns.
-            first.extend(self._batch_of(self._fresh, CALLS_MAX, now))
+            first.extend(self._first_turns(now))
         transmits: list[Transmit] = []
         copies, refused = 0, self._subscribers.refused
         while calls_left > 0 and bytes_left > 0:
@@ -194,7 +248,7 @@ class Egress:
                 self._in_batch.clear()
                 if not self._waiting:
                     break
-                self._ready.extend(self._batch_of(self._waiting, PAIRS_MAX, now))
+                self._ready.extend(self._turns(now))
                 continue
             ready = first or self._ready
             transmit, line_count = ready.popleft()
@@ -217,25 +271,34 @@ class Egress:
         self._charge_uplink(transmits, now)
         return transmits
 
-    def _batch_of(self, turns: deque[Share], pairs_max: int, now: float) -> list[_Ready]:
-        """Puts together what queues give by turns, which begin with those of `turns`."""
-        batch = _Batch(pairs_max)
-        while turns and batch.pairs < pairs_max:
-            publisher = turns[0]
-            queue = self._queues[publisher]
-            if queue.deficit_bytes <= 0:
-                queue.deficit_bytes += QUANTUM_BYTES
-                turns.popleft()
-                self._waiting.append(publisher)
-                continue
-            if turns is self._waiting:
-                self._in_batch.add(publisher)
+    def _first_turns(self, now: float) -> list[_Ready]:
+        """Puts together what queues give that have had no turn yet."""
+        batch = _Batch(CALLS_MAX)  # at most a slice, so that this is not a way around the turns
+        while self._fresh and batch.pairs < batch.pairs_max:
+            queue = self._fresh.popleft()
+            queue.party.first_turns -= 1
             self._serve(queue, batch, now)
             if not queue.parcels and not queue.lines_by_topic:
-                self._backlog_bytes -= queue.backlog_bytes
-                del self._queues[turns.popleft()]
-            elif turns is self._fresh:
-                self._waiting.append(turns.popleft())
+                self._end(queue)
+            else:
+                self._waiting.add(queue, queue.sender.networks)
+        self._pack(batch)
+        return batch.ready
+
+    def _turns(self, now: float) -> list[_Ready]:
+        """Puts together what queues give by turns."""
+        batch = _Batch(PAIRS_MAX)
+        while self._waiting and batch.pairs < batch.pairs_max:
+            queue = self._waiting.first()
+            if queue.deficit_bytes <= 0:
+                queue.deficit_bytes += QUANTUM_BYTES
+                self._waiting.pass_on()
+                continue
+            self._in_batch.add(queue.sender.name)
+            self._serve(queue, batch, now)
+            if not queue.parcels and not queue.lines_by_topic:
+                self._waiting.remove_first()
+                self._end(queue)
         self._pack(batch)
         return batch.ready
 
@@ -283,7 +346,8 @@ class Egress:
         else:
             for topic in taken:
                 del queue.lines_by_topic[topic]
-        self._charge(queue, batch, pairs, cost_bytes)
+        batch.pairs += pairs
+        self._charge(queue, cost_bytes)
 
     def _take_chunk(self, queue: _Queue, batch: _Batch, now: float) -> None:
         """Takes the next chunk of the first parcel."""
@@ -296,6 +360,8 @@ class Egress:
                 return
         chunk = parcel.chunks[parcel.position]
         parcel.position += 1
+        batch.pairs += len(chunk)
+        self._charge(queue, len(chunk) * parcel.copy_cost_bytes)
         is_alone = len(self._queues) == len(queue.parcels) == 1 and not queue.lines_by_topic
         if parcel.position == len(parcel.chunks):
             queue.parcels.popleft()
@@ -305,7 +371,6 @@ class Egress:
             batch.topics.add(parcel.topic)
             for address in chunk:
                 batch.wanted_by[address].append(place)
-            self._charge(queue, batch, len(chunk), len(chunk) * parcel.copy_cost_bytes)
             return
         if parcel.run is None:
             # Enough to fill a datagram alone, or alone in the batch, so it is packed once for all its
@@ -315,13 +380,12 @@ class Egress:
         if parcel.topic in batch.topics:
             self._pack(batch)  # else this would overtake earlier lines of the topic
         batch.ready.append(_Ready(Transmit(*parcel.run, chunk), parcel.line_count))
-        self._charge(queue, batch, len(chunk), len(chunk) * parcel.copy_cost_bytes)
 
-    def _charge(self, queue: _Queue, batch: _Batch, pairs: int, cost_bytes: int) -> None:
+    def _charge(self, queue: _Queue, cost_bytes: int) -> None:
         queue.deficit_bytes -= cost_bytes
         queue.backlog_bytes -= cost_bytes
+        queue.party.backlog_bytes -= cost_bytes
         self._backlog_bytes -= cost_bytes
-        batch.pairs += pairs
 
     def _unwanted(self, topic: bytes, line_count: int) -> None:
         # Topics in the table are canonical already; only unmatched ones need this check.

@@ -1,4 +1,7 @@
-"""Gives leases: renews those that stand, opens new ones if price and limits allow. PROTOCOL §5.8, §5.11."""
+"""Gives leases: renews those that stand, opens new ones if price and limits allow.
+
+PROTOCOL §5.8, §5.11, §7.9.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,48 +9,58 @@ from collections.abc import Sequence
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, LeaseChange, Tap
-from kcast.pubsub.table import LeaseTable
+from kcast.pubsub.stamp import Quote
+from kcast.pubsub.table import Lease, LeaseTable
 
 
 class Leasing:
     """Asks `table` for leases on behalf of clients; counts in `counts` and `drops`, and tells `tap`.
 
-    `work_bits` is the price of a new lease. No new ones are given while `is_draining`.
+    No new leases are given while `is_draining`.
     """
 
     def __init__(
-        self, table: LeaseTable, work_bits: int, counts: Counter[str], drops: Counter[Drop], tap: Tap | None
+        self, table: LeaseTable, counts: Counter[str], drops: Counter[Drop], tap: Tap | None
     ) -> None:
         self.table = table
-        self.work_bits = work_bits
         self.is_draining = False
         self._counts = counts
         self._drops = drops
         self._tap = tap
 
     def ask(
-        self, topics: Sequence[bytes], vouch: wire.Vouch | None, source: Address, now: float
+        self,
+        topics: Sequence[bytes],
+        vouch: wire.Vouch | None,
+        quote: Quote,
+        source: Address,
+        now: float,
     ) -> tuple[int, str]:
         """Renews and opens leases. Returns the bitmap of refused topics, and the first reason.
 
-        Without a vouch, as from sources that an open server is open to, leases have no price.
+        `quote` is what the cookie of the vouch says. Without a vouch, as from sources that an open server is
+        open to, leases have no price.
         """
         if not topics:
             return 0, ""
         self.expire(now)
         live = {topic for topic in topics if self.table.is_live(topic, source, now)}
-        # Live leases come first: else a full fifo table could push them out for the new ones beside them.
+        new = {topic for topic in topics if topic not in live and wire.is_topic(topic)}
+        dear = {topic for topic in live if self.table.is_beyond_free(topic, source)}
+        new_count = 0 if self.is_draining else len(new)
+        is_paid = vouch is None or self._pays(vouch, topics, quote.due_bits(new_count, len(dear)))
+        if not is_paid and quote.is_keeping_dear:
+            live -= dear  # they live on until their ttl ends
+        # Live leases come first: else a full table could push them out for the new ones beside them.
         for topic in topics:
             if topic in live:
                 self.table.renew(topic, source, now)
                 self._counts["leases_renewed"] += 1
-        new = {topic for topic in topics if topic not in live and wire.is_topic(topic)}
-        may_open = self._may_open(topics, len(new), vouch) if new else None
         refused, reason = 0, ""
         for index, topic in enumerate(topics):
             if topic in live:
                 continue
-            drop = (may_open or self._open(topic, source, now)) if topic in new else Drop.TOPIC
+            drop = self._refuses(topic in new, topic in dear, is_paid) or self._open(topic, source, now)
             if drop is None:
                 live.add(topic)
             else:
@@ -55,34 +68,40 @@ class Leasing:
                 refused, reason = refused | 1 << index, reason or drop.value
         return refused, reason
 
-    def expire(self, now: float) -> None:
-        """Forgets leases that have expired."""
-        for lease in self.table.expire(now):
-            self._counts["leases_expired"] += 1
-            if self._tap is not None:
-                self._tap.lease(now, LeaseChange.EXPIRED, *lease)
+    def _pays(self, vouch: wire.Vouch, topics: Sequence[bytes], due_bits: int) -> bool:
+        if not due_bits:
+            return True
+        return vouch.stamp is not None and stamp.is_valid(vouch.stamp, vouch.cookie, topics, due_bits)
 
-    def _may_open(self, topics: Sequence[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        """Returns why this datagram may open no new lease at all; None if it may."""
+    def _refuses(self, is_new: bool, is_dear: bool, is_paid: bool) -> Drop | None:
+        """Returns why a lease that is not renewed is not opened either, whatever the table says."""
+        if is_dear:
+            return Drop.WORK
+        if not is_new:
+            return Drop.TOPIC
         if self.is_draining:
             return Drop.DRAIN
-        price_bits = stamp.price_bits(self.work_bits, new_count)
-        if not price_bits or vouch is None:
-            return None
-        if vouch.stamp is not None and stamp.is_valid(vouch.stamp, vouch.cookie, topics, price_bits):
-            return None
-        return Drop.WORK
+        return None if is_paid else Drop.WORK
+
+    def expire(self, now: float) -> None:
+        """Forgets leases that have expired, a bounded number of them."""
+        self._tell(LeaseChange.EXPIRED, self.table.expire(now), now)
 
     def _open(self, topic: bytes, source: Address, now: float) -> Drop | None:
+        if self.table.release(topic, source, now):
+            self._tell(LeaseChange.EXPIRED, [Lease(topic, source)], now)
         limit = self.table.open(topic, source, now)
-        for evicted in self.table.evicted:
-            self._counts["leases_evicted"] += 1
-            if self._tap is not None:
-                self._tap.lease(now, LeaseChange.EVICTED, *evicted)
+        self._tell(LeaseChange.EVICTED, self.table.evicted, now)
         self.table.evicted.clear()
         if limit is not None:
             return Drop(limit.value)
-        self._counts["leases_opened"] += 1
-        if self._tap is not None:
-            self._tap.lease(now, LeaseChange.OPENED, topic, source)
+        self._tell(LeaseChange.OPENED, [Lease(topic, source)], now)
         return None
+
+    def _tell(self, change: LeaseChange, leases: Sequence[Lease], now: float) -> None:
+        if not leases:
+            return
+        self._counts[f"leases_{change.name.lower()}"] += len(leases)
+        if self._tap is not None:
+            for lease in leases:
+                self._tap.lease(now, change, *lease)

@@ -33,6 +33,8 @@ HEADER_BYTES = 66  # of a datagram on the wire: Ethernet with its gap and checks
 OVERDRAWN_S = 10.0  # §5.9: a client that published too much must vouch for so long, so it hears of it
 
 WORK_BITS_MAX = 24  # §5.11: the most that a client pays for a datagram: some seconds
+WORK_DATAGRAM_BITS = 18  # §5.11: the most that a datagram of several leases need cost: some 0.1 s
+LEASES_KEPT_FREE = 8  # §7.9: leases of one address whose renewal never has a price
 HEAD_CHARS_MAX = 32  # §5.1: a receipt, a refusal and a head must fit in an answer
 
 PUBLISHER_CHARS_MAX = 43  # §9.1
@@ -52,6 +54,7 @@ class Limits:
     leases_per_address: int = 4_000  # an address is IP and port
     leases_per_prefix: int = 20_000  # a prefix is an IPv4 /24 or an IPv6 /48; loopback has no such limit
     topics: int = 50_000
+    topics_per_prefix: int = 10_000  # a topic counts as that of the network that opened it
     publishers: int = 100_000  # with publish leases, and whose rates are remembered
     lines_per_datagram: int = LINES_PER_DATAGRAM_MAX
     # Of one IP; a network has a multiple (`networks.shares_of`), and on loopback each port has them.

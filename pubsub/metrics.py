@@ -45,7 +45,7 @@ _COUNTS = (
     ("leases_opened", "leases_opened", "Leases opened."),
     ("leases_renewed", "leases_renewed", "Leases renewed."),
     ("leases_expired", "leases_expired", "Leases that were not renewed in time."),
-    ("leases_evicted", "leases_evicted", "Leases pushed out of a full fifo table."),
+    ("leases_evicted", "leases_evicted", "Leases pushed out of a full table."),
     ("cookies_issued", "cookies_issued", "Cookies sent to addresses that had shown no good one."),
     ("answers", "answers_sent", "Answers sent, of all kinds."),
     # In this order: the core adds to what was received first, so what was sent is never ahead in a scrape.
@@ -111,7 +111,7 @@ class ServerCollector(Collector):
             min(port.receive_buffer_bytes for port in self._ports),
         )
         yield GaugeMetricFamily("kcast_ttl_seconds", "How long a lease lives at most.", server.ttl_s)
-        yield GaugeMetricFamily("kcast_work_bits", "Price of a new lease.", server.work_bits)
+        yield GaugeMetricFamily("kcast_work_bits", "Least price of a new lease.", server.work_bits)
         yield GaugeMetricFamily("kcast_draining", "1 while the server is about to end.", server.is_draining)
         if self._tap is not None:
             yield CounterMetricFamily(

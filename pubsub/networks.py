@@ -22,6 +22,9 @@ IPV4_NETWORK_FACTOR = 8  # how many times the rate of one IP its /24 has
 IPV6_NETWORK_FACTORS = (1, 4, 16)  # of a /64, /56 and /48: a /64 is often one machine, which uses all of it
 SHARES_MAX = 3  # of one address
 
+Path = tuple[Share, ...]
+"""The parties that an address belongs to, the widest first: networks, on IPv4 the IP, and the address."""
+
 _IPV4_BYTES = 3  # a /24
 _IPV6_BYTES = (8, 7, 6)  # a /64, a /56 and a /48
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
@@ -71,10 +74,16 @@ class Networks:
         self._exempts_loopback = exempts_loopback
         self.shares_of: Callable[[Address], tuple[tuple[Share, int], ...]] = lru_cache(8192)(self._shares_of)
         """Returns whose rates an address uses, the narrowest first, and how many times an IP's each has."""
+        self.path_of: Callable[[Address], Path] = lru_cache(8192)(self._path_of)
+        """Returns the parties that an address belongs to, the widest first."""
 
     def of(self, host: str) -> tuple[Network, ...]:
         """Returns the networks of an IP address, the widest last."""
         return networks_of(host, exempts_loopback=self._exempts_loopback)
+
+    def _path_of(self, address: Address) -> Path:
+        networks = self.of(address[0])
+        return (*networks[::-1], *(() if len(networks) != 1 else (address[0],)), address)
 
     def _shares_of(self, address: Address) -> tuple[tuple[Share, int], ...]:
         networks = self.of(address[0])

@@ -1,16 +1,18 @@
 """Admits publishes: who may publish bare lines, and how much each may. PROTOCOL §4.2, §5.9, §7.2. Sans-IO."""
 
 from collections import Counter
+from functools import lru_cache
 
 from kcast.pubsub import wire
 from kcast.pubsub.bursts import publishes_by_topic, whole_topic
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.egress import Egress
+from kcast.pubsub.egress import Egress, Sender
 from kcast.pubsub.endpoint import Address, Burst, Tap
+from kcast.pubsub.expiring import ExpiringSet
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.rates import Demand, PublishRates
-from kcast.pubsub.table import ExpiringSet, LeaseTable
+from kcast.pubsub.table import LeaseTable
 
 Lines = dict[bytes, list[bytes]]
 """Published lines (without LF) by their topics."""
@@ -46,6 +48,7 @@ class Publishing:
         self._counts = counts
         self._drops = drops
         self._tap = tap
+        self._senders_of = lru_cache(8192)(self._make_senders)
 
     # --- Publish leases ------------------------------------------------------------------------------
 
@@ -79,7 +82,8 @@ class Publishing:
 
     def take_vouched(self, publishes: Lines, source: Address, now: float) -> Demand | None:
         """Charges the source for publishes with a cookie; None if it may not publish this much now."""
-        return self._take(self.vouched_rates, source, self._demand_of(publishes), now)
+        demand = self._demand_of(publishes)._replace(is_vouched=True)
+        return self._take(self.vouched_rates, source, demand, now)
 
     def take_bare(self, publishes: Lines, source: Address, now: float) -> Demand | None:
         """Charges the source for bare lines; None if it may not publish this much now."""
@@ -89,13 +93,13 @@ class Publishing:
         """Forwards lines that were taken; an open server those that it may."""
         if self._egress.marks_copies:
             publishes = self._showable(publishes)
-            demand = self._demand_of(publishes)
+            demand = self._demand_of(publishes)._replace(is_vouched=demand.is_vouched)
         self._counts["messages_received"] += demand.lines
         if self._tap is not None:
             for topic, lines in publishes.items():
                 if wire.is_topic(topic):
                     self._tap.burst(now, source, topic, lines)
-        self._egress.put(self._networks.shares_of(source)[0][0], publishes, demand)
+        self._egress.put(self._sender_of(source, demand), publishes, demand)
 
     def take_burst(self, burst: Burst, now: float) -> bool:
         """Takes and forwards a burst that is nothing but publishes, from a source with a publish lease.
@@ -132,8 +136,7 @@ class Publishing:
         self._counts["messages_received"] += demand.lines
         if self._tap is not None:
             self._tap.burst(now, source, topic, list(filter(None, data.split(b"\n"))))
-        publisher = self._networks.shares_of(source)[0][0]
-        self._egress.put_run(publisher, data, segment_bytes, topic, demand)
+        self._egress.put_run(self._sender_of(source, demand), data, segment_bytes, topic, demand)
 
     def _showable(self, publishes: Lines) -> Lines:
         """Leaves out the lines that an open server cannot mark, or that could act on a terminal (§4.4)."""
@@ -160,10 +163,25 @@ class Publishing:
         return Demand(line_count, copies, size_bytes)
 
     def _take(self, rates: PublishRates, source: Address, demand: Demand, now: float) -> Demand | None:
-        if not self._egress.has_room(self._networks.shares_of(source)[0][0]):
+        if not self._egress.has_room(self._sender_of(source, demand)):
             self._drops[Drop.BACKLOG] += demand.lines
+            rates.note_overdrawn(source, now)
             return None
         if rates.take(source, demand, now):
             return demand
         self._drops[Drop.PUBLISH_RATE] += demand.lines
         return None
+
+    def _sender_of(self, source: Address, demand: Demand) -> Sender:
+        """Returns as whose these lines wait. Where too much waits of bare lines, which somebody may have
+        forged, those with a cookie wait apart."""
+        usual, apart = self._senders_of(source)
+        if not demand.is_vouched or self._egress.has_room(usual):
+            return usual
+        return apart
+
+    def _make_senders(self, source: Address) -> tuple[Sender, Sender]:
+        (name, _), *wider = self._networks.shares_of(source)
+        networks = tuple(share for share, _ in reversed(wider))
+        party = networks[0] if networks else name
+        return Sender(name, party, networks), Sender((name, "vouched"), party, networks)

@@ -50,11 +50,15 @@ class Rate:
 
 
 class Demand(NamedTuple):
-    """What publishes ask for: lines, the copies that they cause, and the bytes of these."""
+    """What publishes ask for: lines, the copies that they cause, and the bytes of these.
+
+    `is_vouched` says whether a cookie was shown with them: nobody else can have sent them.
+    """
 
     lines: int
     copies: int
     size_bytes: int
+    is_vouched: bool = False
 
 
 class _Budget:
@@ -105,14 +109,18 @@ class PublishRates:
         budgets = [self._budget(share, factor) for share, factor in self._networks.shares_of(address)]
         for budget in budgets:
             if not budget.has_any(now):
-                self._overdrawn_at[address] = now
-                self._overdrawn_at.move_to_end(address)
-                if len(self._overdrawn_at) > self._limits.publishers:
-                    self._overdrawn_at.popitem(last=False)
+                self.note_overdrawn(address, now)
                 return False
         for budget in budgets:
             budget.charge(demand, now)
         return True
+
+    def note_overdrawn(self, address: Address, now: float) -> None:
+        """Takes note that this address is refused something."""
+        self._overdrawn_at[address] = now
+        self._overdrawn_at.move_to_end(address)
+        if len(self._overdrawn_at) > self._limits.publishers:
+            self._overdrawn_at.popitem(last=False)
 
     def was_overdrawn(self, address: Address, now: float) -> bool:
         """Whether this address was refused anything in the last 10 s."""

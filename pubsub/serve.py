@@ -57,6 +57,7 @@ class Given:
     leases_per_address: int
     leases_per_prefix: int
     topics: int
+    topics_per_prefix: int
     publishers: int
     lines: int
     publish_rate: int
@@ -90,6 +91,7 @@ class Given:
                 leases_per_address=self.leases_per_address,
                 leases_per_prefix=self.leases_per_prefix,
                 topics=self.topics,
+                topics_per_prefix=self.topics_per_prefix,
                 publishers=self.publishers,
                 lines_per_datagram=self.lines,
                 publishes_per_s=self.publish_rate,
@@ -166,8 +168,8 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     "--table",
     type=click.Choice(("ttl", "fifo")),
     default="ttl",
-    help="What to do when the table is full: ttl refuses new leases; fifo pushes out the oldest, and "
-    "promises leases only the time that it can keep them.",
+    help="What to do when the table is full: ttl refuses new leases of those who have their part; fifo "
+    "pushes out the oldest first, and promises leases only the time that it can keep them.",
 )
 @number(_TABLE, "--capacity", 1, _DEFAULTS.leases, "Maximum number of leases.")
 @number(_TABLE, "--leases-per-address", 1, _DEFAULTS.leases_per_address, "Maximum leases of one IP and port.")
@@ -179,13 +181,21 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     "Maximum leases of one IPv4 /24 or IPv6 /48; no limit for loopback.",
 )
 @number(_TABLE, "--topics", 1, _DEFAULTS.topics, "Maximum number of topics with leases.")
+@number(
+    _TABLE,
+    "--topics-per-prefix",
+    1,
+    _DEFAULTS.topics_per_prefix,
+    "Maximum topics that one IPv4 /24 or IPv6 /48 opened; no limit for loopback.",
+)
 @option(
     _TABLE,
     "--work-bits",
     type=click.IntRange(0, WORK_BITS_MAX),
     default=0,
     metavar="N",
-    help="Proof of work that a new lease costs the client: about 2^N hashes; 0 is none.",
+    help="Least proof of work that a new lease costs the client: about 2^N hashes; 0 is none. It rises by "
+    "itself when the table is nearly full.",
 )
 @number(
     _TRAFFIC,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from kcast.pubsub import wire
 from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.door import Door
-from kcast.pubsub.drops import Drop
+from kcast.pubsub.drops import Drop, drop_of_control
 from kcast.pubsub.egress import Egress
 from kcast.pubsub.endpoint import Address, Burst, Tap, Transmit, datagrams
 from kcast.pubsub.leasing import Leasing
@@ -46,8 +46,10 @@ from kcast.pubsub.limits import (
     Limits,
 )
 from kcast.pubsub.networks import Networks
+from kcast.pubsub.price import Price
 from kcast.pubsub.publishing import Lines, Publishing
 from kcast.pubsub.sieve import Kind, kind_of
+from kcast.pubsub.stamp import FREE, Quote
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import TABLES
 
@@ -56,14 +58,15 @@ class Server:
     """One server's core; satisfies `Endpoint`.
 
     `secret` is 32 random bytes, new for each process. `table` is "ttl" or "fifo" (§7.5). `work_bits` is the
-    price of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). With `tells_audience`
-    receipts say how many have leased what was published (§5.7). `own_addresses` are those at which the server
-    is reached; they cannot subscribe. `open_to` tells which sources may subscribe and publish without a
-    handshake (§4.4); None allows nobody. With `exempts_loopback` loopback addresses have no network, so they
-    have no share and no credit. `tap` is told of bursts and lease changes. Raises ValueError for a setting
-    out of range.
+    least price of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). With
+    `tells_audience` receipts say how many have leased what was published (§5.7). `own_addresses` are those at
+    which the server is reached; they cannot subscribe. `open_to` tells which sources may subscribe and
+    publish without a handshake (§4.4); None allows nobody. With `exempts_loopback` loopback addresses have no
+    network, so they have no share and no credit. `tap` is told of bursts and lease changes. Raises ValueError
+    for a setting out of range.
     """
 
+    make_price = Price
     make_leasing = Leasing
     make_publishing = Publishing
 
@@ -91,7 +94,8 @@ class Server:
         self.limits = limits or Limits()
         self.ttl_s = ttl_s
         self.exempts_loopback = exempts_loopback
-        self.leases = TABLES[table](ttl_s, self.limits, exempts_loopback=exempts_loopback)
+        networks = Networks(exempts_loopback=exempts_loopback)
+        self.leases = TABLES[table](ttl_s, self.limits, networks)
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         self.refusals: Counter[str] = Counter()
@@ -100,9 +104,9 @@ class Server:
         self._tells_audience = tells_audience
         self._own_addresses = own_addresses
         self._open_to = open_to
-        networks = Networks(exempts_loopback=exempts_loopback)
         self._door = Door(self.limits.challenges_per_s, exempts_loopback=exempts_loopback)
-        self._leasing = self.make_leasing(self.leases, work_bits, self.counts, self.drops, tap)
+        self._price = self.make_price(work_bits, self.leases)
+        self._leasing = self.make_leasing(self.leases, self.counts, self.drops, tap)
         self._subscribers = Subscribers(networks, self.limits, ttl_s, self.drops)
         self._egress = Egress(
             self.leases,
@@ -186,8 +190,8 @@ class Server:
 
     @property
     def work_bits(self) -> int:
-        """The price of a new lease."""
-        return self._leasing.work_bits
+        """The least price of a new lease."""
+        return self._price.least_bits
 
     @property
     def is_draining(self) -> bool:
@@ -225,13 +229,14 @@ class Server:
             else:
                 is_proven = False
                 self._receive_stranger(datagram, source, now)
-            if not is_proven:
-                self._strangers[kind_of(datagram)] += count - index
-            if not is_proven and index + 1 < count:
-                # All of a burst come from one source, so one answer is enough for a stranger's.
+            if is_proven or source in self._subscribers:
+                continue  # what is not good may be forged, so that those behind it are dropped
+            # All of a burst come from one source, so one answer is enough for a stranger's.
+            self._strangers[kind_of(datagram)] += count - index
+            if index + 1 < count:
                 self.counts["datagrams_received"] += count - index - 1
                 self.drops[Drop.STRANGER] += count - index - 1
-                return
+            return
 
     def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
         """Takes a datagram of a source with a publish lease, or any that reaches an open server."""
@@ -280,7 +285,7 @@ class Server:
             # No pong follows, since the receipt has all that a pong would have. Only the first line can show
             # a cookie.
             misplaced = line.startswith((b"%!", b"%?", b"%~"))
-            self.drops[Drop.MISPLACED if misplaced else _control_drop(line)] += 1
+            self.drops[Drop.MISPLACED if misplaced else drop_of_control(line)] += 1
         if subscribes and issued.age_s > COOKIE_LEASE_LIFE_S:
             self.drops[Drop.COOKIE_OLD] += 1
             self._challenge(vouch.nonce, datagram, source, now, is_proven=True)
@@ -305,28 +310,29 @@ class Server:
         now: float,
     ) -> None:
         """Does what a good cookie vouches for, and answers (§5.7, §5.8)."""
-        refused, reason = self._leasing.ask(subscribes, vouch, source, now)
+        refused, reason = self._leasing.ask(subscribes, vouch, issued.quote, source, now)
         is_any_leased = refused.bit_count() < len(subscribes)
         if is_any_leased:
             self._subscribers.leased(source, now)
             self._subscribers.showed(source, issued.issued_at, now)
-        answer = b""
+        answer, quote = b"", issued.quote
         if publishes or not subscribes or is_any_leased:
             attributes = self._head | self._drain
             if publishes and not subscribes and self._tells_audience:
                 attributes = {"audience": str(self._audience_of(publishes, now))} | attributes
             if (publishes or not subscribes) and not self._publishing.open_lease(source, now):
                 attributes = {"bare": "0"} | attributes
-            cookie = self._mint(source, now)
+            cookie, quote = self._mint(source, now)
+            attributes = quote.attributes | attributes
             if is_any_leased and not publishes:
                 credit_bytes = self._subscribers.credit_bytes(source)
                 if credit_bytes is not None:
                     attributes = {"credit": str(min(credit_bytes, CREDIT_MAX))} | attributes
             ttl_s = int(self.leases.promise_s(now))
-            answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, self.work_bits, attributes))
+            answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, quote.bits, attributes))
         if refused:
             self.refusals[reason] += 1
-            attributes = {"bits": str(self.work_bits)} if reason == Drop.WORK else {}
+            attributes = {"bits": str(quote.bits)} if reason == Drop.WORK else {}
             if not answer:
                 attributes |= self._drain
             answer += wire.format_line(wire.Refusal(vouch.nonce, reason, refused, attributes))
@@ -359,7 +365,7 @@ class Server:
             self.drops[Drop.TOO_MANY_LINES] += 1
             return
         if lines and wire.is_control(lines[0]):
-            self.drops[Drop.MISPLACED if lines[0].startswith(b"%!") else _control_drop(lines[0])] += 1
+            self.drops[Drop.MISPLACED if lines[0].startswith(b"%!") else drop_of_control(lines[0])] += 1
             del lines[0]
         publishes = sum([b" " in line for line in lines])
         for drop, count in (
@@ -389,10 +395,10 @@ class Server:
             elif isinstance(parsed, wire.Vouch):
                 self.drops[Drop.MISPLACED] += 1
             else:
-                self.drops[_control_drop(line)] += 1
+                self.drops[drop_of_control(line)] += 1
         is_open = self._open_to is not None and self._open_to(source)
         if subscribes and is_open:
-            self._leasing.ask(subscribes, None, source, now)
+            self._leasing.ask(subscribes, None, FREE, source, now)
         elif subscribes:
             self.drops[Drop.UNVOUCHED_SUBSCRIBE] += len(subscribes)
         if publishes:
@@ -419,9 +425,10 @@ class Server:
 
     # --- Answers -------------------------------------------------------------------------------------
 
-    def _mint(self, source: Address, now: float) -> bytes:
+    def _mint(self, source: Address, now: float) -> tuple[bytes, Quote]:
         self._subscribers.minted(source, now)
-        return self._cookies.mint(source, now, self.work_bits)
+        quote = self._price.quote(source)
+        return self._cookies.mint(source, now, quote), quote
 
     def _challenge(
         self,
@@ -436,7 +443,9 @@ class Server:
         if not is_proven and not is_admitted and not self._admits(source, now):
             return
         self.counts["cookies_issued"] += 1
-        challenge = wire.Challenge(nonce, self._mint(source, now), self.work_bits, self._head | self._drain)
+        cookie, quote = self._mint(source, now)
+        attributes = quote.attributes | self._head | self._drain
+        challenge = wire.Challenge(nonce, cookie, quote.bits, attributes)
         self._reply(datagram, source, wire.format_line(challenge), is_proven=is_proven)
 
     def _admits(self, stranger: Address, now: float) -> bool:
@@ -489,10 +498,3 @@ class Server:
     def _audience_of(self, publishes: Lines, now: float) -> int:
         """Returns the largest number of live leases on one of these topics, as far as a receipt can tell."""
         return min(max(self.leases.live_count(topic, now) for topic in publishes), AUDIENCE_MAX)
-
-
-def _control_drop(line: bytes) -> Drop:
-    """Returns why a control line that is no request has no effect."""
-    if line.startswith(wire.REPLY_VERBS):
-        return Drop.REPLY_VERB
-    return Drop.MALFORMED if line.startswith((b"%!", b"%?", b"%~")) else Drop.UNKNOWN_VERB

@@ -16,6 +16,9 @@ computed ahead or used elsewhere. The lines bind it to the leases. A datagram th
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import NamedTuple
+
+from kcast.pubsub.limits import WORK_DATAGRAM_BITS
 
 WORK_BYTES = 8
 _PERSON = b"kcastwk1"
@@ -30,6 +33,27 @@ def price_bits(bits: int, new_leases: int) -> int:
     (10, 11, 13)
     """
     return bits + (new_leases - 1).bit_length() if bits and new_leases else 0
+
+
+class Quote(NamedTuple):
+    """What was quoted with a cookie: the price of a new lease, and whether keeping many costs as much."""
+
+    bits: int = 0
+    is_keeping_dear: bool = False
+
+    def due_bits(self, new_count: int, beyond_free_count: int) -> int:
+        """Returns what a datagram costs that opens new leases, and renews others beyond the first few."""
+        paid_count = new_count + (beyond_free_count if self.is_keeping_dear else 0)
+        due_bits = price_bits(self.bits, paid_count)
+        return due_bits if new_count else min(due_bits, WORK_DATAGRAM_BITS)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What an answer tells of it beside the price of a new lease (§5.1)."""
+        return {"keep": str(self.due_bits(0, 1))} if self.is_keeping_dear else {}
+
+
+FREE = Quote()
 
 
 def is_valid(stamp: bytes, cookie: bytes, topics: Sequence[bytes], bits: int) -> bool:

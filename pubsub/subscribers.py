@@ -86,7 +86,7 @@ class Subscribers:
         self._limits = limits
         self._ttl_s = ttl_s
         # A cookie that was given while it was known must have lost its value when it is forgotten. Else the
-        # cookie would bring the credit of a newcomer.
+        # cookie would bring the credit of a newcomer. Where there are more addresses than leases, it may.
         self._kept_s = max(ttl_s, COOKIE_LEASE_LIFE_S)
         self._drops = drops
         self.refused = 0  # copies that were not sent
@@ -96,6 +96,9 @@ class Subscribers:
 
     def __len__(self) -> int:
         return len(self._subscribers)
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self._subscribers
 
     # --- Leases and cookies --------------------------------------------------------------------------
 
@@ -124,7 +127,9 @@ class Subscribers:
             # client with many requests under way would never show it.
             subscriber.marked_at = now - COOKIE_TIME_STEP_S
             subscriber.marked_bytes = subscriber.sent_bytes
-        self._keep(address, subscriber, now)
+        if len(self._subscribers) <= self._limits.leases:
+            # Else somebody lets cookies be minted for ever more addresses that had a lease once.
+            self._keep(address, subscriber, now)
 
     def credit_bytes(self, address: Address) -> int | None:
         """Returns the bytes that this address is still sent without a sign of life; None if unbounded."""

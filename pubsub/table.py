@@ -1,29 +1,45 @@
-"""The tables of leases: who has subscribed to which topic, and until when. PROTOCOL §7.1, §7.5.
+"""The tables of leases: who has subscribed to which topic, and until when. PROTOCOL §7.1, §7.5, §7.10.
 
-Every lease lives at most `ttl_s` from its last renewal, so leases expire in the order of renewal: the oldest
-stands first, and no scan is needed.
+Every lease lives at most `ttl_s` from its last renewal, so leases expire in the order of renewal, and no scan
+is needed. They stand in two segments: a new lease is on *probation*, and becomes *established* by a renewal
+that comes half a renewal interval after it was opened, or later. A flood cannot push out established leases.
+They fill at most three quarters of a table, so that there is always room that newcomers can get: what is on
+probation is divided evenly among those who want it (`kcast.pubsub.probation`). The same holds for topics: one
+is established with its first established lease. So is one that has many leases: to end them takes long.
 
-There are two tables. They differ in what they promise, and in what they do when they are full. The `ttl`
-table always promises `ttl_s`; when full, it refuses new leases. The `fifo` table is that of the 2004 note: it
-has a fixed size, the oldest lease leaves first, and the promise is an estimate of how long that takes. Here
-the promise is kept: a lease is pushed out only after it. The estimate decides how soon leases that are no
-longer renewed make room.
+There are two tables. They differ in what they promise, and in what they do first when they are full. The
+`ttl` table always promises `ttl_s`. The `fifo` table is that of the 2004 note: it has a fixed size, the
+oldest lease leaves first, and the promise is an estimate of how long that takes. Here the promise is kept: a
+lease is pushed out for its age only after it. The estimate decides how soon leases that are no longer renewed
+make room.
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from math import inf
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
-from kcast.pubsub.networks import Network, networks_of
+from kcast.pubsub.expiring import ExpiringSet
+from kcast.pubsub.limits import (
+    FIFO_PROMISE_S_MIN,
+    LEASES_KEPT_FREE,
+    RENEWAL_INTERVAL_S_MAX,
+    RENEWALS_PER_TTL,
+    Limits,
+)
+from kcast.pubsub.networks import Network, Networks
+from kcast.pubsub.probation import Probation
 
 Key = TypeVar("Key", bound=Hashable)
 
-
 CHUNK_ADDRESSES = 128  # of an audience: what is sent in one go at least
+EXPIRED_MAX = 500  # in one go: about a millisecond
+ESTABLISHED_MAX = 0.75  # of a table
+NEARLY_FULL = 0.75  # from here on it is known who is on probation, and leases have a price ...
+ROOM_AGAIN = 0.7  # ... until there is so much room again
+EVICTED_WITH_TOPIC_MAX = 16  # a datagram may ask for 63 new topics, and each may end so many leases
 
 
 class Limit(StrEnum):
@@ -42,92 +58,64 @@ class Lease(NamedTuple):
     address: Address
 
 
-class ExpiringSet(Generic[Key]):
-    """A set of at most `capacity` keys, each of which leaves `ttl_s` after its last renewal."""
-
-    def __init__(self, ttl_s: float, capacity: int) -> None:
-        self.ttl_s = ttl_s
-        self.capacity = capacity
-        self._expires_at: OrderedDict[Key, float] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._expires_at)
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._expires_at
-
-    def renew(self, key: Key, now: float) -> bool:
-        """Adds or renews the key. Returns False, and does nothing, if it is new and the set is full."""
-        if key not in self._expires_at and len(self._expires_at) >= self.capacity:
-            return False
-        self._expires_at[key] = now + self.ttl_s
-        self._expires_at.move_to_end(key)
-        return True
-
-    def left_s(self, key: Key, now: float) -> float:
-        """Returns the seconds until the key leaves; 0 if it is not in the set."""
-        return max(0.0, self._expires_at.get(key, now) - now)
-
-    def latest(self) -> Iterator[Key]:
-        """Yields the keys, the one that was renewed last first."""
-        return reversed(self._expires_at)
-
-    def oldest(self) -> Key | None:
-        """Returns the key that was renewed longest ago; None if the set is empty."""
-        return next(iter(self._expires_at), None)
-
-    def remove(self, key: Key) -> None:
-        """Removes a key. Raises KeyError if it is not in the set."""
-        del self._expires_at[key]
-
-    def pop_expired(self, now: float) -> list[Key]:
-        """Removes and returns all keys that have expired."""
-        expired = []
-        while self._expires_at:
-            key, expires_at = next(iter(self._expires_at.items()))
-            if expires_at > now:
-                break
-            del self._expires_at[key]
-            expired.append(key)
-        return expired
-
-    def next_expiry(self) -> float | None:
-        """Returns when the first key leaves, on the clock of `now`; None if the set is empty."""
-        return next(iter(self._expires_at.values()), None)
-
-
 class _Audience:
     """The subscribers of one topic, and a cached tuple of the live ones."""
 
-    __slots__ = ("expires_at", "live", "live_until")
+    __slots__ = ("expires_at", "is_established", "live", "live_until", "opener")
 
-    def __init__(self) -> None:
+    def __init__(self, opener: Address) -> None:
         self.expires_at: dict[Address, float] = {}
         self.live: tuple[Address, ...] = ()
         self.live_until = 0.0
+        self.opener = opener  # the topic counts as this one's
+        self.is_established = False
 
 
 class LeaseTable:
-    """The `ttl` table: topic -> subscribers, each for `ttl_s` after its last renewal, within `limits`."""
+    """The `ttl` table: topic -> subscribers, each for `ttl_s` after its last renewal, within `limits`.
 
-    def __init__(self, ttl_s: float, limits: Limits, *, exempts_loopback: bool = True) -> None:
+    `networks` tells which addresses belong together.
+    """
+
+    def __init__(self, ttl_s: float, limits: Limits, networks: Networks | None = None) -> None:
         self.ttl_s = ttl_s
         self.limits = limits
-        self._exempts_loopback = exempts_loopback
-        self._leases: ExpiringSet[Lease] = ExpiringSet(ttl_s, limits.leases)
-        self._topics: dict[bytes, _Audience] = {}
-        self._count_of_address: Counter[Address] = Counter()
-        self._count_of_prefix: Counter[Network] = Counter()
+        self.is_nearly_full = False
+        """Whether there is so little room that leases have a price."""
         self.evicted: list[Lease] = []
         """Leases that were pushed out. Whoever reports them empties the list."""
+        self._networks = networks or Networks()
+        self._probation_s = min(ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX) / 2
+        self._new: ExpiringSet[Lease] = ExpiringSet(ttl_s)
+        self._opened_at: dict[Lease, float] = {}  # of those in `_new`
+        self._established: ExpiringSet[Lease] = ExpiringSet(ttl_s)
+        self._topics: dict[bytes, _Audience] = {}
+        self._established_topics = 0
+        self._count_of_address: Counter[Address] = Counter()
+        self._count_of_prefix: Counter[Network] = Counter()
+        self._topics_of_prefix: Counter[Network] = Counter()
+        self._beyond_free: dict[Address, dict[bytes, None]] = {}  # all but the first few of an address
+        # While there is little room: what was opened or renewed since, and is on probation.
+        self._leases_on_probation: Probation[Lease] = Probation()
+        self._topics_on_probation: Probation[bytes] = Probation()
 
     def __len__(self) -> int:
-        return len(self._leases)
+        return len(self._new) + len(self._established)
 
     @property
     def topic_count(self) -> int:
         """Number of topics that have a lease."""
         return len(self._topics)
+
+    @property
+    def load(self) -> float:
+        """The part of the table that is taken, by leases or by topics, whichever is more."""
+        return max(len(self) / self.limits.leases, len(self._topics) / self.limits.topics)
+
+    def share_of(self, address: Address) -> float:
+        """Returns what part of the leases that a network may have this address's has; 0 without a network."""
+        networks = self._networks.of(address[0])
+        return self._count_of_prefix[networks[-1]] / self.limits.leases_per_prefix if networks else 0.0
 
     def promise_s(self, now: float) -> float:
         """Returns the seconds that a lease granted now is sure to live."""
@@ -138,27 +126,56 @@ class LeaseTable:
         audience = self._topics.get(topic)
         return audience is not None and audience.expires_at.get(address, now) > now
 
+    def holds_more_than_free(self, address: Address) -> bool:
+        """Whether this address holds leases beyond the few whose renewal never has a price (§7.9)."""
+        return address in self._beyond_free
+
+    def is_beyond_free(self, topic: bytes, address: Address) -> bool:
+        """Whether this lease is not among the first few that its address was granted, of those it holds."""
+        return topic in self._beyond_free.get(address, ())
+
+    # --- Renewing and opening ------------------------------------------------------------------------
+
     def renew(self, topic: bytes, address: Address, now: float) -> None:
         """Renews a live lease."""
-        self._leases.renew(Lease(topic, address), now)
-        self._topics[topic].expires_at[address] = now + self.ttl_s
+        lease, audience = Lease(topic, address), self._topics[topic]
+        audience.expires_at[address] = now + self.ttl_s
+        if lease in self._established:
+            self._established.renew(lease, now)
+        elif self._may_establish(lease, audience, now):
+            self._establish(lease, audience, now)
+        else:
+            self._new.renew(lease, now)
+            if self.is_nearly_full:
+                self._put_on_probation(lease, audience)
 
     def open(self, topic: bytes, address: Address, now: float) -> Limit | None:
         """Opens a new lease, or returns the limit that forbids it. Call `expire` before."""
         limit = self._exceeded(topic, address)
         if limit is not None:
             return limit
-        if not self._has_room(now):
+        if topic not in self._topics and not self._has_room_for_topic(address):
+            return Limit.TOPICS
+        if not self._has_room(address, now):
             return Limit.FULL
-        self._leases.renew(Lease(topic, address), now)
-        audience = self._topics.get(topic)
+        lease, audience = Lease(topic, address), self._topics.get(topic)
         if audience is None:
-            audience = self._topics[topic] = _Audience()
+            audience = self._topics[topic] = _Audience(address)
+            self._count_topic(address, 1)
+        self._new.renew(lease, now)
+        self._opened_at[lease] = now
         audience.expires_at[address] = now + self.ttl_s
         audience.live_until = 0.0
+        if len(audience.expires_at) > EVICTED_WITH_TOPIC_MAX:
+            self._establish_topic(topic, audience)
+        if self._count_of_address[address] >= LEASES_KEPT_FREE:
+            self._beyond_free.setdefault(address, {})[topic] = None
         self._count_of_address[address] += 1
         for network in self._widest_network_of(address):
             self._count_of_prefix[network] += 1
+        self.is_nearly_full = self.is_nearly_full or self.load >= NEARLY_FULL
+        if self.is_nearly_full:
+            self._put_on_probation(lease, audience)
         return None
 
     def _exceeded(self, topic: bytes, address: Address) -> Limit | None:
@@ -168,12 +185,67 @@ class LeaseTable:
         for network in self._widest_network_of(address):
             if self._count_of_prefix[network] >= limits.leases_per_prefix:
                 return Limit.PREFIX
-        if topic not in self._topics and len(self._topics) >= limits.topics:
-            return Limit.TOPICS
+            if topic not in self._topics and self._topics_of_prefix[network] >= limits.topics_per_prefix:
+                return Limit.TOPICS
         return None
 
-    def _has_room(self, now: float) -> bool:
-        return len(self._leases) < self.limits.leases
+    def _may_establish(self, lease: Lease, audience: _Audience, now: float) -> bool:
+        limits = self.limits
+        return (
+            now - self._opened_at[lease] >= self._probation_s
+            and len(self._established) + 1 <= ESTABLISHED_MAX * limits.leases
+            and (audience.is_established or self._established_topics + 1 <= ESTABLISHED_MAX * limits.topics)
+        )
+
+    def _establish(self, lease: Lease, audience: _Audience, now: float) -> None:
+        self._new.remove(lease)
+        del self._opened_at[lease]
+        self._established.renew(lease, now)
+        if self.is_nearly_full:
+            self._leases_on_probation.leave(lease, self._networks.path_of(lease.address))
+        self._establish_topic(lease.topic, audience)
+
+    def _establish_topic(self, topic: bytes, audience: _Audience) -> None:
+        if not audience.is_established:
+            audience.is_established = True
+            self._established_topics += 1
+            if self.is_nearly_full:
+                self._topics_on_probation.leave(topic, self._networks.path_of(audience.opener))
+
+    # --- Making room ---------------------------------------------------------------------------------
+
+    def _put_on_probation(self, lease: Lease, audience: _Audience) -> None:
+        self._leases_on_probation.enter(lease, self._networks.path_of(lease.address))
+        if not audience.is_established:
+            self._topics_on_probation.enter(lease.topic, self._networks.path_of(audience.opener))
+
+    def _has_room(self, address: Address, now: float) -> bool:
+        """Whether there is room for a lease of this address, perhaps since another has just made room."""
+        if len(self) < self.limits.leases:
+            return True
+        lease = self._leases_on_probation.yielding_to(self._networks.path_of(address))
+        if lease is None:
+            return False
+        self._evict(lease)
+        return True
+
+    def _has_room_for_topic(self, address: Address) -> bool:
+        if len(self._topics) < self.limits.topics:
+            return True
+        topic = self._topics_on_probation.yielding_to(self._networks.path_of(address))
+        if topic is None:
+            return False
+        # None of them is established, or the topic would be.
+        for subscriber in list(self._topics[topic].expires_at):
+            self._evict(Lease(topic, subscriber))
+        return True
+
+    def _evict(self, lease: Lease) -> None:
+        (self._established if lease in self._established else self._new).remove(lease)
+        self._forget(lease)
+        self.evicted.append(lease)
+
+    # --- Audiences -----------------------------------------------------------------------------------
 
     def audience_count(self, topic: bytes) -> int:
         """Returns the number of leases on a topic; it may include some that have just expired."""
@@ -204,16 +276,30 @@ class LeaseTable:
         starts = range(0, len(subscribers), CHUNK_ADDRESSES)
         return [subscribers[start : start + CHUNK_ADDRESSES] for start in starts]
 
+    # --- Endings -------------------------------------------------------------------------------------
+
     def expire(self, now: float) -> list[Lease]:
-        """Forgets the leases that have expired, and returns them."""
-        expired = self._leases.pop_expired(now)
+        """Forgets leases that have expired, a bounded number of them, and returns these."""
+        expired = self._established.pop_expired(now, EXPIRED_MAX)
+        expired += self._new.pop_expired(now, EXPIRED_MAX - len(expired))
         for lease in expired:
             self._forget(lease)
         return expired
 
+    def release(self, topic: bytes, address: Address, now: float) -> bool:
+        """Forgets one lease, if it has expired and is not forgotten yet; returns whether it was so."""
+        lease = Lease(topic, address)
+        for leases in (self._new, self._established):
+            if lease in leases and not leases.left_s(lease, now):
+                leases.remove(lease)
+                self._forget(lease)
+                return True
+        return False
+
     def next_expiry(self) -> float | None:
         """Returns when the first lease expires, on the clock of `now`; None if there is none."""
-        return self._leases.next_expiry()
+        ends = (self._new.next_expiry(), self._established.next_expiry())
+        return min((at for at in ends if at is not None), default=None)
 
     def _forget(self, lease: Lease) -> None:
         """Removes all that is kept about a lease, but for its place in the order of renewals."""
@@ -221,15 +307,53 @@ class LeaseTable:
         audience = self._topics[topic]
         del audience.expires_at[address]
         audience.live_until = 0.0
-        if not audience.expires_at:
-            # A topic without leases goes at once: else subscribing to many would fill the memory.
-            del self._topics[topic]
+        if self._opened_at.pop(lease, None) is not None and self.is_nearly_full:
+            self._leases_on_probation.leave(lease, self._networks.path_of(address))
+        if not audience.expires_at or audience.opener == address:
+            self._hand_over(topic, audience)
         _count_down(self._count_of_address, address)
         for network in self._widest_network_of(address):
             _count_down(self._count_of_prefix, network)
+        self._forget_beyond_free(topic, address)
+        if self.is_nearly_full and self.load < ROOM_AGAIN:
+            self.is_nearly_full = False
+            self._leases_on_probation.clear()
+            self._topics_on_probation.clear()
+
+    def _hand_over(self, topic: bytes, audience: _Audience) -> None:
+        """Lets a topic, whose opener has gone, count as that of who subscribed to it last."""
+        was_on_probation = self.is_nearly_full and self._topics_on_probation.leave(
+            topic, self._networks.path_of(audience.opener)
+        )
+        self._count_topic(audience.opener, -1)
+        if not audience.expires_at:
+            # A topic without leases goes at once: else subscribing to many would fill the memory.
+            del self._topics[topic]
+            self._established_topics -= audience.is_established
+            return
+        # The one that came first would be slow to find after many have gone.
+        audience.opener = next(reversed(audience.expires_at))
+        self._count_topic(audience.opener, 1)
+        if was_on_probation:
+            self._topics_on_probation.enter(topic, self._networks.path_of(audience.opener))
+
+    def _count_topic(self, opener: Address, change: int) -> None:
+        for network in self._widest_network_of(opener):
+            self._topics_of_prefix[network] += change
+            if not self._topics_of_prefix[network]:
+                del self._topics_of_prefix[network]
+
+    def _forget_beyond_free(self, topic: bytes, address: Address) -> None:
+        beyond = self._beyond_free.get(address)
+        if beyond is None:
+            return
+        # Where one of the first few has gone, the next one takes its place.
+        del beyond[topic if topic in beyond else next(iter(beyond))]
+        if not beyond:
+            del self._beyond_free[address]
 
     def _widest_network_of(self, address: Address) -> tuple[Network, ...]:
-        return networks_of(address[0], exempts_loopback=self._exempts_loopback)[-1:]
+        return self._networks.of(address[0])[-1:]
 
 
 class FifoTable(LeaseTable):
@@ -243,8 +367,8 @@ class FifoTable(LeaseTable):
     nothing: else a client that asks now and then would make all others renew as often as possible.
     """
 
-    def __init__(self, ttl_s: float, limits: Limits, *, exempts_loopback: bool = True) -> None:
-        super().__init__(ttl_s, limits, exempts_loopback=exempts_loopback)
+    def __init__(self, ttl_s: float, limits: Limits, networks: Networks | None = None) -> None:
+        super().__init__(ttl_s, limits, networks)
         self._promised_until: dict[Lease, float] = {}
         self._lifetime_s = inf
         self._lifetime_seen_at = 0.0
@@ -266,11 +390,10 @@ class FifoTable(LeaseTable):
             self._promised_until[Lease(topic, address)] = now + self.promise_s(now)
         return limit
 
-    def _has_room(self, now: float) -> bool:
-        if super()._has_room(now):
+    def _has_room(self, address: Address, now: float) -> bool:
+        if len(self) < self.limits.leases:
             return True
-        oldest, expires_at = self._leases.oldest(), self._leases.next_expiry()
-        assert oldest is not None and expires_at is not None
+        oldest, expires_at = self._oldest()
         renewed_at = expires_at - self.ttl_s
         renewal_s = min(
             (self._promised_until[oldest] - renewed_at) / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX
@@ -279,11 +402,19 @@ class FifoTable(LeaseTable):
             self._lifetime_s = now - renewed_at
             self._lifetime_seen_at = now
         if self._promised_until[oldest] > now:
-            return False
-        self._leases.remove(oldest)
-        self._forget(oldest)
-        self.evicted.append(oldest)
+            return super()._has_room(address, now)
+        self._evict(oldest)
         return True
+
+    def _oldest(self) -> tuple[Lease, float]:
+        """Returns the lease that was renewed longest ago, and when it expires; there must be one."""
+        heads = []
+        for leases in (self._established, self._new):
+            lease, expires_at = leases.oldest(), leases.next_expiry()
+            if lease is not None and expires_at is not None:
+                heads.append((expires_at, lease))
+        expires_at, lease = min(heads, key=lambda head: head[0])
+        return lease, expires_at
 
     def _estimate_s(self, now: float) -> float:
         return self._lifetime_s + (now - self._lifetime_seen_at)

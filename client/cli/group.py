@@ -23,6 +23,7 @@ _COMMANDS = {
     "ping": ("kcast.client.cli.ping", "which servers of the cluster are up, round-trip time, loss"),
     "top": ("kcast.client.cli.top", "watch the servers: state, round-trip time, loss, rates, leases"),
     "health": ("kcast.client.cli.health", "check whether one server works, for health checks"),
+    "doctor": ("kcast.client.cli.doctor.command", "why something does not arrive here, and what to do"),
     "context": ("kcast.client.cli.context", "names for clusters, and the one in use"),
     "servers": ("kcast.client.cli.servers.group", "make, publish and check signed lists of servers"),
     "plan": ("kcast.client.cli.plan", "what theory expects a policy to deliver and to cost"),

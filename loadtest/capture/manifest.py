@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
+from kcast.client.cli.text import escaped
 from kcast.loadtest.capture import host
 from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
 from kcast.loadtest.scenario import Scenario
@@ -20,6 +21,7 @@ from kcast.pubsub.tap import read_clock_id
 Status = Literal["running", "complete", "partial", "failed"]
 
 RUN_FILE, SCENARIO_FILE, PART_SUFFIX = "run.json", "scenario.json", ".parquet"
+SHOWN_CHARS_MAX = 200
 TABLE_KEY, VERSION_KEY = b"kcast.table", b"kcast.schema_version"
 """Keys of a part's metadata."""
 
@@ -39,7 +41,7 @@ def parse(text: bytes, where: object) -> dict[str, Any]:
     """Parses a run.json or scenario.json. Raises CaptureError, also for another schema version."""
     try:
         info = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CaptureError(f"{where}: cannot be read: {error}") from None
     version = info.get("schema_version") if isinstance(info, dict) else None
     if version is None:
@@ -48,11 +50,11 @@ def parse(text: bytes, where: object) -> dict[str, Any]:
         versions = info.get("versions")
         kcast = versions.get("kcast") if isinstance(versions, dict) else None
         raise CaptureError(
-            f"{where}: its schema version is {version}, and this kcast reads {SCHEMA_VERSION}: use kcast "
-            f"{kcast or 'of that time'}"
+            f"{where}: its schema version is {_shown(version)}, and this kcast reads {SCHEMA_VERSION}: "
+            f"use kcast {_shown(kcast or 'of that time')}"
         )
     if info.get("status") not in get_args(Status):
-        raise CaptureError(f"{where}: its status is {info.get('status')!r}; was it edited?")
+        raise CaptureError(f"{where}: its status is {_shown(repr(info.get('status')))}; was it edited?")
     return dict(info)
 
 
@@ -75,7 +77,7 @@ def is_running(info: Mapping[str, Any]) -> bool:
         return False
     try:
         start = host.process_start(int(wrote.get("pid", 0)))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return False
     return start != "" and start == wrote.get("process_start")
 
@@ -99,7 +101,7 @@ def planned(info: Mapping[str, Any], where: object) -> tuple[Scenario, ...]:
     try:
         return tuple(Scenario.from_capture(values) for values in info["scenarios"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CaptureError(f"{where}: its scenarios cannot be read: {error}") from None
+        raise CaptureError(f"{where}: its scenarios cannot be read: {_shown(error)}") from None
 
 
 def run_folder(run: str) -> str:
@@ -140,7 +142,7 @@ def stored(info: Mapping[str, Any], where: object) -> dict[str, Stored] | None:
         return None
     try:
         found = {table: Stored(int(each["files"]), int(each["rows"])) for table, each in said.items()}
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise CaptureError(f"{where}: its tables cannot be read; was it edited?") from None
     return {table: found.get(table, Stored(0, 0)) for table in TABLES}
 
@@ -153,7 +155,9 @@ def check_part(metadata: Mapping[bytes, bytes] | None, has_columns: bool, table:
     metadata = metadata or {}
     version = metadata.get(VERSION_KEY, b"none").decode(errors="replace")
     if version != str(SCHEMA_VERSION):
-        raise CaptureError(f"{where}: its schema version is {version}, and this kcast reads {SCHEMA_VERSION}")
+        raise CaptureError(
+            f"{where}: its schema version is {_shown(version)}, and this kcast reads {SCHEMA_VERSION}"
+        )
     if metadata.get(TABLE_KEY) != table.encode() or not has_columns:
         raise CaptureError(f"{where}: not a part of table {table}")
 
@@ -162,3 +166,9 @@ def damaged_part(error: Exception, where: object) -> CaptureError:
     """Returns the error for a part that cannot be read."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return CaptureError(f"{where}: not a whole Parquet file: {reason}")
+
+
+def _shown(said: object) -> str:
+    """Returns what a complaint quotes of a file: one line, which may be long and odd there."""
+    text = escaped(str(said))
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}..."

@@ -70,7 +70,7 @@ class ContainerCluster(Servers):
         # All clients are in one /24, that of this machine.
         own = (
             *("--host", "0.0.0.0", "--port", str(_PORT), "--ttl", str(ttl_s)),
-            *("--leases-per-prefix", "1000000"),
+            *("--leases-per-prefix", "1000000", "--topics-per-prefix", "1000000"),
         )
         self._command = ("serve", *own, *options)
         self._tap_dir = None if tap_dir is None else tap_dir.absolute()

@@ -32,7 +32,7 @@ from kcast.pubsub.errors import KcastError
 # Servers refuse nothing that a load test does.
 SERVER_OPTIONS = (
     *("--publish-rate", "0", "--copy-rate", "0", "--challenge-rate", "0"),
-    *("--capacity", "10000000", "--topics", "10000000"),
+    *("--capacity", "10000000", "--topics", "10000000", "--topics-per-prefix", "10000000"),
     *("--leases-per-address", "10000000", "--leases-per-prefix", "10000000"),
 )
 

@@ -4,11 +4,12 @@ PROTOCOL §9.4. A jump counts where three numbers in a row stand behind it.
 """
 
 import random
+from itertools import count
 
 import pytest
 
 from kcast.client.events import Gap, GapFilled
-from kcast.client.gaps import GapTracker
+from kcast.client.gaps import PUBLISHERS_MAX, GapTracker
 from kcast.client.sequence import GOING_ON_PERIODS, GOING_ON_S_MIN, JUMP_MAX, RESTART_S, RUNS_MAX
 
 WAIT_S = 2.0 + GOING_ON_S_MIN  # for messages that follow closely
@@ -160,9 +161,41 @@ def test_publishers_remembered_are_bounded_and_the_least_recently_heard_goes_fir
     assert reported == ["d", "e"], "a was forgotten for b, b's 1 for d"
 
 
+@pytest.mark.parametrize("made_up_per_s", [100, 50_000])
+def test_made_up_publishers_hide_no_gap_of_one_that_has_been_heard_for_a_while(made_up_per_s: int) -> None:
+    """Each name is new, so that a bounded memory without parts forgets the publisher between two messages."""
+    gaps = GapTracker(settling_s=2.0)
+    made_up = count()
+    reported = []
+    numbers = [*range(1, 26), *range(27, 60)]
+    for tick, seq in enumerate(numbers):
+        now = tick / 2
+        gaps.heard(TOPIC, PUBLISHER, seq, now)
+        if now >= 11:
+            for _ in range(made_up_per_s // 2):
+                gaps.heard(TOPIC, f"x{next(made_up)}", 7, now)
+        reported += list(gaps.settle(now))
+        assert len(gaps) <= PUBLISHERS_MAX
+    assert reported == [Gap(TOPIC, PUBLISHER, 26, 26)]
+
+
+def test_newcomers_use_what_others_do_not() -> None:
+    gaps = GapTracker(publishers_max=100)
+    for number in range(300):
+        gaps.heard(TOPIC, f"p{number}", 1, 0.0)
+    assert len(gaps) == 100
+    for now in (5.0, 10.0, 15.0):
+        for number in range(200, 300):
+            gaps.heard(TOPIC, f"p{number}", 2 + int(now), now)
+            assert len(gaps) <= 100
+    for number in range(300, 400):
+        gaps.heard(TOPIC, f"p{number}", 1, 16.0)
+    assert len(gaps._established) == 75
+    assert len(gaps) == 100
+
+
 def runs_kept(gaps: GapTracker) -> int:
-    sequences = gaps._sequences.values()
-    return max((max(len(each.missing), len(each.runs)) for each in sequences), default=0)
+    return max((max(len(each.missing), len(each.runs)) for each in gaps.sequences()), default=0)
 
 
 def test_runs_are_bounded_and_the_youngest_stay(gaps: GapTracker) -> None:

@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from kcast.client.leases import ALL, FIRST_MAX, RENEWALS, Leases, Sort
+from kcast.client.leases import ALL, RENEWALS, Leases, Sort
+from kcast.pubsub.limits import LEASES_KEPT_FREE
 
 
 def live(*topics: bytes, now: float = 0.0, ttl_s: float = 60.0) -> Leases:
@@ -39,8 +40,8 @@ def test_new_ones_and_renewals_are_apart() -> None:
 def test_the_first_eight_that_stand_are_apart_from_more() -> None:
     topics = [b"%02d" % number for number in range(12)]
     leases = live(*topics)
-    assert taken(leases, 20.0, (Sort.FIRST,)) == topics[:FIRST_MAX]
-    assert taken(leases, 20.0, (Sort.MORE,)) == topics[FIRST_MAX:]
+    assert taken(leases, 20.0, (Sort.FIRST,)) == topics[:LEASES_KEPT_FREE]
+    assert taken(leases, 20.0, (Sort.MORE,)) == topics[LEASES_KEPT_FREE:]
     leases.ask_again(topics, 30.0)
     leases.deny(topics[3], 10.0, inf)
     leases.unwant(topics[0])
@@ -187,7 +188,7 @@ def test_many_moves_against_a_naive_account(seed: int) -> None:
                     due = dict.fromkeys(due, now)
         assert {each for each in topics if leases.is_live(each)} == set(until)
         assert leases.has_new == (len(due) > len(until))
-        assert len(leases._first) == min(FIRST_MAX, len(until)), "the others have moved up"
+        assert len(leases._first) == min(LEASES_KEPT_FREE, len(until)), "the others have moved up"
         first = leases.next_due()
         real = min((at for at in due.values() if at < inf), default=inf)
         assert (inf if first is None else first) <= real

@@ -4,13 +4,14 @@ import argparse
 import hashlib
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 
 from tests.fuzz import engine
 from tests.fuzz.smallest import smallest
-from tests.fuzz.targets import CORPUS, TARGETS, check_of
+from tests.fuzz.targets import CORPUS, TARGETS, check_of, corpus_of
 from tests.support.checkout import ROOT
 
 FOUND = ROOT / "build" / "fuzz"
@@ -47,11 +48,10 @@ def main() -> int:
         return 0
     if len(names) > 1:
         return fuzz_each(names, options.runs, options.seconds, options.seed)
-    faults = FOUND / "faults" / names[0]
-    folders = [FOUND / names[0], CORPUS / names[0]]
-    for folder in (faults, *folders):
+    found, faults = FOUND / names[0], FOUND / "faults" / names[0]
+    for folder in (found, faults, CORPUS / names[0]):
         folder.mkdir(parents=True, exist_ok=True)
-    engine.fuzz(names[0], folders, faults, runs=options.runs, seconds=options.seconds or 0, seed=options.seed)
+    engine.fuzz(names[0], found, faults, runs=options.runs, seconds=options.seconds, seed=options.seed)
     return 0
 
 
@@ -75,11 +75,14 @@ def _summary(output: str, code: int) -> str:
 
 def keep(name: str) -> None:
     """Makes a target's corpus anew, of what it has and what was found."""
-    found = [path for folder in (CORPUS / name, FOUND / name) if folder.is_dir() for path in folder.iterdir()]
+    (CORPUS / name).mkdir(parents=True, exist_ok=True)
+    found = [path for folder in (CORPUS / name, FOUND / name) for path in folder.glob("*")]
     check, package = check_of(name), find_spec("kcast.pubsub")
     assert package is not None and package.origin is not None
-    kept = smallest(check, [path.read_bytes() for path in found], Path(package.origin).parent.parent)
-    for path in (CORPUS / name).iterdir():
+    seeds: list[bytes] = import_module("tests.fuzz.seeds").seeds_of(name)
+    inputs = [path.read_bytes() for path in found]
+    kept = smallest(check, seeds, inputs, Path(package.origin).parent.parent)
+    for path in corpus_of(name):
         path.unlink()
     for data in kept:
         (CORPUS / name / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)

@@ -1,12 +1,12 @@
 """What looks for inputs: atheris, which is libFuzzer for Python. Only this module knows it."""
 
+import hashlib
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import CORPUS, TARGETS, check_of
 
 INPUT_S_MAX = 5  # an input that takes longer is a fault
 
@@ -16,20 +16,26 @@ def is_there() -> bool:
     return find_spec("atheris") is not None
 
 
-def fuzz(name: str, folders: Sequence[Path], faults: Path, *, runs: int, seconds: int, seed: int) -> None:
+def fuzz(name: str, found: Path, faults: Path, *, runs: int, seconds: int, seed: int) -> None:
     """Tries inputs until a number of them, or a time in seconds, is over; 0 is no bound.
 
-    Inputs that reach something new go into the first of the folders; one that breaks a promise goes into
-    `faults`. Ends the process: with 0 if there was no fault.
+    It begins with the seeds, the corpus and what is in the folder `found`. There goes what reaches something
+    new; an input that breaks a promise goes into `faults`. Ends the process: with 0 if there was no fault.
     """
     import atheris
 
     target = TARGETS[name]
-    with atheris.instrument_imports(include=["kcast"], enable_loader_override=False):
-        check = import_module(f"tests.fuzz.{target.module}").check
+    with atheris.import_hook.HookManager(
+        {"kcast"}, set(), enable_loader_override=False, trace_dataflow=target.compares
+    ):
+        check = check_of(name)
+        seeds = import_module("tests.fuzz.seeds").seeds_of(name)
+    for data in seeds:
+        (found / hashlib.sha1(data).hexdigest()).write_bytes(data)  # libFuzzer's names
     arguments = [
         sys.argv[0],
-        *map(str, folders),
+        str(found),
+        str(CORPUS / name),
         f"-artifact_prefix={faults}/",
         f"-max_len={target.bytes_max}",
         f"-timeout={INPUT_S_MAX}",

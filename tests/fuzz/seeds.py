@@ -1,15 +1,13 @@
-"""Inputs to begin with, made of vectors, golden files and the rules: `python -m tests.fuzz.seeds`."""
+"""Inputs to begin with, made of vectors, golden files and the rules."""
 
-import hashlib
 import json
 from collections.abc import Iterator
 
 from kcast.client.cluster import format_cluster, lab
 from kcast.hashring.policy import Policy
-from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
-from kcast.loadtest.scenario import Scenario, message_id, payload, topic_name
+from kcast.loadtest.scenario import message_id, payload, topic_name
+from tests.fuzz.capture_files import sound
 from tests.fuzz.server import SETTINGS
-from tests.fuzz.targets import CORPUS
 from tests.support.checkout import ROOT
 from tests.support.tap_records import GOLDEN_FILE
 
@@ -17,13 +15,9 @@ WIRE = ROOT / "pubsub" / "vectors" / "wire.json"
 TRUST = ROOT / "client" / "vectors" / "trust.json"
 
 
-def main() -> None:
-    """Adds the seeds to the corpora."""
-    for name, seeds in SEEDS.items():
-        folder = CORPUS / name
-        folder.mkdir(parents=True, exist_ok=True)
-        for data in seeds():
-            (folder / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
+def seeds_of(name: str) -> list[bytes]:
+    """Returns the inputs that a target begins with."""
+    return list(_SEEDS[name]())
 
 
 def _of_wire(*groups: str) -> Iterator[bytes]:
@@ -45,13 +39,8 @@ def _messages() -> Iterator[bytes]:
 
 
 def _bursts() -> Iterator[bytes]:
-    for lines in (
-        b"t a\nt b\nt c\n",
-        b"t a\n\n\n\nt b\n\n\n\n",
-        b"t a\nu b\nt c\n",
-        b"t a\n%~ N\n",
-        b"t a\nt b",
-    ):
+    several = (b"t a\nt b\nt c\n", b"t a\n\n\n\nt b\n\n\n\n", b"t a\nu b\nt c\n", b"t a\n%~ N\n", b"t a\nt b")
+    for lines in several:
         for segment_bytes in (3, 7, 200):
             for lines_max in (0, 62):
                 yield bytes((segment_bytes, lines_max)) + lines
@@ -89,6 +78,42 @@ def _server() -> Iterator[bytes]:
         )
         yield bytes([number]) + b"\xfe".join(bytes(step[:2]) + step[2] for step in at_the_limits)
 
+    full = b"%! V \x01 \x04\nfull\n\x05"
+    for number in range(len(SETTINGS)):
+        many_publishers = [(source, 0, ask) for source in (0, 1, 2, 4)]
+        many_publishers += [(source, 0, b"%! V \x01 -\n\x05") for source in (0, 1, 2, 4)]
+        yield bytes([number]) + b"\xfe".join(bytes(step[:2]) + step[2] for step in many_publishers)
+        much = [
+            (0, 0, ask),
+            (0, 0, full),
+            (2, 0, ask),
+            (2, 0, b"%! V \x01 -\n\x05"),
+            *[(2, 0x38, b"\x07")] * 14,
+        ]
+        yield bytes([number]) + b"\xfe".join(bytes(step[:2]) + step[2] for step in much)
+
+
+def _client() -> Iterator[bytes]:
+    """Leases granted, refused, priced and lost; copies of all kinds; publishes with and without an answer."""
+    grant = b"%+ \x01 60 \x04 0 credit=65536\n"
+    cookie = b"%= \x01 \x04 0\n"
+    copies = b"t %@p.1 one\nt %@p.2;t=5 two\nt raw\nu %@q.7;B=1 AAAA\nt %@p.3;Z=1 x\nt %@ x\nt %zz\n"
+    for remembers in (0, 0x80):
+        by_the_rules = (
+            (0, 0, cookie), (1, 0, cookie), (0, 0, grant), (1, 0, grant),
+            (0, 0, copies), (1, 0, copies), (0, 0xC0, copies), (1, 2, b"t %@p.9 nine\nt %@p.10 ten\nt raw\n"),
+            (0, 0x0D, b"%+ \x01 60 \x04 0 audience=3\n"), (1, 0x08, b"%: \x01 30\n"), (0, 6, grant + copies),
+            (0, 4, b"%+ \x01 60 \x04 0 drain=1 head=43.x\n"),
+        )  # fmt: skip
+        yield bytes([remembers]) + b"\xfe".join(bytes(step[:2]) + step[2] for step in by_the_rules)
+        against_them = (
+            (0, 0, b"%= \x01 \x04 2\n"), (1, 0, b"%= \x01 \x04 30\n"),
+            (0, 0, b"%- \x01 work - bits=3\n"), (1, 0, b"%- \x01 full 1\n"), (0, 3, b"%- \x02 size -\n"),
+            (2, 0, grant + copies), (1, 0, b"%+ \x03 60 \x04 0\n"), (0, 0x20, b"\x05"), (1, 0x2F, b"\x05"),
+            (0, 0x10, b"%+ \x01 0 \x04 0 keep=9 credit=0\n"), (0, 0x18, copies), (0, 7, b"%- \x01 rate -\n"),
+        )  # fmt: skip
+        yield bytes([remembers]) + b"\xfe".join(bytes(step[:2]) + step[2] for step in against_them)
+
 
 def _cluster_file() -> Iterator[bytes]:
     for policy in (Policy(), Policy(1, 1, 1)):
@@ -102,6 +127,21 @@ def _cluster_file() -> Iterator[bytes]:
     signed = json.loads(TRUST.read_text(encoding="utf-8"))["list"]["data"].encode()
     yield signed
     yield signed.partition(b"\n\n")[0] + b"\npending 192.0.2.200:7400\n"
+
+
+def _signed_forms() -> Iterator[bytes]:
+    from tests.fuzz.signed_forms import FORMS  # which needs the extra `trust`
+
+    vectors = json.loads(TRUST.read_text(encoding="utf-8"))
+    texts = {
+        "note": vectors["list"]["data"], "document": vectors["trust_document"]["data"],
+        "proof": vectors["proof"]["data"], "record": vectors["record"]["data"],
+        "add-checkpoint": vectors["add_checkpoint"][0]["data"], "vkey": vectors["vkeys_refused"][0]["vkey"],
+        "checkpoint": vectors["checkpoint"]["data"].partition("\n\n")[0] + "\n",
+        "bundle": "kcast-bundle 1\nlist/1 3\nabc\nlatest 0\n\n",
+    }  # fmt: skip
+    for number, kind in enumerate(FORMS):
+        yield bytes([number]) + texts[kind].encode()
 
 
 def _tap_reader() -> Iterator[bytes]:
@@ -135,14 +175,9 @@ def _capture_lines() -> Iterator[bytes]:
 
 
 def _capture_files() -> Iterator[bytes]:
+    yield b"\0"
     for status in ("running", "complete", "partial"):
-        info = {
-            "schema_version": SCHEMA_VERSION, "status": status, "run_id": "20260101-x",
-            "owner": {"pid": 1, "process_start": "1", "clock_id": ""},
-            "scenarios": [Scenario().as_json(), {"scheme": "CH", "k": 2, "k_prime": 0}],
-            "tables": {table: {"files": 1, "rows": 10} for table in TABLES},
-            "versions": {"kcast": "0.1.0"},
-        }  # fmt: skip
+        info = sound() | {"status": status}
         yield json.dumps(info).encode()
         yield json.dumps(info | {"scenarios": [{"rate": 1e300}], "tables": {"publish": {}}}).encode()
         yield json.dumps(info | {"schema_version": 0}).encode()
@@ -156,11 +191,8 @@ def _sieve() -> Iterator[bytes]:
                 yield bytes((number, family)) + address + b"\x04\xd2" + b"\x80\0\0\0" + start
 
 
-SEEDS = {
-    "server": _server, "cluster-file": _cluster_file, "tap-reader": _tap_reader, "tap-writer": _tap_writer,
-    "capture-lines": _capture_lines, "capture-files": _capture_files, "wire": _wire, "bursts": _bursts,
-    "messages": _messages, "sieve": _sieve,
+_SEEDS = {
+    "server": _server, "client": _client, "signed-forms": _signed_forms, "cluster-file": _cluster_file,
+    "tap-reader": _tap_reader, "tap-writer": _tap_writer, "capture-lines": _capture_lines,
+    "capture-files": _capture_files, "wire": _wire, "bursts": _bursts, "messages": _messages, "sieve": _sieve,
 }  # fmt: skip
-
-if __name__ == "__main__":
-    main()

@@ -88,13 +88,18 @@ class _Unanswered(NamedTuple):
 
 def check(data: bytes) -> None:
     """Takes bytes as a script."""
-    if data:
-        world = _World(SETTINGS[data[0] % len(SETTINGS)])
-        for step in data[1:].split(STEP_END)[:STEPS_MAX]:
-            if world.server.is_drained(world.now):
-                return  # it has ended
-            world.step(step)
-        world.end()
+    run(data)
+
+
+def run(data: bytes) -> Server:
+    """Takes bytes as a script; returns the server, as it is at the end."""
+    world = _World(SETTINGS[data[0] % len(SETTINGS) if data else 0])
+    for step in data[1:].split(STEP_END)[:STEPS_MAX]:
+        if world.server.is_drained(world.now):
+            return world.server  # it has ended
+        world.step(step)
+    world.end()
+    return world.server
 
 
 class _World:

@@ -1,4 +1,4 @@
-"""Which inputs belong into a corpus: the smallest that together reach all that all of them reach."""
+"""Which inputs belong into a corpus: beside the seeds, the smallest that reach all that is reached."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -12,13 +12,13 @@ Step = tuple[CodeType, int, int]
 """One line after another, of the same code."""
 
 
-def smallest(check: Check, inputs: Iterable[bytes], product: Path) -> list[bytes]:
-    """Returns the inputs that reach a step of the product's code which no smaller one reaches.
+def smallest(check: Check, seeds: Iterable[bytes], inputs: Iterable[bytes], product: Path) -> list[bytes]:
+    """Returns the inputs that reach a step of the product's code which no seed and no smaller one reaches.
 
     `product` is the folder that its packages are imported from.
     """
     kept: list[bytes] = []
-    reached: set[Step] = set()
+    reached = set[Step]().union(*(_steps(check, seed, f"{product}/") for seed in seeds))
     for data in sorted(set(inputs), key=lambda data: (len(data), data)):
         steps = _steps(check, data, f"{product}/")
         if not steps <= reached:

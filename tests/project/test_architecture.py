@@ -19,7 +19,9 @@ CORES = (
     *("pubsub/cookie.py", "pubsub/stamp.py", "pubsub/rates.py", "pubsub/aside.py"),
     *("pubsub/sieve.py", "pubsub/flood.py"),
     *(
+        *("pubsub/expiring.py", "pubsub/probation.py"),
         "pubsub/table.py",
+        "pubsub/price.py",
         "pubsub/leasing.py",
         "pubsub/bursts.py",
         "pubsub/egress.py",
@@ -43,6 +45,8 @@ CORES = (
     ),
     *("client/sessions.py", "client/whereabouts.py"),
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
+    *("client/cli/trial.py", "client/cli/doctor/findings.py", "client/cli/doctor/kinds.py"),
+    "client/cli/doctor/seen.py",
     *(
         "client/allowance.py",
         "client/cookies.py",
@@ -80,7 +84,7 @@ ARROWS = {
             "kcast.pubsub.http",
             "kcast.pubsub.clock",
         ),
-        "kcast.pubsub.networks",
+        *("kcast.pubsub.networks", "kcast.pubsub.sockets"),
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.

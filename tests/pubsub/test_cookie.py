@@ -14,6 +14,7 @@ from kcast.pubsub.cookie import SECRET_BYTES, Cookies, Issued
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import COOKIE_CHARS, COOKIE_EPOCH_S, COOKIE_PUBLISH_LIFE_S, COOKIE_TIME_STEP_S
+from kcast.pubsub.stamp import Quote
 from tests.support import wire_vectors
 from tests.support.server_core import (
     CLIENT,
@@ -47,12 +48,12 @@ def cookies() -> Cookies:
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["description"]))
 def test_golden_cookie_both_ways(vector: dict[str, Any]) -> None:
     cookies = Cookies(bytes.fromhex(vector["secret_hex"]))
-    address = vector["address"], vector["port"]
+    address, quote = (vector["address"], vector["port"]), Quote(vector["bits"], vector["keeping"])
     cookie = vector["cookie"].encode()
-    assert cookies.mint(address, vector["time_s"], vector["bits"]) == cookie
+    assert cookies.mint(address, vector["time_s"], quote) == cookie
     issued = cookies.read(cookie, address, vector["time_s"])
     assert issued is not None
-    assert issued.bits == vector["bits"]
+    assert issued.quote == quote
     assert 0 <= vector["time_s"] - issued.issued_at < COOKIE_TIME_STEP_S
     assert len(cookie) == COOKIE_CHARS
 
@@ -110,14 +111,14 @@ def test_age_counts_in_steps(cookies: Cookies) -> None:
     assert age_of(cookies, cookies.mint(HOLDER, 1000 + 2.9 * step_s), HOLDER, 1000 + 3 * step_s) == step_s
 
 
-@pytest.mark.parametrize("bits", [0, 1, 18, 24, 255])
-def test_price_stands_in_the_cookie(bits: int, cookies: Cookies) -> None:
+@pytest.mark.parametrize("quote", [Quote(bits, flag) for bits in (0, 1, 18, 24) for flag in (False, True)])
+def test_quote_stands_in_the_cookie(quote: Quote, cookies: Cookies) -> None:
     """§6.1: nobody but the server can change it."""
-    cookie = cookies.mint(HOLDER, ISSUED_AT, bits)
+    cookie = cookies.mint(HOLDER, ISSUED_AT, quote)
     issued = cookies.read(cookie, HOLDER, ISSUED_AT)
-    assert issued == Issued(0.0, ISSUED_AT, bits)
+    assert issued == Issued(0.0, ISSUED_AT, quote)
     raw = bytearray(urlsafe_b64decode(cookie))
-    raw[1] = bits ^ 1
+    raw[1] ^= 1
     assert cookies.read(urlsafe_b64encode(raw), HOLDER, ISSUED_AT) is None
 
 

@@ -9,16 +9,28 @@ from hypothesis import strategies as st
 
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.egress import BACKLOG_BYTES_MAX, CALLS_MAX, COPY_COST_BYTES, Egress
+from kcast.pubsub.egress import (
+    BACKLOG_BYTES_MAX,
+    CALLS_MAX,
+    COPY_COST_BYTES,
+    FIRST_TURNS_MAX,
+    QUEUES_MAX,
+    Egress,
+    Sender,
+)
 from kcast.pubsub.endpoint import Address, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
-from kcast.pubsub.networks import Networks
+from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.rates import Demand
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import CHUNK_ADDRESSES, LeaseTable
 from tests.support.server_core import CLIENT, OTHER, THIRD, sent
 
 NOW = 0.0
+
+
+def sender(name: str, networks: tuple[Share, ...] = ()) -> Sender:
+    return Sender(name, networks[0] if networks else name, networks)
 
 
 class Bench:
@@ -51,7 +63,7 @@ class Bench:
             uplink_bytes_per_s=uplink_bytes_per_s,
         )
 
-    def put(self, *lines: bytes, publisher: str = "p") -> None:
+    def put(self, *lines: bytes, publisher: str = "p", networks: tuple[Share, ...] = ()) -> None:
         """Puts the lines of one datagram."""
         by_topic: dict[bytes, list[bytes]] = {}
         copies = size_bytes = 0
@@ -60,12 +72,12 @@ class Bench:
             by_topic.setdefault(topic, []).append(line)
             copies += self.table.audience_count(topic)
             size_bytes += self.table.audience_count(topic) * len(line)
-        self.egress.put(publisher, by_topic, Demand(len(lines), copies, size_bytes))
+        self.egress.put(sender(publisher, networks), by_topic, Demand(len(lines), copies, size_bytes))
 
     def put_run(self, data: bytes, segment_bytes: int, topic: bytes, line_count: int) -> None:
         audience = self.table.audience_count(topic)
         demand = Demand(line_count, line_count * audience, len(data) * audience)
-        self.egress.put_run("p", data, segment_bytes, topic, demand)
+        self.egress.put_run(sender("p"), data, segment_bytes, topic, demand)
 
     def flush(self, now: float = NOW) -> list[Transmit]:
         """All that leaves at once."""
@@ -235,16 +247,69 @@ def test_publishers_that_all_have_much_get_equal_parts() -> None:
 def test_more_than_a_share_of_a_long_backlog_is_not_taken() -> None:
     bench = Bench({b"t": crowd(20_000), b"u": [CLIENT]})
     taken = 0
-    while bench.egress.has_room("greedy"):
+    while bench.egress.has_room(sender("greedy")):
         bench.put(b"t ".ljust(1000, b"m"), publisher="greedy")
         taken += 1
     assert 1 <= taken <= 1 + BACKLOG_BYTES_MAX // (20_000 * 1250)
-    assert bench.egress.has_room("modest")
+    assert bench.egress.has_room(sender("modest"))
     bench.put(b"u 1", publisher="modest")
-    assert bench.egress.has_room("modest")
+    assert bench.egress.has_room(sender("modest"))
     bench.flush()
-    assert bench.egress.has_room("greedy")
+    assert bench.egress.has_room(sender("greedy"))
     assert bench.egress.backlog_bytes == 0
+
+
+def run_of(bench: Bench, *, bots: int, for_slices: int) -> tuple[int, int]:
+    """One network with much to send, from many addresses, and a publisher with two messages that make many
+    copies. Returns how many copies of the latter have left in this many slices, and of how many."""
+    for number in range(1000):
+        if bench.egress.has_room(sender(f"bot {number % bots}", (b"net",))):
+            bench.put(b"evil ".ljust(1000, b"m"), publisher=f"bot {number % bots}", networks=(b"net",))
+    assert bench.egress.has_room(sender("honest", (b"other",)))
+    for number in (1, 2):
+        bench.put(b"good %d" % number + b"m" * 700, publisher="honest", networks=(b"other",))
+    left = sum(
+        line.startswith(b"good ") for _ in range(for_slices) for _, line in sent(bench.egress.next_slice(NOW))
+    )
+    return left, 2 * bench.table.audience_count(b"good")
+
+
+@pytest.mark.parametrize("bots", [1, 10, 1000])
+def test_a_network_with_many_addresses_has_the_part_of_one(bots: int) -> None:
+    """An IPv6 /48 has 65,536 /64s. Each had a turn of its own once, so the others had next to none."""
+    bench = Bench({b"evil": crowd(1000), b"good": crowd(1000, 9)})
+    left, of = run_of(bench, bots=bots, for_slices=2 * 2000 // CALLS_MAX + 20)
+    assert left == of
+    bench.flush()
+    assert bench.egress.backlog_bytes == 0
+    assert not bench.egress._parties
+
+
+def test_only_some_of_a_network_come_first_at_a_time() -> None:
+    """Else those who send one message each, from ever new addresses, would be served before all others."""
+    bench = Bench({b"evil": crowd(100), b"good": crowd(100, 9)})
+    for number in range(500):
+        bench.put(b"evil ".ljust(700, b"m"), publisher=f"bot {number}", networks=(b"net",))
+    bench.put(b"good ".ljust(700, b"m"), publisher="honest", networks=(b"other",))
+    evil = good = 0
+    while not good:
+        for _, line in sent(bench.egress.next_slice(NOW)):
+            evil += line.startswith(b"evil")
+            good += line.startswith(b"good")
+    assert evil <= (FIRST_TURNS_MAX + 1) * 100
+
+
+def test_a_network_is_not_refused_for_its_neighbour_but_bounded() -> None:
+    """A newcomer in the network of somebody greedy has room, as long as there are not too many queues."""
+    bench = Bench({b"t": crowd(1000)})
+    while bench.egress.has_room(sender("greedy", (b"net",))):
+        bench.put(b"t ".ljust(1000, b"m"), publisher="greedy", networks=(b"net",))
+    names = [f"new {number}" for number in range(2 * QUEUES_MAX)]
+    for name in names:
+        if bench.egress.has_room(sender(name, (b"net",))):
+            bench.put(b"t 1", publisher=name, networks=(b"net",))
+    assert len(bench.egress._queues) == QUEUES_MAX
+    assert bench.egress.has_room(sender("elsewhere", (b"other",)))
 
 
 def test_no_more_leaves_than_the_uplink_takes() -> None:

@@ -10,6 +10,7 @@ DEFAULTS = {
     "leases": 100_000,
     "leases_per_address": 4_000,
     "leases_per_prefix": 20_000,
+    "topics_per_prefix": 10_000,
     "topics": 50_000,
     "publishers": 100_000,
     "lines_per_datagram": 64,

@@ -84,6 +84,7 @@ def test_a_new_server_has_every_metric(port: UdpPort) -> None:
         "kcast_leases_limit": 100_000.0,
         "kcast_leases_per_address_limit": 4_000.0,
         "kcast_leases_per_prefix_limit": 20_000.0,
+        "kcast_topics_per_prefix_limit": 10_000.0,
         "kcast_topics_limit": 50_000.0,
         "kcast_publishers_limit": 100_000.0,
         "kcast_lines_per_datagram_limit": 64.0,

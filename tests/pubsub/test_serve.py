@@ -315,7 +315,8 @@ def test_defaults(settings: list[ServeSettings]) -> None:
 def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
     options = (
         *("--ttl", "7", "--table", "fifo", "--capacity", "11", "--leases-per-address", "12"),
-        *("--leases-per-prefix", "13", "--topics", "14", "--publishers", "15", "--lines", "16"),
+        *("--leases-per-prefix", "13", "--topics", "14", "--topics-per-prefix", "10"),
+        *("--publishers", "15", "--lines", "16"),
         *("--publish-rate", "17", "--copy-rate", "18", "--challenge-rate", "0", "--work-bits", "9"),
         *("--head", "v1", "--receive-buffer", "512k", "--metrics", "[::1]:9400", "--open"),
         *("--tap", "/some/file", "--tap-size", "2M", "--log", "json", "--hide-audience"),
@@ -326,6 +327,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
         leases=11,
         leases_per_address=12,
         leases_per_prefix=13,
+        topics_per_prefix=10,
         topics=14,
         publishers=15,
         lines_per_datagram=16,

@@ -10,6 +10,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import AUDIENCE_MAX, REPLY_BYTES_MAX, TTL_S_MAX, WORK_BITS_MAX, Limits
 from kcast.pubsub.server import Server
+from kcast.pubsub.stamp import Quote
 from tests.support.grammar import PROTOCOL
 from tests.support.server_core import (
     CLIENT,
@@ -180,14 +181,14 @@ def test_other_longest_answers_fit() -> None:
     assert max(map(len, answers)) <= REPLY_BYTES_MAX
 
 
-# bare, audience, head, drain, subscribe lines, no publish line
+# keep, bare, audience, head, drain, subscribe lines, no publish line
 Combination = tuple[bool, ...]
-COMBINATIONS: list[Combination] = list(product([False, True], repeat=6))
+COMBINATIONS: list[Combination] = list(product([False, True], repeat=7))
 
 
 def receipt_with(combination: Combination, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """A receipt with these attributes, each as long as it can be, beside the longest nonce, ttl and price."""
-    bare, audience, head, drain, subscribes, silent = combination
+    keep, bare, audience, head, drain, subscribes, silent = combination
     options = LONGEST | ({} if head else {"head": ""})
     server = new_server(**options, tells_audience=audience, limits=Limits(publishers=1))
     if bare:
@@ -195,6 +196,7 @@ def receipt_with(combination: Combination, monkeypatch: pytest.MonkeyPatch) -> b
     monkeypatch.setattr(server.leases, "subscribers", lambda *_: range(AUDIENCE_MAX))
     monkeypatch.setattr(server._publishing, "forward", lambda *_: None)
     lease(server, CLIENT, b"mine")
+    monkeypatch.setattr(server._price, "quote", lambda _: Quote(WORK_BITS_MAX, is_keeping_dear=keep))
     if drain:
         server.start_drain(START)
     if subscribes:
@@ -209,12 +211,13 @@ def test_every_combination_of_a_receipts_attributes_fits(
     combination: Combination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """§5.1, §5.2"""
-    bare, audience, head, drain, subscribes, silent = combination
+    keep, bare, audience, head, drain, subscribes, silent = combination
     data = receipt_with(combination, monkeypatch)
     receipt, *refusal = [wire.parse_reply(line) for line in wire.split_lines(data)[0]]
     assert isinstance(receipt, wire.Receipt)
     assert receipt.attributes == {
         **({"credit": "9999999999"} if silent and subscribes else {}),
+        **({"keep": "18"} if keep else {}),
         **({"bare": "0"} if bare and not (silent and subscribes) else {}),
         **({"audience": "9999999"} if audience and not subscribes and not silent else {}),
         **({"head": "~" * 32} if head else {}),
@@ -227,6 +230,6 @@ def test_every_combination_of_a_receipts_attributes_fits(
 def test_protocol_tells_how_long_the_longest_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """§5.7"""
     lengths = {each: len(receipt_with(each, monkeypatch)) for each in COMBINATIONS}
-    alone, both = (max(n for each, n in lengths.items() if each[4] is flag) for flag in (False, True))
+    alone, both = (max(n for each, n in lengths.items() if each[5] is flag) for flag in (False, True))
     text = " ".join(PROTOCOL.read_text(encoding="utf-8").split())
     assert f"`%+` alone then has {alone} bytes, and `%+` with `%-` {both}." in text

@@ -19,6 +19,7 @@ from tests.support.server_core import (
     THIRD,
     answer,
     ask,
+    exactly,
     handshake,
     lease,
     minted,
@@ -33,17 +34,6 @@ BITS = 6
 
 def costly(**options: Any) -> Server:
     return new_server(work_bits=BITS, **options)
-
-
-def exactly(cookie: bytes, topics: Sequence[bytes], bits: int) -> bytes:
-    """A stamp that is worth so many bits and no more."""
-    for number in range(1 << bits + 6):
-        stamp = b"%x" % number
-        if stamps.is_valid(stamp, cookie, topics, bits) and not stamps.is_valid(
-            stamp, cookie, topics, bits + 1
-        ):
-            return stamp
-    raise AssertionError("no such stamp")
 
 
 def refused(server: Server, datagram: bytes, address: Address = CLIENT, now: float = START) -> int:

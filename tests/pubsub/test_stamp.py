@@ -9,7 +9,7 @@ import pytest
 
 from kcast.pubsub import wire
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, WORK_BITS_MAX
-from kcast.pubsub.stamp import Mint, is_valid, price_bits
+from kcast.pubsub.stamp import Mint, Quote, is_valid, price_bits
 from tests.support import wire_vectors
 from tests.support.server_core import minted
 
@@ -34,7 +34,11 @@ def test_golden_stamp(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", DOCUMENT["prices"])
 def test_golden_price(vector: dict[str, Any]) -> None:
-    assert price_bits(vector["bits"], vector["new_leases"]) == vector["price_bits"]
+    quote = Quote(vector["bits"], is_keeping_dear=True)
+    assert quote.due_bits(vector["new_leases"], vector["kept_leases"]) == vector["price_bits"]
+    if not vector["kept_leases"]:
+        assert Quote(vector["bits"]).due_bits(vector["new_leases"], 63) == vector["price_bits"]
+        assert price_bits(vector["bits"], vector["new_leases"]) == vector["price_bits"]
 
 
 @pytest.mark.parametrize("new_leases", range(1, LINES_PER_DATAGRAM_MAX))

@@ -4,16 +4,17 @@ import random
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
-from math import inf
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcast.pubsub.endpoint import Address
+from kcast.pubsub.expiring import ExpiringSet
 from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, Limits
-from kcast.pubsub.networks import networks_of
-from kcast.pubsub.table import TABLES, ExpiringSet, FifoTable, Lease, LeaseTable, Limit
+from kcast.pubsub.networks import Networks, networks_of
+from kcast.pubsub.table import TABLES, FifoTable, Lease, LeaseTable, Limit
+from tests.support.naive_table import NaiveFifo, NaiveTable
 
 A: Address = ("192.0.2.1", 1)
 B: Address = ("192.0.2.1", 2)
@@ -22,121 +23,63 @@ D: Address = ("192.0.2.200", 1)
 E: Address = ("2001:db8:0:ffff::1", 9)
 HERE: Address = ("127.0.0.1", 1)
 TOPICS = (b"x", b"y", b"z")
-ADDRESSES = (A, B, C, D, E, HERE)
-NETWORKS = {A: "v4", B: "v4", D: "v4", C: "v6", E: "v6", HERE: None}
-
-
-class NaiveTable:
-    """The `ttl` table in the plainest way: a list of leases, renewed longest ago first."""
-
-    def __init__(self, ttl_s: float, limits: Limits) -> None:
-        self.ttl_s, self.limits = ttl_s, limits
-        self.rows: list[tuple[Lease, float]] = []  # with the time of the last renewal
-
-    def is_live(self, lease: Lease, now: float) -> bool:
-        return any(its == lease and at + self.ttl_s > now for its, at in self.rows)
-
-    def renew(self, lease: Lease, now: float) -> None:
-        self.rows = [row for row in self.rows if row[0] != lease]
-        self.rows.append((lease, now))
-
-    def open(self, lease: Lease, now: float) -> Limit | None:
-        leases, limits = [its for its, _ in self.rows], self.limits
-        network = NETWORKS[lease.address]
-        if sum(its.address == lease.address for its in leases) >= limits.leases_per_address:
-            return Limit.ADDRESS
-        in_network = sum(NETWORKS[its.address] == network for its in leases)
-        if network is not None and in_network >= limits.leases_per_prefix:
-            return Limit.PREFIX
-        topics = {its.topic for its in leases}
-        if lease.topic not in topics and len(topics) >= limits.topics:
-            return Limit.TOPICS
-        if not self.has_room(now):
-            return Limit.FULL
-        self.renew(lease, now)
-        return None
-
-    def has_room(self, now: float) -> bool:
-        return len(self.rows) < self.limits.leases
-
-    def promise_s(self, now: float) -> float:
-        return self.ttl_s
-
-    def expire(self, now: float) -> list[Lease]:
-        gone = [lease for lease, at in self.rows if at + self.ttl_s <= now]
-        self.rows = [row for row in self.rows if row[0] not in gone]
-        return gone
-
-
-class NaiveFifo(NaiveTable):
-    """The `fifo` table: what each lease was promised, and an estimate of how long leases stay."""
-
-    def __init__(self, ttl_s: float, limits: Limits) -> None:
-        super().__init__(ttl_s, limits)
-        self.promised_until: dict[Lease, float] = {}
-        self.estimate_s, self.estimated_at = inf, 0.0
-        self.evicted: list[Lease] = []
-
-    def promise_s(self, now: float) -> float:
-        half_s = (self.estimate_s + now - self.estimated_at) / 2
-        return min(self.ttl_s, max(10.0, half_s))
-
-    def renew(self, lease: Lease, now: float) -> None:
-        super().renew(lease, now)
-        promised_until = now + self.promise_s(now)
-        self.promised_until[lease] = max(self.promised_until.get(lease, 0.0), promised_until)
-
-    def has_room(self, now: float) -> bool:
-        if super().has_room(now):
-            return True
-        oldest, at = self.rows[0]
-        if now - at > 1.5 * min((self.promised_until[oldest] - at) / 3, 25.0):  # it has missed a renewal
-            self.estimate_s = min(self.estimate_s + now - self.estimated_at, now - at)
-            self.estimated_at = now
-        if self.promised_until[oldest] > now:
-            return False
-        del self.rows[0], self.promised_until[oldest]
-        self.evicted.append(oldest)
-        return True
-
-    def expire(self, now: float) -> list[Lease]:
-        gone = super().expire(now)
-        for lease in gone:
-            del self.promised_until[lease]
-        return gone
+F: Address = ("198.51.100.7", 5)
+ADDRESSES = (A, B, C, D, E, F, HERE)
+MANY_TOPICS = tuple(b"topic-%d" % number for number in range(40))
+MANY_ADDRESSES: tuple[Address, ...] = tuple(
+    [(f"198.51.{n % 5}.{n % 3}", n) for n in range(20)]
+    + [(f"2001:db8:{n % 3}:{n % 2}::1", n) for n in range(12)]
+)
 
 
 NAIVE: dict[str, type[NaiveTable]] = {"ttl": NaiveTable, "fifo": NaiveFifo}
 
 
-def steps(rng: random.Random, count: int) -> Iterator[tuple[str, bytes, Address, float]]:
+SIZES = ((TOPICS, ADDRESSES), (MANY_TOPICS, MANY_ADDRESSES))
+
+
+def steps(rng: random.Random, count: int, size: int) -> Iterator[tuple[str, bytes, Address, float]]:
     now = 100.0
+    topics, addresses = SIZES[size]
     for _ in range(count):
         # Often several things at one time, and often exactly at the end of a lease.
-        now += rng.choice((0.0, 0.0, 0.25, 1.0, 5.0, 9.75, 10.0))
+        now += rng.choice((0.0, 0.0, 0.25, 1.0, 5.0, 9.75, 10.0)) / (1 + 63 * size)
         verb = rng.choice(("ask", "ask", "ask", "look", "look", "expire"))
-        yield verb, rng.choice(TOPICS), rng.choice(ADDRESSES), now
+        # The first few are more eager than the others.
+        address = addresses[int(len(addresses) * rng.random() ** 2)]
+        yield verb, rng.choice(topics), address, now
 
 
-LIMITS = [
+SMALL = [
     Limits(leases=1),
     Limits(leases=4),
     Limits(),
     Limits(leases_per_address=1),
     Limits(leases_per_prefix=3),
     Limits(topics=2),
+    Limits(leases=12, topics=2),
+    Limits(leases=9, topics_per_prefix=1),
     Limits(leases=7, leases_per_address=2, leases_per_prefix=4, topics=2),
 ]
+LARGE = [
+    Limits(leases=50),
+    Limits(leases=40, topics=15),
+    Limits(leases=300, topics=12),
+    Limits(leases=60, leases_per_prefix=20, topics_per_prefix=6),
+]
+CASES = [*((0, limits) for limits in SMALL), *((1, limits) for limits in LARGE)]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("ttl_s", [10.0, 40.0])
-@pytest.mark.parametrize("limits", LIMITS, ids=range(len(LIMITS)))
+@pytest.mark.parametrize(("size", "limits"), CASES, ids=range(len(CASES)))
 @pytest.mark.parametrize("seed", range(8))
-def test_table_is_the_naive_one(kind: str, ttl_s: float, limits: Limits, seed: int) -> None:
+def test_table_is_the_naive_one(kind: str, ttl_s: float, size: int, limits: Limits, seed: int) -> None:
     table, naive = TABLES[kind](ttl_s, limits), NAIVE[kind](ttl_s, limits)
-    for verb, topic, address, now in steps(random.Random(seed), 300):
+    seen: Counter[str] = Counter()
+    topics = SIZES[size][0]
+    for verb, topic, address, now in steps(random.Random(seed), 300 + 700 * size, size):
         lease = Lease(topic, address)
         if verb != "look":
             assert table.expire(now) == naive.expire(now)
@@ -147,20 +90,27 @@ def test_table_is_the_naive_one(kind: str, ttl_s: float, limits: Limits, seed: i
                 naive.renew(lease, now)
             else:
                 assert table.open(*lease, now) is naive.open(lease, now)
-                evicted = naive.evicted if isinstance(naive, NaiveFifo) else []
-                assert table.evicted == evicted
+                assert table.evicted == naive.evicted
+                seen["evicted"] += len(naive.evicted)
                 table.evicted.clear()
-                evicted.clear()
-        live = [its for its, _ in naive.rows if naive.is_live(its, now)]
-        for its_topic in TOPICS:
+                naive.evicted.clear()
+        live = [row.lease for row in naive.rows if naive.is_live(row.lease, now)]
+        for its_topic in topics[:5]:
             wanted = sorted(its.address for its in live if its.topic == its_topic)
             assert sorted(table.subscribers(its_topic, now)) == wanted
-            count = sum(its.topic == its_topic for its, _ in naive.rows)
+            count = sum(row.lease.topic == its_topic for row in naive.rows)
             assert table.audience_count(its_topic) == count
+        for row in naive.rows:
+            assert table.is_beyond_free(*row.lease) is not row.is_free
+            seen["established"] += row.is_established
+            seen["beyond-free"] += not row.is_free
         assert len(table) == len(naive.rows) <= limits.leases
-        assert table.topic_count == len({its.topic for its, _ in naive.rows}) <= limits.topics
-        assert table.next_expiry() == (naive.rows[0][1] + ttl_s if naive.rows else None)
+        assert table.topic_count == len({row.lease.topic for row in naive.rows}) <= limits.topics
+        assert (table.load, table.is_nearly_full) == (naive.load, naive.is_nearly_full)
+        assert table.next_expiry() == (naive.rows[0].renewed_at + ttl_s if naive.rows else None)
         assert table.promise_s(now) == naive.promise_s(now)
+    if size:
+        assert seen["evicted"] > 10 < seen["established"]
 
 
 # --- The ttl table ------------------------------------------------------------------------------------
@@ -246,25 +196,30 @@ def test_full_table_takes_renewals_and_nothing_new() -> None:
 @pytest.mark.parametrize("kind", TABLES)
 def test_nothing_is_kept_of_leases_that_are_gone(kind: str) -> None:
     """Topics, counts and promises go at once, or naming things would be a way to fill the memory."""
-    table = TABLES[kind](10.0, Limits())
-    table.open(b"t", A, -100.0)
-    table.expire(0.0)
+    table = TABLES[kind](10.0, Limits(leases=600))
+    fill_and_empty(table, -200.0)  # dicts keep the room that 500 leases needed
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        for turn in range(20):
-            for number in range(500):
-                host = f"198.51.{number % 100}.{turn}"
-                assert table.open(b"topic-%d-%d" % (turn, number), (host, number), turn * 10.0) is None
-            assert table.topic_count == 500
-            assert len(table.expire(turn * 10.0 + 10.0)) == 500
-            assert (len(table), table.topic_count) == (0, 0)
-        networks_of.cache_clear()  # it has a bound of its own
+        fill_and_empty(table, 0.0)
+        for cached in (networks_of, table._networks.path_of, table._networks.of):
+            getattr(cached, "cache_clear", int)()  # they have bounds of their own
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    # Dicts keep the room that 500 leases needed; 10,000 leases would be some 6,000,000 bytes.
+    # 10,000 leases would be some 6,000,000 bytes.
     assert grown < 300_000, f"{grown} bytes are left of 10,000 leases"
+
+
+def fill_and_empty(table: LeaseTable, now: float) -> None:
+    """Twenty times 500 leases, of addresses and topics that are new each time."""
+    for turn in range(20):
+        for number in range(500):
+            address = f"198.51.{number % 100}.{turn}", number
+            assert table.open(b"topic-%d-%d" % (turn, number), address, now + turn * 10.0) is None
+        assert table.topic_count == 500
+        assert len(table.expire(now + turn * 10.0 + 10.0)) == 500
+        assert (len(table), table.topic_count, table.is_nearly_full) == (0, 0, False)
 
 
 # --- Limits -------------------------------------------------------------------------------------------
@@ -299,7 +254,7 @@ def test_loopback_has_no_prefix(host: str) -> None:
 
 
 def test_loopback_is_like_other_networks_where_it_is_not_exempt() -> None:
-    table = LeaseTable(10.0, Limits(leases_per_prefix=2), exempts_loopback=False)
+    table = LeaseTable(10.0, Limits(leases_per_prefix=2), Networks(exempts_loopback=False))
     opened = [table.open(b"t", (f"127.0.{net}.1", port), 0.0) for net in (0, 1) for port in range(3)]
     assert opened == [None, None, Limit.PREFIX] * 2
 
@@ -435,7 +390,7 @@ def test_fifo_full_of_the_living_promises_no_less_when_somebody_knocks(pause_s: 
         else:
             assert table.open(b"t", client, now) is None
         if number >= 100 and now % pause_s < 0.2:
-            assert table.open(b"t", C, now) is Limit.FULL
+            assert table.open(b"t", ("192.0.2.1", 999), now) is Limit.FULL
         assert table.promise_s(now) == 60.0
 
 
@@ -468,7 +423,8 @@ def test_fifo_keeps_every_promise(ttl_s: float, pause_s: float, leases: int, see
     now, pushed = 0.0, 0
     for _ in range(3000):
         now += rng.expovariate(1 / pause_s)
-        lease = Lease(rng.choice(TOPICS), ("192.0.2.1", rng.randrange(30)))
+        port = rng.randrange(90)
+        lease = Lease(TOPICS[port % 3], ("192.0.2.1", port))  # no address holds more than another
         for gone in table.expire(now):
             assert promised.pop(gone) <= now
             assert renewed.pop(gone) + ttl_s <= now

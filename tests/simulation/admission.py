@@ -20,6 +20,7 @@ from tests.simulation.ledger import (
     Boot,
     ClientTurn,
     Deadlines,
+    Lease,
     Request,
     ServerTurn,
     is_answer,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 DRAIN_MARGIN_S = 5.0
+KEPT_FREE = 8
+KEEP_BITS_MAX = 18
 LOOK_EVERY = 32
 
 
@@ -51,17 +54,24 @@ def worth_bits(request: Request) -> int:
 
 
 class WorkPaid(Checker):
-    """Where leases have a price, none is opened without work worth it, and none refused that is paid for."""
+    """Where leases have a price, none is opened or kept without work worth what was quoted with the cookie,
+    and none refused that is paid for."""
 
     name = "work-paid"
 
     def server_turn(self, turn: ServerTurn) -> None:
-        bits = self.world.options.work_bits
-        for request in turn.requests if bits else ():
-            if request.opened:
-                self._compare(turn, request, bits + math.ceil(math.log2(len(request.opened))))
+        for request in turn.requests:
+            quote = request.quote
+            if quote is None:
+                continue
+            # Perhaps all of the first few were among those that were renewed.
+            kept_count = max(0, request.renewed_count - KEPT_FREE) if quote.keep_bits else 0
+            count = len(request.opened) + kept_count
+            if quote.bits and count:
+                due_bits = quote.bits + math.ceil(math.log2(count))
+                self._compare(turn, request, due_bits if request.opened else min(due_bits, KEEP_BITS_MAX))
             if request.reason == b"work":
-                most = bits + math.ceil(math.log2(len(set(request.subscribes()))))
+                most = quote.bits + math.ceil(math.log2(len(set(request.subscribes()))))
                 if worth_bits(request) >= most:
                     self.fail(f"{turn.host.name} finds {most} bits too little for {request.packet.data!r}")
 
@@ -69,9 +79,61 @@ class WorkPaid(Checker):
         worth = worth_bits(request)
         if worth < due_bits:
             self.fail(
-                f"{turn.host.name} opens {len(request.opened)} leases, which cost {due_bits} bits, for "
-                f"{worth}: {request.packet.data!r}"
+                f"{turn.host.name} opens {len(request.opened)} leases and renews {request.renewed_count}, "
+                f"which costs {due_bits} bits, for {worth}: {request.packet.data!r}"
             )
+
+
+class PricesTrue(Checker):
+    """Prices rise only in a table that is nearly full, and surely there; they stay within bounds."""
+
+    name = "prices-true"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        for request in turn.requests:
+            for line in lines_of(request.answer or b""):
+                reply = wire.parse_reply(line)
+                if isinstance(reply, wire.Challenge | wire.Receipt):
+                    keep_bits = int(reply.attributes.get("keep", 0))
+                    if not self._holds(turn, request.packet.source, reply.bits, keep_bits):
+                        self.fail(f"{turn.host.name}, with {self._loads(turn)} taken, says {line!r}")
+
+    def _holds(self, turn: ServerTurn, address: Address, bits: int, keep_bits: int) -> bool:
+        least, most = self._loads(turn)
+        work_bits = self.world.options.work_bits
+        is_raised = max(work_bits, 8) <= bits <= max(work_bits, KEEP_BITS_MAX)
+        if most < 0.7 and (bits != work_bits or keep_bits):
+            return False
+        if least >= 0.75 and not is_raised:
+            return False
+        if not is_raised:
+            return bits == work_bits and not keep_bits
+        held = sum(address == holder for holder, _ in [*turn.boot.possible.live(turn.now), *turn.evicted])
+        return not keep_bits or (keep_bits == min(bits, KEEP_BITS_MAX) and held > KEPT_FREE)
+
+    def _loads(self, turn: ServerTurn) -> tuple[float, float]:
+        """The part of the table that was taken in this turn, at least and at most."""
+        limits, boot, now = self.world.options.limits, turn.boot, turn.now
+        granted = sum(len(set(request.subscribes())) for request in turn.requests)
+        possible = {*boot.possible.live(now), *turn.evicted}
+        return (
+            (len(boot.promised.live(now)) - granted) / limits.leases,
+            max(len(possible) / limits.leases, len({topic for _, topic in possible}) / limits.topics),
+        )
+
+
+class PushedOutRightly(Checker):
+    """Leases end before their time only in a full table, and never those that are surely established."""
+
+    name = "pushed-out-rightly"
+
+    def server_turn(self, turn: ServerTurn) -> None:
+        if turn.unfair:
+            self.fail(f"{turn.host.name} pushes out {turn.unfair}, which are established")
+        limits, counts = self.world.options.limits, _counts(turn.boot.possible, turn.now, turn.evicted)
+        is_full = counts["all"].total() >= limits.leases or counts["topics"].total() >= limits.topics
+        if turn.broken and not is_full:
+            self.fail(f"{turn.host.name} pushes out {turn.broken}, and is not full: {counts}")
 
 
 class LimitsHold(Checker):
@@ -82,7 +144,7 @@ class LimitsHold(Checker):
     def server_turn(self, turn: ServerTurn) -> None:
         if not any(request.opened for request in turn.requests):
             return
-        limits, counts = self.world.options.limits, _counts(turn.boot.promised, turn.now)
+        limits, counts = self.world.options.limits, _counts(turn.boot.promised, turn.now, [])
         for what, bound in (
             ("all", limits.leases),
             ("address", limits.leases_per_address),
@@ -94,9 +156,9 @@ class LimitsHold(Checker):
                 self.fail(f"{turn.host.name} has promised {most} ({what}), at most {bound}: {counts[what]}")
 
 
-def _counts(leases: Deadlines, now: float) -> dict[str, Counter[object]]:
-    """How many leases there are in all, by address and by prefix; and how many topics."""
-    live = leases.live(now)
+def _counts(leases: Deadlines, now: float, others: list[Lease]) -> dict[str, Counter[object]]:
+    """How many leases there are in all, with these others, by address and by prefix; and how many topics."""
+    live = {*leases.live(now), *others}
     return {
         "all": Counter("all" for _ in live),
         "address": Counter(address for address, _ in live),
@@ -116,8 +178,8 @@ class RefusalsTrue(Checker):
         for request in turn.requests:
             if request.reason:
                 if counts is None:
-                    counts = _counts(turn.boot.possible, turn.now)
-                if request.refused_live and request.reason not in (b"rate", b"size"):
+                    counts = _counts(turn.boot.possible, turn.now, turn.evicted)
+                if not self._may_refuse_live(turn, request):
                     self.fail(
                         f"{turn.host.name} refuses {request.refused_live}, leases of "
                         f"{request.packet.source} that stand: {request.answer!r}"
@@ -125,13 +187,23 @@ class RefusalsTrue(Checker):
                 if not self._holds(turn, request, counts):
                     self.fail(f"{turn.host.name} says {request.answer!r} to {request.packet.data!r}")
 
+    def _may_refuse_live(self, turn: ServerTurn, request: Request) -> bool:
+        source, boot = request.packet.source, turn.boot
+        refused = {topic for topic in request.refused_live if (source, topic) not in turn.evicted}
+        if not refused or request.reason in (b"rate", b"size"):
+            return True
+        # Those beyond the first few may have a price.
+        held = sum(source == holder for holder, _ in [*boot.possible.live(turn.now), *turn.evicted])
+        is_dear = request.quote is not None and request.quote.keep_bits > 0
+        return is_dear and request.reason == b"work" and held - len(refused) >= KEPT_FREE
+
     def _holds(self, turn: ServerTurn, request: Request, counts: dict[str, Counter[object]]) -> bool:
         limits, source = self.world.options.limits, request.packet.source
         match request.reason:
             case b"topic":
                 return not wire.is_topic(request.refused[0])
             case b"work":
-                return self.world.options.work_bits > 0
+                return request.quote is not None and request.quote.bits > 0
             case b"drain":
                 return turn.boot.draining_since is not None
             case b"rate":
@@ -145,7 +217,7 @@ class RefusalsTrue(Checker):
             case b"prefix":
                 return counts["prefix"][prefix_of(source[0])] >= limits.leases_per_prefix
             case b"topics":
-                return counts["topics"].total() >= limits.topics
+                return counts["topics"].total() >= min(limits.topics, limits.topics_per_prefix)
         return False
 
 
@@ -253,7 +325,8 @@ class LeasesKept(Checker):
         if not world.is_calm or any(server.is_restarting for server in world.servers):
             return
         for topic in host.subscribed:
-            believed, really = host.core.lease_counts(topic)[0], len(world.leased_at(host, topic))
+            believed = host.core.lease_counts(topic)[0]
+            really = len(world.leased_at(host, topic) | world.pushed_out_at(host, topic))
             if believed > really:
                 self.fail(f"{host.name} believes in {believed} leases on {topic!r}, and has {really}")
 

@@ -19,6 +19,8 @@ from tests.simulation.admission import (
     Draining,
     LeasesKept,
     LimitsHold,
+    PricesTrue,
+    PushedOutRightly,
     RatesHold,
     RefusalsTrue,
     WorkPaid,
@@ -153,7 +155,7 @@ class TableBounds(Checker):
 
     def finish(self) -> None:
         for host in self.world.clients:
-            for sequence in host.gaps._sequences.values():
+            for sequence in host.gaps.sequences():
                 self._bound(host.name, "runs of missing numbers", len(sequence.missing), RUNS_MAX)
                 self._bound(host.name, "runs that are not believed", len(sequence.runs), RUNS_MAX)
 
@@ -176,7 +178,7 @@ class NothingToExpiredLease(Checker):
                 arrived = {line for request in turn.requests for line in request.lines}
             for line in lines_of(data):
                 lease = destination, topic_of(line)
-                if not turn.boot.possible.has(lease, turn.now):
+                if not turn.boot.possible.has(lease, turn.now) and lease not in turn.evicted:
                     until = turn.boot.possible.at.get(lease)
                     over = "none" if until is None else f"one that ended {turn.now - until:.3f} s ago"
                     self.fail(f"{turn.host.name} sends {line!r} to {destination}, whose lease is {over}")
@@ -503,6 +505,8 @@ CHECKERS: tuple[type[Checker], ...] = (
     RefusalsTrue,
     RatesHold,
     WorkPaid,
+    PricesTrue,
+    PushedOutRightly,
     Draining,
     NothingToExpiredLease,
     OnlyVouchedForwarded,

@@ -104,7 +104,15 @@ class Greedy:
 
     is_up = True
 
-    def __init__(self, world: "World", at: list[Address], topics_each: int, every_s: float) -> None:
+    def __init__(
+        self,
+        world: "World",
+        at: list[Address],
+        topics_each: int,
+        every_s: float,
+        *,
+        has_own_topics: bool = False,
+    ) -> None:
         self.world = world
         self.name = f"greedy-{at[0][0]}"
         self.every_s = every_s
@@ -112,7 +120,8 @@ class Greedy:
         self.refused: Counter[str] = Counter()
         self._rng = Random(f"greedy {at[0]}")
         self._cookies: dict[tuple[Address, Address], tuple[bytes, float]] = {}
-        self._topics = [b"greedy-%d\n" % number for number in range(topics_each)]
+        whose = at[0][0].encode() if has_own_topics else b""
+        self._topics = [b"greedy-%b%d\n" % (whose, number) for number in range(topics_each)]
         for address in at:
             world.network.bind(address, self)
             world.clock.after(self._rng.uniform(0, every_s), partial(self._act, address))

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcast.client.envelope import Envelope, format_envelope, parse_envelope
 from kcast.client.events import Delivery, Event
@@ -94,6 +94,8 @@ class Request:
     refused: tuple[bytes, ...] = ()
     refused_live: tuple[bytes, ...] = ()  # those of them that stood, by promise
     reason: bytes = b""  # of the refusal, if there is one
+    quote: "Quote | None" = None  # what was told with the cookie
+    renewed_count: int = 0  # leases that were granted, and stood by promise
 
     @property
     def is_vouched(self) -> bool:
@@ -114,6 +116,13 @@ class Request:
         return [line for line in self.lines if b" " not in line and not is_control(line)]
 
 
+class Quote(NamedTuple):
+    """The prices that an answer told with its cookie, in bits: of a new lease, and of keeping one of many."""
+
+    bits: int
+    keep_bits: int
+
+
 class Deadlines:
     """When each lease ends. Those that have ended are still known, but not counted."""
 
@@ -129,6 +138,12 @@ class Deadlines:
             self._live[lease] = None
             heapq.heappush(self._ending, (until, lease))
 
+    def end(self, lease: Lease, now: float) -> None:
+        """It has ended before its time."""
+        if lease in self._live:
+            self.at[lease] = now
+            del self._live[lease]
+
     def has(self, lease: Lease, now: float) -> bool:
         return self.at.get(lease, -1.0) > now
 
@@ -136,7 +151,7 @@ class Deadlines:
         """All that have not ended by now, in the order in which they began."""
         while self._ending and self._ending[0][0] <= now:
             until, lease = heapq.heappop(self._ending)
-            if self.at[lease] == until:
+            if self.at[lease] == until and lease in self._live:
                 del self._live[lease]
         return self._live
 
@@ -177,6 +192,10 @@ class Boot:
         self.proven: set[Address] = set()
         self.promised = Deadlines()
         self.possible = Deadlines()
+        self.perhaps_established: set[Lease] = set()  # renewed half an interval later, or more
+        self.established: set[Lease] = set()  # those of them for which there surely was room
+        self.pushed_out: dict[Lease, float] = {}  # and until when their clients may still believe in them
+        self.quotes: dict[tuple[Address, bytes], Quote] = {}
         self.leased_since: dict[Lease, float] = {}
         self.leases_by_topic: defaultdict[bytes, set[Address]] = defaultdict(set)
         self.publish_promised: dict[Address, float] = {}
@@ -200,6 +219,18 @@ class Boot:
         for line in lines:
             if (cookie := _cookie_in(line)) is not None:
                 self.received[address].add(cookie)
+
+    def renewed(self, lease: Lease, now: float) -> None:
+        """A lease that stands is renewed: after half an interval that establishes it, where there is room."""
+        if now - self.leased_since[lease] < self.options.renewal_interval_s / 2 - ROUNDING:
+            return
+        limits, perhaps = self.options.limits, self.perhaps_established
+        perhaps.intersection_update(self.possible.live(now))
+        perhaps.add(lease)
+        has_room = len(perhaps) <= 0.75 * limits.leases
+        has_room_for_topics = len({topic for _, topic in perhaps}) <= 0.75 * limits.topics
+        if has_room and has_room_for_topics:
+            self.established.add(lease)
 
     def is_leased(self, address: Address, topic: bytes, now: float) -> bool:
         """Whether a receipt promised that this lease stands now."""
@@ -248,6 +279,12 @@ def _cookie_in(answer_line: bytes) -> bytes | None:
     return None
 
 
+def _quote_in(answer_line: bytes) -> Quote:
+    reply = wire.parse_reply(answer_line)
+    assert isinstance(reply, wire.Challenge | wire.Receipt)
+    return Quote(reply.bits, int(reply.attributes.get("keep", 0)))
+
+
 @dataclass(slots=True)
 class ServerTurn:
     """What a server was given in one turn and what it sent. `unasked` are answers to nothing."""
@@ -259,6 +296,9 @@ class ServerTurn:
     sent: list[tuple[Address, bytes]]
     requests: list[Request] = field(default_factory=list)
     unasked: list[tuple[Address, bytes]] = field(default_factory=list)
+    evicted: list[Lease] = field(default_factory=list)  # pushed out
+    broken: list[Lease] = field(default_factory=list)  # those of them that were promised for longer
+    unfair: list[Lease] = field(default_factory=list)  # and were established
 
 
 @dataclass(slots=True)
@@ -415,14 +455,17 @@ class Ledger:
                     turn.unasked.append((destination, data))
             else:
                 boot.copies_out += len(lines_of(data))
+        turn.evicted = boot.tap.take_evicted()
         for request in turn.requests:
             self._account(boot, request, now)
+        self._push_out(turn)
         for destination, data in turn.sent:
             if is_answer(data):
                 for line in lines_of(data):
                     if (cookie := _cookie_in(line)) is not None:
                         # Only whole seconds stand in a cookie.
                         boot.issued[destination].setdefault(cookie, float(int(now)))
+                        boot.quotes.setdefault((destination, cookie), _quote_in(line))
 
     def _account(self, boot: Boot, request: Request, now: float) -> None:
         source = request.packet.source
@@ -430,6 +473,7 @@ class Ledger:
             fields = request.lines[0].split(b" ")
             cookie = fields[2] if len(fields) > 2 else b""
             issued_at = boot.issued[source].get(cookie)
+            request.quote = boot.quotes.get((source, cookie))
             if issued_at is not None and now - issued_at <= PUBLISH_COOKIE_S:
                 request.cookie_age_s = now - issued_at
                 request.is_cookie_received = cookie in boot.received[source]
@@ -449,6 +493,19 @@ class Ledger:
             message = self.messages.get(line)
             if message is not None:
                 message.forwarded.add(boot.name)
+
+    def _push_out(self, turn: ServerTurn) -> None:
+        """Takes it that leases have ended which the server has pushed out in this turn."""
+        boot, now = turn.boot, turn.now
+        for lease in turn.evicted:
+            if lease not in boot.tap.leases:  # else it was opened again
+                turn.broken += [lease] * boot.promised.has(lease, now)
+                turn.unfair += [lease] * (boot.promised.has(lease, now) and lease in boot.established)
+                boot.pushed_out[lease] = boot.promised.at[lease]
+                boot.promised.end(lease, now)
+                boot.possible.end(lease, now)
+                boot.established.discard(lease)
+                boot.perhaps_established.discard(lease)
 
     def _is_to_stranger(self, boot: Boot, request: Request, now: float) -> bool:
         """Whether this answer is one that everybody gets: a cookie, or that there is no publish lease."""
@@ -487,6 +544,12 @@ class Ledger:
                     opened.append(topic)
                 if not boot.promised.has(lease, now):
                     boot.leased_since[lease] = now
+                    boot.established.discard(lease)
+                    boot.perhaps_established.discard(lease)
+                else:
+                    request.renewed_count += 1
+                    boot.renewed(lease, now)
+                boot.pushed_out.pop(lease, None)
                 boot.promised.put_off(lease, until)
                 boot.possible.put_off(lease, until_at_most)
                 boot.leases_by_topic[topic].add(source)

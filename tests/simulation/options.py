@@ -58,7 +58,8 @@ class Options:
         """Whether the servers' tables have room for all, so that nobody is refused a lease."""
         limits = self.limits
         leases = limits.leases, limits.leases_per_address, limits.leases_per_prefix
-        return min(*leases, limits.topics, limits.publishers) >= MANY
+        topics = limits.topics, limits.topics_per_prefix
+        return min(*leases, *topics, limits.publishers) >= MANY
 
     @property
     def limits_rates(self) -> bool:
@@ -118,7 +119,16 @@ def options_of_seed(seed: int) -> Options:
         attacks=rng.choice((0, 40, 80)),
         fault_s=15.0 if calm else rng.uniform(15.0, 45.0),
     )
-    return _with_admission(options, Random(f"admission {seed}"))
+    options = _with_admission(options, Random(f"admission {seed}"))
+    return _with_shares(options, Random(f"shares {seed}"))
+
+
+def _with_shares(options: Options, rng: Random) -> Options:
+    """The same world, where one network may open few topics."""
+    if options.calm:
+        return options
+    topics_per_prefix = rng.choice((*(10_000,) * 5, 3))
+    return replace(options, limits=replace(options.limits, topics_per_prefix=topics_per_prefix))
 
 
 def _with_admission(options: Options, rng: Random) -> Options:

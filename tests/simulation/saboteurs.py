@@ -14,14 +14,14 @@ from kcast.client.session import Session
 from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
 from kcast.pubsub.cookie import Cookies, Issued
-from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import Limits
+from kcast.pubsub.price import Price
 from kcast.pubsub.publishing import Lines, Publishing
 from kcast.pubsub.rates import Demand, PublishRates
 from kcast.pubsub.server import Server
-from kcast.pubsub.stamp import Mint
+from kcast.pubsub.stamp import FREE, Mint, Quote
 from kcast.pubsub.table import FifoTable, LeaseTable, Limit
 
 # --- Servers that do wrong ---------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class AnswersTwice(Server):
 
 class _TakesAnyCookie(Cookies):
     def read(self, cookie: bytes, address: Address, now: float) -> Issued | None:
-        return Issued(0.0, now, 0)
+        return Issued(0.0, now, FREE)
 
 
 class Credulous(Server):
@@ -93,11 +93,22 @@ class TakesOldCookies(Server):
         self._cookies = _AgelessCookies(settings["secret"])
 
 
+def _use_table(server: Server, table: LeaseTable) -> None:
+    server.leases = server._leasing.table = server._price._table = table
+    server._egress._table = server._publishing._table = table
+
+
+class _Endless(LeaseTable):
+    def _has_room(self, address: Address, now: float) -> bool:
+        return True
+
+
 class Hoarder(Server):
     """Has no bound on leases."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "limits": Limits()})
+        super().__init__(**settings)
+        _use_table(self, _Endless(settings["ttl_s"], settings["limits"]))
 
 
 class _Faithful(LeaseTable):
@@ -119,9 +130,7 @@ class NeverForgets(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Faithful(
-            settings["ttl_s"], settings["limits"]
-        )
+        _use_table(self, _Faithful(settings["ttl_s"], settings["limits"]))
 
 
 class _PublishingWithGossip(Publishing):
@@ -191,9 +200,7 @@ class Unlimited(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Boundless(
-            settings["ttl_s"], settings["limits"]
-        )
+        _use_table(self, _Boundless(settings["ttl_s"], settings["limits"]))
 
 
 class _Ashamed(LeaseTable):
@@ -206,18 +213,16 @@ class Timid(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Ashamed(
-            settings["ttl_s"], settings["limits"]
-        )
+        _use_table(self, _Ashamed(settings["ttl_s"], settings["limits"]))
 
 
 class _LeasingHaughtily(Leasing):
     def ask(
-        self, topics: Sequence[bytes], vouch: wire.Vouch | None, source: Address, now: float
+        self, topics: Sequence[bytes], vouch: wire.Vouch | None, quote: Quote, source: Address, now: float
     ) -> tuple[int, str]:
         if topics and len(self.table) >= self.table.limits.leases:
             return (1 << len(topics)) - 1, "full"
-        return super().ask(topics, vouch, source, now)
+        return super().ask(topics, vouch, quote, source, now)
 
 
 class Haughty(Server):
@@ -249,8 +254,8 @@ class Grumpy(Server):
 
 
 class _LeasingFreely(Leasing):
-    def _may_open(self, topics: Sequence[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        return super()._may_open(topics, 0, vouch)
+    def _pays(self, vouch: wire.Vouch, topics: Sequence[bytes], due_bits: int) -> bool:
+        return True
 
 
 class Generous(Server):
@@ -260,8 +265,8 @@ class Generous(Server):
 
 
 class _LeasingCheaply(Leasing):
-    def _may_open(self, topics: Sequence[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        return super()._may_open(topics, min(1, new_count), vouch)
+    def _pays(self, vouch: wire.Vouch, topics: Sequence[bytes], due_bits: int) -> bool:
+        return super()._pays(vouch, topics, due_bits - (len(topics) - 1).bit_length())
 
 
 class Cheap(Server):
@@ -271,8 +276,8 @@ class Cheap(Server):
 
 
 class _LeasingDearly(Leasing):
-    def _may_open(self, topics: Sequence[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        return super()._may_open(topics, 4 * new_count, vouch)
+    def _pays(self, vouch: wire.Vouch, topics: Sequence[bytes], due_bits: int) -> bool:
+        return super()._pays(vouch, topics, due_bits + 2 if due_bits else 0)
 
 
 class Greedy(Server):
@@ -282,10 +287,10 @@ class Greedy(Server):
 
 
 class _Hasty(FifoTable):
-    def _has_room(self, now: float) -> bool:
+    def _has_room(self, address: Address, now: float) -> bool:
         for lease in list(self._promised_until):
             self._promised_until[lease] = now
-        return super()._has_room(now)
+        return super()._has_room(address, now)
 
 
 class Faithless(Server):
@@ -293,9 +298,29 @@ class Faithless(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.leases = self._leasing.table = self._egress._table = self._publishing._table = _Hasty(
-            settings["ttl_s"], settings["limits"]
-        )
+        _use_table(self, _Hasty(settings["ttl_s"], settings["limits"]))
+
+
+class _SteadyPrice(Price):
+    def quote(self, address: Address) -> Quote:
+        return Quote(self.least_bits)
+
+
+class Unworried(Server):
+    """Asks no more where it is full."""
+
+    make_price = _SteadyPrice
+
+
+class _HighPrice(Price):
+    def quote(self, address: Address) -> Quote:
+        return Quote(14)
+
+
+class Worried(Server):
+    """Asks as much as if it were full."""
+
+    make_price = _HighPrice
 
 
 class Amnesiac(Server):
@@ -307,8 +332,14 @@ class Amnesiac(Server):
 
 
 class _LeasingAlways(Leasing):
-    def _may_open(self, topics: Sequence[bytes], new_count: int, vouch: wire.Vouch | None) -> Drop | None:
-        return None
+    def ask(
+        self, topics: Sequence[bytes], vouch: wire.Vouch | None, quote: Quote, source: Address, now: float
+    ) -> tuple[int, str]:
+        is_draining, self.is_draining = self.is_draining, False
+        try:
+            return super().ask(topics, vouch, quote, source, now)
+        finally:
+            self.is_draining = is_draining
 
 
 class Indifferent(Server):

@@ -19,6 +19,7 @@ class TapRecord:
     def __init__(self) -> None:
         self.leases: dict[Lease, None] = {}
         self.lines: Counter[tuple[Address, bytes]] = Counter()
+        self.evicted: list[Lease] = []
         self.faults: list[str] = []
 
     def burst(self, now: float, source: Address, topic: bytes, lines: Sequence[bytes]) -> None:
@@ -33,6 +34,13 @@ class TapRecord:
             self.leases[lease] = None
         else:
             self.leases.pop(lease, None)
+        if change is LeaseChange.EVICTED:
+            self.evicted.append(lease)
+
+    def take_evicted(self) -> list[Lease]:
+        """The leases that were pushed out since this was last asked."""
+        evicted, self.evicted = self.evicted, []
+        return evicted
 
 
 class TapTrue(Checker):

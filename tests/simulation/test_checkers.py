@@ -118,7 +118,9 @@ SABOTAGES = {
         "work-paid", PRICED, server=saboteurs.Cheap, client=saboteurs.Thrifty
     ),
     "a price higher than it is said": Sabotage("work-paid", PRICED, server=saboteurs.Greedy),
-    "leases pushed out too early": Sabotage("leases-kept", FIFO, server=saboteurs.Faithless),
+    "leases pushed out too early": Sabotage("pushed-out-rightly", FIFO, server=saboteurs.Faithless),
+    "a full table that asks no work": Sabotage("prices-true", TIGHT, server=saboteurs.Unworried),
+    "work asked though there is room": Sabotage("prices-true", server=saboteurs.Worried),
     "leases that go for no reason": Sabotage("leases-kept", server=saboteurs.Amnesiac),
     "leases that only the client knows of": Sabotage("leases-kept", client=saboteurs.Optimist),
     "leases while draining": Sabotage("draining", ROLLING, server=saboteurs.Indifferent, then=_late),

@@ -9,13 +9,13 @@ from kcast.client import cluster as clusters
 from kcast.client.core import ClientCore
 from kcast.hashring.policy import Policy
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Burst
+from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.server import Server
-from tests.simulation.fuzz import SERVER
 from tests.simulation.hosts import ClientHost, ServerHost
 from tests.simulation.options import Options
 from tests.simulation.world import World
 
+SERVER: Address = ("192.0.2.1", 7400)
 TOPIC = b"room/0"
 ONE = Policy.from_scheme("S")
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
-from random import Random
 from typing import Any
 
 import pytest
@@ -20,10 +19,9 @@ from kcast.client.events import Delivery, Outcome, Published, ServerLost
 from kcast.client.session import QUEUE_MAX
 from kcast.hashring.policy import Policy
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Burst
+from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.server import Server
-from tests.simulation.fuzz import STRANGER, ClientFuzz, ServerFuzz
 from tests.simulation.ledger import ClientTurn, line_of
 from tests.simulation.options import Options, options_of_seed
 from tests.simulation.restarts import RestartLosesNothing
@@ -324,37 +322,7 @@ def test_queues_are_bounded_and_say_so() -> None:
             client.core.publish(TOPIC, b"%d" % number, client.now, repeat=2)
 
 
-# --- Any bytes ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"table": "fifo", "limits": Limits(leases=20, topics=15), "ttl_s": 20},
-        {"work_bits": 4, "head": "x" * 32},
-        {"limits": Limits(lines_per_datagram=8, publishes_per_s=20, challenges_per_s=20, publishers=2)},
-    ],
-    ids=["plain", "fifo", "work", "limits"],
-)
-def test_any_bytes_to_a_server(settings: dict[str, Any]) -> None:
-    fuzz = ServerFuzz(Random(str(settings)), drain_after=4500, **settings)
-    for _ in range(6000):
-        fuzz.step()
-    answered = fuzz.server.counts["answers_sent"]
-    assert answered > 500 and fuzz.server.counts["copies_sent"] > 100, "the fuzzer has lost its teeth"
-    assert len(fuzz.server.drops) >= 14, fuzz.server.drops
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
-def test_any_bytes_to_a_client(seed: int) -> None:
-    fuzz = ClientFuzz(Random(seed))
-    for _ in range(4000):
-        fuzz.step()
-    assert fuzz.core.counts["deliveries"] > 50, "the fuzzer has lost its teeth"
-    assert len(fuzz.core.drops) >= 7, fuzz.core.drops
+# --- Answers that arrive at servers ------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -362,7 +330,7 @@ def test_a_server_is_deaf_to_what_servers_say() -> None:
     """Every answer of some runs, back into servers fresh and used, from all sorts of sources: silence."""
     answers: dict[bytes, None] = {}
     servers = [(Server(secret=bytes(32)), 1000.0)]
-    sources = [STRANGER]
+    sources: list[Address] = [("203.0.113.9", 53)]
     # A full table makes refusals, bursts of bare publishes make pings.
     every = [options_of_seed(seed) for seed in range(200)]
     full = [options for options in every if options.attacks and options.topics > 3 and not options.is_roomy]

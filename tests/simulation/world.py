@@ -141,6 +141,18 @@ class World:
             and any(server.boot.is_leased(address, wire_topic, server.now) for address in host.addresses)
         )
 
+    def pushed_out_at(self, host: ClientHost, topic: bytes) -> frozenset[str]:
+        """The servers that have ended such a lease to make room, which this client cannot know yet."""
+        wire_topic = wire.encode_topic(topic)
+        return frozenset(
+            server.name
+            for server in self.servers
+            if any(
+                server.boot.pushed_out.get((address, wire_topic), 0.0) > server.now
+                for address in host.addresses
+            )
+        )
+
     def is_fully_leased(self, host: ClientHost, topic: bytes) -> bool:
         """Whether this client subscribes, and says that it does so everywhere."""
         if not host.can_act or topic not in host.subscribed:

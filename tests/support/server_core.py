@@ -6,8 +6,9 @@ from typing import Any
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import REPLY_BYTES_MAX
+from kcast.pubsub.price import Price
 from kcast.pubsub.server import Server
-from kcast.pubsub.stamp import Mint, price_bits
+from kcast.pubsub.stamp import Mint, Quote, is_valid, price_bits
 
 OWN: Address = ("192.0.2.1", 7400)
 CLIENT: Address = ("198.51.100.1", 1000)
@@ -17,8 +18,20 @@ START = 1000.0
 NONCE_MAX = b"n" * 22
 
 
-def new_server(secret: int = 1, **options: Any) -> Server:
-    return Server(secret=bytes([secret]) * 32, **{"own_addresses": frozenset([OWN]), **options})
+class SteadyPrice(Price):
+    """Asks what the operator asks, also where the table is full: most tests have tables of a few leases."""
+
+    def quote(self, address: Address) -> Quote:
+        return Quote(self.least_bits)
+
+
+class SteadyServer(Server):
+    make_price = SteadyPrice
+
+
+def new_server(secret: int = 1, *, price_follows_load: bool = False, **options: Any) -> Server:
+    kind = Server if price_follows_load else SteadyServer
+    return kind(secret=bytes([secret]) * 32, **{"own_addresses": frozenset([OWN]), **options})
 
 
 def open_server(**options: Any) -> Server:
@@ -82,6 +95,15 @@ def minted(cookie: bytes, topics: Sequence[bytes], bits: int) -> bytes:
     stamp = Mint(cookie, topics, bits).work(100 << bits)
     assert stamp is not None
     return stamp
+
+
+def exactly(cookie: bytes, topics: Sequence[bytes], bits: int) -> bytes:
+    """A stamp that is worth so many bits and no more."""
+    for number in range(1 << bits + 6):
+        stamp = b"%x" % number
+        if is_valid(stamp, cookie, topics, bits) and not is_valid(stamp, cookie, topics, bits + 1):
+            return stamp
+    raise AssertionError("no such stamp")
 
 
 def lease(server: Server, address: Address, *topics: bytes, now: float = START) -> None:

@@ -25,10 +25,12 @@ ABOUT = [
     "Each of the refused_... must be refused; 'reason' says why.",
     "datagrams: 'lines_hex' are the non-blank lines, 'unterminated' tells of bytes after the last LF, and",
     "'verdict' is what a server does first: taken, or dropped whole as oversize, empty or too-many-lines.",
-    "cookies: the reference construction of section 6.1. A server may make its cookies otherwise.",
+    "cookies: the reference construction of section 6.1; 'keeping' tells whether keeping many leases has a",
+    "price. A server may make its cookies otherwise.",
     "stamps: 'topics_hex' are all subscribe lines of the datagram in order, 'worth_bits' the zero bits that",
     "'work_hex' begins with, and 'valid' tells whether the stamp pays 'bits'.",
-    "prices: what a datagram costs that opens 'new_leases' where one costs 'bits'.",
+    "prices: what a datagram costs that opens 'new_leases' where one costs 'bits', and renews 'kept_leases'",
+    "beyond the first 8 of its address, where keeping them has a price.",
 ]
 
 Vector = dict[str, Any]
@@ -412,29 +414,30 @@ REFUSED_ENVELOPES = [
 # --- Cookies (§6) ------------------------------------------------------------------------------------
 
 COOKIES = [
-    ("an IPv4 address", bytes(range(32)), "192.0.2.7", 7400, 1000, 0),
-    ("another port", bytes(range(32)), "192.0.2.7", 7401, 1000, 0),
-    ("another address", bytes(range(32)), "192.0.2.8", 7400, 1000, 0),
-    ("another secret", bytes(range(1, 33)), "192.0.2.7", 7400, 1000, 0),
-    ("a price of 18 bits", bytes(range(32)), "192.0.2.7", 7400, 1000, 18),
-    ("a step later", bytes(range(32)), "192.0.2.7", 7400, 1000 + 1 / 65536, 0),
-    ("the last step of a second", bytes(range(32)), "192.0.2.7", 7400, 1001 - 1 / 65536, 0),
-    ("the first second", bytes(32), "127.0.0.1", 1, 0, 0),
-    ("the last second of the first epoch", bytes(32), "127.0.0.1", 1, 63, 0),
-    ("the first second of the second epoch", bytes(32), "127.0.0.1", 1, 64, 0),
-    ("the highest port and a late clock", b"\xff" * 32, "255.255.255.255", 65535, 4294967295, 255),
-    ("an IPv6 address", bytes(range(32)), "2001:db8::7", 7400, 1000, 0),
-    ("an IPv6 address that holds an IPv4 one", bytes(range(32)), "::192.0.2.7", 7400, 1000, 0),
+    ("an IPv4 address", bytes(range(32)), "192.0.2.7", 7400, 1000, 0, False),
+    ("another port", bytes(range(32)), "192.0.2.7", 7401, 1000, 0, False),
+    ("another address", bytes(range(32)), "192.0.2.8", 7400, 1000, 0, False),
+    ("another secret", bytes(range(1, 33)), "192.0.2.7", 7400, 1000, 0, False),
+    ("a price of 18 bits", bytes(range(32)), "192.0.2.7", 7400, 1000, 18, False),
+    ("and keeping many leases costs as much", bytes(range(32)), "192.0.2.7", 7400, 1000, 18, True),
+    ("a step later", bytes(range(32)), "192.0.2.7", 7400, 1000 + 1 / 65536, 0, False),
+    ("the last step of a second", bytes(range(32)), "192.0.2.7", 7400, 1001 - 1 / 65536, 0, False),
+    ("the first second", bytes(32), "127.0.0.1", 1, 0, 0, False),
+    ("the last second of the first epoch", bytes(32), "127.0.0.1", 1, 63, 0, False),
+    ("the first second of the second epoch", bytes(32), "127.0.0.1", 1, 64, 0, False),
+    ("the highest port and a late clock", b"\xff" * 32, "255.255.255.255", 65535, 4294967295, 127, True),
+    ("an IPv6 address", bytes(range(32)), "2001:db8::7", 7400, 1000, 0, False),
+    ("an IPv6 address that holds an IPv4 one", bytes(range(32)), "::192.0.2.7", 7400, 1000, 0, False),
 ]
 
 
-def cookie(secret: bytes, address: str, port: int, time_s: float, bits: int) -> str:
+def cookie(secret: bytes, address: str, port: int, time_s: float, bits: int, is_keeping_dear: bool) -> str:
     """The reference construction (§6.1), written again."""
     seconds = int(time_s)
     parts = int((time_s - seconds) * 65536)
     key = blake2s((seconds // 64).to_bytes(8, "big"), key=secret, person=b"kcastke1").digest()
     ip = ip_address(address)
-    issued = bytes([2, bits]) + parts.to_bytes(2, "big") + seconds.to_bytes(4, "big")
+    issued = bytes([2, bits + 128 * is_keeping_dear]) + parts.to_bytes(2, "big") + seconds.to_bytes(4, "big")
     bound = bytes([ip.version]) + ip.packed + port.to_bytes(2, "big")
     tag = blake2s(issued + bound, digest_size=16, key=key, person=b"kcastck1").digest()
     return urlsafe_b64encode(issued + tag).decode()
@@ -475,11 +478,13 @@ STAMPS: list[tuple[str, str, list[bytes], str, int]] = [
     ("and is not left out", COOKIE, [b"t"], "10d", 9),
 ]  # fmt: skip
 
-# bits, new leases, the price in bits
+# bits, new leases, renewals beyond the first 8 where keeping has a price, the price in bits
 PRICES = [
-    (20, 1, 20), (20, 2, 21), (20, 3, 22), (20, 4, 22), (20, 5, 23), (20, 8, 23), (20, 9, 24),
-    (20, 32, 25), (20, 33, 26), (20, 63, 26), (1, 1, 1), (1, 63, 7), (24, 63, 30),
-    (20, 0, 0), (0, 1, 0), (0, 63, 0), (0, 0, 0),
+    (20, 1, 0, 20), (20, 2, 0, 21), (20, 3, 0, 22), (20, 4, 0, 22), (20, 5, 0, 23), (20, 8, 0, 23),
+    (20, 9, 0, 24), (20, 32, 0, 25), (20, 33, 0, 26), (20, 63, 0, 26), (1, 1, 0, 1), (1, 63, 0, 7),
+    (24, 63, 0, 30), (20, 0, 0, 0), (0, 1, 0, 0), (0, 63, 0, 0), (0, 0, 0, 0),
+    (8, 0, 1, 8), (8, 0, 55, 14), (14, 0, 16, 18), (14, 0, 17, 18), (18, 0, 1, 18), (18, 0, 63, 18),
+    (24, 0, 1, 18), (8, 1, 1, 9), (14, 1, 62, 20), (0, 0, 55, 0),
 ]  # fmt: skip
 
 
@@ -580,9 +585,10 @@ def document() -> Vector:
                 "port": port,
                 "time_s": time_s,
                 "bits": bits,
-                "cookie": cookie(secret, address, port, time_s, bits),
+                "keeping": keeping,
+                "cookie": cookie(secret, address, port, time_s, bits, keeping),
             }
-            for d, secret, address, port, time_s, bits in COOKIES
+            for d, secret, address, port, time_s, bits, keeping in COOKIES
         ],
         "stamps": [
             {
@@ -599,8 +605,14 @@ def document() -> Vector:
             for d, its_cookie, topics, stamp, bits in STAMPS
         ],
         "prices": [
-            {"section": "5.11", "bits": bits, "new_leases": new_leases, "price_bits": price}
-            for bits, new_leases, price in PRICES
+            {
+                "section": "5.11",
+                "bits": bits,
+                "new_leases": new_leases,
+                "kept_leases": kept,
+                "price_bits": price,
+            }
+            for bits, new_leases, kept, price in PRICES
         ],
     }
 

@@ -6,19 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
 
 from kcast.client.cli import main
-from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.stamp import Mint
+from tests.support.scripted_server import fake_server, receipt, refusal, scripted
 from tests.support.serve_process import (
     NEEDS_IPV6,
     WAIT_S,
@@ -29,7 +27,6 @@ from tests.support.serve_process import (
 )
 
 KCAST = (sys.executable, "-m", "kcast.client.cli")
-COOKIE = b"c" * 32
 
 
 def health(address: Address, *options: str) -> tuple[int, str, str]:
@@ -142,57 +139,6 @@ def test_it_imports_no_more_than_it_needs(serve: Serve) -> None:
 
 
 # --- Servers that do not do their part ---------------------------------------------------------------
-
-
-@contextmanager
-def fake_server(
-    answer: Callable[[list[bytes]], list[bytes]], *, elsewhere: bool = False
-) -> Iterator[Address]:
-    """Answers the lines of each datagram with datagrams, from another port if told."""
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
-    ):
-        sock.bind(("127.0.0.1", 0))
-
-        def serve() -> None:
-            while (received := sock.recvfrom(2048))[0]:
-                data, client = received
-                for datagram in answer(wire.split_lines(data)[0]):
-                    (other if elsewhere else sock).sendto(datagram, client)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield sock.getsockname()
-        finally:
-            sock.sendto(b"", sock.getsockname())
-            thread.join(WAIT_S)
-
-
-def scripted(
-    *, lease: Callable[[bytes], bytes], publish: Callable[[bytes, bytes], list[bytes]]
-) -> Callable[[list[bytes]], list[bytes]]:
-    """Gives cookies; `lease` answers a nonce, `publish` a nonce and the line."""
-
-    def answer(lines: list[bytes]) -> list[bytes]:
-        request = wire.parse_request(lines[0])
-        if isinstance(request, wire.Ask):
-            return [wire.format_line(wire.Challenge(request.nonce, COOKIE, 0))]
-        assert isinstance(request, wire.Vouch)
-        if len(lines) > 1 and b" " in lines[1]:
-            return publish(request.nonce, lines[1] + b"\n")
-        return [lease(request.nonce)]
-
-    return answer
-
-
-def receipt(nonce: bytes) -> bytes:
-    return wire.format_line(wire.Receipt(nonce, 60, COOKIE, 0))
-
-
-def refusal(reason: str) -> Callable[[bytes], bytes]:
-    return lambda nonce: wire.format_line(wire.Refusal(nonce, reason, None))
 
 
 def test_a_server_that_is_not_there(serve: Serve) -> None:

@@ -48,7 +48,7 @@ FILE = "lab.cluster"
 L = ("--cluster", FILE)
 VERBS = (
     *("sub", "pub", "where", "plan", "ping", "top", "health", "context", "serve", "load", "analyse", "demo"),
-    *("help", "servers"),
+    *("help", "servers", "doctor"),
 )
 LINES: list[tuple[str, ...]] = [
     (EVIL,),
@@ -58,6 +58,7 @@ LINES: list[tuple[str, ...]] = [
     *((verb, "--cluster", f"@{EVIL}", "t") for verb in ("sub", "pub", "where", "plan", "ping", "top")),
     *((verb, "--cluster", "bad.cluster", "t") for verb in ("sub", "pub", "where")),
     ("ping", "--cluster", "bad.cluster"),
+    ("doctor", "--cluster", "bad.cluster"),
     ("where", *L, EVIL),
     ("where", *L, EVIL, "--json"),
     ("sub", *L, EVIL, "--timeout", "0.1"),

@@ -155,6 +155,20 @@ WRONG_USAGE = [
     ("health 127.0.0.1:0", "127.0.0.1:0"),
     ("health --timeout nan", "give a number of seconds above 0"),
     ("health 127.0.0.1:7400 more", "unexpected extra argument (more)"),
+    # doctor
+    ("docter", "did you mean doctor?"),
+    (
+        "doctor localhost:7400",
+        "expected IP:PORT or [IPv6]:PORT, not 'localhost:7400'; names are not looked up",
+    ),
+    ("doctor 192.0.2.7", "expected IP:PORT"),
+    ("doctor 192.0.2.7:0", "ports are 1 to 65535"),
+    ("doctor 192.0.2.7:1 192.0.2.8:1", "unexpected extra argument (192.0.2.8:1)"),
+    ("doctor 192.0.2.7:1 --cluster LAB", "give ADDRESS or --cluster"),
+    ("doctor --timeout 0", "0.0 is not in the range"),
+    ("doctor --timeout nan", "is not a finite number"),
+    ("doctor --slw", "did you mean --slow?"),
+    ("doctor", "no cluster: give --cluster FILE"),
     # top
     ("top lab.txt", "unexpected extra argument (lab.txt)"),
     ("top --interval 0", "0.0 is not in the range"),
@@ -236,6 +250,7 @@ FAILURES = [
     ("sub t --cluster NO", "NO: No such file or directory"),
     ("where t --cluster NO", "NO: No such file or directory"),
     ("ping --cluster NO", "NO: No such file or directory"),
+    ("doctor --cluster NO", "NO: No such file or directory"),
     ("plan --cluster NO", "NO: No such file or directory"),
     ("top --cluster NO", "NO: No such file or directory"),
     ("pub t -f NO --cluster LAB", "NO: No such file or directory"),

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from math import inf
 from typing import Any
 
 import pytest
@@ -32,6 +33,8 @@ def test_what_it_says_is_read() -> None:
         (b'{"schema_version": 2}', "schema version is 2, and this kcast reads 1: use kcast of that time"),
         (b'{"schema_version": 2, "versions": {"kcast": "9"}}', "use kcast 9"),
         (b'{"schema_version": 2, "versions": "9"}', "use kcast of that time"),
+        (b'{"schema_version": "2\\n"}', r"schema version is 2\\n, and"),
+        (b"[" * 100_000, "run.json: cannot be read: "),
         (b'{"schema_version": 1}', "its status is None; was it edited?"),
         (b'{"schema_version": 1, "status": ["complete"]}', "its status is .*; was it edited?"),
     ],
@@ -53,7 +56,14 @@ def test_running_is_believed_of_a_process_that_is_there() -> None:
 
 @pytest.mark.parametrize(
     "owner",
-    [None, {}, [], {"pid": "x"}, manifest.owner() | {"pid": "x"}, manifest.owner() | {"clock_id": "?"}],
+    [
+        *(None, {}, [], {"pid": "x"}),
+        *(
+            manifest.owner() | {"pid": "x"},
+            manifest.owner() | {"pid": inf},
+            manifest.owner() | {"clock_id": "?"},
+        ),
+    ],
 )
 def test_running_is_not_believed_otherwise(owner: Any) -> None:
     info = parsed(status="running", owner=owner)
@@ -77,10 +87,13 @@ def test_a_run_without_a_name_is_refused(run_id: Any) -> None:
         manifest.run_id(parsed(run_id=run_id), "run.json")
 
 
-@pytest.mark.parametrize("scenarios", [None, 5, [5], [{"colour": "red"}], [{"k": 0}], {"one": 1}])
+@pytest.mark.parametrize(
+    "scenarios", [None, 5, [5], [{"colour": "red"}], [{"k": 0}], [{"a\nb": 1}], {"one": 1}]
+)
 def test_scenarios_that_are_none_are_refused(scenarios: Any) -> None:
-    with pytest.raises(CaptureError, match=r"run\.json: its scenarios cannot be read"):
+    with pytest.raises(CaptureError, match=r"run\.json: its scenarios cannot be read") as raised:
         manifest.planned(parsed(scenarios=scenarios), "run.json")
+    assert "\n" not in str(raised.value)
 
 
 def test_folders_have_names_that_file_systems_take() -> None:
@@ -106,7 +119,10 @@ def test_how_much_was_written_is_read_for_all_tables() -> None:
     assert found == {table: Stored(0, 0) for table in TABLES if table != "deliver"}
 
 
-@pytest.mark.parametrize("tables", [5, ["deliver"], {"deliver": 5}, {"deliver": {"files": 1}}])
+@pytest.mark.parametrize(
+    "tables",
+    [5, ["deliver"], {"deliver": 5}, {"deliver": {"files": 1}}, {"deliver": {"files": inf, "rows": 1}}],
+)
 def test_how_much_was_written_must_make_sense(tables: Any) -> None:
     with pytest.raises(CaptureError, match=r"scenario\.json: its tables cannot be read"):
         manifest.stored(parsed(tables=tables), "scenario.json")

@@ -1,0 +1,471 @@
+"""`kcast doctor` with real servers, with servers that do not do their part, and on broken paths."""
+
+import json
+import os
+import pty
+import re
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kcast.client.cli import main
+from kcast.client.cli.doctor import command, idle, machine
+from kcast.client.cli.doctor.machine import dropped_by_socket, dropped_count
+from kcast.client.cli.doctor.seen import ListTimes
+from kcast.client.cluster import format_cluster, lab, parse
+from kcast.hashring.policy import Policy
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address, format_address
+from kcast.pubsub.stamp import Mint
+from tests.support.forgetful_nat import forgetful_nat
+from tests.support.namespaces import Namespace, need_namespaces
+from tests.support.scripted_server import COOKIE, fake_server, receipt, refusal, scripted
+from tests.support.serve_process import (
+    NEEDS_IPV6,
+    WAIT_S,
+    Peer,
+    Serve,
+    next_complaint,
+    next_line,
+    served_address,
+    serving,
+)
+
+KCAST = (sys.executable, "-m", "kcast.client.cli")
+Answer = Callable[[list[bytes]], list[bytes]]
+
+
+def doctor(*arguments: str) -> tuple[int, str]:
+    """Exit code and standard output; nothing else is said."""
+    run = CliRunner().invoke(main, ["doctor", *arguments], env={"KCAST_CLUSTER": None})
+    assert run.stderr == ""
+    return run.exit_code, run.stdout
+
+
+def found(address: Address, *options: str) -> list[str]:
+    """The findings at one address, without those about this machine. The exit code fits them."""
+    code, told = doctor(format_address(address), "--json", *options)
+    rows = [json.loads(line) for line in told.splitlines()]
+    assert code == any(row["level"] == "fault" for row in rows)
+    return [row["id"] for row in rows if row["server"]]
+
+
+FINE = ["answers", "leases", "copies"]
+
+
+@pytest.fixture(autouse=True)
+def _no_drops_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "dropped_count", lambda: 0)
+
+
+# --- Real servers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
+def test_a_server_that_serves(serve: Serve, host: str) -> None:
+    assert found(served_address(serve("--host", host))) == FINE
+
+
+def test_a_cluster_of_which_one_is_dead(serve: Serve, tmp_path: Path) -> None:
+    processes = [serve(), serve()]
+    addresses = [served_address(process) for process in processes]
+    file = tmp_path / "lab.cluster"
+    file.write_text(format_cluster(lab(addresses, Policy(2, 1, 2))))
+    code, told = doctor("--cluster", str(file))
+    assert code == 0
+    assert told.endswith("\nnothing to do: 2 addresses examined\n")
+    processes[1].kill()
+    processes[1].wait(WAIT_S)
+    code, told = doctor("--cluster", str(file))
+    assert code == 1
+    well, ill = map(format_address, addresses)
+    assert re.search(
+        rf"^ok     {well}  answers 20 pings in .* ms, leases for 60 s, copies", told, re.MULTILINE
+    )
+    assert re.search(
+        rf"^fault  {ill}  nobody listens on UDP port {addresses[1][1]} there: start", told, re.MULTILINE
+    )
+    assert told.endswith("\n1 thing to do, at 1 of 2 addresses\n")
+    assert all(len(line) <= 80 for line in told.splitlines())
+
+
+def test_names_and_where_they_lead(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        if host == "nobody.kcast":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    _, port = served_address(serve())
+    file = tmp_path / "named.cluster"
+    lines = ("names", f"server kcast-0.kcast:{port} key=a", "server nobody.kcast:7400 key=b")
+    file.write_text("\n".join(("kcast-cluster 1", "policy scheme=CH k=2", *lines, "")))
+    code, told = doctor("--cluster", str(file))
+    assert code == 1
+    assert re.search(rf"^ok     kcast-0.kcast:{port} \(127.0.0.1\)  answers", told, re.MULTILINE)
+    assert re.search(r"^fault  nobody.kcast:7400 +its name leads to no address:", told, re.MULTILINE)
+
+
+def test_times_of_a_signed_list() -> None:
+    words = "version 1\ntrust 1\nvalid-after 500\nfresh-until 2000\nvalid-until 3000\nmin-servers 1\n"
+    text = f"kcast-cluster 1\nname example.org/lab\n{words}server 192.0.2.1:1\n\n"
+    signed = parse(f"{text}\N{EM DASH} example.org/lab/signer-0 AAAA\n")
+    assert command._times(signed) == ListTimes(500, 2000, 3000)
+    assert command._times(lab([("127.0.0.1", 1)])) is None
+
+
+def test_as_json(serve: Serve) -> None:
+    address = served_address(serve())
+    code, told = doctor(format_address(address), "--json")
+    rows = [json.loads(line) for line in told.splitlines()]
+    keys = {"time", "server", "address", "id", "level", "text", "advice", "figures"}
+    assert code == 0
+    assert all(set(row) == keys for row in rows)
+    answers = rows[0]
+    assert (answers["server"], answers["address"], answers["level"]) == (*[format_address(address)] * 2, "ok")
+    assert (answers["figures"]["sent"], answers["figures"]["lost"]) == (20, 0)
+    assert answers["figures"]["path_bytes"] > 1228 or sys.platform != "linux"
+    assert [row["id"] for row in rows if row["server"] is None][::2] == ["families", "clock"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--capacity", "1"), ["answers", "refused-full"]),
+        (("--topics", "1"), ["answers", "refused-topics"]),
+        (("--open",), [*FINE, "open"]),
+        (("--ttl", "5"), ["answers", "short-ttl", "copies"]),
+        (("--work-bits", "8"), ["answers", "leases", "work", "copies"]),
+        (("--challenge-rate", "1"), FINE),  # what is lost of strangers' pings is no loss of the path
+    ],
+)
+def test_what_settings_of_a_server_bring(serve: Serve, options: tuple[str, ...], expected: list[str]) -> None:
+    address = served_address(serve(*options)) if "--open" not in options else _open(serve)
+    if "--challenge-rate" in options:
+        assert found(address, "--timeout", "5") == expected
+        return
+    with Peer(address) as holder:
+        holder.vouch(b"weather")
+        assert found(address) == expected
+
+
+def _open(serve: Serve) -> Address:
+    process = serve("--open")
+    assert "open" in next_complaint(process)
+    return served_address(process)
+
+
+def test_a_server_that_drains(serve: Serve) -> None:
+    process = serve()
+    address = served_address(process)
+    with Peer(address) as holder:
+        holder.vouch(b"weather")
+        process.terminate()
+        assert "draining" in next_complaint(process)
+        assert found(address) == ["answers", "draining"]
+
+
+# --- Servers that do not do their part ---------------------------------------------------------------
+
+
+def copy(nonce: bytes, line: bytes) -> list[bytes]:
+    return [receipt(nonce), line]
+
+
+def lease_for(ttl_s: int, bits: int = 0) -> Callable[[bytes], bytes]:
+    return lambda nonce: wire.format_line(wire.Receipt(nonce, ttl_s, COOKIE, bits))
+
+
+GOOD = scripted(lease=receipt, publish=copy)
+
+
+def but(change: Callable[[list[bytes], list[bytes]], list[bytes]]) -> Answer:
+    """The good server, whose answers are changed: from what it was asked, and what it would answer."""
+    return lambda lines: change(lines, GOOD(lines))
+
+
+def is_ping(lines: list[bytes]) -> bool:
+    return lines[0].startswith(b"%~")
+
+
+def is_ask(lines: list[bytes]) -> bool:
+    return lines[0].startswith(b"%?")
+
+
+def other_nonces(lines: list[bytes], answers: list[bytes]) -> list[bytes]:
+    return [re.sub(rb"^(%.) [^ ]+", rb"\1 AAAAAAAAAAA", answer) for answer in answers]
+
+
+def dear(bits: int) -> Answer:
+    def answer(lines: list[bytes]) -> list[bytes]:
+        request = wire.parse_request(lines[0])
+        if isinstance(request, wire.Ask):
+            return [wire.format_line(wire.Challenge(request.nonce, COOKIE, bits))]
+        return GOOD(lines)
+
+    return answer
+
+
+def forgetting(lines: list[bytes]) -> list[bytes]:
+    """Never takes a cookie of its own, as where each datagram comes from another address."""
+    request = wire.parse_request(lines[0])
+    if isinstance(request, wire.Vouch):
+        return [wire.format_line(wire.Challenge(request.nonce, COOKIE, 0))]
+    return GOOD(lines)
+
+
+def some_lost() -> Answer:
+    pings = iter(range(1000))
+    return but(lambda lines, answers: [] if is_ping(lines) and next(pings) % 4 == 0 else answers)
+
+
+def drains(lines: list[bytes], answers: list[bytes]) -> list[bytes]:
+    return [answer[:-1] + b" drain=1\n" if answer.startswith(b"%") else answer for answer in answers]
+
+
+def no_leases(lines: list[bytes], answers: list[bytes]) -> list[bytes]:
+    return answers if is_ping(lines) or is_ask(lines) else []
+
+
+def forwards(publish: Callable[[bytes, bytes], list[bytes]]) -> Answer:
+    return scripted(lease=receipt, publish=publish)
+
+
+def refuses(reason: str) -> Answer:
+    return scripted(lease=refusal(reason), publish=lambda nonce, line: [receipt(nonce)])
+
+
+LEASED = ["answers", "leases"]
+
+SERVERS: dict[str, tuple[Answer, list[str]]] = {
+    "is good": (GOOD, FINE),
+    "is silent": (but(lambda lines, answers: []), ["silent"]),
+    "has no pongs": (
+        but(lambda lines, answers: [] if is_ping(lines) else answers),
+        ["no-pongs", "leases", "copies"],
+    ),
+    "has no cookie": (
+        but(lambda lines, answers: answers if is_ping(lines) else []),
+        ["answers", "no-cookie"],
+    ),
+    "repeats other nonces": (but(other_nonces), ["unasked"]),
+    "answers twice": (
+        but(lambda lines, answers: answers * (1 + is_ping(lines))),
+        ["answers", "doubled", "leases", "copies"],
+    ),
+    "loses a quarter": (some_lost(), ["loss", "leases", "copies"]),
+    "drains": (but(drains), ["answers", "draining"]),
+    "forgets its cookies": (forgetting, ["answers", "cookie-forgotten"]),
+    "gives no lease": (but(no_leases), ["answers", "no-lease"]),
+    "asks too much": (dear(30), ["answers", "too-dear"]),
+    "gives short leases": (
+        scripted(lease=lease_for(2), publish=lambda nonce, line: [lease_for(2)(nonce), line]),
+        ["answers", "short-ttl", "copies"],
+    ),
+    "gives no receipt": (forwards(lambda nonce, line: []), [*LEASED, "no-receipt"]),
+    "sells and does not deliver": (forwards(lambda nonce, line: [receipt(nonce)]), [*LEASED, "no-copy"]),
+    "refuses to forward": (
+        forwards(lambda nonce, line: [refusal("rate")(nonce)]),
+        [*LEASED, "refused-rate"],
+    ),
+    "says address": (refuses("address"), ["answers", "refused-address"]),
+    "says prefix": (refuses("prefix"), ["answers", "refused-prefix"]),
+    "says topic": (refuses("topic"), ["answers", "refused-topic"]),
+    "says drain": (refuses("drain"), ["answers", "refused-drain"]),
+    "says what nobody knows": (refuses("moon"), ["answers", "refused-other"]),
+}
+
+
+@pytest.mark.parametrize(("answer", "expected"), SERVERS.values(), ids=SERVERS)
+def test_what_is_found_at_a_server_that(answer: Answer, expected: list[str]) -> None:
+    with fake_server(answer) as address:
+        assert found(address, "--timeout", "0.8") == expected
+
+
+def test_work_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even 24 bits are found in 0.5 s once in fifteen times; here, never."""
+    monkeypatch.setattr(Mint, "work", lambda mint, tries: setattr(mint, "tries", mint.tries + tries))
+    with fake_server(dear(24)) as address:
+        assert found(address, "--timeout", "0.5") == ["answers", "work-long"]
+
+
+def test_answers_from_elsewhere() -> None:
+    with fake_server(GOOD, elsewhere=True) as address:
+        assert found(address, "--timeout", "0.3") == ["elsewhere"]
+
+
+def test_a_path_that_loses_what_is_long() -> None:
+    """Only on the way back."""
+
+    def short_back(lines: list[bytes]) -> list[bytes]:
+        return [answer for answer in GOOD(lines) if len(answer) < 1000]
+
+    with fake_server(short_back) as address:
+        assert found(address, "--timeout", "0.5") == ["answers", "leases", "full-copies-lost"]
+
+
+# --- Paths -------------------------------------------------------------------------------------------
+
+
+def test_a_nat_that_forgets_sooner_than_clients_renew(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "PAUSES_S", (0.2, 2.5, 3.5))
+    monkeypatch.setattr(idle, "COPY_WAIT_S", 0.3)
+    address = served_address(serve("--ttl", "12"))  # clients renew every 4 s
+    with forgetful_nat(address, memory_s=1.5) as outside:
+        code, told = doctor(format_address(outside), "--slow")
+    assert code == 1
+    text = (
+        "copies stop after 2.5 s without traffic, clients renew every 4 s: let NAT and firewall remember UDP"
+    )
+    assert text in " ".join(told.replace(format_address(outside), "").split())
+
+
+def test_a_nat_that_remembers(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "PAUSES_S", (0.2, 1.8))
+    monkeypatch.setattr(idle, "COPY_WAIT_S", 0.3)
+    address = served_address(serve("--ttl", "5"))
+    with forgetful_nat(address, memory_s=60.0) as outside:
+        assert found(outside, "--slow") == ["answers", "short-ttl", "copies", "idle"]
+
+
+SERVER, CLIENT = "192.0.2.2", "192.0.2.1"
+
+
+@contextmanager
+def two_machines(*, client_mtu: int = 1500, server_mtu: int = 1500) -> Iterator[tuple[Namespace, Namespace]]:
+    """A client's machine and one with a server, on a link."""
+    need_namespaces()
+    with Namespace() as client, Namespace() as server, serving() as serve:
+        client.link("a", server, "b")
+        client.add("a", f"{CLIENT}/24")
+        server.add("b", f"{SERVER}/24")
+        client.run("ip", "link", "set", "dev", "a", "mtu", str(client_mtu))
+        server.run("ip", "link", "set", "dev", "b", "mtu", str(server_mtu))
+        process = server.call(lambda: serve("--host", SERVER, "--port", "7400"))
+        assert "serving" in next_line(process)
+        yield client, server
+
+
+def found_from(client: Namespace, *arguments: str) -> list[str]:
+    typed = (*KCAST, "doctor", *arguments, "--json", "--timeout", "1")
+    run = client.call(lambda: subprocess.run(typed, capture_output=True, text=True, check=False))
+    assert run.stderr == ""
+    return [row["id"] for row in map(json.loads, run.stdout.splitlines()) if row["server"]]
+
+
+@pytest.mark.parametrize(
+    ("mtus", "expected"),
+    [
+        ({}, FINE),
+        ({"client_mtu": 1000, "server_mtu": 1000}, ["answers", "fragments", "leases", "copies"]),
+        ({"client_mtu": 1000}, ["answers", "fragments", "leases", "full-copies-lost"]),
+        ({"server_mtu": 1000}, ["full-lost", "answers", "leases", "copies"]),
+    ],
+)
+def test_links_that_take_short_packets_only(mtus: dict[str, int], expected: list[str]) -> None:
+    with two_machines(**mtus) as (client, _):
+        assert found_from(client, f"{SERVER}:7400") == expected
+
+
+def test_a_firewall_that_drops_one_direction() -> None:
+    with two_machines() as (client, server):
+        server.run("ip", "route", "add", "blackhole", f"{CLIENT}/32")
+        assert found_from(client, f"{SERVER}:7400") == ["silent"]
+
+
+def test_a_machine_that_is_not_there() -> None:
+    with two_machines() as (client, _):
+        client.set("net/ipv4/neigh/a/retrans_time_ms", 50)
+        assert found_from(client, "192.0.2.9:7400") == ["unreachable"]
+
+
+def test_addresses_to_which_there_is_no_way(tmp_path: Path) -> None:
+    file = tmp_path / "two.cluster"
+    servers = (f"server {SERVER}:7400,[2001:db8::2]:7400", "server [2001:db8::3]:7400")
+    file.write_text("\n".join(("kcast-cluster 1", "policy k=2 publish=1 subscribe=2", *servers, "")))
+    with two_machines() as (client, _):
+        assert found_from(client, "--cluster", str(file)) == [*FINE, "no-family", "only-other-family"]
+
+
+# --- This machine, and the terminal ------------------------------------------------------------------
+
+SNMP = "Udp: InDatagrams NoPorts RcvbufErrors\nUdp: 100 2 7\nUdpLite: InDatagrams\nUdpLite: 0\n"
+
+
+@pytest.mark.parametrize(
+    ("snmp", "snmp6", "count"),
+    [
+        (SNMP, "Udp6InDatagrams 5\nUdp6RcvbufErrors 3\n", 10),
+        (SNMP, None, 7),
+        (SNMP, "nonsense\n", 7),
+        (None, None, None),
+        ("Udp: InDatagrams\nUdp: 1\n", None, None),
+        ("Udp: RcvbufErrors\n", None, None),
+        ("nonsense", None, None),
+    ],
+)
+def test_what_the_kernel_has_dropped(
+    tmp_path: Path, snmp: str | None, snmp6: str | None, count: int | None
+) -> None:
+    for name, text in (("snmp", snmp), ("snmp6", snmp6)):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    assert dropped_count(tmp_path / "snmp", tmp_path / "snmp6") == count
+
+
+def test_which_socket_has_dropped() -> None:
+    watch = machine.MachineWatch()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as full:
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        full.bind(("127.0.0.1", 0))
+        for _ in range(100):
+            full.sendto(bytes(1200), full.getsockname())
+        if sys.platform == "linux":
+            assert full.getsockname()[1] in watch.seen().dropping_ports
+
+
+def test_tables_of_sockets_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "udp").write_text("heads\n1: 00000000:1CE8 x\n")
+    assert dropped_by_socket((tmp_path / "udp", tmp_path / "none")) == {}
+
+
+def test_a_clock_that_jumps() -> None:
+    times = iter((1000.0, 3600.0, 3600.0))
+    seen = machine.MachineWatch(lambda: next(times)).seen()
+    assert 2590 < seen.clock_jump_s <= 2600
+
+
+def test_a_terminal_is_told_how_far_it_is() -> None:
+    master, slave = pty.openpty()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        typed = (*KCAST, "doctor", format_address(silent.getsockname()), "--timeout", "0.3")
+        with subprocess.Popen(
+            typed, stdout=subprocess.PIPE, stderr=slave, text=True, env={**os.environ, "TERM": "xterm"}
+        ) as process:
+            told, _ = process.communicate(timeout=WAIT_S)
+    os.close(slave)
+    shown = b""
+    while select.select([master], [], [], 0)[0]:
+        try:
+            shown += os.read(master, 4096)
+        except OSError:
+            break
+    os.close(master)
+    assert process.returncode == 1
+    assert "nothing answers 20 pings" in told
+    assert b"\r0 of 1 address examined, 0 s" in shown
+    assert shown.endswith(b"\r\x1b[K")
+
+
+def test_help_has_examples() -> None:
+    run: Any = CliRunner().invoke(main, ["doctor", "--help"])
+    assert "kcast doctor 192.0.2.7:7400 --slow" in run.stdout

@@ -1,0 +1,130 @@
+"""pubsub/heavy.py: who of the known is no longer let past the filter."""
+
+import pytest
+
+from kcast.pubsub.endpoint import Address, Burst
+from kcast.pubsub.heavy import DEMOTED_MAX, FORGET_S, PAUSE_S_MAX, PAUSE_S_MIN, Heavy
+from kcast.pubsub.networks import Networks
+from kcast.pubsub.sieve import Kind
+
+EVIL: Address = ("203.0.113.1", 7)
+GOOD: list[Address] = [(f"198.51.{number}.1", 7) for number in range(10)]
+
+
+def burst(source: Address, count: int, data: bytes = b"t m\n") -> Burst:
+    return Burst(data * count, len(data), source)
+
+
+def watching(*sources: Address, exempts_loopback: bool = True) -> Heavy:
+    heavy = Heavy(Networks(exempts_loopback=exempts_loopback))
+    assert heavy.know(sources, 0.0) == set(sources)
+    heavy.is_watching = True
+    return heavy
+
+
+def test_who_stands_out_is_demoted_and_nobody_else() -> None:
+    heavy = watching(EVIL, *GOOD)
+    heavy.saw([burst(EVIL, 1000), *(burst(source, 50) for source in GOOD)])
+    assert heavy.demote(0, 10.0)
+    assert heavy.know([EVIL, *GOOD], 10.0) == set(GOOD)
+    assert heavy.arrived() == {Kind.LINES: 1000}
+
+
+def test_nobody_is_where_nobody_stands_out() -> None:
+    heavy = watching(*GOOD)
+    heavy.saw([burst(source, 100 + 30 * number) for number, source in enumerate(GOOD)])
+    assert not heavy.demote(0, 10.0)
+    assert not heavy.demote(0, 10.0), "and nothing was counted since"
+    assert heavy.know(GOOD, 10.0) == set(GOOD)
+
+
+def test_who_is_alone_is() -> None:
+    """Newcomers need the room."""
+    heavy = watching(EVIL)
+    heavy.saw([burst(EVIL, 10)])
+    assert heavy.demote(0, 10.0)
+    assert not heavy.know([EVIL], 10.0)
+
+
+@pytest.mark.parametrize("host", ["203.0.113.{}", "2001:db8:0:{}::1"])
+def test_many_addresses_of_a_network_are_demoted_together(host: str) -> None:
+    """A /24, or a /48; and whoever else of it is known meanwhile."""
+    evil: list[Address] = [(host.format(number), 7) for number in range(1, 60)]
+    heavy = watching(*evil, *GOOD)
+    heavy.saw([*(burst(source, 20) for source in evil), *(burst(source, 15) for source in GOOD)])
+    assert heavy.demote(0, 10.0)
+    assert heavy.know([*evil, (host.format(99), 1), *GOOD], 10.0) == set(GOOD)
+
+
+def test_one_address_of_a_network_does_not_take_its_neighbours_with_it() -> None:
+    neighbour = ("203.0.113.2", 7)
+    heavy = watching(EVIL, neighbour, *GOOD)
+    heavy.saw([burst(EVIL, 900), burst(neighbour, 100)])
+    assert heavy.demote(0, 10.0)
+    assert heavy.know([EVIL, neighbour], 10.0) == {neighbour}
+
+
+def test_a_pause_is_longer_each_time_and_then_short_again() -> None:
+    heavy = watching(EVIL, *GOOD)
+    now, length_s = 0.0, PAUSE_S_MIN
+    for _ in range(10):
+        heavy.saw([burst(EVIL, 10)])
+        assert heavy.demote(0, now)
+        assert EVIL not in heavy.know([EVIL], now + 0.999 * length_s)
+        now += length_s
+        assert EVIL in heavy.know([EVIL], now)
+        length_s = min(2 * length_s, PAUSE_S_MAX)
+    now += FORGET_S + PAUSE_S_MAX
+    assert EVIL in heavy.know([EVIL], now)
+    heavy.saw([burst(EVIL, 10)])
+    assert heavy.demote(0, now)
+    assert EVIL in heavy.know([EVIL], now + PAUSE_S_MIN)
+
+
+def test_what_the_demoted_send_is_counted_by_kind_for_the_sieve() -> None:
+    heavy = watching(EVIL)
+    heavy.saw([burst(EVIL, 3, b"%! N\n")])
+    assert heavy.demote(0, 0.0)
+    heavy.know([EVIL], 0.0)
+    assert heavy.arrived() == {Kind.VOUCH: 3}
+    heavy.is_watching = False
+    assert heavy
+    heavy.saw([burst(EVIL, 5, b"%? N\n"), burst(EVIL, 2), burst(GOOD[0], 9)])
+    assert heavy.arrived() == {Kind.REQUEST: 5, Kind.LINES: 2}
+    assert heavy.arrived() == {}
+
+
+def test_strangers_and_what_comes_unwatched_are_not_counted() -> None:
+    heavy = watching(*GOOD)
+    heavy.saw([burst(EVIL, 1000)])
+    assert not heavy.demote(0, 0.0)
+    heavy.is_watching = False
+    assert not heavy
+    heavy.saw([burst(GOOD[0], 1000)])
+    assert not heavy.demote(0, 0.0)
+
+
+def test_nobody_is_while_strangers_send_more() -> None:
+    """Of the known, those who publish much do not fill the buffer."""
+    heavy = watching(*GOOD[:2])
+    heavy.saw([burst(GOOD[0], 900), burst(GOOD[1], 10)])
+    assert not heavy.demote(900, 0.0)
+
+
+def test_memory_is_bounded() -> None:
+    heavy = Heavy(Networks())
+    heavy.is_watching = True
+    for number in range(2 * DEMOTED_MAX):
+        source = (f"10.{number >> 8}.{number & 255}.1", 7)
+        heavy.know([source], 0.0)
+        heavy.saw([burst(source, 10)])
+        assert heavy.demote(0, 0.0)
+    assert len(heavy._demoted) == DEMOTED_MAX
+
+
+def test_on_loopback_each_port_is_for_itself() -> None:
+    ports = [("127.0.0.1", 1), ("127.0.0.1", 2)]
+    heavy = watching(*ports)
+    heavy.saw([burst(ports[0], 10), burst(ports[1], 1)])
+    assert heavy.demote(0, 0.0)
+    assert heavy.know(ports, 0.0) == {ports[1]}

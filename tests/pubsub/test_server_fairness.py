@@ -1,0 +1,166 @@
+"""pubsub/server.py: who has many addresses, or can forge one, does not take what is another's."""
+
+from collections import Counter
+from math import inf
+
+import pytest
+
+from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
+from kcast.pubsub.endpoint import Address, Burst
+from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, OVERDRAWN_S, Limits
+from kcast.pubsub.server import Server
+from tests.support.server_core import (
+    CLIENT,
+    OTHER,
+    START,
+    answer,
+    ask,
+    flushed,
+    handshake,
+    lease,
+    new_server,
+    publish_lease,
+    send,
+    vouched,
+)
+
+CALLS_PER_S = 300_000  # of a fast server
+TICK_S = 0.01
+AUDIENCE = 1000
+HONEST_PER_S = 20
+HONEST: Address = ("198.51.100.7", 7)
+
+
+def listeners(third: int) -> list[Address]:
+    """On loopback, where there is no credit, so that all that is sent is told apart by publishers alone."""
+    return [(f"127.{third}.{number >> 8}.{number & 255}", 7) for number in range(AUDIENCE)]
+
+
+def late_or_lost(publishers: list[Address], per_tick: int) -> int:
+    """How many of the messages of an honest publisher have not left whole after half a second, while others
+    send as much as they can, of a server that can send so much and no more."""
+    server = new_server(ttl_s=3600)
+    for topic, third in ((b"evil", 20), (b"good", 10)):
+        for address in listeners(third):
+            lease(server, address, topic)
+    for publisher in (HONEST, *publishers):
+        publish_lease(server, publisher)
+    evil = b"evil ".ljust(700, b"x") + b"\n"
+    asked_at: list[float] = []
+    whole_at: dict[int, float] = {}
+    copies: Counter[int] = Counter()
+    calls_left = 0.0
+    for tick in range(200):
+        now = START + tick * TICK_S
+        if tick % round(1 / HONEST_PER_S / TICK_S) == 0:
+            line = b"good %d " % len(asked_at) + b"m" * 90 + b"\n"
+            server.receive(Burst(line, len(line), HONEST), now)
+            asked_at.append(now)
+        for number in range(per_tick):
+            source = publishers[(tick * per_tick + number) % len(publishers)]
+            server.receive(Burst(evil, len(evil), source), now)
+        calls_left = min(0.0, calls_left) + CALLS_PER_S * TICK_S
+        is_more = True
+        while calls_left > 0 and is_more:
+            for transmit in server.flush(now):
+                calls_left -= len(transmit.destinations)
+                for line in transmit.data.split(b"\n"):
+                    if line.startswith(b"good"):
+                        number = int(line.split()[1])
+                        copies[number] += len(transmit.destinations)
+                        if copies[number] == AUDIENCE:
+                            whole_at[number] = now
+            is_more = server.next_timeout() == now
+    assert server.drops[Drop.BACKLOG] > 100, "the server had more than it could do"
+    judged = range(len(asked_at) - HONEST_PER_S // 2)
+    return sum(whole_at.get(number, inf) > asked_at[number] + 0.5 for number in judged)
+
+
+def test_the_addresses_of_a_48_have_together_what_one_publisher_has() -> None:
+    """Before, 200 of them left an honest publisher a quarter of its messages."""
+    assert late_or_lost([(f"2001:db8:0:{number:x}::1", 7) for number in range(200)], per_tick=15) == 0
+
+
+def test_so_have_those_of_a_24() -> None:
+    assert late_or_lost([(f"203.0.113.{number}", 7) for number in range(1, 201)], per_tick=15) == 0
+
+
+def overloaded_by_forgeries() -> Server:
+    """A server at which much waits of bare lines, which somebody has sent in a publisher's name."""
+    server = new_server(limits=Limits(uplink_bytes_per_s=100_000), ttl_s=3600)
+    for address in listeners(20)[:100]:
+        lease(server, address, b"t")
+    publish_lease(server, CLIENT)
+    publish_lease(server, OTHER)
+    forged = b"t forged".ljust(1000, b"x") + b"\n"
+    server.receive(Burst(forged, len(forged), OTHER), START)
+    for _ in range(20):
+        server.receive(Burst(forged, len(forged), CLIENT), START)
+    assert server.drops[Drop.BACKLOG] > 0
+    return server
+
+
+def test_forged_bare_lines_do_not_shut_out_who_vouches() -> None:
+    """§7.2: nor by what waits to be sent, which a publish lease alone is enough to fill."""
+    server = overloaded_by_forgeries()
+    (reply,) = answer(server, vouched(handshake(server), b"t real"))
+    assert isinstance(reply, wire.Receipt)
+    # But what vouched lines have waiting is bounded, too.
+    replies = [answer(server, vouched(handshake(server), b"t ".ljust(900, b"r"))) for _ in range(20)]
+    assert [reply.reason for (reply,) in replies if isinstance(reply, wire.Refusal)][-1] == "rate"
+
+
+@pytest.mark.parametrize(
+    "forged", [vouched(b"A" * 32, b"t"), ask(), b"t m\n".ljust(192, b"\n"), b"%! N".ljust(192, b"\n")]
+)
+def test_forged_datagrams_do_not_have_those_behind_them_dropped(forged: bytes) -> None:
+    """The system hands over together what comes at once, of equal length, and in one subscriber's name."""
+    server = new_server(ttl_s=10)
+    lease(server, CLIENT, b"t")
+    renewal = vouched(handshake(server), b"t")
+    assert len(forged) == len(renewal)
+    server.receive(Burst(3 * forged + renewal, len(renewal), CLIENT), START + 9)
+    flushed(server, START + 9)
+    server.handle_timeout(START + 15)
+    assert len(server.leases) == 1
+    assert not server.drops[Drop.STRANGER]
+
+
+def test_who_publishes_bare_is_told_that_too_much_waits() -> None:
+    """§5.9: the pong says 0, so the client vouches, and is told."""
+    server = overloaded_by_forgeries()
+    ping = b"%~ P".ljust(30, b"\n")
+    assert answer(server, ping, CLIENT) == [wire.Pong(b"P", 0)]
+    assert answer(server, ping, CLIENT, START + OVERDRAWN_S) == [wire.Pong(b"P", 3590)]
+
+
+def test_addresses_that_had_leases_once_are_not_remembered_without_end() -> None:
+    """Whoever asks for a cookie from each address again and again keeps it in memory, if there is room."""
+    limits = Limits(leases=50)
+    server = new_server(limits=limits, ttl_s=10)
+    mine: list[Address] = []
+    now = START
+    for round_number in range(40):
+        new = [(f"203.0.{round_number}.{number}", 7) for number in range(50)]
+        for address in new:
+            lease(server, address, b"t", now=now)
+        mine += new
+        now += 11
+        server.handle_timeout(now)
+        for address in mine:
+            assert handshake(server, address, now)
+    assert len(server._subscribers) <= limits.leases * (2 + COOKIE_LEASE_LIFE_S / 11)
+    assert len(mine) == 2000
+
+
+def test_who_has_left_gets_no_more_than_before_while_there_is_room() -> None:
+    """§7.7: an address is remembered as long as a cookie of its is good for leases."""
+    server = new_server(ttl_s=10)
+    lease(server, CLIENT, b"t")
+    for now in (START + 100, START + 200, START + 300):
+        assert send(server, ask(), CLIENT, now)
+        server.handle_timeout(now)
+        assert len(server._subscribers) == 1
+    server.handle_timeout(START + 300 + COOKIE_LEASE_LIFE_S)
+    assert len(server._subscribers) == 0
