@@ -1,5 +1,6 @@
 """`kcast doctor` with real servers, with servers that do not do their part, and on broken paths."""
 
+import errno
 import json
 import os
 import pty
@@ -295,6 +296,16 @@ def test_work_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mint, "work", lambda mint, tries: setattr(mint, "tries", mint.tries + tries))
     with fake_server(dear(24)) as address:
         assert found(address, "--timeout", "0.5") == ["answers", "work-long"]
+
+
+def test_an_address_to_which_the_system_does_not_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(address: Address) -> socket.socket:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("kcast.client.cli.doctor.examine._connected", refuse)
+    code, told = doctor("127.0.0.1:7400")
+    assert code == 1
+    assert "the system does not send to it (EACCES)" in " ".join(told.split())
 
 
 def test_answers_from_elsewhere() -> None:
