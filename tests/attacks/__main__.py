@@ -30,10 +30,9 @@ def main() -> int:
         "--tree", default="", metavar="COMMIT|FOLDER", help="attack the servers of another version"
     )
     given = parser.parse_args()
-    rows = [row for row in ROWS if any(row.name.startswith(name) for name in given.row)]
-    for name in given.row:
-        if not any(row.name.startswith(name) for row in ROWS):
-            parser.error(f"there is no row {name}: --list names them")
+    for name in set(given.row) - {row.name for row in ROWS}:
+        parser.error(f"there is no row {name}: --list names them")
+    rows = [row for row in ROWS if row.name in given.row]
     rows = rows or [row for row in ROWS if row.in_short or given.full]
     if given.list:
         for row in rows:

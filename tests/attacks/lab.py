@@ -29,7 +29,8 @@ class Skipped(Exception):
     """A row cannot be run here; the text says why."""
 
 
-def _here(function: Callable[[], Any]) -> Any:
+def unentered(function: Callable[[], Any]) -> Any:
+    """Calls a function where this process is."""
     return function()
 
 
@@ -39,7 +40,7 @@ class Served:
     def __init__(self, process: "subprocess.Popen[bytes]", address: Address, metrics_port: int) -> None:
         self.process = process
         self.address = address
-        self._metrics_port = metrics_port
+        self.metrics_port = metrics_port
 
     @property
     def cpu_s(self) -> float:
@@ -64,7 +65,7 @@ class Served:
 
     def metrics(self) -> dict[str, float]:
         """Returns its metrics, labels included in their names."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=WAIT_S) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=WAIT_S) as page:
             lines = page.read().decode().splitlines()
         pairs = [line.rpartition(" ") for line in lines if line and not line.startswith("#")]
         return {name: float(value) for name, _, value in pairs}
@@ -91,7 +92,7 @@ class Lab:
         self.stack.close()
 
     def start(
-        self, *command: str, tree: Tree = HERE, enter: Enter = _here, **options: Any
+        self, *command: str, tree: Tree = HERE, enter: Enter = unentered, **options: Any
     ) -> "subprocess.Popen[bytes]":
         """Starts a process that ends with the row."""
         settings: dict[str, Any] = {
@@ -112,7 +113,7 @@ class Lab:
         tree: Tree | None = None,
         exempts_loopback: bool = False,
         has_metrics: bool = True,
-        enter: Enter = _here,
+        enter: Enter = unentered,
         **settings: Any,
     ) -> Served:
         """Starts a server of the version that is tried; it takes loopback for a network like any other."""
@@ -138,7 +139,7 @@ class Lab:
         return str(file)
 
     def honest(
-        self, server: Address, seconds: float, *, rate: float = 500, enter: Enter = _here, **more: Any
+        self, server: Address, seconds: float, *, rate: float = 500, enter: Enter = unentered, **more: Any
     ) -> "HonestTraffic":
         """Starts honest traffic; returns when its lease stands."""
         options = [f"--{name.replace('_', '-')}={value}" for name, value in more.items()]
@@ -173,6 +174,14 @@ class Lab:
             )
         )
 
+    def delayed(self, server: Address, delay_ms: float) -> Address:
+        """Starts a relay; returns the address at which the server is reached with so much delay each way."""
+        process = self.start(
+            sys.executable, "-m", "tests.attacks.relay", format_address(server), str(delay_ms)
+        )
+        assert process.stdout is not None
+        return "127.0.0.1", int(process.stdout.readline())
+
 
 class HonestTraffic:
     """Honest traffic that runs."""
@@ -199,6 +208,11 @@ class Flood:
     def result(self) -> dict[str, float]:
         """Waits for its end; returns the datagrams `sent`, in all and `per_s`, and its `seconds`."""
         return dict(json.loads(_output(self._process)))
+
+    def end(self) -> None:
+        """Ends it before its time."""
+        self._process.kill()
+        self._process.wait(WAIT_S)
 
 
 def _output(process: "subprocess.Popen[bytes]") -> bytes:
