@@ -1,0 +1,102 @@
+"""Runs the attack suite: `python -m tests.attacks [--full] [--json] [--tree COMMIT] [ROW...]`."""
+
+import argparse
+import json
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.attacks.figures import Figure
+from tests.attacks.lab import Lab, Skipped
+from tests.attacks.row import Row
+from tests.attacks.rows import ROWS
+from tests.attacks.trees import HERE, NoHistory, Tree, tree_of
+
+
+def main() -> int:
+    """Runs the command; returns 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.attacks",
+        description="Attacks real servers, on loopback and in networks of its own, and prints what others "
+        "get meanwhile beside its bar. docs/reliability.md explains each row.",
+    )
+    parser.add_argument("row", nargs="*", help="a row, or how names of rows begin; all in short by default")
+    parser.add_argument("--full", action="store_true", help="all rows, and for longer: some 20 minutes")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each row")
+    parser.add_argument("--list", action="store_true", help="only the names of rows, and their bars")
+    parser.add_argument(
+        "--tree", default="", metavar="COMMIT|FOLDER", help="attack the servers of another version"
+    )
+    given = parser.parse_args()
+    rows = [row for row in ROWS if any(row.name.startswith(name) for name in given.row)]
+    for name in given.row:
+        if not any(row.name.startswith(name) for row in ROWS):
+            parser.error(f"there is no row {name}: --list names them")
+    rows = rows or [row for row in ROWS if row.in_short or given.full]
+    if given.list:
+        for row in rows:
+            print(f"{row.name:28} {row.bars}{'' if row.in_short else ' (--full)'}")
+        return 0
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kcast-attacks-")))
+        try:
+            tree = tree_of(given.tree, scratch) if given.tree else HERE
+        except NoHistory as error:
+            parser.error(str(error))
+        began = time.monotonic()
+        outcomes = [_run(row, tree, scratch, is_full=given.full, is_json=given.json) for row in rows]
+        if not given.json:
+            missed = [row.name for row, is_met in zip(rows, outcomes, strict=True) if not is_met]
+            print(
+                f"{len(rows)} rows in {time.monotonic() - began:.0f} s; "
+                + (f"missed: {', '.join(missed)}" if missed else "no bar missed")
+            )
+        return 0 if all(outcomes) else 1
+
+
+def _run(row: Row, tree: Tree, scratch: Path, *, is_full: bool, is_json: bool) -> bool:
+    """Runs a row, and prints its figures as they come. Returns whether all bars are met."""
+    figures: list[Figure] = []
+    reason = ""
+    began = time.monotonic()
+    if not is_json:
+        print(row.name, flush=True)
+    with Lab(tree, is_full=is_full, scratch=scratch) as lab:
+        try:
+            for figure in row.measure(lab):
+                figures.append(figure)
+                if not is_json:
+                    print(f"    {figure}", flush=True)
+        except Skipped as error:
+            reason = str(error)
+    if is_json:
+        print(json.dumps(_as_json(row, figures, reason, time.monotonic() - began)), flush=True)
+    elif reason:
+        print(f"    skipped: {reason}", flush=True)
+    return all(figure.is_met for figure in figures)
+
+
+def _as_json(row: Row, figures: list[Figure], skipped: str, seconds: float) -> dict[str, object]:
+    return {
+        "row": row.name,
+        "bars": row.bars,
+        "seconds": round(seconds, 1),
+        "skipped": skipped,
+        "figures": [
+            {
+                "name": figure.name,
+                "value": figure.value if abs(figure.value) != float("inf") else None,
+                "unit": figure.unit,
+                "side": figure.side.value,
+                "bar": figure.bar,
+                "is_met": figure.is_met,
+            }
+            for figure in figures
+        ],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
