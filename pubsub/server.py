@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from kcast.pubsub import wire
+from kcast.pubsub.by_network import alternately
 from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.door import Door
 from kcast.pubsub.drops import Drop, drop_of_control
@@ -182,9 +183,8 @@ class Server:
         return self._strangers
 
     def known_sources(self) -> Iterator[Address]:
-        """Yields addresses that have shown a cookie: of publishers, then of subscribers; the latest first."""
-        yield from self.publish_leases.latest()
-        yield from self._subscribers.latest()
+        """Returns addresses that have shown a cookie, of publishers and subscribers, by turns of networks."""
+        return alternately(self._publishing.sources, self._subscribers.sources)
 
     # --- Draining ------------------------------------------------------------------------------------
 

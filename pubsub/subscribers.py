@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from math import inf
 
 from kcast.pubsub import wire
+from kcast.pubsub.by_network import ByNetwork
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.limits import (
@@ -93,6 +94,8 @@ class Subscribers:
         self._subscribers: OrderedDict[Address, _Subscriber] = OrderedDict()  # by `kept_until`
         self._rates: dict[Share, Rate] = {}
         self._rate_users: Counter[Share] = Counter()
+        self.sources = ByNetwork(networks)
+        """The addresses, by their networks."""
 
     def __len__(self) -> int:
         return len(self._subscribers)
@@ -109,6 +112,7 @@ class Subscribers:
             if not self._networks.of(address[0]):
                 return
             subscriber = self._subscribers[address] = _Subscriber(self._rates_of(address), now)
+            self.sources.add(address)
         self._keep(address, subscriber, now)
 
     def showed(self, address: Address, minted_at: float, now: float) -> None:
@@ -136,10 +140,6 @@ class Subscribers:
         subscriber = self._subscribers.get(address)
         return None if subscriber is None else max(0, subscriber.credit_bytes)
 
-    def latest(self) -> Iterator[Address]:
-        """Yields the addresses, those first whose leases were renewed last."""
-        return reversed(self._subscribers)
-
     def next_expiry(self) -> float | None:
         """Returns when the first address is forgotten; None if there is none."""
         return next((each.kept_until for each in self._subscribers.values()), None)
@@ -151,6 +151,7 @@ class Subscribers:
             if address is None or subscriber is None or subscriber.kept_until > now:
                 return
             del self._subscribers[address]
+            self.sources.remove(address)
             for share, _ in self._networks.shares_of(address):
                 self._rate_users[share] -= 1
                 if not self._rate_users[share]:
