@@ -45,7 +45,7 @@ def main() -> int:
         except NoHistory as error:
             parser.error(str(error))
         began = time.monotonic()
-        outcomes = [_run(row, tree, scratch, is_full=given.full, is_json=given.json) for row in rows]
+        outcomes = [run_row(row, tree, scratch, is_full=given.full, is_json=given.json) for row in rows]
         if not given.json:
             missed = [row.name for row, is_met in zip(rows, outcomes, strict=True) if not is_met]
             print(
@@ -55,7 +55,7 @@ def main() -> int:
         return 0 if all(outcomes) else 1
 
 
-def _run(row: Row, tree: Tree, scratch: Path, *, is_full: bool, is_json: bool) -> bool:
+def run_row(row: Row, tree: Tree, scratch: Path, *, is_full: bool, is_json: bool) -> bool:
     """Runs a row, and prints its figures as they come. Returns whether all bars are met."""
     figures: list[Figure] = []
     reason = ""

@@ -61,7 +61,7 @@ def amount(value: float, unit: str) -> str:
     >>> amount(99.95, "%"), amount(0.000132, "s"), amount(928020, "B"), amount(3, "")
     ('99.95 %', '0.000132 s', '928,020 B', '3')
     """
-    if value == int(value) or abs(value) >= 1000:
+    if float(value).is_integer() or 1000 <= abs(value) < float("inf"):
         text = f"{value:,.0f}"
     elif abs(value) >= 10:
         text = f"{value:.2f}"

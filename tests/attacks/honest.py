@@ -25,14 +25,11 @@ class Honest:
     sent: list[float]
     came: list[float | None]
     leases_lost: int
-    gaps: list[tuple[int, int]]
 
     def within(self, start: float, end: float) -> "Honest":
         """Returns what was sent in this time."""
         chosen = [i for i, at in enumerate(self.sent) if start <= at < end]
-        return Honest(
-            [self.sent[i] for i in chosen], [self.came[i] for i in chosen], self.leases_lost, self.gaps
-        )
+        return Honest([self.sent[i] for i in chosen], [self.came[i] for i in chosen], self.leases_lost)
 
     @property
     def delivered_percent(self) -> float:
@@ -84,7 +81,7 @@ async def run(cluster: str, *, rate: float, seconds: float, topic: str, size_byt
                 isinstance(event, LeasesChanged) and event.leased < event.wanted
             ):
                 lost += 1
-        return Honest(sent, [came.get(number) for number in range(len(sent))], lost, [])
+        return Honest(sent, [came.get(number) for number in range(len(sent))], lost)
 
 
 def main() -> None:

@@ -174,10 +174,13 @@ class Lab:
             )
         )
 
-    def delayed(self, server: Address, delay_ms: float) -> Address:
-        """Starts a relay; returns the address at which the server is reached with so much delay each way."""
+    def relayed(self, server: Address, *, delay_ms: float = 0, source: str = "127.7.7.7") -> Address:
+        """Starts a relay; returns the address at which the server is reached with so much delay each way.
+
+        The server sees clients there as coming from `source`.
+        """
         process = self.start(
-            sys.executable, "-m", "tests.attacks.relay", format_address(server), str(delay_ms)
+            sys.executable, "-m", "tests.attacks.relay", format_address(server), str(delay_ms), source
         )
         assert process.stdout is not None
         return "127.0.0.1", int(process.stdout.readline())
@@ -196,7 +199,7 @@ class HonestTraffic:
     def result(self) -> Honest:
         """Waits for its end."""
         told = json.loads(_output(self._process))
-        return Honest(told["sent"], told["came"], told["leases_lost"], [])
+        return Honest(told["sent"], told["came"], told["leases_lost"])
 
 
 class Flood:

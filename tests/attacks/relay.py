@@ -1,6 +1,6 @@
 """A relay that delays what clients and a server say to each other, so many milliseconds each way.
 
-    python -m tests.attacks.relay HOST:PORT 25
+    python -m tests.attacks.relay HOST:PORT 25 127.7.7.7
 
 It says on which port of loopback it listens. Each client has a socket of its own towards the server.
 """
@@ -28,8 +28,8 @@ def _opened(source: str) -> socket.socket:
     return sock
 
 
-def relay(server: tuple[str, int], delay_s: float) -> None:
-    """Relays until it is killed."""
+def relay(server: tuple[str, int], delay_s: float, source_ip: str) -> None:
+    """Relays until it is killed. The server sees `source_ip`."""
     front = _opened("127.0.0.1")
     print(front.getsockname()[1], flush=True)
     clients: dict[tuple[str, int], socket.socket] = {}
@@ -52,7 +52,7 @@ def relay(server: tuple[str, int], delay_s: float) -> None:
                     break
                 if client is None:
                     if source not in clients:
-                        clients[source] = _opened("127.7.7.7")
+                        clients[source] = _opened(source_ip)
                         back[clients[source].fileno()] = clients[source], source
                         poll.register(clients[source].fileno(), select.POLLIN)
                     heapq.heappush(waiting, (at, next(order), clients[source], server, data))
@@ -69,4 +69,4 @@ def relay(server: tuple[str, int], delay_s: float) -> None:
 
 if __name__ == "__main__":
     host, _, port = sys.argv[1].rpartition(":")
-    relay((host, int(port)), float(sys.argv[2]) / 1000)
+    relay((host, int(port)), float(sys.argv[2]) / 1000, sys.argv[3])
