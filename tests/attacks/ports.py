@@ -2,8 +2,8 @@
 
     python -m tests.attacks.ports HOST:PORT --source 127.9.9.9 --ports 5000 --rate 20 --bytes 10 --seconds 5
 
-Says `ready` when the leases stand, publishes from the moment on at which a line comes on standard input, and
-reads nothing of what it is sent.
+Says `ready` when the leases stand. Publishes for that time whenever a line comes on standard input, and reads
+nothing of what it is sent.
 """
 
 import argparse
@@ -87,14 +87,13 @@ def main() -> None:
     _answers([publisher], {publisher: wire.request_datagram(vouch)})
     os.nice(10)
     print("ready", flush=True)
-    sys.stdin.readline()
-    began = time.monotonic()
     line = (TOPIC + b" ").ljust(given.bytes - 1, b".") + b"\n"
-    for number in range(int(given.rate * given.seconds)):
-        time.sleep(max(0.0, began + number / given.rate - time.monotonic()))
-        publisher.send(line)
-    print(len(sockets), flush=True)
-    sys.stdin.readline()
+    while sys.stdin.readline():
+        began = time.monotonic()
+        for number in range(int(given.rate * given.seconds)):
+            time.sleep(max(0.0, began + number / given.rate - time.monotonic()))
+            publisher.send(line)
+    del sockets  # until then they are open
 
 
 if __name__ == "__main__":

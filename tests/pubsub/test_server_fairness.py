@@ -137,6 +137,17 @@ def test_who_publishes_bare_is_told_that_too_much_waits() -> None:
     assert answer(server, ping, CLIENT, START + OVERDRAWN_S) == [wire.Pong(b"P", 3590)]
 
 
+def test_an_ip_does_not_get_all_publish_leases_by_its_ports() -> None:
+    """Beyond its part it vouches for each datagram, and others get theirs."""
+    server = new_server(limits=Limits(publishers=400))
+    for port in range(500):
+        lease(server, (CLIENT[0], 1 + port))
+    held = len(server.publish_leases)
+    assert 0 < held < 200
+    assert server.drops == {Drop.PUBLISHERS: 500 - held}
+    publish_lease(server, ("203.0.113.9", 7))
+
+
 def test_addresses_that_had_leases_once_are_not_remembered_without_end() -> None:
     """Whoever asks for a cookie from each address again and again keeps it in memory, if there is room."""
     limits = Limits(leases=50)

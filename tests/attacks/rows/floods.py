@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from tests.attacks.figures import Figure, at_least, at_most, told
+from tests.attacks.figures import Figure, at_least, at_most, percent, told
 from tests.attacks.honest import Honest
 from tests.attacks.junk import KINDS
-from tests.attacks.lab import Lab
+from tests.attacks.lab import Lab, Skipped
 from tests.attacks.row import Row
-from tests.attacks.trees import NoHistory, tree_of
+from tests.attacks.trees import HERE, NoHistory, tree_of
+from tests.support import known_flood
 
 OLD = "b490d10"  # 0.1.0
 TTL_S = 4
@@ -83,6 +84,16 @@ def _longer_than_a_ttl(lab: Lab) -> Iterator[Figure]:
     yield at_most("leases lost", honest.leases_lost, 0)
 
 
+def _known(lab: Lab) -> Iterator[Figure]:
+    """A client that has a lease sends as many random bytes as one core can."""
+    if lab.tree is not HERE:
+        raise Skipped("it is measured with this version alone")
+    outcome = known_flood.measure(known_flood.FLOODS["random bytes"], 8.0 if lab.is_full else 3.0)
+    yield told("flood", outcome.flood_per_s, "datagrams/s")
+    yield at_least("delivered", percent(outcome.arrived, outcome.sent), 90, "%")
+    yield told("p50", outcome.p50_ms, "ms")
+
+
 ROWS = (
     *(
         Row(
@@ -94,4 +105,5 @@ ROWS = (
         for kind in KINDS
     ),
     Row("flood-longer-than-a-ttl", "90 %; leases lost: 0", _longer_than_a_ttl),
+    Row("known-flood", "90 %", _known),
 )
