@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10**9)
     parser.add_argument("--networks", type=int, default=NETWORKS)
     given = parser.parse_args()
-    os.nice(10)
+    os.nice(5)
     host, _, port = given.server.rpartition(":")
     told = flood(
         (host, int(port)),

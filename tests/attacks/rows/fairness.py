@@ -145,7 +145,7 @@ def uplink(lab: Lab) -> Iterator[Figure]:
 
 
 ROWS = (
-    Row("dead-neighbours-v4", "99.9 %", dead_neighbours_v4),
+    Row("dead-neighbours-v4", "99.9 %", dead_neighbours_v4, in_short=False),
     Row("dead-neighbours-v6", "99.9 %", dead_neighbours_v6),
     Row("many-ports", "p50 at most doubled; 99.9 %", many_ports),
     Row("uplink", "95 %", uplink),

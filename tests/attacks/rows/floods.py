@@ -19,7 +19,7 @@ OLD = "b490d10"  # 0.1.0
 TTL_S = 4
 CALIBRATION_S = 1.5
 STARTING_S = 0.4  # until the flooder, a process of Python, sends
-SHORT_KINDS = ("random-bytes", "asks", "64-pings")
+SHORT_KINDS = ("64-pings",)
 
 # Datagrams a second that 0.1.0 takes with a core of an older Xeon, for clones without the history.
 _RECORDED = {
@@ -66,9 +66,10 @@ def _junk(lab: Lab, kind: str) -> Iterator[Figure]:
     rate, how = one_x(lab, kind)
     yield told(how, rate, "datagrams/s")
     seconds = 10.0 if lab.is_full else TTL_S + 1.0
-    honest, _ = under_flood(lab, kind, rate, seconds)
-    yield at_least("delivered at 1x", honest.delivered_percent, 99, "%")
-    yield at_most("p50 at 1x", honest.p50_ms, 20, "ms")
+    honest, per_s = under_flood(lab, kind, rate, seconds)
+    factor = per_s / rate
+    yield at_least(f"delivered at {factor:.1f}x", honest.delivered_percent, 99, "%")
+    yield at_most(f"p50 at {factor:.1f}x", honest.p50_ms, 20, "ms")
     honest, per_s = under_flood(lab, kind, 10 * rate, seconds)
     factor = per_s / rate
     yield at_least(f"delivered at {factor:.1f}x", honest.delivered_percent, 90, "%")
@@ -105,5 +106,5 @@ ROWS = (
         for kind in KINDS
     ),
     Row("flood-longer-than-a-ttl", "90 %; leases lost: 0", _longer_than_a_ttl),
-    Row("known-flood", "90 %", _known),
+    Row("known-flood", "90 %", _known, in_short=False),
 )

@@ -191,7 +191,7 @@ def odd_datagrams(lab: Lab) -> Iterator[Figure]:
 
 ROWS = (
     Row("amplification", "1.000; no lease", amplification),
-    Row("loops", "2.01 datagrams for each; none goes round", loops),
-    Row("forged-replies", "none believed", forged_replies),
-    Row("odd-datagrams", "0 lost; the server lives", odd_datagrams),
+    Row("loops", "2.01 datagrams for each; none goes round", loops, is_light=True),
+    Row("forged-replies", "none believed", forged_replies, is_light=True),
+    Row("odd-datagrams", "0 lost; the server lives", odd_datagrams, is_light=True),
 )
