@@ -264,8 +264,8 @@ class Server:
         if len(datagram) < REQUEST_BYTES_MIN:
             self.drops[Drop.SHORT] += 1
             return False
-        vouch = wire.parse_request(datagram.lstrip(b"\n").partition(b"\n")[0])
-        if not isinstance(vouch, wire.Vouch):
+        first, ended, _ = datagram.lstrip(b"\n").partition(b"\n")
+        if not ended or not isinstance(vouch := wire.parse_request(first), wire.Vouch):
             self.drops[Drop.MALFORMED] += 1
             return False
         issued = self._cookies.read(vouch.cookie, source, now)
