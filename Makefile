@@ -18,7 +18,7 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-compat test-containers fuzz \
+.PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-compat test-containers test-attacks fuzz \
 	lint format bench constraints lock dist clean
 
 help:  ## list the targets
@@ -40,7 +40,8 @@ test: lint  ## all checks and tests but the slow ones, which it names at its end
 	$(BIN)/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS)
 	@echo 'left out, for their time or because they need a Docker engine: make test-spark (the analysis on Spark,' \
 		'6 min), make test-load (locust, 3 min), make test-containers (compose.yaml, load tests on containers, 4 min),' \
-		'make test-compat (beside version 0.1.0, 1 min). make fuzz looks for inputs that no test has'
+		'make test-compat (beside version 0.1.0, 1 min). make test-attacks floods real servers (3 min),' \
+		'make fuzz looks for inputs that no test has'
 
 test-fast:  ## the sans-IO cores, codec, ring and simulation, in half a minute: 20 of 200 seeds, no socket
 	@$(SETUP) dev load spark trust list-log
@@ -74,6 +75,10 @@ test-containers:  ## on a Docker engine: the cluster of compose.yaml, and load t
 	@docker build --quiet --network host --tag $(IMAGE) . && \
 		KCAST_IMAGE=$(IMAGE) $(BIN)/pytest -m containers $(ARGS); code=$$?; \
 		docker image rm --force $(IMAGE) >/dev/null; exit $$code
+
+test-attacks:  ## real servers and clients under attack, 3 min; the longer form: make test-attacks ARGS=--full
+	@$(SETUP) dev load spark trust list-log
+	$(BIN)/python -m tests.attacks $(ARGS)
 
 fuzz:  ## look for inputs that break a promise, for a minute; or: make fuzz ARGS='server --runs 10000000'
 	@$(SETUP) dev load spark trust list-log fuzz

@@ -74,7 +74,7 @@ class GapTracker:
         return sequence
 
     def _make_room(self) -> None:
-        if len(self) > self._publishers_max:
+        if len(self._newcomers) + len(self._established) > self._publishers_max:
             has_too_many = len(self._newcomers) > self._newcomers_max
             (self._newcomers if has_too_many else self._established).popitem(last=False)
 

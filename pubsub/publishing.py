@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from kcast.pubsub import wire
 from kcast.pubsub.bursts import publishes_by_topic, whole_topic
+from kcast.pubsub.by_network import ByNetwork
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.egress import Egress, Sender
 from kcast.pubsub.endpoint import Address, Burst, Tap
@@ -41,6 +42,8 @@ class Publishing:
         self.leases: ExpiringSet[Address] = ExpiringSet(table.ttl_s, limits.publishers)
         self.vouched_rates, self.bare_rates = (PublishRates(limits, networks) for _ in range(2))
         self._leases_of: Counter[object] = Counter()
+        self.sources = ByNetwork(networks)
+        """The addresses that hold publish leases."""
         self._egress = egress
         self._table = table
         self._networks = networks
@@ -68,11 +71,13 @@ class Publishing:
             self._drops[Drop.PUBLISHERS] += 1
             return False
         self._leases_of.update(share for share, _ in shares)
+        self.sources.add(source)
         return True
 
     def expire(self, now: float) -> None:
         """Forgets publish leases that have ended."""
         for source in self.leases.pop_expired(now):
+            self.sources.remove(source)
             for share, _ in self._networks.shares_of(source):
                 self._leases_of[share] -= 1
                 if not self._leases_of[share]:

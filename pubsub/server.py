@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from kcast.pubsub import wire
+from kcast.pubsub.by_network import alternately
 from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.door import Door
 from kcast.pubsub.drops import Drop, drop_of_control
@@ -182,9 +183,8 @@ class Server:
         return self._strangers
 
     def known_sources(self) -> Iterator[Address]:
-        """Yields addresses that have shown a cookie: of publishers, then of subscribers; the latest first."""
-        yield from self.publish_leases.latest()
-        yield from self._subscribers.latest()
+        """Returns addresses that have shown a cookie, of publishers and subscribers, by turns of networks."""
+        return alternately(self._publishing.sources, self._subscribers.sources)
 
     # --- Draining ------------------------------------------------------------------------------------
 
@@ -264,8 +264,8 @@ class Server:
         if len(datagram) < REQUEST_BYTES_MIN:
             self.drops[Drop.SHORT] += 1
             return False
-        vouch = wire.parse_request(datagram.lstrip(b"\n").partition(b"\n")[0])
-        if not isinstance(vouch, wire.Vouch):
+        first, ended, _ = datagram.lstrip(b"\n").partition(b"\n")
+        if not ended or not isinstance(vouch := wire.parse_request(first), wire.Vouch):
             self.drops[Drop.MALFORMED] += 1
             return False
         issued = self._cookies.read(vouch.cookie, source, now)
@@ -325,7 +325,7 @@ class Server:
             cookie, quote = self._mint(source, now)
             attributes = quote.attributes | attributes
             if is_any_leased and not publishes:
-                credit_bytes = self._subscribers.credit_bytes(source, now)
+                credit_bytes = self._subscribers.credit_bytes(source)
                 if credit_bytes is not None:
                     attributes = {"credit": str(min(credit_bytes, CREDIT_MAX))} | attributes
             ttl_s = int(self.leases.promise_s(now))

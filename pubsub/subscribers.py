@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from math import inf
 
 from kcast.pubsub import wire
+from kcast.pubsub.by_network import ByNetwork
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.limits import (
@@ -42,9 +43,9 @@ class _Subscriber:
         "proven_bytes",
         "rates",
         "sent_bytes",
-        "taken_before_bytes",
         "taken_bytes",
         "taken_since",
+        "window_bytes",
     )
 
     def __init__(self, rates: tuple[Rate, ...], now: float) -> None:
@@ -53,29 +54,25 @@ class _Subscriber:
         self.marked_at = inf  # when the noted cookie was minted, and what had been sent by then
         self.marked_bytes = 0
         self.proven_bytes = 0
-        self.taken_bytes = 0  # in this half of a ttl
-        self.taken_before_bytes = 0  # in the half before
+        self.taken_bytes = [0, 0, 0]  # in this half of a ttl, and in the two before
         self.taken_since = now
+        self.window_bytes = CREDIT_BYTES_MIN
         self.kept_until = now
 
-    def credit_bytes(self, ttl_s: float, now: float) -> int:
-        self._advance(ttl_s, now)
-        shown_bytes = self.taken_bytes + self.taken_before_bytes
-        return max(CREDIT_BYTES_MIN, shown_bytes) - (self.sent_bytes - self.proven_bytes)
+    @property
+    def credit_bytes(self) -> int:
+        return self.window_bytes - (self.sent_bytes - self.proven_bytes)
 
     def prove(self, ttl_s: float, now: float) -> None:
         """Takes it that all arrived that was sent before the noted cookie was minted."""
-        self._advance(ttl_s, now)
-        self.taken_bytes += self.marked_bytes - self.proven_bytes
+        halves = int((now - self.taken_since) / (ttl_s / 2))
+        if halves:
+            self.taken_bytes = ([0] * min(halves, 3) + self.taken_bytes)[:3]
+            self.taken_since += halves * (ttl_s / 2)
+        self.taken_bytes[0] += self.marked_bytes - self.proven_bytes
         self.proven_bytes = self.marked_bytes
         self.marked_at = inf
-
-    def _advance(self, ttl_s: float, now: float) -> None:
-        gone_s = now - self.taken_since
-        if gone_s >= ttl_s / 2:
-            self.taken_before_bytes = self.taken_bytes if gone_s < ttl_s else 0
-            self.taken_bytes = 0
-            self.taken_since = now
+        self.window_bytes = max(CREDIT_BYTES_MIN, sum(self.taken_bytes))
 
 
 class Subscribers:
@@ -97,6 +94,8 @@ class Subscribers:
         self._subscribers: OrderedDict[Address, _Subscriber] = OrderedDict()  # by `kept_until`
         self._rates: dict[Share, Rate] = {}
         self._rate_users: Counter[Share] = Counter()
+        self.sources = ByNetwork(networks)
+        """The addresses, by their networks."""
 
     def __len__(self) -> int:
         return len(self._subscribers)
@@ -113,6 +112,7 @@ class Subscribers:
             if not self._networks.of(address[0]):
                 return
             subscriber = self._subscribers[address] = _Subscriber(self._rates_of(address), now)
+            self.sources.add(address)
         self._keep(address, subscriber, now)
 
     def showed(self, address: Address, minted_at: float, now: float) -> None:
@@ -135,14 +135,10 @@ class Subscribers:
             # Else somebody lets cookies be minted for ever more addresses that had a lease once.
             self._keep(address, subscriber, now)
 
-    def credit_bytes(self, address: Address, now: float) -> int | None:
+    def credit_bytes(self, address: Address) -> int | None:
         """Returns the bytes that this address is still sent without a sign of life; None if unbounded."""
         subscriber = self._subscribers.get(address)
-        return None if subscriber is None else max(0, subscriber.credit_bytes(self._ttl_s, now))
-
-    def latest(self) -> Iterator[Address]:
-        """Yields the addresses, those first whose leases were renewed last."""
-        return reversed(self._subscribers)
+        return None if subscriber is None else max(0, subscriber.credit_bytes)
 
     def next_expiry(self) -> float | None:
         """Returns when the first address is forgotten; None if there is none."""
@@ -155,6 +151,7 @@ class Subscribers:
             if address is None or subscriber is None or subscriber.kept_until > now:
                 return
             del self._subscribers[address]
+            self.sources.remove(address)
             for share, _ in self._networks.shares_of(address):
                 self._rate_users[share] -= 1
                 if not self._rate_users[share]:
@@ -190,7 +187,7 @@ class Subscribers:
             unproven_bytes = subscriber.sent_bytes - subscriber.proven_bytes
             fitting_bytes = size_bytes
             if unproven_bytes + size_bytes > CREDIT_BYTES_MIN:
-                credit_bytes = subscriber.credit_bytes(self._ttl_s, now)
+                credit_bytes = subscriber.credit_bytes
                 if credit_bytes < size_bytes:
                     fitting_bytes = max(0, credit_bytes) // segment_bytes * segment_bytes
                     self._refuse(Drop.CREDIT, data[fitting_bytes:])

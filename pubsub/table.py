@@ -259,9 +259,13 @@ class LeaseTable:
             return ()
         if now >= audience.live_until:
             # Renewals only move expiries back, so the tuple is right until the earliest expiry seen here.
-            live = {address: at for address, at in audience.expires_at.items() if at > now}
-            audience.live = tuple(live)
-            audience.live_until = min(live.values(), default=now)
+            ends = audience.expires_at
+            audience.live_until = min(ends.values())
+            if audience.live_until > now:
+                audience.live = tuple(ends)
+            else:
+                audience.live = tuple([address for address, at in ends.items() if at > now])
+                audience.live_until = min([at for at in ends.values() if at > now], default=now)
         return audience.live
 
     def live_count(self, topic: bytes, now: float) -> int:

@@ -130,7 +130,10 @@ def convert(
             continue
         except TapError as error:
             raise CaptureError(str(error)) from None
-    return reader.finish()
+    try:
+        return reader.finish()
+    except OverflowError:
+        raise CaptureError(f"{tap_files[-1]}: times that no clock has; is it damaged?") from None
 
 
 @dataclass(slots=True)

@@ -60,6 +60,18 @@ def test_thousand_short_lines_at_once_a_second_after_leasing_are_all_forwarded(
     assert line.client.counts["deliveries"] == 1000
 
 
+@KINDS
+@pytest.mark.parametrize("bytes_per_s", [10_000, 53_000, 300_000])
+def test_steady_traffic_loses_nothing_for_want_of_credit_over_many_ttls(
+    bytes_per_s: int, kind: Callable[..., Forwarding]
+) -> None:
+    """What the client was told holds until it renews, though what it has shown grows old meanwhile."""
+    line = leased(0.02, kind(ttl_s=8))
+    stream(line, bytes_per_s, 60, 500)
+    assert line.server.dropped == []
+    assert len(line.server.asked) < 150
+
+
 @pytest.mark.parametrize("bytes_per_s", [0, 100, 1000])
 def test_whoever_receives_little_renews_no_more_often_than_without_credit(bytes_per_s: int) -> None:
     """At 1000 B/s half of 64 KiB lasts longer than a renewal interval."""

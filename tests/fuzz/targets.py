@@ -16,7 +16,7 @@ class Target(NamedTuple):
     """What is fuzzed: a module of `tests.fuzz`, and the length of its longest input.
 
     Where `compares`, the fuzzer is told what the code compares: that helps with words of a text, and takes as
-    long as all else.
+    long as all else. Compared arrays of numpy would never be freed.
     """
 
     module: str
@@ -31,7 +31,7 @@ TARGETS = {
     "cluster-file": Target("cluster_file", 1_000),
     "tap-reader": Target("tap_reader", 600),
     "tap-writer": Target("tap_writer", 300),
-    "capture-lines": Target("capture_lines", 300),
+    "capture-lines": Target("capture_lines", 300, compares=False),
     "capture-files": Target("capture_files", 2_500),
     "wire": Target("wire_lines", 250),
     "bursts": Target("bursts", 400),

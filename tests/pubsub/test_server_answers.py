@@ -7,8 +7,16 @@ import pytest
 
 from kcast.pubsub import stamp as stamps
 from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.limits import AUDIENCE_MAX, REPLY_BYTES_MAX, TTL_S_MAX, WORK_BITS_MAX, Limits
+from kcast.pubsub.limits import (
+    AUDIENCE_MAX,
+    REPLY_BYTES_MAX,
+    REQUEST_BYTES_MIN,
+    TTL_S_MAX,
+    WORK_BITS_MAX,
+    Limits,
+)
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import Quote
 from tests.support.grammar import PROTOCOL
@@ -233,3 +241,12 @@ def test_protocol_tells_how_long_the_longest_are(monkeypatch: pytest.MonkeyPatch
     alone, both = (max(n for each, n in lengths.items() if each[5] is flag) for flag in (False, True))
     text = " ".join(PROTOCOL.read_text(encoding="utf-8").split())
     assert f"`%+` alone then has {alone} bytes, and `%+` with `%-` {both}." in text
+
+
+def test_a_vouch_that_is_not_ended_is_dropped() -> None:
+    """§2.2: also where attributes make it as long as a request must be."""
+    server = new_server()
+    line = b"%! V " + handshake(server) + b" - x="
+    assert answer(server, line.ljust(REQUEST_BYTES_MIN, b"x")) == []
+    assert server.drops == {Drop.MALFORMED: 1} and not len(server.publish_leases)
+    assert len(answer(server, line.ljust(REQUEST_BYTES_MIN, b"x") + b"\n")) == 1

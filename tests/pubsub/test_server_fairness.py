@@ -1,6 +1,7 @@
 """pubsub/server.py: who has many addresses, or can forge one, does not take what is another's."""
 
 from collections import Counter
+from itertools import islice
 from math import inf
 
 import pytest
@@ -10,6 +11,7 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, OVERDRAWN_S, Limits
 from kcast.pubsub.server import Server
+from kcast.pubsub.sieve import SOURCES_MAX
 from tests.support.server_core import (
     CLIENT,
     OTHER,
@@ -135,6 +137,17 @@ def test_who_publishes_bare_is_told_that_too_much_waits() -> None:
     assert answer(server, ping, CLIENT, START + OVERDRAWN_S) == [wire.Pong(b"P", 3590)]
 
 
+def test_an_ip_does_not_get_all_publish_leases_by_its_ports() -> None:
+    """Beyond its part it vouches for each datagram, and others get theirs."""
+    server = new_server(limits=Limits(publishers=400))
+    for port in range(500):
+        lease(server, (CLIENT[0], 1 + port))
+    held = len(server.publish_leases)
+    assert 0 < held < 200
+    assert server.drops == {Drop.PUBLISHERS: 500 - held}
+    publish_lease(server, ("203.0.113.9", 7))
+
+
 def test_addresses_that_had_leases_once_are_not_remembered_without_end() -> None:
     """Whoever asks for a cookie from each address again and again keeps it in memory, if there is room."""
     limits = Limits(leases=50)
@@ -164,3 +177,19 @@ def test_who_has_left_gets_no_more_than_before_while_there_is_room() -> None:
         assert len(server._subscribers) == 1
     server.handle_timeout(START + 300 + COOKIE_LEASE_LIFE_S)
     assert len(server._subscribers) == 0
+
+
+def test_nobody_is_forgotten_in_a_flood_because_somebody_has_many_leases() -> None:
+    """The filter of a flood has room for so many sources. One network could have all of it."""
+    server = new_server(ttl_s=3600)
+    mine: list[Address] = [(f"203.0.113.{number % 3}", 1 + number) for number in range(SOURCES_MAX + 100)]
+    lease(server, HONEST, b"t")
+    publish_lease(server, OTHER)
+    for address in mine:
+        publish_lease(server, address)
+    known = list(islice(server.known_sources(), SOURCES_MAX))
+    assert HONEST in known and OTHER in known
+    assert len(set(known)) > SOURCES_MAX - 10
+    server.handle_timeout(START + 3601)
+    server.handle_timeout(START + 3601 + COOKIE_LEASE_LIFE_S)
+    assert list(server.known_sources()) == []

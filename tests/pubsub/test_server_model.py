@@ -36,8 +36,9 @@ from kcast.pubsub.limits import (
     Limits,
 )
 from kcast.pubsub.server import Server
-from kcast.pubsub.stamp import price_bits
+from kcast.pubsub.stamp import FREE, price_bits
 from kcast.pubsub.table import LeaseTable
+from tests.simulation.taps import TapRecord
 from tests.support.server_core import CLIENT, OTHER, OWN, START, THIRD, flushed, minted, new_server, sent
 
 pytestmark = pytest.mark.long
@@ -82,7 +83,10 @@ class Machine(RuleBasedStateMachine):
         work_bits=st.sampled_from((0, 0, 2)), ttl_s=st.sampled_from((60.0, 20.0)),
     )  # fmt: skip
     def begin(self, table: str, limits: str, work_bits: int, ttl_s: float) -> None:
-        self.server = new_server(table=table, limits=LIMITS[limits], work_bits=work_bits, ttl_s=ttl_s)
+        self.tap = TapRecord()
+        self.server = new_server(
+            table=table, limits=LIMITS[limits], work_bits=work_bits, ttl_s=ttl_s, tap=self.tap
+        )
         self.now = START
         self.count = 0
         self.cookies: list[Cookie] = []
@@ -216,7 +220,8 @@ class Machine(RuleBasedStateMachine):
                 self.keep_cookie(reply, source)
                 granted = {topic for index, topic in enumerate(topics) if not refused >> index & 1}
                 until = self.now + reply.ttl_s
-                self.leases |= {(topic, source): Lease(until, ends_by) for topic in granted}
+                kept = {topic for topic in granted if (source, topic) in self.tap.leases}
+                self.leases |= {(topic, source): Lease(until, ends_by) for topic in kept}
         assert refused or any(isinstance(reply, wire.Receipt) for reply in replies)
 
     def check_reason(
@@ -254,6 +259,7 @@ class Machine(RuleBasedStateMachine):
         datagram = b"".join(ended) if first is None else wire.request_datagram(first, ended)
         self.server.receive(Burst(datagram, len(datagram), source), self.now)
         out = flushed(self.server, self.now)
+        self.push_out()
         answers = sent(transmit for transmit in out if transmit.is_answer)
         assert len(answers) == (first is not None)
         for to, answer in answers:
@@ -267,6 +273,14 @@ class Machine(RuleBasedStateMachine):
             assert first is not None and reply.nonce == first.nonce
             assert reply.attributes.get("drain") == ("1" if self.is_draining else None)
         return found
+
+    def push_out(self) -> None:
+        """§7.10: a full table may end leases before their time."""
+        for address, topic in self.tap.take_evicted():
+            limits, standing = self.server.limits, list(self.tap.leases)
+            assert len(standing) >= limits.leases or len({each for _, each in standing}) >= limits.topics
+            if (address, topic) not in self.tap.leases:
+                self.leases[topic, address] = Lease(self.now, self.now)
 
     def check_copies(
         self, copies: Sequence[tuple[Address, bytes]], lines: Sequence[bytes], forwards: bool | None
@@ -335,10 +349,10 @@ BROKEN: dict[str, tuple[object, str, object]] = {
     "forgets renewals": (LeaseTable, "renew", lambda table, topic, address, now: None),
     "takes cookies of others": (cookie, "_address_bytes", lambda address: b""),
     "takes cookies for ever": (server_module, "COOKIE_LEASE_LIFE_S", 3600.0),
-    "gives false reasons": (Leasing, "_may_open", lambda *arguments: Drop.DRAIN),
+    "gives false reasons": (Leasing, "_refuses", lambda *arguments: Drop.DRAIN),
     "hides that it drains": (Server, "start_drain", lambda server, now: None),
     "forwards nothing": (Egress, "put", lambda *arguments: None),
-    "gives cookies that are none": (Server, "_mint", lambda server, source, now: b"x" * 32),
+    "gives cookies that are none": (Server, "_mint", lambda server, source, now: (b"x" * 32, FREE)),
 }
 
 

@@ -51,22 +51,22 @@ class Bench:
         self.subscribers.minted(CLIENT, now)
         return now
 
-    def credit(self, now: float = START) -> int:
-        credit_bytes = self.subscribers.credit_bytes(CLIENT, now)
+    def credit(self) -> int:
+        credit_bytes = self.subscribers.credit_bytes(CLIENT)
         assert credit_bytes is not None
         return credit_bytes
 
 
 def test_who_holds_no_lease_is_sent_nothing_that_counts() -> None:
     bench = Bench()
-    assert bench.subscribers.credit_bytes(CLIENT, START) is None
+    assert bench.subscribers.credit_bytes(CLIENT) is None
     assert bench.send(10**6, CLIENT) == 10**6
 
 
 def test_loopback_has_no_credit_unless_it_counts_as_any_other() -> None:
     bench = Bench()
     bench.subscribers.leased(("127.0.0.1", 1), START)
-    assert bench.subscribers.credit_bytes(("127.0.0.1", 1), START) is None
+    assert bench.subscribers.credit_bytes(("127.0.0.1", 1)) is None
     assert not bench.subscribers
 
 
@@ -76,7 +76,7 @@ def test_a_silent_subscriber_is_sent_64_kib_and_no_more() -> None:
     got = sum(bench.send(1000, CLIENT, now=START + number) for number in range(100))
     assert CREDIT_BYTES_MIN - 1000 < got <= CREDIT_BYTES_MIN
     assert bench.drops == {Drop.CREDIT: 100 - got // 1000}
-    assert bench.credit(START + 99) == CREDIT_BYTES_MIN - got
+    assert bench.credit() == CREDIT_BYTES_MIN - got
 
 
 def test_of_a_run_as_many_datagrams_are_sent_as_the_credit_allows() -> None:
@@ -92,10 +92,10 @@ def test_a_cookie_shows_that_what_was_sent_before_it_arrived() -> None:
     first = bench.renew(START, START)
     bench.send(40_000, CLIENT, now=START + 1)
     second = bench.renew(first, START + 2)
-    assert bench.credit(START + 2) == CREDIT_BYTES_MIN - 40_000, "it was minted before anything was sent"
+    assert bench.credit() == CREDIT_BYTES_MIN - 40_000, "it was minted before anything was sent"
     bench.send(10_000, CLIENT, now=START + 3)
     bench.renew(second, START + 4)
-    assert bench.credit(START + 4) == CREDIT_BYTES_MIN - 10_000
+    assert bench.credit() == CREDIT_BYTES_MIN - 10_000
 
 
 def test_a_replay_brings_nothing() -> None:
@@ -141,10 +141,10 @@ def test_who_takes_much_is_sent_as_much_without_a_sign_of_life() -> None:
         now += 0.05
         cookie = bench.renew(cookie, now)
     assert bench.drops[Drop.CREDIT] < 100, "only in the first half second"
-    at_most = bench.credit(now)
+    at_most = bench.credit()
     assert 10_000_000 < at_most <= 400 * 50_000
     assert bench.send(at_most + 10**6, CLIENT, now=now) == at_most // 1000 * 1000
-    assert bench.credit(now + TTL_S) == 0
+    assert bench.credit() == 0
 
 
 @pytest.mark.parametrize("rtt_s", [0.0002, 0.05])
@@ -165,7 +165,7 @@ def test_ten_megabytes_a_second_need_no_more_than_a_second_to_begin(rtt_s: float
             asked_at = now + rtt_s / 2
         if 0 <= asked_at <= now:
             cookie = bench.renew(cookie, now)
-            told, got, asked_at = bench.credit(now), 0, -1.0
+            told, got, asked_at = bench.credit(), 0, -1.0
     assert lost_late == 0
 
 

@@ -89,7 +89,15 @@ class PricesTrue(Checker):
 
     name = "prices-true"
 
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._held: dict[Boot, set[Lease]] = {}  # after the turn before
+
     def server_turn(self, turn: ServerTurn) -> None:
+        self._check(turn)
+        self._held[turn.boot] = set(turn.boot.possible.live(turn.now))
+
+    def _check(self, turn: ServerTurn) -> None:
         for request in turn.requests:
             for line in lines_of(request.answer or b""):
                 reply = wire.parse_reply(line)
@@ -108,14 +116,15 @@ class PricesTrue(Checker):
             return False
         if not is_raised:
             return bits == work_bits and not keep_bits
-        held = sum(address == holder for holder, _ in [*turn.boot.possible.live(turn.now), *turn.evicted])
+        possible = {*turn.boot.possible.live(turn.now), *turn.evicted, *self._held.get(turn.boot, ())}
+        held = sum(address == holder for holder, _ in possible)
         return not keep_bits or (keep_bits == min(bits, KEEP_BITS_MAX) and held > KEPT_FREE)
 
     def _loads(self, turn: ServerTurn) -> tuple[float, float]:
         """The part of the table that was taken in this turn, at least and at most."""
         limits, boot, now = self.world.options.limits, turn.boot, turn.now
         granted = sum(len(set(request.subscribes())) for request in turn.requests)
-        possible = {*boot.possible.live(now), *turn.evicted}
+        possible = {*boot.possible.live(now), *turn.evicted, *self._held.get(boot, ())}
         return (
             (len(boot.promised.live(now)) - granted) / limits.leases,
             max(len(possible) / limits.leases, len({topic for _, topic in possible}) / limits.topics),

@@ -10,7 +10,7 @@ from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.server import Server
-from tests.support.server_core import flushed, sent
+from tests.support.server_core import SteadyServer, flushed, sent
 
 START = 1000.0
 PUB: Address = ("198.51.100.1", 1)
@@ -36,7 +36,7 @@ class Lab:
 
     def restart(self, address: Address) -> None:
         self.boots += 1
-        self.servers[address] = Server(secret=self.boots.to_bytes(32, "big"), **self.options)
+        self.servers[address] = SteadyServer(secret=self.boots.to_bytes(32, "big"), **self.options)
 
     def client(self, address: Address = PUB, seed: int = 1, **options: Any) -> ClientCore:
         self.clients[address] = ClientCore(self.cluster, Random(seed), **options)

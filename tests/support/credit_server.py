@@ -59,10 +59,10 @@ class CreditServer:
         self._marks[cookie] = self._sent_bytes
         return cookie
 
-    def credit_bytes(self, now: float) -> int:
-        while len(self._proofs) > 1 and self._proofs[1][0] <= now - self.ttl_s:
+    def credit_bytes(self) -> int:
+        proven_at, proven = self._proofs[-1]
+        while len(self._proofs) > 1 and self._proofs[1][0] <= proven_at - 1.5 * self.ttl_s:
             self._proofs.popleft()
-        proven = self._proofs[-1][1]
         return max(0, max(CREDIT_BYTES_MIN, proven - self._proofs[0][1]) - (self._sent_bytes - proven))
 
     def answer(self, datagram: bytes, now: float) -> bytes:
@@ -76,13 +76,13 @@ class CreditServer:
         if self._is_leased and len(lines) > 1 and mark > self._proofs[-1][1]:
             self._proofs.append((now, mark))
         self._is_leased = True
-        told = self.tells(self.credit_bytes(now))
+        told = self.tells(self.credit_bytes())
         attributes = {} if told is None else {"credit": str(told)}
         return wire.format_line(wire.Receipt(request.nonce, self.ttl_s, self._cookie(), 0, attributes))
 
     def forwards(self, datagram: bytes, now: float) -> bool:
         """Whether it sends a copy, which then counts."""
-        if not self._is_leased or len(datagram) > self.credit_bytes(now):
+        if not self._is_leased or len(datagram) > self.credit_bytes():
             self.dropped.append(now)
             return False
         self._sent_bytes += len(datagram)
@@ -97,17 +97,23 @@ class RealServer:
     sent: list[float] = field(default_factory=list)
     dropped: list[float] = field(default_factory=list)
     asked: list[tuple[float, bytes]] = field(default_factory=list)
-    core: Server = field(default_factory=lambda: Server(secret=bytes(32)))
+    ttl_s: int = 60
 
     def __post_init__(self) -> None:
-        vouch = wire.Vouch(b"p", handshake(self.core, PUBLISHER, START), None)
-        assert answer(self.core, wire.request_datagram(vouch), PUBLISHER, START)
+        self.core = Server(secret=bytes(32), ttl_s=self.ttl_s)
+        self._vouch(START)
 
     def answer(self, datagram: bytes, now: float) -> bytes:
         self.asked.append((now, datagram[:2]))
         self.core.handle_timeout(now)
+        self._vouch(now)
         ((_, data),) = send(self.core, datagram, SUBSCRIBER, now)
         return data
+
+    def _vouch(self, now: float) -> None:
+        """Lets the publisher open its publish lease, or renew it."""
+        vouch = wire.Vouch(b"p", handshake(self.core, PUBLISHER, now), None)
+        assert answer(self.core, wire.request_datagram(vouch), PUBLISHER, now)
 
     def forwards(self, datagram: bytes, now: float) -> bool:
         copies = [each for each in send(self.core, datagram, PUBLISHER, now) if each[0] == SUBSCRIBER]

@@ -9,9 +9,9 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Thread
 
 from kcast.pubsub import wire
@@ -51,12 +51,15 @@ def measure(
     is_quick: bool = True,
     options: tuple[str, ...] = (),
     settings: dict[str, int] | None = None,
-    start: Callable[[Namespace, tuple[str, ...]], "subprocess.Popen[str]"] | None = None,
+    program: tuple[str, ...] = PROGRAM,
+    environment: dict[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Outcome:
     """Measures with a real `kcast serve`, for so long after the dead have vanished.
 
-    With `is_quick` the server's kernel notices within some 2 s instead of 45 that a neighbour is gone; how
-    long packets wait, and how many, is as it always is.
+    `program` is the server, in an environment and a folder of its own if it is another version's. With
+    `is_quick` the server's kernel notices within some 2 s instead of 45 that a neighbour is gone; how long
+    packets wait, and how many, is as it always is.
     """
     with ExitStack() as stack:
         here, there = stack.enter_context(Namespace()), stack.enter_context(Namespace())
@@ -72,9 +75,16 @@ def measure(
         for name, value in (settings or {}).items():
             here.set(name, value)
         host = net.format(0, 1).partition("/")[0]
-        command = (*PROGRAM, "--host", host, "--port", "7400", "--ttl", "600", "--log", "json", *options)
+        command = (*program, "--host", host, "--port", "7400", "--ttl", "600", "--log", "json", *options)
         server = here.call(
-            lambda: subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            lambda: subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment,
+                cwd=folder,
+            )
         )
         stack.callback(end, server)
         address = served_address(server)

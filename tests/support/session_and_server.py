@@ -11,8 +11,7 @@ from kcast.client.session import Session
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
-from kcast.pubsub.server import Server
-from tests.support.server_core import flushed, sent
+from tests.support.server_core import SteadyServer, flushed, sent
 
 SERVER: Address = ("192.0.2.1", 7400)
 CLIENT: Address = ("198.51.100.1", 1000)
@@ -36,7 +35,7 @@ class SessionAndServer:
     def restart(self) -> None:
         """A new process: another secret, and nothing in its tables."""
         self.boots += 1
-        self.server = Server(secret=bytes([self.boots]) * 32, **self.options)
+        self.server = SteadyServer(secret=bytes([self.boots]) * 32, **self.options)
 
     def exchange(self) -> None:
         """What is due now, there and back, until both are quiet."""

@@ -1,5 +1,6 @@
 """Observes one address of a server: pings of two sizes, then a lease and copies, as a client has them."""
 
+import errno
 import secrets
 import socket
 import sys
@@ -17,6 +18,7 @@ from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 PING_COUNT = 10  # of each size
 PING_INTERVAL_S = 0.05
 FULL_TRIES = 3
+_NO_WAY = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _IP_MTU, _IPV6_MTU = 14, 24  # <linux/in.h>, <linux/in6.h>
 
 
@@ -27,8 +29,11 @@ async def examine(seen: Seen, timeout_s: float, pauses_s: tuple[float, ...] = ()
     """
     if seen.address is None:
         return
-    if error := _no_way_to(seen.address):
-        seen.no_family = error
+    if error := _error_of_route(seen.address):
+        if error.errno in _NO_WAY:
+            seen.no_family = error.strerror or str(error)
+        else:
+            seen.send_error = errno.errorcode.get(error.errno or 0, "EUNKNOWN")
         return
     with Line(seen.address) as line:
         trial, seen.dealing = await _deal(line, timeout_s)
@@ -137,14 +142,14 @@ async def _has_full_copy(line: Line, trial: Trial, timeout_s: float) -> bool:
     return False
 
 
-def _no_way_to(address: Address) -> str:
-    """Returns why this machine has no socket for, or no route to, an address; nothing if it has. Sends
+def _error_of_route(address: Address) -> OSError | None:
+    """Returns why this machine has no socket for, or no route to, an address; None if it has. It sends
     nothing."""
     try:
         with _connected(address):
-            return ""
+            return None
     except OSError as error:
-        return error.strerror or str(error)
+        return error
 
 
 def _path_bytes(address: Address) -> int | None:

@@ -98,9 +98,9 @@ def _path(seen: Seen) -> list[Finding]:
     elif full.sent and not full.rtts_s:
         text = f"pings of {small.size_bytes} bytes are answered, those of {full.size_bytes} are not"
         found.append(Finding("full-lost", text, {"needed_bytes": needed_bytes}))
-        found += _loss([small])
+        found += _loss([small], seen.path_bytes)
     else:
-        found += _loss([small, full])
+        found += _loss([small, full], seen.path_bytes)
     if seen.rtts_s and (rtt_s := median(seen.rtts_s)) > RTT_SLOW_S:
         found.append(Finding("slow", f"answers take {rtt_s:.1f} s", {"rtt_median_ms": _ms(rtt_s)}))
     if seen.path_bytes is not None and seen.path_bytes < needed_bytes:
@@ -120,12 +120,18 @@ def _unasked(count: int) -> Finding:
     return Finding("unasked", text, {"count": count})
 
 
-def _loss(pings: list[Pings]) -> list[Finding]:
-    """Returns how the path answers pings of these sizes."""
+def _loss(pings: list[Pings], path_bytes: int | None) -> list[Finding]:
+    """Returns how pings of these sizes are answered."""
     sent, lost = sum(each.sent for each in pings), sum(each.lost for each in pings)
     rtts_s = [rtt_s for each in pings for rtt_s in each.rtts_s]
     rtt_s = median(rtts_s)
-    figures = {"sent": sent, "lost": lost, "rtt_median_ms": _ms(rtt_s), "rtt_max_ms": _ms(max(rtts_s))}
+    figures = {
+        "sent": sent,
+        "lost": lost,
+        "rtt_median_ms": _ms(rtt_s),
+        "rtt_max_ms": _ms(max(rtts_s)),
+        "path_bytes": path_bytes,
+    }
     if lost:
         is_bad = lost / sent >= LOSS_FAULT
         text = f"{lost} of {sent} pings get no answer"
@@ -286,34 +292,33 @@ def _buffers(machine: Machine) -> Iterable[Finding]:
 
 
 def _clock(machine: Machine, times: ListTimes | None) -> Iterable[Finding]:
-    now, fault = machine.unix_s, False
     if machine.suspended_s >= SUSPENDED_S:
         text = f"was suspended for {machine.suspended_s:.0f} s meanwhile"
         yield Finding("suspended", text, {"suspended_s": round(machine.suspended_s, 3)})
-    if abs(machine.clock_jump_s) >= JUMP_S:
-        fault = True
+    jumped = abs(machine.clock_jump_s) >= JUMP_S
+    if jumped:
         text = f"its clock jumped by {machine.clock_jump_s:+.1f} s meanwhile"
         yield Finding("clock-jumped", text, {"jump_s": round(machine.clock_jump_s, 3)})
-    for kind, is_so, text, by_s in _list_times(now, times):
-        if is_so:
-            fault = True
-            yield Finding(kind, f"by its clock, {text} {_span(by_s)}", {"by_s": round(by_s)})
-            break
-    if not fault:
+    unfit = None if times is None else _unfit(machine.unix_s, times)
+    if unfit is not None:
+        yield unfit
+    elif not jumped:
         # Servers tell no time: without a signed list, there is nothing to compare the clock with.
         text = "a clock that fits the signed list" if times else "an even clock"
-        yield Finding("clock", text, {"unix_s": round(now, 3)})
+        yield Finding("clock", text, {"unix_s": round(machine.unix_s, 3)})
 
 
-def _list_times(now: float, times: ListTimes | None) -> list[tuple[str, bool, str, float]]:
-    if times is None:
-        return []
-    early_s, stale_s, over_s = times.valid_after_s - now, now - times.fresh_until_s, now - times.valid_until_s
-    return [
-        ("list-early", early_s > 0, "the signed list begins only in", early_s),
-        ("list-over", over_s > 0, "the signed list is over for", over_s),
-        ("list-stale", stale_s > 0, "the signed list should have been renewed for", stale_s),
-    ]
+def _unfit(now: float, times: ListTimes) -> Finding | None:
+    """Returns how a signed list does not fit the time of day, if it does not."""
+    if (by_s := times.valid_after_s - now) > 0:
+        kind, text = "list-early", f"the signed list begins in {_span(by_s)}"
+    elif (by_s := now - times.valid_until_s) > 0:
+        kind, text = "list-over", f"the signed list ended {_span(by_s)} ago"
+    elif (by_s := now - times.fresh_until_s) > 0:
+        kind, text = "list-stale", f"the signed list should have been renewed {_span(by_s)} ago"
+    else:
+        return None
+    return Finding(kind, f"by its clock, {text}", {"by_s": round(by_s)})
 
 
 # --- Numbers for people ------------------------------------------------------------------------------

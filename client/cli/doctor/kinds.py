@@ -112,9 +112,11 @@ KINDS = {
     "suspended": Kind(_NOTE, "ask again, since answers were late"),
     "list-early": Kind(_FAULT, "set the clock of this machine"),
     "list-stale": Kind(
-        _FAULT, "see whether the clock here is ahead; else have it signed again (kcast servers sign)"
+        _FAULT,
+        "see whether the clock here is ahead; else have its publisher renew it (kcast servers publish)",
     ),
     "list-over": Kind(
-        _FAULT, "see whether the clock here is ahead; else have it signed again (kcast servers sign)"
+        _FAULT,
+        "see whether the clock here is ahead; else have its publisher renew it (kcast servers publish)",
     ),
 }

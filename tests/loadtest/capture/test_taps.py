@@ -162,6 +162,15 @@ def test_each_life_is_a_row_whether_in_one_base_file_or_in_several(
     ]
 
 
+def test_times_that_no_clock_has_are_told(conversion: Conversion, tmp_path: Path) -> None:
+    encoder = Encoder(boot_id=bytes(8), addresses=(), clock_id="of another machine", standing_bytes_max=1000)
+    encoder.begin_file(Clock(-(1 << 63), (1 << 63) - 1))
+    encoder.lease(9e9, LeaseChange.OPENED, topic_name(9), SUBSCRIBER)
+    (tmp_path / "tap").write_bytes(encoder.take())
+    with pytest.raises(CaptureError, match="tap: times that no clock has"):
+        conversion.convert(tmp_path / "tap", t_to_ns=1 << 80)
+
+
 def test_what_a_tap_has_lost_is_told(conversion: Conversion, tmp_path: Path) -> None:
     encoder = Encoder(
         boot_id=BOOT.to_bytes(8), addresses=(), clock_id=read_clock_id(), standing_bytes_max=1000

@@ -199,6 +199,21 @@ def test_where_datagrams_are_dropped(ports: tuple[int, ...], where: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("unix_s", "by_s", "text"),
+    [
+        (500 - 172_800.0, 172_800, "the signed list begins in 2 days"),
+        (2000 + 90.0, 90, "the signed list should have been renewed 90 s ago"),
+        (3000 + 300.0, 300, "the signed list ended 5 minutes ago"),
+        (3000 + 10_800.0, 10_800, "the signed list ended 3 hours ago"),
+    ],
+)
+def test_how_a_clock_does_not_fit(unix_s: float, by_s: int, text: str) -> None:
+    found = of_machine(replace(MACHINE, unix_s=unix_s), TIMES)
+    assert found[-1].text == f"by its clock, {text}"
+    assert found[-1].figures == {"by_s": by_s}
+
+
+@pytest.mark.parametrize(
     ("what", "text", "advice"),
     [
         (unanswered(is_closed=True), "nobody listens on UDP port 7400 there", "start kcast serve there"),

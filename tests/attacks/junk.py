@@ -1,0 +1,56 @@
+"""Junk of each kind, as strangers send it to a server."""
+
+from collections.abc import Callable
+from random import Random
+
+VARIANTS = 256  # of each kind, which a flood repeats
+_BASE64URL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+def _word(random: Random, length: int) -> bytes:
+    return bytes(random.choices(_BASE64URL, k=length))
+
+
+def _random_bytes(random: Random) -> bytes:
+    return random.randbytes(100)
+
+
+def _forged_cookie(random: Random) -> bytes:
+    return (b"%! " + _word(random, 8) + b" " + _word(random, 32) + b" -\nt x\n").ljust(192, b"\n")
+
+
+def _bare_publish(random: Random) -> bytes:
+    return b"topic " + _word(random, 60) + b"\n"
+
+
+def _ask(random: Random) -> bytes:
+    return (b"%? " + _word(random, 8) + b"\n").ljust(192, b"\n")
+
+
+def _pings(random: Random) -> bytes:
+    return b"".join(b"%~ " + _word(random, 1) + b"\n" for _ in range(64))
+
+
+def _asks(random: Random) -> bytes:
+    return b"".join(b"%? " + _word(random, 1) + b"\n" for _ in range(64))
+
+
+def _pings_with_attributes(random: Random) -> bytes:
+    return b"".join(b"%~ " + _word(random, 1) + b" a= b= c= d=\n" for _ in range(64))
+
+
+KINDS: dict[str, Callable[[Random], bytes]] = {
+    "random-bytes": _random_bytes,
+    "forged-cookies": _forged_cookie,
+    "bare-publishes": _bare_publish,
+    "asks": _ask,
+    "64-pings": _pings,
+    "64-asks": _asks,
+    "64-pings-with-attributes": _pings_with_attributes,
+}
+
+
+def datagrams_of(kind: str, seed: int = 1) -> list[bytes]:
+    """Returns datagrams of a kind, the same for the same seed."""
+    random = Random(seed)
+    return [KINDS[kind](random) for _ in range(VARIANTS)]

@@ -1,0 +1,148 @@
+"""How long one thing keeps a server busy: measured in its core, without sockets.
+
+`python -m tests.attacks.costs PREFIX` measures strangers' datagrams, also in a version of another time.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from kcast.pubsub import wire
+from kcast.pubsub.endpoint import Address, Burst
+from kcast.pubsub.limits import Limits
+from kcast.pubsub.server import Server
+from tests.attacks.costs import COSTS_PROGRAM
+from tests.attacks.figures import Figure, at_most, told
+from tests.attacks.lab import Lab, Skipped
+from tests.attacks.row import Row
+from tests.attacks.rows.floods import OLD
+from tests.attacks.trees import HERE, NoHistory, Tree, tree_of
+
+TIMES = 10  # what a datagram of a stranger may cost, against the cheapest of 0.1.0
+LEASES = 100_000
+AUDIENCE = 20_000
+START = 1000.0
+
+
+def costs_of(tree: Tree) -> dict[str, float]:
+    """Returns the CPU time that a datagram of each kind takes of a core, in microseconds."""
+    done = subprocess.run(
+        (sys.executable, "-c", COSTS_PROGRAM, tree.prefix, str(HERE.folder)),
+        env=tree.environment,
+        cwd=tree.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return dict(json.loads(done.stdout))
+
+
+def strangers(lab: Lab) -> Iterator[Figure]:
+    """A datagram of each kind comes from a source that has shown nothing."""
+    costs = costs_of(lab.tree)
+    try:
+        least_us = min(costs_of(tree_of(OLD, lab.scratch)).values())
+        yield told("the cheapest of 0.1.0", least_us, "us")
+    except NoHistory:
+        least_us = min(costs.values())
+        yield told("the cheapest (the clone has no history)", least_us, "us")
+    for kind, cost_us in costs.items():
+        yield at_most(kind, cost_us / least_us, TIMES, "times")
+
+
+class _Core:
+    """A server core with 100,000 leases, which is stepped like a driver does."""
+
+    def __init__(self) -> None:
+        # With room beside them, else leases have a price.
+        limits = Limits(leases=2 * LEASES, leases_per_prefix=2 * LEASES, challenges_per_s=0)
+        self.core = Server(secret=bytes(32), limits=limits, ttl_s=60)
+        self.now = START
+        self.renewals: list[tuple[Address, bytes]] = []
+
+    def fill(self) -> None:
+        """Lets 5 audiences of 20,000 subscribe, each address once, and 63 topics by one."""
+        for number in range(LEASES - 63):
+            address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 1000
+            topic = b"topic%d" % (number // AUDIENCE)
+            self._lease(address, [topic], is_kept=number < 100)
+        self._lease(("10.99.9.9", 1000), [b"own%d" % number for number in range(63)], is_kept=True)
+        self.publisher: Address = ("10.200.1.1", 1000)
+        self._lease(self.publisher, [])
+
+    def _lease(self, address: Address, topics: list[bytes], *, is_kept: bool = False) -> None:
+        vouch = wire.Vouch(b"v", self._cookie(address), None)
+        datagram = wire.request_datagram(vouch, [topic + b"\n" for topic in topics])
+        self.core.receive(Burst(datagram, len(datagram), address), self.now)
+        self.core.flush(self.now)
+        if is_kept:
+            self.renewals.append((address, datagram))
+
+    def _cookie(self, address: Address) -> bytes:
+        ask = wire.request_datagram(wire.Ask(b"ask"))
+        self.core.receive(Burst(ask, len(ask), address), self.now)
+        (answer,) = self.core.flush(self.now)
+        reply = wire.parse_reply(answer.data.split(b"\n")[0])
+        assert isinstance(reply, wire.Challenge)
+        return reply.cookie
+
+    def longest_ms(self, datagrams: list[tuple[Address, bytes]]) -> float:
+        """Gives it datagrams, one a turn; returns the longest time in one go, until all is sent."""
+        longest_s = 0.0
+
+        def step(function: Callable[[], object]) -> None:
+            nonlocal longest_s
+            began = time.thread_time()
+            function()
+            longest_s = max(longest_s, time.thread_time() - began)
+
+        for address, datagram in datagrams:
+            burst = Burst(datagram, len(datagram), address)
+            step(lambda burst=burst: self.core.receive(burst, self.now))  # type: ignore[misc]
+            for _ in range(10_000):
+                before = self.core.counts["copies_sent"], self.core.counts["leases_expired"]
+                due = self.core.next_timeout()
+                if due is not None and due <= self.now:
+                    step(lambda: self.core.handle_timeout(self.now))
+                step(lambda: self.core.flush(self.now))
+                if before == (self.core.counts["copies_sent"], self.core.counts["leases_expired"]):
+                    break
+        return 1000 * longest_s
+
+
+def proven(lab: Lab) -> Iterator[Figure]:
+    """Those with leases do what costs most, at 100,000 leases and audiences of 20,000."""
+    if lab.tree is not HERE:
+        raise Skipped("it is measured with this version alone")
+    core = _Core()
+    core.fill()
+    yield told("leases", len(core.core.leases))
+    small, large = b"topic0 x\n", b"topic1 ".ljust(1199, b".") + b"\n"
+    many = b"".join(b"topic%d x%d\n" % (number % 5, number) for number in range(64))
+    cases = {
+        "a short publish to 20,000": [(core.publisher, small)],
+        "a publish of 1200 B to 20,000": [(core.publisher, large)],
+        "64 publishes to 20,000 each": [(core.publisher, many)],
+        "renewals": core.renewals,
+    }
+    for name, datagrams in cases.items():
+        times = []
+        copies = core.core.counts["copies_sent"]
+        for _ in range(3):
+            times.append(core.longest_ms(datagrams))
+            core.now += 2
+        copies = core.core.counts["copies_sent"] - copies
+        yield at_most(f"{name} ({copies // 3:,} copies)", min(times), 10, "ms")
+    core.now += 100
+    yield at_most("expiry of all", core.longest_ms([(("10.201.1.1", 1), b"x\n")]), 10, "ms")
+    yield at_most("leases left", len(core.core.leases), 0)
+
+
+ROWS = (
+    Row("work-for-strangers", "10 times the cheapest of 0.1.0", strangers),
+    Row("work-for-the-proven", "10 ms in one go", proven),
+)

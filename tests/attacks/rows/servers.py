@@ -1,0 +1,149 @@
+"""What befalls servers: killed, stopped, without disk, without a reader of their log, without descriptors."""
+
+import asyncio
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+from kcast.client.aio import Client
+from kcast.hashring.policy import Policy
+from tests.attacks.figures import Figure, at_least, at_most, told
+from tests.attacks.lab import Lab, Served, Skipped
+from tests.attacks.row import Row
+
+POLICY = Policy(5, 3, 5)
+RATE = 100
+
+
+def killed_servers(lab: Lab) -> Iterator[Figure]:
+    """Of five servers, two are killed, one drains, and one stands still; with the default policy."""
+    still_s = 30.0 if lab.is_full else 5.0
+    servers = [lab.serve("--ttl", "10", has_metrics=False) for _ in range(5)]
+    file = lab.cluster_file(*(server.address for server in servers), policy=POLICY)
+
+    async def fail() -> None:
+        await asyncio.sleep(1)
+        for server in servers[:2]:
+            server.process.send_signal(signal.SIGKILL)
+        await asyncio.sleep(2)
+        servers[2].process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(1)
+        servers[3].process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(still_s)
+        servers[3].process.send_signal(signal.SIGCONT)
+        await asyncio.sleep(1)
+
+    sent, came = asyncio.run(_published(file, fail()))
+    yield told("published", sent)
+    yield at_most("lost", sent - came, 0)
+
+
+async def _published(file: str, faults: Coroutine[Any, Any, None]) -> tuple[int, int]:
+    """Publishes while faults happen; returns how many messages were published, and how many came."""
+    came: set[bytes] = set()
+    async with Client(file) as subscriber, Client(file) as publisher:
+        subscription = subscriber.subscribe("t", on_delivery=lambda delivery: came.add(delivery.payload))
+        leased, wanted = await subscription.ready(20)
+        assert leased == wanted
+        failing = asyncio.create_task(faults)
+        sent = 0
+        while not failing.done():
+            publisher.publish_nowait("t", b"%d" % sent)
+            sent += 1
+            await asyncio.sleep(1 / RATE)
+        await failing
+        await asyncio.sleep(3)
+    return sent, len(came)
+
+
+def full_disk(lab: Lab) -> Iterator[Figure]:
+    """The disk of the tap is full."""
+    folder = lab.scratch / "disk"
+    folder.mkdir()
+    mount = subprocess.run(
+        ("mount", "-t", "tmpfs", "-o", "size=16k", "none", str(folder)), capture_output=True, check=False
+    )
+    if mount.returncode:
+        raise Skipped("a small disk takes the right to mount one")
+    lab.stack.callback(subprocess.run, ("umount", "-l", str(folder)), check=False)
+    server = lab.serve("--tap", str(folder / "tap"))
+    result = lab.honest(server.address, 5.0).result()
+    yield told("records that are missing", server.metrics().get("kcast_tap_records_dropped_total", 0))
+    yield at_least("delivered", result.delivered_percent, 100, "%")
+
+
+def blocked_stderr(lab: Lab) -> Iterator[Figure]:
+    """Nobody reads the server's standard error, whose pipe is full."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    try:
+        while True:
+            os.write(write, b"." * 4096)
+    except BlockingIOError:
+        pass
+    os.set_blocking(write, True)
+    server = lab.serve("--log", "json", stderr=write)
+    os.close(write)
+    flood = lab.flood(server.address, "forged-cookies", rate=20_000, seconds=2.0)
+    result = lab.honest(server.address, 3.0).result()
+    flood.result()
+    os.close(read)
+    yield at_least("delivered", result.delivered_percent, 99.9, "%")
+
+
+def slow_scrapers(lab: Lab) -> Iterator[Figure]:
+    """832 connections to the metrics say nothing, or one byte at a time."""
+    server = lab.serve()
+    sockets = _connections(server, 832)
+    result = lab.honest(server.address, 3.0).result()
+    yield told("connections", len(sockets))
+    for sock in sockets:
+        sock.close()
+    yield at_least("delivered", result.delivered_percent, 100, "%")
+
+
+def no_descriptors(lab: Lab) -> Iterator[Figure]:
+    """The server may open 20 files, and 200 connections to its metrics wait."""
+    seconds = 3.0
+    server = lab.serve(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20)))
+    sockets = _connections(server, 200)
+    spent_s, began = server.cpu_s, time.monotonic()
+    time.sleep(seconds)
+    share = 100 * (server.cpu_s - spent_s) / (time.monotonic() - began)
+    result = lab.honest(server.address, 1.0).result()
+    for sock in sockets:
+        sock.close()
+    yield at_most("CPU in quiet", share, 5, "% of a core")
+    yield at_least("delivered", result.delivered_percent, 100, "%")
+
+
+def _connections(server: Served, count: int) -> list[socket.socket]:
+    """Opens connections to the metrics, as many as are taken."""
+    sockets = []
+    for number in range(count):
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.connect_ex(("127.0.0.1", server.metrics_port))
+        sockets.append(sock)
+        if number % 50 == 49:
+            time.sleep(0.05)
+    for sock in sockets:
+        try:
+            sock.send(b"G")
+        except OSError:
+            continue
+    return sockets
+
+
+ROWS = (
+    Row("killed-servers", "0 lost", killed_servers, is_light=True),
+    Row("full-disk", "100 %", full_disk, is_light=True),
+    Row("blocked-stderr", "99.9 %", blocked_stderr),
+    Row("slow-scrapers", "100 %", slow_scrapers, is_light=True),
+    Row("no-descriptors", "5 % of a core; 100 %", no_descriptors, is_light=True),
+)

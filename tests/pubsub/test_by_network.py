@@ -1,0 +1,35 @@
+"""pubsub/by_network.py: who comes first, where some have many addresses."""
+
+from itertools import islice
+
+import pytest
+
+from kcast.pubsub.by_network import ByNetwork
+from kcast.pubsub.endpoint import Address
+from kcast.pubsub.networks import Networks
+
+MANY: list[Address] = [(f"2001:db8:0:{number:x}::1", 7) for number in range(1000)]
+FEW: list[Address] = [("192.0.2.1", 7), ("198.51.100.1", 7), ("127.0.0.1", 7), ("127.0.0.1", 8)]
+
+
+def test_each_network_has_one_before_any_has_two() -> None:
+    sources = ByNetwork(Networks())
+    for address in [*MANY, *FEW]:
+        sources.add(address)
+    found = list(sources.fairly())
+    assert set(found[:5]) == {MANY[0], *FEW}
+    assert found[5:] == MANY[1:]
+
+
+def test_what_is_removed_is_gone() -> None:
+    sources = ByNetwork(Networks())
+    for address in MANY:
+        sources.add(address)
+        sources.add(address)
+    for address in MANY[:-1]:
+        sources.remove(address)
+    assert list(islice(sources.fairly(), 10)) == MANY[-1:]
+    sources.remove(MANY[-1])
+    assert not sources._members
+    with pytest.raises(KeyError):
+        sources.remove(MANY[0])
