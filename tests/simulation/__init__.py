@@ -13,6 +13,7 @@ taps.py       that of what a server reports
 saboteurs.py  cores that do wrong, so that each checker has something to find
 attacker.py   forged and replayed traffic
 hostile.py    servers that lie
+rogues.py     clients that want what is not theirs
 crowd.py      many clients that come and go, and some that want too much
 world.py      all of these together, stepped
 scenario.py   a whole run: load, faults, healing, liveness

@@ -136,7 +136,7 @@ class Attacker:
             case 0:
                 self._send(random_bytes(rng), source, rng.choice((server, victim)))
             case 1 | 2:
-                self._replay()
+                self.replay()
             case 3:
                 self._send(made_datagram(rng, topics), source, server)
             case 4:
@@ -157,7 +157,7 @@ class Attacker:
         transmit = Transmit(data, len(data), (destination,))
         self.world.network.send(transmit, source, self.name, None)
 
-    def _replay(self) -> None:
+    def replay(self) -> None:
         """An earlier datagram again: as it was or changed, from or to elsewhere, or back to its sender."""
         rng = self.world.rng
         if not self.world.network.recent:

@@ -16,7 +16,7 @@ from kcast.client.envelope import Envelope, format_envelope, parse_envelope
 from kcast.client.events import Delivery, Event
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES, Limits
 from kcast.pubsub.networks import Networks, Share
 from tests.simulation.network import Clock, Packet
 from tests.simulation.options import Options
@@ -203,6 +203,8 @@ class Boot:
         # Bare lines are counted apart from vouched ones: anyone may have forged them.
         self.offered: dict[tuple[Share, bool], Allowance] = {}
         self.offered_copies: dict[tuple[Share, bool], Allowance] = {}
+        self.offered_bytes: dict[tuple[Share, bool], Allowance] = {}
+        self.waiting: set[bytes] = set()  # lines that may still be sent, where the uplink is limited
         self.draining_since: float | None = None
         self.bytes_in: Counter[Address] = Counter()
         self.bytes_out: Counter[Address] = Counter()
@@ -251,15 +253,22 @@ class Boot:
         """
         limits, publishes = self.options.limits, request.publishes()
         copies = sum(len(self.leases_by_topic.get(topic_of(line), ())) for line in publishes)
-        is_within = True
+        size_bytes = sum(
+            (len(line) + 1 + HEADER_BYTES) * len(self.leases_by_topic.get(topic_of(line), ()))
+            for line in publishes
+        )
+        # Where the uplink is busy, too much may wait already.
+        is_within = not limits.uplink_bytes_per_s
         for share, factor in NETWORKS.shares_of(request.packet.source):
             who = share, request.is_vouched
             if who not in self.offered:
                 self.offered[who] = Allowance(factor * limits.publishes_per_s, now)
                 self.offered_copies[who] = Allowance(factor * limits.copies_per_s, now)
+                self.offered_bytes[who] = Allowance(factor * limits.egress_bytes_per_s, now)
             for allowance, amount in (
                 (self.offered[who], len(publishes)),
                 (self.offered_copies[who], copies),
+                (self.offered_bytes[who], size_bytes),
             ):
                 is_within &= not allowance.per_s or allowance.left(now) > ROUNDING
                 allowance.charge(amount, now)

@@ -9,6 +9,7 @@ from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, Limits
 
 DEFAULT = Policy()
 ROOMY = Limits()
+SCALE_EVERY = 50  # seeds; one of these is a large world
 MANY = 1000  # what no world reaches: a limit from here on refuses nobody
 
 
@@ -49,6 +50,7 @@ class Options:
     drains: int = 0
     attacks: int = 0
     hostile_servers: int = 0
+    rogues: tuple[str, ...] = ()
     fault_s: float = 40.0
 
     @property
@@ -70,11 +72,17 @@ class Options:
         return 0 < self.limits.publishes_per_s < MANY or 0 < self.limits.copies_per_s < MANY
 
     @property
+    def limits_bytes(self) -> bool:
+        """Whether copies may be refused, or come late, because they are too many bytes."""
+        return bool(self.limits.uplink_bytes_per_s) or self.limits.egress_bytes_per_s < MANY**2
+
+    @property
     def is_ample(self) -> bool:
         """Whether nobody is refused anything, nor sends bare lines in datagrams that are too long for a
         server: of those no client is told."""
         has_room_in_datagrams = self.limits.lines_per_datagram == LINES_PER_DATAGRAM_MAX
-        return self.is_roomy and not self.limits_rates and has_room_in_datagrams
+        limits_any_rate = self.limits_rates or self.limits_bytes
+        return self.is_roomy and not limits_any_rate and has_room_in_datagrams
 
     @property
     def minting_s(self) -> float:
@@ -124,7 +132,47 @@ def options_of_seed(seed: int) -> Options:
     )
     options = _with_admission(options, Random(f"admission {seed}"))
     options = _with_shares(options, Random(f"shares {seed}"))
-    return _with_hostile_servers(options, Random(f"hostile {seed}"))
+    options = _with_hostile_servers(options, Random(f"hostile {seed}"))
+    options = _with_rates(options, Random(f"rates {seed}"))
+    options = replace(options, rogues=_rogues(Random(f"rogues {seed}")))
+    return _at_scale(options) if seed % SCALE_EVERY == SCALE_EVERY - 1 else options
+
+
+def _with_rates(options: Options, rng: Random) -> Options:
+    """The same world, where copies and bytes are limited in some."""
+    if options.calm or rng.random() < 0.7:
+        return options
+    limits = replace(
+        options.limits,
+        copies_per_s=rng.choice((2_000_000, 40)),
+        egress_bytes_per_s=rng.choice((128 * 1024 * 1024, 4_000)),
+        uplink_bytes_per_s=rng.choice((0, 20_000)),
+    )
+    return replace(options, limits=limits)
+
+
+def _rogues(rng: Random) -> tuple[str, ...]:
+    if rng.random() < 0.75:
+        return ()
+    kinds = ("overpublisher", "credit stealer", "liar", "replayer", "greedy", "flood")
+    return tuple(rng.sample(kinds, rng.randint(1, 4)))
+
+
+def _at_scale(options: Options) -> Options:
+    """A world of 16 servers and 200 clients, for a shorter time, of which each says less."""
+    return replace(
+        options,
+        servers=16,
+        clients=200,
+        topics=40,
+        subscriptions=2,
+        limits=replace(options.limits, challenges_per_s=20_000),
+        ttl_s=max(15, options.ttl_s),
+        hostile_servers=min(3, options.hostile_servers),
+        publish_interval_s=20.0,
+        burst=0.0,
+        fault_s=8.0,
+    )
 
 
 def _with_hostile_servers(options: Options, rng: Random) -> Options:

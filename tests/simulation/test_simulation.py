@@ -26,6 +26,7 @@ from tests.simulation.checkers import CompleteDelivery
 from tests.simulation.ledger import ClientTurn, line_of
 from tests.simulation.options import Options, options_of_seed
 from tests.simulation.restarts import RestartLosesNothing
+from tests.simulation.rogues import ROGUES
 from tests.simulation.scenario import check_determinism, run_seed
 from tests.simulation.world import World, seed_from_environment
 from tests.support.checkout import ROOT
@@ -80,11 +81,13 @@ def test_the_seeds_cover_what_they_should() -> None:
         assert values == {False, True}, name
     assert {options.table for options in all_options} == {"ttl", "fifo"}
     for field in dataclasses.fields(Limits):
-        if field.name not in ("copies_per_s", "egress_bytes_per_s", "uplink_bytes_per_s"):
-            values = {getattr(options.limits, field.name) == field.default for options in all_options}
-            assert values == {False, True}, field.name
+        values = {getattr(options.limits, field.name) == field.default for options in all_options}
+        assert values == {False, True}, field.name
     assert any(o.calm and o.drains and o.work_bits for o in all_options)
     assert any(o.calm and o.hostile_servers for o in all_options)
+    assert {name for options in all_options for name in options.rogues} == ROGUES.keys()
+    assert any(o.calm and o.rogues and o.hostile_servers for o in all_options)
+    assert any((o.servers, o.clients) == (16, 200) for o in all_options)
 
 
 def test_the_seeds_restart_servers_in_calm_worlds() -> None:
