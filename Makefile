@@ -18,7 +18,7 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse docs man test test-fast test-pythons test-spark test-load test-compat test-containers test-attacks fuzz \
+.PHONY: help demo load analyse docs man test test-fast test-seeds test-pythons test-spark test-load test-compat test-containers test-attacks fuzz \
 	lint format bench constraints lock dist clean
 
 help:  ## list the targets
@@ -47,6 +47,10 @@ test-fast:  ## the sans-IO cores, codec, ring and simulation, in half a minute: 
 	@$(SETUP) dev load spark trust list-log
 	KCAST_SIM_SEEDS=20 $(BIN)/pytest -n 2 --dist worksteal -m 'not (world or long)' --ignore tests/client/cli \
 		tests/hashring tests/pubsub tests/client tests/simulation $(ARGS)
+
+test-seeds:  ## many seeds of the simulation, with progress: make test-seeds ARGS='--seeds 10000'
+	@$(SETUP) dev load spark trust list-log
+	$(BIN)/python -m tests.simulation $(ARGS)
 
 test-pythons:  ## the tests of `make test` on every Python from 3.11 that is installed
 	@set -e; for python in $(or $(PYTHON),$$(sh tools/pythons)); do \

@@ -11,7 +11,7 @@ brings a cookie for the second. Only when that gains nothing either, the next on
 
 from kcast.client.requests import Backoff, Request
 
-CREDIT_BYTES_SMALL = 16_384
+CREDIT_BYTES_SMALL = 40_960  # so that a burst of 20 kB finds room, of 64 KiB, before a renewal is due
 PAUSE_S_MIN = 0.05
 PAUSE_S_MAX = 1.0
 

@@ -162,6 +162,13 @@ def test_a_cookie_from_better_times_costs_what_it_said() -> None:
     assert isinstance(receipt, wire.Receipt) and receipt.bits == 11
 
 
+def test_what_was_over_before_a_pause_ended_has_no_price() -> None:
+    """A stopped server answers first, and calls its timer then. Seed 171 of the simulation found it."""
+    server = crowded(90)
+    (challenge,) = answer(server, ask(), now=START + server.ttl_s)
+    assert isinstance(challenge, wire.Challenge) and challenge.bits == 0
+
+
 TOPICS = [b"mine-%d" % number for number in range(20)]
 
 

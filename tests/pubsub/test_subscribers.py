@@ -161,7 +161,7 @@ def test_ten_megabytes_a_second_need_no_more_than_a_second_to_begin(rtt_s: float
         lost = size_bytes - bench.send(size_bytes, CLIENT, now=now, segment_bytes=1000)
         got += size_bytes - lost
         lost_late += lost if now > START + 2 else 0
-        if asked_at < 0 and (got >= told / 2 or told < 16_384):
+        if asked_at < 0 and (got >= told / 2 or told < 40_960):
             asked_at = now + rtt_s / 2
         if 0 <= asked_at <= now:
             cookie = bench.renew(cookie, now)

@@ -1,0 +1,32 @@
+"""The short form of `python -m tests.endurance`: it runs, and what grows is found."""
+
+import pytest
+
+from tests.endurance import virtual
+from tests.endurance.flat import growth, is_flat
+
+
+@pytest.mark.long
+def test_hours_go_by_and_are_measured() -> None:
+    told: list[str] = []
+    samples = virtual.run(0.1, told.append, sample_s=36.0)
+    assert len(samples) == len(told) == 10
+    assert growth(samples) < 2.0, "a leak would show, though it is not warm yet"
+
+
+@pytest.mark.parametrize(
+    ("samples", "is_right"),
+    [
+        ([1, 9, 5, 5, 5, 5, 5.2, 5.2], True),
+        ([5, 5, 5, 5, 5, 5, 5, 5.3], False),
+        ([1, 2, 3, 4, 5, 6, 7, 8], False),
+        ([8, 7, 6, 5, 4, 3, 2, 1], True),
+    ],
+)
+def test_flat_is_judged_by_the_last_quarter_and_the_second(samples: list[float], is_right: bool) -> None:
+    assert is_flat(samples) is is_right
+
+
+def test_few_samples_tell_nothing() -> None:
+    with pytest.raises(ValueError, match="7 samples: 8 are needed"):
+        growth([1.0] * 7)
