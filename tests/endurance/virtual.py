@@ -10,9 +10,10 @@ from collections.abc import Callable
 from functools import partial
 
 from kcast.hashring.policy import Policy
+from kcast.pubsub.limits import Limits
 from tests.simulation.crowd import Churn
 from tests.simulation.hosts import ClientHost
-from tests.simulation.ledger import ClientTurn, Ledger, ServerTurn
+from tests.simulation.ledger import ClientTurn, Ledger, ServerTurn, lines_of, prefix_of
 from tests.simulation.options import Options
 from tests.simulation.world import World
 
@@ -28,6 +29,7 @@ OPTIONS = Options(
     duplicate=0.02,
     reorder=0.02,
     faults=1,
+    limits=Limits(publishers=16),  # so that what is bounded is soon full
     window_count=2_000,
     publishers_max=64,
     hostile_servers=1,
@@ -104,6 +106,8 @@ def run(hours: float, tell: Callable[[str], None], sample_s: float = SAMPLE_S) -
                 address: receiver for address, receiver in world.network._receivers.items() if receiver.is_up
             } | {address: server for server in world.servers for address in server.addresses}
             world.network._legs.clear()
+            lines_of.cache_clear()
+            prefix_of.cache_clear()
             gc.collect()
             samples.append(float(tracemalloc.get_traced_memory()[0]))
             tell(
