@@ -368,12 +368,10 @@ class Server:
             self.drops[Drop.MISPLACED if lines[0].startswith(b"%!") else drop_of_control(lines[0])] += 1
             del lines[0]
         publishes = sum([b" " in line for line in lines])
-        for drop, count in (
-            (Drop.UNVOUCHED_PUBLISH, publishes),
-            (Drop.UNVOUCHED_SUBSCRIBE, len(lines) - publishes),
-        ):
-            if count:
-                self.drops[drop] += count
+        if publishes:
+            self.drops[Drop.UNVOUCHED_PUBLISH] += publishes
+        if publishes < len(lines):
+            self.drops[Drop.UNVOUCHED_SUBSCRIBE] += len(lines) - publishes
 
     def _receive_bare(self, datagram: bytes, source: Address, now: float) -> None:
         """Takes a datagram without a cookie: `%?`, `%~`, publishes (§7.2), and what an open server takes."""
@@ -427,6 +425,8 @@ class Server:
 
     def _mint(self, source: Address, now: float) -> tuple[bytes, Quote]:
         self._subscribers.minted(source, now)
+        if self.leases.is_nearly_full:
+            self._leasing.expire(now)  # after a pause, the price is not that of leases which are over
         quote = self._price.quote(source)
         return self._cookies.mint(source, now, quote), quote
 

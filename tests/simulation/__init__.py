@@ -8,9 +8,11 @@ checker.py    what an invariant is: a small class that raises InvariantViolation
 checkers.py   the invariants of datagrams, forwarding and delivery, and the list of all
 admission.py  those of what a server lets in: limits, rates, work, leases, draining
 restarts.py   that of rolling restarts
+restraint.py  those of what clients never do, whatever servers say
 taps.py       that of what a server reports
 saboteurs.py  cores that do wrong, so that each checker has something to find
 attacker.py   forged and replayed traffic
+hostile.py    servers that lie
 crowd.py      many clients that come and go, and some that want too much
 world.py      all of these together, stepped
 scenario.py   a whole run: load, faults, healing, liveness

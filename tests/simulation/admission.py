@@ -335,7 +335,7 @@ class LeasesKept(Checker):
             return
         for topic in host.subscribed:
             believed = host.core.lease_counts(topic)[0]
-            really = len(world.leased_at(host, topic) | world.pushed_out_at(host, topic))
+            really = len(world.leased_at(host, topic) | world.pushed_out_at(host, topic) | world.hostile)
             if believed > really:
                 self.fail(f"{host.name} believes in {believed} leases on {topic!r}, and has {really}")
 

@@ -40,6 +40,7 @@ from tests.simulation.ledger import (
 )
 from tests.simulation.network import Packet
 from tests.simulation.restarts import RestartLosesNothing
+from tests.simulation.restraint import RequestsBounded, StampsBounded
 from tests.simulation.taps import TapTrue
 
 if TYPE_CHECKING:
@@ -335,13 +336,16 @@ class CompleteDelivery(Checker):
         if self._is_restarting(message):
             return
         candidates = world.servers_of(message.publisher, message.topic)
-        wanted = min(world.options.policy.publish, len(candidates))
+        hostile = candidates & world.hostile
+        wanted = min(world.options.policy.publish, len(candidates)) - len(hostile)
         if len(message.forwarded) < wanted:
             self.fail(f"{line!r} was forwarded by {sorted(message.forwarded)}, {wanted} servers are drawn")
         for host, leased in audience:
             if message.topic not in host.subscribed or host.subscribed[message.topic] > message.at:
                 continue
             self.checked += 1
+            if hostile:
+                leased &= world.leased_at(host, message.topic)  # nobody knows which leases it has given up
             if leased & message.forwarded and not world.ledger.delivered[host.name][line]:
                 self.fail(
                     f"{host.name}, leased at {sorted(leased)}, has not got {line!r}, which "
@@ -381,6 +385,7 @@ class ReceiptsTrue(Checker):
             for server, outcome in event.servers.items():
                 name = self.world.name_of_server[server]
                 known = message is not None and name in message.forwarded | message.tampered
+                known = known or name in self.world.hostile
                 if outcome is Outcome.RECEIPT and not known:
                     self.fail(
                         f"{turn.host.name} believes that {name} forwarded {publisher}.{event.seq} on "
@@ -406,7 +411,9 @@ class LeasedAgain(Checker):
                 candidates = self.world.servers_of(host, topic)
                 really = self.world.leased_at(host, topic) & candidates
                 due = min(self.world.options.policy.subscribe, len(candidates))
-                if wanted != due or leased != due or len(really) < due:
+                honest_due = due - len(candidates & self.world.hostile)
+                is_short = (leased < honest_due) if honest_due < due else (leased != due)
+                if wanted != due or is_short or len(really) < honest_due:
                     self.fail(
                         f"{host.name} holds {leased} of {wanted} leases on {topic!r} by its own account, and "
                         f"really at {sorted(really)}; {due} of {sorted(candidates)} are right; it sees "
@@ -423,6 +430,12 @@ class DropsAccounted(Checker):
         super().__init__(world)
         self._before: dict[object, tuple[int, int]] = {}
         self._asked: dict[str, set[tuple[Address, bytes]]] = {}
+        self._hostile_addresses = {
+            address
+            for server in world.servers
+            if server.name in world.hostile
+            for address in server.addresses
+        }
 
     def server_turn(self, turn: ServerTurn) -> None:
         server = turn.host.core
@@ -451,7 +464,7 @@ class DropsAccounted(Checker):
         silent = 0
         for packet in turn.packets:
             answered = asked.intersection(_answers(packet))
-            if packet.sender is not None:
+            if packet.sender is not None and packet.source not in self._hostile_addresses:
                 asked -= answered  # a forged one may not have done, if it is of another kind
             silent += bool(answered)
         for destination, data in turn.sent:
@@ -519,4 +532,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     LeasedAgain,
     DropsAccounted,
     TapTrue,
+    RequestsBounded,
+    StampsBounded,
 )

@@ -289,6 +289,7 @@ class ClientHost(Host):
             copies=self.copies,
             gaps=self.gaps,
         )
+        self.core.try_s = options.try_s
         self._path = world.make_path(self.core)
         self._views: list[View] = []  # beside its own, those of changes that are not over yet
         self.subscribed: dict[bytes, float] = {}  # decoded topic -> since when, in virtual time

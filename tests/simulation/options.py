@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from random import Random
 
+from kcast.client.allowance import TRY_S
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, Limits
 
@@ -27,6 +28,7 @@ class Options:
     limits: Limits = ROOMY
     work_bits: int = 0
     tries_per_ms: int = 400
+    try_s: float = TRY_S
     head: str = ""
     window_count: int = 65_536
     publishers_max: int = 4096
@@ -46,6 +48,7 @@ class Options:
     faults: int = 0
     drains: int = 0
     attacks: int = 0
+    hostile_servers: int = 0
     fault_s: float = 40.0
 
     @property
@@ -120,7 +123,21 @@ def options_of_seed(seed: int) -> Options:
         fault_s=15.0 if calm else rng.uniform(15.0, 45.0),
     )
     options = _with_admission(options, Random(f"admission {seed}"))
-    return _with_shares(options, Random(f"shares {seed}"))
+    options = _with_shares(options, Random(f"shares {seed}"))
+    return _with_hostile_servers(options, Random(f"hostile {seed}"))
+
+
+def _with_hostile_servers(options: Options, rng: Random) -> Options:
+    """The same world, where some servers lie. A try takes long there, so that not many are computed."""
+    if rng.random() < 0.75:
+        return options
+    return replace(
+        options,
+        hostile_servers=rng.randint(1, max(1, options.servers // 2)),
+        work_bits=rng.choice((0, 0, min(options.work_bits, 6))),
+        tries_per_ms=25,
+        try_s=4e-4,
+    )
 
 
 def _with_shares(options: Options, rng: Random) -> Options:

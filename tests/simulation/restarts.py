@@ -58,6 +58,8 @@ class RestartLosesNothing(Checker):
                 for address in sorted(self.world.server_addresses(message.publisher, message.topic))
             }
             restarting = [server for server in servers.values() if server.is_restarting]
+            if self.world.hostile & servers.keys():
+                continue
             if len(restarting) == 1 and self._is_promised(message, restarting[0]):
                 audience = [host for host in self.world.clients if self._stands(host, message, restarting[0])]
                 self._open.append((line, message, audience))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from kcast.client.allowance import Allowance
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.cookies import Cookie
 from kcast.client.core import ClientCore
@@ -508,6 +509,40 @@ class Thrifty(ClientCore):
         if not isinstance(session._lease_requests._stamps, _ThriftyStamps):
             session._lease_requests._stamps = _ThriftyStamps()
         return session
+
+
+class Insistent(ClientCore):
+    """Says everything thirty times."""
+
+    def flush(self, now: float) -> list[Transmit]:
+        return [transmit for transmit in super().flush(now) for _ in range(30)]
+
+
+class Echoing(ClientCore):
+    """Says everything again that is published, each time that it says something."""
+
+    def __init__(self, cluster: Cluster, rng: Random, **settings: Any) -> None:
+        super().__init__(cluster, rng, **settings)
+        self._said: list[Transmit] = []
+
+    def flush(self, now: float) -> list[Transmit]:
+        sending = super().flush(now)
+        self._said = (self._said + [each for each in sending if b" %@" in each.data])[-8:]
+        return sending + self._said * bool(sending)
+
+
+class Lavish(ClientCore):
+    """Computes for as long as anyone asks for it."""
+
+    def _session(self, server: ServerEntry, now: float) -> Session:
+        session = super()._session(server, now)
+        session._lease_requests._allowance = _FullPurse(self.sessions.spending)
+        return session
+
+
+class _FullPurse(Allowance):
+    def is_left(self, now: float) -> bool:
+        return True
 
 
 class Reckless(ClientCore):

@@ -42,6 +42,8 @@ FIFO = replace(TIGHT, table="fifo", ttl_s=30, fault_s=40.0)
 HURRIED = replace(CALM, limits=Limits(publishes_per_s=5), burst=0.3)
 PRICED = replace(CALM, work_bits=6, tries_per_ms=1, topics=8, subscriptions=4)
 PRICED_ATTACKED = replace(PRICED, attacks=200)
+SLOW = replace(PRICED, try_s=0.05)
+HOSTILE = replace(SLOW, servers=5, hostile_servers=2)
 ROLLING = replace(CALM, servers=5, policy=Policy(5, 1, 5), drains=2, ttl_s=6)
 
 
@@ -152,6 +154,9 @@ SABOTAGES = {
     "datagrams a server does not count": Sabotage("drops-accounted", ROUGH, server=saboteurs.Deaf),
     "datagrams a client does not count": Sabotage("drops-accounted", ATTACKED, client=saboteurs.Swallows),
     "datagrams the network does not count": Sabotage("drops-accounted", ROUGH, then=_leaky),
+    "requests without end": Sabotage("requests-bounded", client=saboteurs.Insistent),
+    "a line said again and again": Sabotage("requests-bounded", client=saboteurs.Echoing),
+    "stamps without end": Sabotage("stamps-bounded", SLOW, client=saboteurs.Lavish),
     "an exception": Sabotage("no-exception", replace(CALM, burst=0.5), server=saboteurs.Fragile),
     "a timer that never rests": Sabotage("no-spinning", server=saboteurs.Restless),
 }
@@ -175,7 +180,7 @@ def test_what_is_broken_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [CALM, ROUGH, ATTACKED, TIGHT, NARROW, FIFO, HURRIED, PRICED_ATTACKED, ROLLING]
+    "options", [CALM, ROUGH, ATTACKED, TIGHT, NARROW, FIFO, HURRIED, PRICED_ATTACKED, SLOW, HOSTILE, ROLLING]
 )
 def test_what_is_not_broken_passes(options: Options) -> None:
     run_sabotaged(Sabotage("", options))

@@ -22,6 +22,7 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.server import Server
+from tests.simulation.checkers import CompleteDelivery
 from tests.simulation.ledger import ClientTurn, line_of
 from tests.simulation.options import Options, options_of_seed
 from tests.simulation.restarts import RestartLosesNothing
@@ -73,6 +74,7 @@ def test_the_seeds_cover_what_they_should() -> None:
         "work_bits",
         "drains",
         "head",
+        "hostile_servers",
     ):
         values = {bool(getattr(options, name)) for options in all_options}
         assert values == {False, True}, name
@@ -82,14 +84,37 @@ def test_the_seeds_cover_what_they_should() -> None:
             values = {getattr(options.limits, field.name) == field.default for options in all_options}
             assert values == {False, True}, field.name
     assert any(o.calm and o.drains and o.work_bits for o in all_options)
+    assert any(o.calm and o.hostile_servers for o in all_options)
 
 
 def test_the_seeds_restart_servers_in_calm_worlds() -> None:
     """Else what a rolling restart promises would be checked nowhere."""
     every = [options_of_seed(seed) for seed in range(0, 200, 5)]
-    world = run_seed(0, next(options for options in every if options.drains and options.avoid_dead))
-    checker = world.checker(RestartLosesNothing)
-    assert isinstance(checker, RestartLosesNothing) and checker.checked > 10
+    honest = [options for options in every if not options.hostile_servers]
+    restarting = [options for options in honest if options.drains and options.avoid_dead]
+    checkers = [run_seed(0, options).checker(RestartLosesNothing) for options in restarting[:2]]
+    assert sum(checker.checked for checker in checkers if isinstance(checker, RestartLosesNothing)) > 10
+
+
+def test_delivery_is_checked_beside_servers_that_lie() -> None:
+    every = [options_of_seed(seed) for seed in range(0, 200, 5)]
+    hostile = [options for options in every if options.hostile_servers and options.is_ample]
+    checked = 0
+    for options in hostile[:5]:
+        checker = run_seed(options.seed, options).checker(CompleteDelivery)
+        assert isinstance(checker, CompleteDelivery)
+        checked += checker.checked
+    assert checked > 100
+
+
+REGRESSIONS = {
+    171: "a server that was stopped until its leases were over still asked the price of a full table",
+}
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_seeds_that_found_something(seed: int) -> None:
+    run_seed(seed, options_of_seed(seed))
 
 
 @pytest.mark.parametrize("seed", [1, 5, 16, 23])

@@ -14,6 +14,7 @@ from kcast.pubsub.server import Server
 from tests.simulation.attacker import Attacker
 from tests.simulation.checker import Checker, InvariantViolation
 from tests.simulation.checkers import CHECKERS, LeasedAgain
+from tests.simulation.hostile import HostileServer
 from tests.simulation.hosts import ClientHost, ServerHost
 from tests.simulation.ledger import Boot, ClientTurn, Ledger, ServerTurn, is_answer, lines_of
 from tests.simulation.network import Clock, Network, Packet
@@ -53,7 +54,12 @@ class World:
         self.ledger = Ledger(self.clock)
         self.calm_since: float | None = 0.0 if options.calm else None
         self.topics = [topic_name(number) for number in range(options.topics)]
-        self.servers = [ServerHost(self, f"s{n}", self._server_addresses(n)) for n in range(options.servers)]
+        first_hostile = options.servers - options.hostile_servers
+        self.servers = [
+            (ServerHost if n < first_hostile else HostileServer)(self, f"s{n}", self._server_addresses(n))
+            for n in range(options.servers)
+        ]
+        self.hostile = frozenset(server.name for server in self.servers if isinstance(server, HostileServer))
         self.server_at = {address: server for server in self.servers for address in server.addresses}
         self.name_of_server = {format_address(server.address): server.name for server in self.servers}
         self._entries = [
@@ -154,9 +160,12 @@ class World:
         )
 
     def is_fully_leased(self, host: ClientHost, topic: bytes) -> bool:
-        """Whether this client subscribes, and says that it does so everywhere."""
+        """Whether this client subscribes, and says that it does so everywhere; or nobody knows what that
+        means, because some servers lie."""
         if not host.can_act or topic not in host.subscribed:
             return False
+        if self.hostile & self.servers_of(host, topic):
+            return True
         leased, wanted = host.core.lease_counts(topic)
         return leased == wanted
 
