@@ -81,7 +81,7 @@ def run_row(row: Row, tree: Tree, scratch: Path, *, is_full: bool, is_json: bool
     """
     figures: list[Figure] = []
     lines: list[str] = []
-    reason = ""
+    reason = fault = ""
     began = time.monotonic()
 
     def tell(line: str) -> None:
@@ -98,22 +98,24 @@ def run_row(row: Row, tree: Tree, scratch: Path, *, is_full: bool, is_json: bool
                 tell(f"    {figure}")
         except Skipped as error:
             reason = str(error)
+        except Exception as error:  # the other rows are to be run all the same
+            fault = f"{type(error).__name__}: {error}"
     if is_json:
-        print(json.dumps(_as_json(row, figures, reason, time.monotonic() - began)), flush=True)
-        return all(figure.is_met for figure in figures)
-    if reason:
-        tell(f"    skipped: {reason}")
-    if lines:
-        print("\n".join(lines), flush=True)
-    return all(figure.is_met for figure in figures)
+        seconds = time.monotonic() - began
+        print(json.dumps(_as_json(row, figures, seconds) | {"skipped": reason, "fault": fault}), flush=True)
+    else:
+        if reason or fault:
+            tell(f"    skipped: {reason}" if reason else f"    FAILED: {fault}")
+        if lines:
+            print("\n".join(lines), flush=True)
+    return not fault and all(figure.is_met for figure in figures)
 
 
-def _as_json(row: Row, figures: list[Figure], skipped: str, seconds: float) -> dict[str, object]:
+def _as_json(row: Row, figures: list[Figure], seconds: float) -> dict[str, object]:
     return {
         "row": row.name,
         "bars": row.bars,
         "seconds": round(seconds, 1),
-        "skipped": skipped,
         "figures": [
             {
                 "name": figure.name,

@@ -53,6 +53,15 @@ def test_what_cannot_be_run_is_no_success_and_no_fault(
     assert "skipped: this machine has no such thing" in capsys.readouterr().out
 
 
+def test_a_row_that_fails_is_told_and_misses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def measure(lab: Lab) -> Iterator[Figure]:
+        yield told("sent", 1)
+        raise TimeoutError("the server does not answer")
+
+    assert not outcome(Row("broken", "2", measure), tmp_path)
+    assert "FAILED: TimeoutError: the server does not answer" in capsys.readouterr().out
+
+
 def test_what_a_row_started_ends_with_it(tmp_path: Path) -> None:
     started: list[subprocess.Popen[bytes]] = []
 

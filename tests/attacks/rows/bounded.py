@@ -144,5 +144,5 @@ def proven(lab: Lab) -> Iterator[Figure]:
 
 ROWS = (
     Row("work-for-strangers", "10 times the cheapest of 0.1.0", strangers),
-    Row("work-for-the-proven", "10 ms in one go", proven),
+    Row("work-for-the-proven", "10 ms of CPU time in one go", proven),
 )

@@ -143,7 +143,7 @@ def _connections(server: Served, count: int) -> list[socket.socket]:
 ROWS = (
     Row("killed-servers", "0 lost", killed_servers, is_light=True),
     Row("full-disk", "100 %", full_disk, is_light=True),
-    Row("blocked-stderr", "99.9 %", blocked_stderr),
+    Row("blocked-stderr", "99.9 %", blocked_stderr, is_light=True),
     Row("slow-scrapers", "100 %", slow_scrapers, is_light=True),
     Row("no-descriptors", "5 % of a core; 100 %", no_descriptors, is_light=True),
 )
