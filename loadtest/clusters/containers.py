@@ -34,6 +34,7 @@ from kcast.loadtest.clusters.servers import (
 )
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.limits import REQUEST_BYTES_MIN
+from kcast.pubsub.tap import bulk_path
 from kcast.pubsub.tap_files import FILES_MAX, numbered
 
 START_TIMEOUT_S = 60.0
@@ -448,9 +449,10 @@ class _ServerContainer:
         if self.tap_dir is None or not self.live_tap.exists():
             return
         kept = tap_path(self.tap_dir, self.index, self.lives)
-        for number in range(FILES_MAX):
-            with suppress(FileNotFoundError):
-                numbered(self.live_tap, number).rename(numbered(kept, number))
+        for live, its_kept in ((self.live_tap, kept), (bulk_path(self.live_tap), bulk_path(kept))):
+            for number in range(FILES_MAX):
+                with suppress(FileNotFoundError):
+                    numbered(live, number).rename(numbered(its_kept, number))
         self.taps.append(kept)
 
 
