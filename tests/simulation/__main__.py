@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="how many (default 1000)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one (default 0)")
     options = parser.parse_args()
-    Session.liveness = Watched()  # type: ignore[assignment]
+    Session.liveness = Watched()  # type: ignore[assignment]  # a setter that checks
     failed = run_seeds(range(options.first, options.first + options.seeds))
     return 1 if failed else 0
 

@@ -198,9 +198,9 @@ class NaiveTable:
             self.topics_on_probation.clear()
 
     def expire(self, now: float) -> list[Lease]:
-        gone = [row.lease for row in self.rows if row.renewed_at + self.ttl_s <= now]
+        rows = [row for row in self.rows if row.renewed_at + self.ttl_s <= now]
         # Those that are established go first.
-        gone.sort(key=lambda lease: not self.row(lease).is_established)  # type: ignore[union-attr]
+        gone = [row.lease for row in sorted(rows, key=lambda row: not row.is_established)]
         for lease in gone:
             self.forget(lease)
         return gone

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst
@@ -102,7 +103,7 @@ class _Core:
 
         for address, datagram in datagrams:
             burst = Burst(datagram, len(datagram), address)
-            step(lambda burst=burst: self.core.receive(burst, self.now))  # type: ignore[misc]
+            step(partial(self.core.receive, burst, self.now))
             for _ in range(10_000):
                 before = self.core.counts["copies_sent"], self.core.counts["leases_expired"]
                 due = self.core.next_timeout()
