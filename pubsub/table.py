@@ -34,7 +34,6 @@ from kcast.pubsub.probation import Probation
 
 Key = TypeVar("Key", bound=Hashable)
 
-CHUNK_ADDRESSES = 128  # of an audience: what is sent in one go at least
 EXPIRED_MAX = 500  # in one go: about a millisecond
 ESTABLISHED_MAX = 0.75  # of a table
 NEARLY_FULL = 0.75  # from here on it is known who is on probation, and leases have a price ...
@@ -271,14 +270,6 @@ class LeaseTable:
     def live_count(self, topic: bytes, now: float) -> int:
         """Returns the number of live leases on a topic."""
         return len(self.subscribers(topic, now))
-
-    def audience(self, topic: bytes, now: float) -> Sequence[Sequence[Address]]:
-        """Returns the addresses with a live lease on this topic in chunks, longest-standing first."""
-        subscribers = self.subscribers(topic, now)
-        if len(subscribers) <= CHUNK_ADDRESSES:
-            return (subscribers,) if subscribers else ()
-        starts = range(0, len(subscribers), CHUNK_ADDRESSES)
-        return [subscribers[start : start + CHUNK_ADDRESSES] for start in starts]
 
     # --- Endings -------------------------------------------------------------------------------------
 
