@@ -251,11 +251,8 @@ class Egress:
     def next_slice(self, now: float) -> list[Transmit]:
         """Returns the next copies to send; none while the uplink is taken."""
         calls_left, bytes_left = CALLS_MAX, min(BYTES_MAX, self._uplink.left(now))
-        first: deque[_Ready] = deque()
-        fresh: list[Hashable] = []
-        if self._fresh and bytes_left > 0:
-            fresh = [queue.sender.name for queue in self._fresh]
-            first.extend(self._first_turns(now))
+        fresh = [queue.sender.name for queue in self._fresh] if bytes_left > 0 else []
+        first = deque(self._first_turns(now) if fresh else ())
         transmits: list[Transmit] = []
         copies, refused = 0, self._subscribers.refused
         while calls_left > 0 and bytes_left > 0:

@@ -293,8 +293,10 @@ class LeaseTable:
 
     def next_expiry(self) -> float | None:
         """Returns when the first lease expires, on the clock of `now`; None if there is none."""
-        ends = (self._new.next_expiry(), self._established.next_expiry())
-        return min((at for at in ends if at is not None), default=None)
+        new_at, established_at = self._new.next_expiry(), self._established.next_expiry()
+        if new_at is None or established_at is None:
+            return established_at if new_at is None else new_at
+        return min(new_at, established_at)
 
     def _forget(self, lease: Lease) -> None:
         """Removes all that is kept about a lease, but for its place in the order of renewals."""
