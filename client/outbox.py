@@ -1,9 +1,10 @@
 """The lines to publish at one server: those that wait for its cookie, and how they leave. Sans-IO.
 
-PROTOCOL §4.2, §7.2. A line leaves *vouched for*, with a cookie and for a receipt, or *bare* under a publish
-lease, with a ping among the lines about once a second. A line that was not answered is not sent here again:
-the core may draw another server for it. A line that was refused because of its cookie gets a second chance;
-one whose datagram was too large gets as many as it takes.
+PROTOCOL §4.2, §6.3, §7.2. A line leaves *vouched for*, with a cookie and for a receipt, or *bare* under a
+publish lease, with a ping among the lines about once a second. A line that was not answered is not sent here
+again: the core may draw another server for it. A line that was refused because of its cookie gets a second
+chance, and so does one that waits for an answer when a cookie like its own is refused; one whose datagram was
+too large gets as many as it takes.
 """
 
 from collections import deque

@@ -205,6 +205,18 @@ class Requests:
                 self._remember_late(request)
         return overdue
 
+    def give_up_shown(self, era: int) -> list[Request]:
+        """Returns the publishes that showed a cookie of this era; they wait no longer."""
+        shown = [
+            request
+            for request in self._waiting.values()
+            if request.kind is Kind.PUBLISH and request.cookie is not None and request.cookie.era == era
+        ]
+        for request in shown:
+            self._remove(request)
+            self._remember_late(request)
+        return shown
+
     def move(self) -> list[Request]:
         """Gives up all requests, and forgets what was learnt of the path, since another address is asked
         now."""

@@ -389,6 +389,9 @@ class Session:
             self.warm_at = now + self.renewal_interval_s
             self.notices.append(Notice(Change.FORGOT))
             self._lease_requests.back_off(self.renewal_interval_s, now)
+            # Of what a stranger sends at once a server answers one request (§5.2), so the rest may be silent.
+            for other in self._requests.give_up_shown(self._cookies.era):
+                self._outbox.try_again(other.lines)
             self._void(now)
         self._keep_cookie(challenge, request, now)
         self._leases.ask_again(request.topics, now)

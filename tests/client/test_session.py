@@ -13,7 +13,9 @@ from kcast.client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
 from kcast.client.session import QUEUE_MAX
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
+from kcast.pubsub.endpoint import Burst
 from kcast.pubsub.limits import REQUEST_BYTES_MIN, Limits
+from tests.support.server_core import flushed, sent
 from tests.support.session_and_server import CLIENT, START, SessionAndServer, vouched_at_last
 
 
@@ -198,6 +200,36 @@ def test_restart_is_noticed_once_for_all_requests_under_way() -> None:
     line.exchange()
     assert [change for change, _ in line.changes()].count(Change.FORGOT) == 1
     assert sorted(line.outcomes()) == [(number, Outcome.RECEIPT) for number in range(20)]
+
+
+def test_what_a_restarted_server_stays_silent_on_is_sent_again_once() -> None:
+    """§5.2, §6.3: of a stranger's datagrams that come at once it may look at one only."""
+    line = leased(b"t", rtt_s=0.01)
+    line.restart()
+    for number in range(3):
+        line.session.publish(b"t %d" % number + b"m" * 800 + b"\n", number, confirm=number > 0)
+    sending = line.session.datagrams_to_send(line.now)
+    assert len(sending) == 3
+    line.now += 0.01
+    answer(line, sending[1][0])
+    line.exchange()
+    assert sorted(line.outcomes()) == [(number, Outcome.RECEIPT) for number in range(3)]
+    assert line.session.is_leased(b"t")
+    line.out.clear()
+    for data, _ in sending:
+        if data is not sending[1][0]:
+            answer(line, data)  # after all; it brings nothing new
+    line.run(5.0)
+    assert line.changes().count((Change.FORGOT, b"")) == 1
+    assert not any(b"mmm" in data for _, data in line.out)
+
+
+def answer(line: SessionAndServer, datagram: bytes) -> None:
+    """The server's answer to this datagram alone comes back now."""
+    line.server.receive(Burst(datagram, len(datagram), line.source), line.now)
+    for _, data in sent(flushed(line.server, line.now)):
+        replies = [reply for each in wire.split_lines(data)[0] if (reply := wire.parse_reply(each))]
+        assert line.session.handle_replies(replies, line.now) == 0
 
 
 def test_old_cookie_that_is_refused_is_no_restart(line: SessionAndServer) -> None:

@@ -1,8 +1,10 @@
 """Signed lists as files on disk, and clients that know them, for tests of what is stored and fetched."""
 
+import _thread
 import os
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,8 @@ from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.reach import keeper
 from kcast.hashring.policy import Policy
 from tests.support.lists import NAME, OWNERS, Lists, document
+
+FETCH_ENDS_S = 30.0
 
 
 def write_files(lists: Lists, folder: Path) -> Path:
@@ -88,18 +92,50 @@ class KnownList:
         return cluster
 
 
+class _Fetches:
+    """Starts the threads in which lists are fetched, as `_thread` does, and knows when they have ended."""
+
+    def __init__(self) -> None:
+        self._ended: list[threading.Event] = []
+
+    def start_new_thread(self, act: Callable[[], None], _arguments: tuple[()]) -> None:
+        ended = threading.Event()
+        self._ended.append(ended)
+
+        def act_and_tell() -> None:
+            try:
+                act()
+            finally:
+                ended.set()
+
+        _thread.start_new_thread(act_and_tell, ())
+
+    def wait(self) -> None:
+        """Waits for all of them: what one still stores would come into a folder that is being removed."""
+        for ended in self._ended:
+            assert ended.wait(FETCH_ENDS_S), "a fetch does not end, although its client has"
+
+
 @contextmanager
 def known_list(policy: Policy, **document_changes: Any) -> Iterator[KnownList]:
     """Lets this process know a signed list, and look for newer ones many times a second."""
     with TemporaryDirectory() as folder:
-        known = KnownList(Path(folder), policy, **document_changes)
+        known, fetches = KnownList(Path(folder), policy, **document_changes), _Fetches()
         with (
             mock.patch.dict(os.environ, known.environment),
             mock.patch.multiple(
-                keeper, LOOK_INTERVAL_S=0.05, FETCH_POLL_S=0.02, RETRY_S=0.05, RETRY_MAX_S=0.1
+                keeper,
+                LOOK_INTERVAL_S=0.05,
+                FETCH_POLL_S=0.02,
+                RETRY_S=0.05,
+                RETRY_MAX_S=0.1,
+                _thread=fetches,
             ),
         ):
-            yield known
+            try:
+                yield known
+            finally:
+                fetches.wait()
 
 
 AT_NAME = f"@{NAME}"
