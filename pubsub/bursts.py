@@ -23,7 +23,8 @@ def whole_topic(data: bytes, segment_bytes: int, lines_max: int) -> tuple[bytes,
     if second and not second.startswith(prefix):
         return None
     line_count = 1 + data.count(b"\n" + prefix)
-    line_counts = [datagram.count(b"\n") for datagram in datagrams(data, segment_bytes)]
+    # Lines that are as long as most are found one by one: that is what counting costs, so it is done once.
+    line_counts = [data.count(b"\n")] if line_count <= lines_max else _line_counts(data, segment_bytes)
     if sum(line_counts) != line_count and b"\n\n" in data:
         line_counts = [len(wire.split_lines(datagram)[0]) for datagram in datagrams(data, segment_bytes)]
     if sum(line_counts) != line_count or max(line_counts) > lines_max or not wire.is_topic(topic):
@@ -42,14 +43,20 @@ def publishes_by_topic(data: bytes, segment_bytes: int, lines_max: int) -> dict[
         return None
     if data.startswith(b"%") or b"\n%" in data:
         return None
-    for start in range(0, len(data), segment_bytes):
-        if data.count(b"\n", start, start + segment_bytes) > lines_max:
-            return None
+    lines = data.split(b"\n")
+    if len(lines) > lines_max and max(_line_counts(data, segment_bytes)) > lines_max:
+        return None
     by_topic: defaultdict[bytes, list[bytes]] = defaultdict(list)
-    for line in data.split(b"\n"):
+    for line in lines:
         topic, space, _ = line.partition(b" ")
         if space:
             by_topic[topic].append(line)
         elif line:
             return None
     return by_topic or None
+
+
+def _line_counts(data: bytes, segment_bytes: int) -> list[int]:
+    """Returns the number of lines in each datagram, blank ones included."""
+    count = data.count
+    return [count(b"\n", start, start + segment_bytes) for start in range(0, len(data), segment_bytes)]

@@ -26,7 +26,7 @@ _TIMER_SLACK_S = 0.001  # loops round to milliseconds, and a timer that fires to
 
 
 class Core(Endpoint, Protocol):
-    """A server core as this driver sees it."""
+    """A server core as this driver sees it. What arrives makes nothing due at once but a flush."""
 
     def start_drain(self, now: float) -> None:
         """Begins to end: tells the clients, and takes no new leases."""
@@ -141,6 +141,7 @@ class Driver:
         self._guard_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
+        self._due: float | None = None  # when the core is to be called again
         self._is_draining = False
 
     def start(self) -> None:
@@ -204,15 +205,16 @@ class Driver:
         self._finish_turn(self._read_clock())
 
     def _finish_turn(self, now: float) -> None:
-        due = self._go_on(now)
+        self._go_on(now)
         for _ in range(SLICES_MAX):
-            if due is None or due > now:
+            if self._due is None or self._due > now:
                 break
             # The rest of a flush, or of what has expired, waits for what has arrived meanwhile.
             now = self._read_clock()
             for port in self._ports:
                 self._take(port.receive(), now)
-            due = self._go_on(now)
+            self._go_on(now)
+        due = self._due
         if self._tell_resumed is not None and (due is None or due > now):
             tell, self._tell_resumed = self._tell_resumed, None
             tell()  # all that ended meanwhile has been dealt with
@@ -227,13 +229,12 @@ class Driver:
             delay_s = min(due - now + _TIMER_SLACK_S, clock.LOOK_S) if due > now else 0.0
             self._timer = self._loop.call_later(delay_s, self._on_timer)
 
-    def _go_on(self, now: float) -> float | None:
-        """Lets the core do what is due, and sends a slice. Returns when it is to be called again."""
-        due = self._core.next_timeout()
-        if due is not None and due <= now:
+    def _go_on(self, now: float) -> None:
+        """Lets the core do what is due, and sends a slice."""
+        if self._due is not None and self._due <= now:
             self._core.handle_timeout(now)
         self._send(self._core.flush(now))
-        return self._core.next_timeout()
+        self._due = self._core.next_timeout()
 
     def _send(self, transmits: list[Transmit]) -> None:
         if len(self._ports) == 1:

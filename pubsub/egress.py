@@ -29,8 +29,9 @@ from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 from kcast.pubsub.turns import Turns
 
-CALLS_MAX = 64  # in a slice: a sixth of a millisecond
-BYTES_MAX = 2 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
+CALLS_MAX = 128  # in a slice: a third of a millisecond
+BYTES_MAX = 4 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
+CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at least
 PAIRS_MAX = 8192  # lines times subscribers in a batch: some milliseconds to put together
 COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
 QUANTUM_BYTES = 64 * 1024
@@ -63,10 +64,10 @@ class _Party:
 
 
 class _Parcel:
-    """What goes to several chunks of an audience: lines that are packed with others, or a run as it is."""
+    """What goes to an audience chunk by chunk: lines that are packed with others, or a run as it is."""
 
     __slots__ = (
-        "chunks",
+        "audience",
         "copy_cost_bytes",
         "found_at",
         "line_count",
@@ -86,8 +87,8 @@ class _Parcel:
         self.line_count = line_count
         self.size_bytes = len(run[0]) if run else sum(map(len, lines))
         self.copy_cost_bytes = self.size_bytes + COPY_COST_BYTES
-        self.chunks: Sequence[Sequence[Address]] | None = None
-        self.found_at = 0.0  # when the chunks were
+        self.audience: Sequence[Address] | None = None  # known when its turn has come
+        self.found_at = 0.0  # when it was
         self.position = 0
 
 
@@ -103,6 +104,10 @@ class _Queue:
         self.lines_by_topic: dict[bytes, list[bytes]] = {}
         self.deficit_bytes = QUANTUM_BYTES
         self.backlog_bytes = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self.parcels or self.lines_by_topic)
 
 
 class _Ready(NamedTuple):
@@ -254,10 +259,8 @@ class Egress:
     def next_slice(self, now: float) -> list[Transmit]:
         """Returns the next copies to send; none while the uplink is taken."""
         calls_left, bytes_left = CALLS_MAX, min(BYTES_MAX, self._uplink.left(now))
-        first: deque[_Ready] = deque()
-        fresh = [queue.sender.name for queue in self._fresh]
-        if fresh and bytes_left > 0:
-            first.extend(self._first_turns(now))
+        fresh = [queue.sender.name for queue in self._fresh] if bytes_left > 0 else []
+        first = deque(self._first_turns(now) if fresh else ())
         transmits: list[Transmit] = []
         copies, refused = 0, self._subscribers.refused
         self._check_late(now)
@@ -271,15 +274,16 @@ class Egress:
                 continue
             ready = first or self._ready
             transmit, line_count = ready.popleft()
-            most = max(1, int(min(calls_left, bytes_left // len(transmit.data))))
-            if len(transmit.destinations) > most:
+            size_bytes, count = len(transmit.data), len(transmit.destinations)
+            most = max(1, int(min(calls_left, bytes_left // size_bytes)))
+            if count > most:
                 rest = transmit._replace(destinations=transmit.destinations[most:])
                 ready.appendleft(_Ready(rest, line_count))
                 transmit = transmit._replace(destinations=transmit.destinations[:most])
+                count = most
             transmits.append(transmit)
-            count = len(transmit.destinations)
             calls_left -= count
-            bytes_left -= len(transmit.data) * count
+            bytes_left -= size_bytes * count
             copies += line_count * count
         if first:
             if not self._ready:
@@ -289,20 +293,29 @@ class Egress:
         if self._subscribers:
             transmits = [part for each in transmits for part in self._subscribers.granted(each, now)]
         self._counts["copies_sent"] += copies - (self._subscribers.refused - refused)
-        self._charge_uplink(transmits, now)
+        if self._uplink.per_s:
+            self._charge_uplink(transmits, now)
         return transmits
 
     def _first_turns(self, now: float) -> list[_Ready]:
         """Puts together what queues give that have had no turn yet."""
-        batch = _Batch(CALLS_MAX, now)  # at most a slice, so that this is not a way around the turns
+        is_anybody_waiting = bool(self._ready or self._waiting)
+        # At most a slice if anybody waits, so that this is not a way around the turns.
+        batch = _Batch(CALLS_MAX if is_anybody_waiting else PAIRS_MAX, now)
         while self._fresh and batch.pairs < batch.pairs_max:
             queue = self._fresh.popleft()
             queue.party.first_turns -= 1
             self._serve(queue, batch, now)
-            if not queue.parcels and not queue.lines_by_topic:
-                self._end(queue)
-            else:
+            while (
+                queue.is_waiting and batch.pairs < batch.pairs_max and not (is_anybody_waiting or self._fresh)
+            ):
+                queue.deficit_bytes += QUANTUM_BYTES
+                self._serve(queue, batch, now)
+            if queue.is_waiting:
                 self._waiting.add(queue, queue.sender.networks)
+                is_anybody_waiting = True
+            else:
+                self._end(queue)
         self._pack(batch)
         return batch.ready
 
@@ -317,7 +330,7 @@ class Egress:
                 continue
             self._in_batch.add(queue.sender.name)
             self._serve(queue, batch, now)
-            if not queue.parcels and not queue.lines_by_topic:
+            if not queue.is_waiting:
                 self._waiting.remove_first()
                 self._end(queue)
         self._pack(batch)
@@ -336,31 +349,30 @@ class Egress:
 
     def _take_lines(self, queue: _Queue, batch: _Batch, now: float) -> None:
         """Takes lines that are packed with others, up to a topic that becomes a parcel."""
-        audience = self._table.audience
+        subscribers = self._table.subscribers
         wanted, wanted_by, topics = batch.wanted, batch.wanted_by, batch.topics
         cost_bytes, pairs = 0, 0
         cost_bytes_max, pairs_max = queue.deficit_bytes, batch.pairs_max - batch.pairs
         taken: list[bytes] = []
         for topic, lines in queue.lines_by_topic.items():
             taken.append(topic)
-            chunks = audience(topic, now)
-            if not chunks:
+            audience = subscribers(topic, now)
+            if not audience:
                 self._unwanted(topic, len(lines))
                 continue
             size_bytes = len(lines[0]) if len(lines) == 1 else sum(map(len, lines))
-            if len(chunks) > 1 or size_bytes > DATAGRAM_BYTES_MAX // 2:
+            if len(audience) > CHUNK_ADDRESSES or size_bytes > DATAGRAM_BYTES_MAX // 2:
                 parcel = _Parcel(topic, lines, None, len(lines))
-                parcel.chunks, parcel.found_at = chunks, now
+                parcel.audience, parcel.found_at = audience, now
                 queue.parcels.append(parcel)
                 break
-            chunk = chunks[0]
             place = len(wanted)
             wanted.append(lines)
             topics.add(topic)
-            for address in chunk:
+            for address in audience:
                 wanted_by[address].append(place)
-            pairs += len(chunk)
-            cost_bytes += len(chunk) * (size_bytes + COPY_COST_BYTES)
+            pairs += len(audience)
+            cost_bytes += len(audience) * (size_bytes + COPY_COST_BYTES)
             if cost_bytes >= cost_bytes_max or pairs >= pairs_max:
                 break
         if len(taken) == len(queue.lines_by_topic):
@@ -374,19 +386,19 @@ class Egress:
     def _take_chunk(self, queue: _Queue, batch: _Batch, now: float) -> None:
         """Takes the next chunk of the first parcel."""
         parcel = queue.parcels[0]
-        if parcel.chunks is None:
-            parcel.chunks, parcel.found_at = self._table.audience(parcel.topic, now), now
-            if not parcel.chunks:
+        if parcel.audience is None:
+            parcel.audience, parcel.found_at = self._table.subscribers(parcel.topic, now), now
+            if not parcel.audience:
                 self._unwanted(parcel.topic, parcel.line_count)
                 queue.parcels.popleft()
                 return
-        chunk = parcel.chunks[parcel.position]
+        chunk = parcel.audience[parcel.position : parcel.position + CHUNK_ADDRESSES]
+        parcel.position += CHUNK_ADDRESSES
         batch.found_at = min(batch.found_at, parcel.found_at)
-        parcel.position += 1
         batch.pairs += len(chunk)
         self._charge(queue, len(chunk) * parcel.copy_cost_bytes)
         is_alone = len(self._queues) == len(queue.parcels) == 1 and not queue.lines_by_topic
-        if parcel.position == len(parcel.chunks):
+        if parcel.position >= len(parcel.audience):
             queue.parcels.popleft()
         if parcel.run is None and parcel.size_bytes <= DATAGRAM_BYTES_MAX // 2 and not is_alone:
             place = len(batch.wanted)
@@ -438,6 +450,8 @@ class Egress:
 
     def _pack(self, batch: _Batch) -> None:
         """Packs each subscriber's lines together, once for subscribers who want the same."""
+        if not batch.wanted:
+            return
         audiences: defaultdict[tuple[int, ...], list[Address]] = defaultdict(list)
         for address, places in batch.wanted_by.items():
             audiences[tuple(places)].append(address)
@@ -451,7 +465,6 @@ class Egress:
         batch.topics.clear()
 
     def _charge_uplink(self, transmits: list[Transmit], now: float) -> None:
-        if self._uplink.per_s:
-            for data, segment_bytes, destinations in (each[:3] for each in transmits):
-                wire_bytes = len(data) + HEADER_BYTES * -(-len(data) // segment_bytes)
-                self._uplink.take(wire_bytes * len(destinations), now)
+        for data, segment_bytes, destinations in (each[:3] for each in transmits):
+            wire_bytes = len(data) + HEADER_BYTES * -(-len(data) // segment_bytes)
+            self._uplink.take(wire_bytes * len(destinations), now)

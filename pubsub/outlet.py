@@ -9,8 +9,10 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from kcast.pubsub.endpoint import Address
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.sockets import UDP_SEGMENT, try_option, uses_linux
 
 SEGMENTS_MAX = 64  # per call: UDP_MAX_SEGMENTS of older kernels; newer ones take 128
@@ -73,7 +75,8 @@ class Outlet:
 
     def send(self, data: bytes, segment_bytes: int, addresses: Sequence[Address]) -> None:
         """Sends datagrams of `segment_bytes` (the last may be shorter) to each address. Never raises."""
-        if len(data) <= segment_bytes:
+        size_bytes = len(data)
+        if size_bytes <= segment_bytes:
             self.send_datagram(data, addresses)
             return
         destinations = [_mapped(address) for address in addresses] if self._is_ipv6 else addresses
@@ -85,7 +88,8 @@ class Outlet:
         # A socket option for the size would make calls 7 % cheaper. But it would hold for all processes
         # and threads that share the socket, and they would cut runs at each other's sizes.
         control = _segment_control(segment_bytes)
-        for piece in _pieces(data, segment_bytes):
+        fits = size_bytes <= CALL_BYTES_MAX and size_bytes <= SEGMENTS_MAX * segment_bytes
+        for piece in (data,) if fits else _pieces(data, segment_bytes):
             buffers = (piece,)
             for destination in destinations:
                 if self._unsegmented and destination in self._unsegmented:
@@ -184,12 +188,11 @@ def errno_name(error: OSError) -> str:
 def _pieces(data: bytes, segment_bytes: int) -> Sequence[bytes]:
     """Cuts the run into pieces that one call can take."""
     piece_bytes = min(SEGMENTS_MAX, CALL_BYTES_MAX // segment_bytes) * segment_bytes
-    if len(data) <= piece_bytes:
-        return (data,)
     return [data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)]
 
 
-def _segment_control(segment_bytes: int) -> list[tuple[int, int, bytes]]:
+@lru_cache(DATAGRAM_BYTES_MAX)
+def _segment_control(segment_bytes: int) -> Sequence[tuple[int, int, bytes]]:
     return [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(segment_bytes))]
 
 

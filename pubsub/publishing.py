@@ -181,9 +181,7 @@ class Publishing:
         """Returns as whose these lines wait. Where too much waits of bare lines, which somebody may have
         forged, those with a cookie wait apart."""
         usual, apart = self._senders_of(source)
-        if not demand.is_vouched or self._egress.has_room(usual):
-            return usual
-        return apart
+        return usual if not demand.is_vouched or self._egress.has_room(usual) else apart
 
     def _make_senders(self, source: Address) -> tuple[Sender, Sender]:
         (name, _), *wider = self._networks.shares_of(source)

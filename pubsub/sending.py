@@ -123,13 +123,14 @@ class Outlets:
     def send(self, transmits: Iterable[Transmit]) -> None:
         """Sends each transmit to each of its destinations. Never blocks or raises."""
         copies, send_with_care = self._copies, self._send_with_care
-        send = copies.send_datagram
         for data, segment_bytes, destinations, is_answer in transmits:
+            calls = len(destinations)
+            if len(data) > segment_bytes:
+                calls *= -(-len(data) // DATAGRAM_BYTES_MAX)
             # Most are copies of one datagram. To count them is cheaper than to look at the buffer.
-            room_calls = copies.room_calls - len(destinations)
-            if room_calls >= 0 and not is_answer and len(data) <= segment_bytes:
-                copies.room_calls = room_calls
-                send(data, destinations)
+            if calls <= copies.room_calls and not is_answer:
+                copies.room_calls -= calls
+                copies.send(data, segment_bytes, destinations)
             else:
                 send_with_care(self._answers if is_answer else copies, data, segment_bytes, destinations)
 

@@ -167,7 +167,7 @@ class Server:
             self._egress_at,
             self._drained_at,
         )
-        return min((at for at in ends if at is not None), default=None)
+        return min([at for at in ends if at is not None], default=None)
 
     def flush(self, now: float) -> list[Transmit]:
         """Returns what is to be sent now: answers first, then a slice of the copies."""

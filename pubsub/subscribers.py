@@ -142,7 +142,8 @@ class Subscribers:
 
     def next_expiry(self) -> float | None:
         """Returns when the first address is forgotten; None if there is none."""
-        return next((each.kept_until for each in self._subscribers.values()), None)
+        first = next(iter(self._subscribers.values()), None)
+        return None if first is None else first.kept_until
 
     def expire(self, now: float) -> None:
         """Forgets addresses whose leases and cookies have ended, a bounded number of them."""

@@ -34,7 +34,6 @@ from kcast.pubsub.probation import Probation
 
 Key = TypeVar("Key", bound=Hashable)
 
-CHUNK_ADDRESSES = 128  # of an audience: what is sent in one go at least
 EXPIRED_MAX = 500  # in one go: about a millisecond
 ESTABLISHED_MAX = 0.75  # of a table
 NEARLY_FULL = 0.75  # from here on it is known who is on probation, and leases have a price ...
@@ -272,14 +271,6 @@ class LeaseTable:
         """Returns the number of live leases on a topic."""
         return len(self.subscribers(topic, now))
 
-    def audience(self, topic: bytes, now: float) -> Sequence[Sequence[Address]]:
-        """Returns the addresses with a live lease on this topic in chunks, longest-standing first."""
-        subscribers = self.subscribers(topic, now)
-        if len(subscribers) <= CHUNK_ADDRESSES:
-            return (subscribers,) if subscribers else ()
-        starts = range(0, len(subscribers), CHUNK_ADDRESSES)
-        return [subscribers[start : start + CHUNK_ADDRESSES] for start in starts]
-
     # --- Endings -------------------------------------------------------------------------------------
 
     def expire(self, now: float) -> list[Lease]:
@@ -302,8 +293,10 @@ class LeaseTable:
 
     def next_expiry(self) -> float | None:
         """Returns when the first lease expires, on the clock of `now`; None if there is none."""
-        ends = (self._new.next_expiry(), self._established.next_expiry())
-        return min((at for at in ends if at is not None), default=None)
+        new_at, established_at = self._new.next_expiry(), self._established.next_expiry()
+        if new_at is None or established_at is None:
+            return established_at if new_at is None else new_at
+        return min(new_at, established_at)
 
     def _forget(self, lease: Lease) -> None:
         """Removes all that is kept about a lease, but for its place in the order of renewals."""

@@ -1,6 +1,6 @@
 """What one copy costs a server in CPU time: `kcast serve` beside a naive asyncio server.
 
-    python -m tests.benchmarks.server [--seconds 2]
+    python -m tests.benchmarks.server [--seconds 2] [--beside COMMIT [--rounds 5]]
 
 Each row is a real server process; publisher and subscribers are in this one. A round of messages is
 published, all its copies are awaited, then comes the next: so the server is never flooded, and a copy that
@@ -9,6 +9,9 @@ as a busy publisher of ours does; else each has a datagram of its own, and both 
 
 kcast is spoken to as its clients do, with leases and a publish lease. Its rates are not limited here: what is
 measured is what it can do, not what it allows.
+
+With `--beside COMMIT` (or a folder) the other is this project's server as it was then. The two take turns,
+and medians of their ratios are told.
 """
 
 import argparse
@@ -20,28 +23,53 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX
 from kcast.pubsub.udp import UdpPort, open_socket
+from tests.attacks.trees import HERE, NoHistory, Tree, tree_of
 
 LINE_BYTES = 100
 LAST_BYTES = b"!\n"  # of every message, and of nothing else: what copies are counted by
 QUIET_S = 0.3  # no copy for so long: the rest of the round is lost
 READY_S = 10.0
 WARM_UP_ROUNDS = 3
-SERVERS = {
-    "naive": ("-m", "tests.benchmarks.server", "--naive"),
-    "kcast": (
-        *("-c", "from kcast.pubsub.serve import command; command()", "--port=0", "--ttl=3600"),
-        *("--publish-rate=0", "--copy-rate=0", "--egress-rate=0", "--challenge-rate=0"),
-    ),
-}
+# Whose servers have these options. Rates are not what is measured.
+OPTIONS = (
+    "--port=0",
+    "--ttl=3600",
+    "--publish-rate=0",
+    "--copy-rate=0",
+    "--egress-rate=0",
+    "--challenge-rate=0",
+)
+
+
+class Kind(NamedTuple):
+    """A server: how to start it, and whether it is spoken to as kcast's clients do."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    is_kcast: bool = True
+
+
+NAIVE = Kind(
+    "naive", (sys.executable, "-m", "tests.benchmarks.server", "--naive"), os.environ, is_kcast=False
+)
+
+
+def kcast(tree: Tree, name: str = "kcast") -> Kind:
+    """Returns the server of a version."""
+    options = [option for option in OPTIONS if tree.has_option(option.partition("=")[0])]
+    return Kind(name, tree.serve(*options), tree.environment)
 
 
 class Case(NamedTuple):
@@ -110,15 +138,15 @@ async def serve_naively() -> None:
 
 
 @contextmanager
-def server_process(kind: str) -> Iterator[tuple[int, Address]]:
+def server_process(kind: Kind) -> Iterator[tuple[int, Address]]:
     """A running server's process id and address."""
     with subprocess.Popen(
-        (sys.executable, *SERVERS[kind]), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        kind.command, env=kind.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         try:
             assert process.stdout is not None
             if not select.select([process.stdout], [], [], READY_S)[0]:
-                raise TimeoutError(f"the {kind} server is not ready after {READY_S:g} s")
+                raise TimeoutError(f"the {kind.name} server is not ready after {READY_S:g} s")
             host, port = process.stdout.readline().split(" on ")[1].split()[0].rsplit(":", 1)
             yield process.pid, (host, int(port))
         finally:
@@ -154,14 +182,14 @@ def answer(port: UdpPort, request: bytes, server: Address) -> wire.Reply | None:
 class Subscribers:
     """All subscribers of a case, each on its own port."""
 
-    def __init__(self, case: Case, kind: str, server: Address, stack: ExitStack) -> None:
+    def __init__(self, case: Case, kind: Kind, server: Address, stack: ExitStack) -> None:
         self._ports: dict[int, UdpPort] = {}
         self._epoll = stack.enter_context(select.epoll())
         for number in range(case.subscriber_count):
             port = stack.enter_context(UdpPort(open_socket("127.0.0.1", 0)))
             self._ports[port.fileno()] = port
             self._epoll.register(port.fileno(), select.EPOLLIN)
-            if kind == "kcast":
+            if kind.is_kcast:
                 greet(port, server, case.topics_of(number))
             else:
                 data, segment_bytes = wire.pack_lines(case.topics_of(number), LINES_PER_DATAGRAM_MAX)
@@ -183,12 +211,12 @@ def publish_once(case: Case, packed: bool, server: Address) -> Transmit:
     return Transmit(b"".join(line + b"\n" for line in lines), LINE_BYTES, (server,))
 
 
-def measure(case: Case, kind: str, packed: bool, seconds: float) -> Figures:
+def measure(case: Case, kind: Kind, packed: bool, seconds: float) -> Figures:
     with ExitStack() as stack:
         process_id, server = stack.enter_context(server_process(kind))
         subscribers = Subscribers(case, kind, server, stack)
         publisher = stack.enter_context(UdpPort(open_socket("127.0.0.1", 0)))
-        if kind == "kcast":
+        if kind.is_kcast:
             greet(publisher, server)
         transmits = (publish_once(case, packed, server),)
         round_copies = case.round_messages * case.fan_out
@@ -210,6 +238,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="for each row")
+    parser.add_argument("--beside", metavar="COMMIT|FOLDER", help="compare with the server as it was then")
+    parser.add_argument("--rounds", type=int, default=5, help="of a comparison")
     parser.add_argument("--naive", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.naive:
@@ -220,16 +250,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             uvloop.run(serve_naively())
         return
+    if options.beside:
+        with TemporaryDirectory(prefix="kcast-bench-") as scratch:
+            try:
+                other = tree_of(options.beside, Path(scratch))
+            except NoHistory as error:
+                parser.error(str(error))
+            compare(kcast(other, options.beside), options.rounds, options.seconds)
+        return
     print(f"{'':40} {'server':14} {'us/copy':>8} {'ratio':>6} {'copies/s':>10} {'copies':>10} {'lost':>6}")
     for case in CASES:
         naive_us = 0.0
-        for kind, packed in (("naive", False), ("kcast", False), ("kcast", True)):
+        for kind, packed in ((NAIVE, False), (kcast(HERE), False), (kcast(HERE), True)):
             figures = measure(case, kind, packed, options.seconds)
             naive_us = naive_us or figures.cpu_us
             print(
-                f"{case.name:40} {kind + (' packed' if packed else ''):14} {figures.cpu_us:8.3f}"
+                f"{case.name:40} {kind.name + (' packed' if packed else ''):14} {figures.cpu_us:8.3f}"
                 f" {naive_us / max(figures.cpu_us, 1e-9):6.1f} {figures.copies / figures.elapsed_s:10,.0f}"
                 f" {figures.copies:10,} {figures.lost:6,}",
+                flush=True,
+            )
+
+
+def compare(other: Kind, rounds: int, seconds: float) -> None:
+    """Prints what a copy costs here and there, and the ratio: medians, and the least and the largest."""
+    print(f"{'':48} {other.name[:8]:>8} {'here':>8} {'ratio':>6}")
+    kinds = [other, kcast(HERE)]
+    for case in CASES:
+        for packed in (False, True):
+            pairs = []
+            for number in range(rounds):
+                order = kinds if number % 2 else kinds[::-1]
+                found = {kind.name: measure(case, kind, packed, seconds) for kind in order}
+                pairs.append((found[other.name].cpu_us, found["kcast"].cpu_us))
+            ratios = [here / there for there, here in pairs]
+            there_us, here_us = (median(column) for column in zip(*pairs, strict=True))
+            print(
+                f"{case.name + (', packed' if packed else ''):48} {there_us:8.3f} {here_us:8.3f}"
+                f" {median(ratios):6.2f}  ({min(ratios):.2f} to {max(ratios):.2f})",
                 flush=True,
             )
 

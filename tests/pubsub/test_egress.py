@@ -12,6 +12,7 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.egress import (
     BACKLOG_BYTES_MAX,
     CALLS_MAX,
+    CHUNK_ADDRESSES,
     COPY_COST_BYTES,
     FIRST_TURNS_MAX,
     LATE_S,
@@ -24,7 +25,7 @@ from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.rates import Demand
 from kcast.pubsub.subscribers import Subscribers
-from kcast.pubsub.table import CHUNK_ADDRESSES, LeaseTable
+from kcast.pubsub.table import LeaseTable
 from tests.support.server_core import CLIENT, OTHER, THIRD, sent
 
 NOW = 0.0

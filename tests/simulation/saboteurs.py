@@ -123,9 +123,8 @@ class _Faithful(LeaseTable):
         self._ever.setdefault(topic, {})[address] = None
         return super().open(topic, address, now)
 
-    def audience(self, topic: bytes, now: float) -> Sequence[Sequence[Address]]:
-        ever = tuple(self._ever.get(topic, ()))
-        return (ever,) if ever else ()
+    def subscribers(self, topic: bytes, now: float) -> Sequence[Address]:
+        return tuple(self._ever.get(topic, ()))
 
 
 class NeverForgets(Server):
