@@ -111,15 +111,19 @@ class AllForwarded(Checker):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._due: defaultdict[Boot, Counter[Copy]] = defaultdict(Counter)
+        self._due_since: defaultdict[Boot, dict[Copy, float]] = defaultdict(dict)
         self._refused_before: defaultdict[Boot, int] = defaultdict(int)
         self._lately: defaultdict[tuple[Boot, Address], deque[tuple[float, int]]] = defaultdict(deque)
 
     def server_turn(self, turn: ServerTurn) -> None:
-        boot, due = turn.boot, self._due[turn.boot]
+        boot, due, due_since = turn.boot, self._due[turn.boot], self._due_since[turn.boot]
         for request in turn.requests:
             if request.packet.sender is not None and request.forwards:
                 for line in request.publishes():
-                    due.update((address, line) for address in boot.audience(topic_of(line), turn.now))
+                    copies = [(address, line) for address in boot.audience(topic_of(line), turn.now)]
+                    due.update(copies)
+                    for copy in copies:
+                        due_since.setdefault(copy, turn.now)
         for copy, count in copies_in(turn).items() if due else ():
             if copy in due:
                 due[copy] -= count
@@ -134,8 +138,11 @@ class AllForwarded(Checker):
         if excused and not self.world.options.limits_bytes:
             self.fail(f"{turn.host.name} drops copies for their rate, and no rate is set")
         for (address, line), count in due.items():
-            if count <= 0 or not boot.is_leased(address, topic_of(line), turn.now):
+            lease = address, topic_of(line)
+            if count <= 0 or not boot.is_leased(*lease, turn.now):
                 continue
+            if boot.leased_since[lease] >= due_since[address, line]:
+                continue  # it had ended, and was opened again
             # What is refused is a datagram, which may be as long as any.
             if boot.credits.unproven_bytes(address) > CREDIT_BYTES - DATAGRAM_BYTES_MAX:
                 self._check_honest(turn, address, topic_of(line))
@@ -144,6 +151,7 @@ class AllForwarded(Checker):
             if excused < 0:
                 self.fail(f"{turn.host.name} holds a lease of {address} and does not forward {line!r}")
         due.clear()
+        due_since.clear()
 
     def _check_honest(self, turn: ServerTurn, address: Address, topic: bytes) -> None:
         """A client that takes what comes shows in time that it does: two renewals bring credit."""

@@ -119,6 +119,7 @@ REGRESSIONS = {
     ),
     "more came at once than credit allows, and a checker called that wrong": options_of_seed(517),
     "copies left in several slices, and a checker called that wrong": options_of_seed(564),
+    "a lease lapsed and was opened again while its copies waited": options_of_seed(502),
     "a checker rounded the age of a cookie up": options_of_seed(662),
     "a liar used a nonce twice, and a checker mistook the one answer": options_of_seed(742),
 }
