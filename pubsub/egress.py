@@ -10,10 +10,13 @@ What the queues give is put together in a batch: each subscriber gets all its li
 possible, because a copy costs system calls, hardly bytes. A burst whose lines are all of one topic leaves as
 it came, without being cut into lines. The batch leaves in slices, which are bounded in calls and bytes, and
 the driver receives between them. So one message to 100,000 subscribers makes the server deaf to nobody.
+
+Whom a copy goes to is found when it is put in a batch. A batch that has not left within a second, because the
+uplink is busy or the machine was suspended, is held against the table again.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub import wire
@@ -37,6 +40,7 @@ QUEUES_MAX = 256  # of a network that has more waiting than its part
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of all queues, costs included: a third of a second
 BACKLOG_S_MAX = 0.25  # ... and of an uplink whose rate is known
 UPLINK_BURST_S = 0.01
+LATE_S = 1.0  # what waits for longer is held against the table again: leases may have ended (§7.1)
 
 
 class Sender(NamedTuple):
@@ -65,6 +69,7 @@ class _Parcel:
     __slots__ = (
         "audience",
         "copy_cost_bytes",
+        "found_at",
         "line_count",
         "lines",
         "position",
@@ -83,6 +88,7 @@ class _Parcel:
         self.size_bytes = len(run[0]) if run else sum(map(len, lines))
         self.copy_cost_bytes = self.size_bytes + COPY_COST_BYTES
         self.audience: Sequence[Address] | None = None  # known when its turn has come
+        self.found_at = 0.0  # when it was
         self.position = 0
 
 
@@ -114,9 +120,10 @@ class _Ready(NamedTuple):
 class _Batch:
     """What is put together."""
 
-    __slots__ = ("pairs", "pairs_max", "ready", "topics", "wanted", "wanted_by")
+    __slots__ = ("found_at", "pairs", "pairs_max", "ready", "topics", "wanted", "wanted_by")
 
-    def __init__(self, pairs_max: int) -> None:
+    def __init__(self, pairs_max: int, now: float) -> None:
+        self.found_at = now  # when the first of the audiences was that it is for
         self.pairs = 0
         self.pairs_max = pairs_max
         self.ready: list[_Ready] = []
@@ -157,6 +164,7 @@ class Egress:
         self._fresh: deque[_Queue] = deque()  # those that have their first turn
         self._waiting: Turns[_Queue] = Turns()
         self._ready: deque[_Ready] = deque()  # the rest of the batch
+        self._found_at = 0.0  # when all in it surely had leases
         self._in_batch: set[Hashable] = set()  # whose it is
 
     @property
@@ -255,12 +263,14 @@ class Egress:
         first = deque(self._first_turns(now) if fresh else ())
         transmits: list[Transmit] = []
         copies, refused = 0, self._subscribers.refused
+        self._check_late(now)
         while calls_left > 0 and bytes_left > 0:
             if not first and not self._ready:
                 self._in_batch.clear()
                 if not self._waiting:
                     break
                 self._ready.extend(self._turns(now))
+                self._check_late(now)
                 continue
             ready = first or self._ready
             transmit, line_count = ready.popleft()
@@ -276,6 +286,8 @@ class Egress:
             bytes_left -= size_bytes * count
             copies += line_count * count
         if first:
+            if not self._ready:
+                self._found_at = now
             self._ready.extendleft(reversed(first))
             self._in_batch.update(fresh)
         if self._subscribers:
@@ -289,7 +301,7 @@ class Egress:
         """Puts together what queues give that have had no turn yet."""
         is_anybody_waiting = bool(self._ready or self._waiting)
         # At most a slice if anybody waits, so that this is not a way around the turns.
-        batch = _Batch(CALLS_MAX if is_anybody_waiting else PAIRS_MAX)
+        batch = _Batch(CALLS_MAX if is_anybody_waiting else PAIRS_MAX, now)
         while self._fresh and batch.pairs < batch.pairs_max:
             queue = self._fresh.popleft()
             queue.party.first_turns -= 1
@@ -309,7 +321,7 @@ class Egress:
 
     def _turns(self, now: float) -> list[_Ready]:
         """Puts together what queues give by turns."""
-        batch = _Batch(PAIRS_MAX)
+        batch = _Batch(PAIRS_MAX, now)
         while self._waiting and batch.pairs < batch.pairs_max:
             queue = self._waiting.first()
             if queue.deficit_bytes <= 0:
@@ -322,6 +334,7 @@ class Egress:
                 self._waiting.remove_first()
                 self._end(queue)
         self._pack(batch)
+        self._found_at = batch.found_at
         return batch.ready
 
     def _serve(self, queue: _Queue, batch: _Batch, now: float) -> None:
@@ -350,7 +363,7 @@ class Egress:
             size_bytes = len(lines[0]) if len(lines) == 1 else sum(map(len, lines))
             if len(audience) > CHUNK_ADDRESSES or size_bytes > DATAGRAM_BYTES_MAX // 2:
                 parcel = _Parcel(topic, lines, None, len(lines))
-                parcel.audience = audience
+                parcel.audience, parcel.found_at = audience, now
                 queue.parcels.append(parcel)
                 break
             place = len(wanted)
@@ -374,13 +387,14 @@ class Egress:
         """Takes the next chunk of the first parcel."""
         parcel = queue.parcels[0]
         if parcel.audience is None:
-            parcel.audience = self._table.subscribers(parcel.topic, now)
+            parcel.audience, parcel.found_at = self._table.subscribers(parcel.topic, now), now
             if not parcel.audience:
                 self._unwanted(parcel.topic, parcel.line_count)
                 queue.parcels.popleft()
                 return
         chunk = parcel.audience[parcel.position : parcel.position + CHUNK_ADDRESSES]
         parcel.position += CHUNK_ADDRESSES
+        batch.found_at = min(batch.found_at, parcel.found_at)
         batch.pairs += len(chunk)
         self._charge(queue, len(chunk) * parcel.copy_cost_bytes)
         is_alone = len(self._queues) == len(queue.parcels) == 1 and not queue.lines_by_topic
@@ -401,6 +415,28 @@ class Egress:
         if parcel.topic in batch.topics:
             self._pack(batch)  # else this would overtake earlier lines of the topic
         batch.ready.append(_Ready(Transmit(*parcel.run, chunk), parcel.line_count))
+
+    def _check_late(self, now: float) -> None:
+        """Drops, of what has waited for long, the copies of leases that have ended meanwhile."""
+        if now > self._found_at + LATE_S and self._ready:
+            self._ready = deque(self._still_wanted(now))
+            self._found_at = now
+
+    def _still_wanted(self, now: float) -> Iterator[_Ready]:
+        is_live = self._table.is_live
+        for (data, segment_bytes, destinations, _), line_count in self._ready:
+            lines = wire.split_lines(data)[0]
+            topics = {line.partition(b" ")[0] for line in lines}
+            audiences: defaultdict[frozenset[bytes], list[Address]] = defaultdict(list)
+            for address in destinations:
+                wanted = frozenset([topic for topic in topics if is_live(topic, address, now)])
+                audiences[wanted].append(address)
+            for wanted, addresses in audiences.items():
+                if len(wanted) == len(topics):
+                    yield _Ready(Transmit(data, segment_bytes, addresses), line_count)
+                elif wanted:
+                    rest = [line for line in lines if line.partition(b" ")[0] in wanted]
+                    yield _Ready(Transmit(*wire.pack_lines(rest, mark=self._mark), addresses), len(rest))
 
     def _charge(self, queue: _Queue, cost_bytes: int) -> None:
         queue.deficit_bytes -= cost_bytes

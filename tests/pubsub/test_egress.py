@@ -15,6 +15,7 @@ from kcast.pubsub.egress import (
     CHUNK_ADDRESSES,
     COPY_COST_BYTES,
     FIRST_TURNS_MAX,
+    LATE_S,
     QUEUES_MAX,
     Egress,
     Sender,
@@ -323,6 +324,41 @@ def test_no_more_leaves_than_the_uplink_takes() -> None:
     assert len(sent_at) == 1000
     # Half a kilobyte each on the wire: 200 a second, but for what overdraws the bucket once.
     assert 1000 / 200 - 1 < now - NOW < 1000 / 200 + 0.1
+
+
+@pytest.mark.parametrize("line_bytes", [100, 700])
+@pytest.mark.parametrize("is_run", [False, True])
+def test_copies_that_waited_go_to_leases_that_stand(line_bytes: int, is_run: bool) -> None:
+    """A busy uplink makes a batch wait, and the chunks behind it: some leases end before it leaves."""
+    many = crowd(3000)
+    bench = Bench({b"t": many, b"u": many}, uplink_bytes_per_s=200_000)
+    staying = set(many[::2])
+    for address in staying:
+        bench.table.renew(b"t", address, 30.0)
+    lines = [b"t ".ljust(line_bytes, b"m"), b"u ".ljust(line_bytes, b"m")]
+    if is_run:
+        bench.put_run((lines[0] + b"\n") * 2, line_bytes + 1, b"t", 2)
+    else:
+        bench.put(*lines)
+    now, got = 59.9, dict[tuple[Address, bytes], float]()
+    while (ready_at := bench.egress.ready_at(now)) is not None:
+        now = max(now, ready_at)
+        for destination, datagram in sent(bench.egress.next_slice(now)):
+            got.update({(destination, line[:1]): now for line in wire.split_lines(datagram)[0]})
+    assert now > 62.0
+    over = {to: at for to, at in got.items() if to[1] == b"u" or to[0] not in staying}
+    assert 0 < len(over) < len(many) / 2
+    assert max(over.values()) < 60.0 + LATE_S
+    assert {address for address, topic in got if topic == b"t"} >= staying
+    assert bench.counts["copies_sent"] == len(got) * (2 if is_run else 1)
+
+
+def test_what_waited_while_the_machine_was_suspended_goes_to_nobody() -> None:
+    bench = Bench({b"t": crowd(CALLS_MAX + 10)})
+    bench.put(b"t 1")
+    assert calls(bench.egress.next_slice(NOW)) == CALLS_MAX
+    assert calls(bench.flush(NOW + 3600.0)) == 0
+    assert bench.egress.backlog_bytes == 0
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)

@@ -5,7 +5,9 @@ network.py    virtual time, and datagrams that are lost, doubled, delayed, joine
 hosts.py      a core and the turn its driver makes, on a machine that may be stopped or crash
 ledger.py     what an outside observer of the wire knows: cookies, leases, messages
 checker.py    what an invariant is: a small class that raises InvariantViolation
-checkers.py   the invariants of datagrams, forwarding and delivery, and the list of all
+checkers.py   the invariants of datagrams, tables and delivery, and the list of all
+forwarding.py those of copies: to whom, what, and that none is missing
+credits.py    a naive account of what each address was sent without a sign of life
 admission.py  those of what a server lets in: limits, rates, work, leases, draining
 restarts.py   that of rolling restarts
 restraint.py  those of what clients never do, whatever servers say

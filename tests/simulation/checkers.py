@@ -4,7 +4,6 @@ They judge by the ledger, which is what an outside observer knows. Only the size
 server keeps something for an address, are asked of the cores themselves: that cannot be seen from outside.
 """
 
-from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from kcast.client.events import Delivery, Outcome, Published
@@ -26,17 +25,15 @@ from tests.simulation.admission import (
     WorkPaid,
 )
 from tests.simulation.checker import Checker
+from tests.simulation.forwarding import AllForwarded, NothingToExpiredLease, OnlyVouchedForwarded
 from tests.simulation.ledger import (
     LEASE_COOKIE_S,
-    Boot,
     ClientTurn,
     Message,
     ServerTurn,
-    is_answer,
     is_control,
     line_of,
     lines_of,
-    topic_of,
 )
 from tests.simulation.network import Packet
 from tests.simulation.restarts import RestartLosesNothing
@@ -50,7 +47,6 @@ if TYPE_CHECKING:
 WINDOW_BYTES = 16 * 1024 * 1024
 RUNS_MAX = 64
 SETTLED_S = 3.0
-UPLINK_LATE_S = 1.0  # what waits for a busy uplink is not longer on its way
 
 
 class DatagramSize(Checker):
@@ -166,54 +162,6 @@ class TableBounds(Checker):
             self.fail(f"{name} has {count} {what}, at most {bound}")
 
 
-class NothingToExpiredLease(Checker):
-    """Copies go to live leases only, as the receipts gave them, and carry only what just came in."""
-
-    name = "nothing-to-expired-lease"
-
-    def server_turn(self, turn: ServerTurn) -> None:
-        arrived: set[bytes] | None = None
-        late_s = UPLINK_LATE_S if self.world.options.limits.uplink_bytes_per_s else 0.0
-        if late_s:
-            turn.boot.waiting.update(line for request in turn.requests for line in request.lines)
-        for destination, data in turn.sent:
-            if is_answer(data):
-                continue
-            if arrived is None:
-                arrived = {line for request in turn.requests for line in request.lines}
-            for line in lines_of(data):
-                lease = destination, topic_of(line)
-                if not turn.boot.possible.has(lease, turn.now - late_s) and lease not in turn.evicted:
-                    until = turn.boot.possible.at.get(lease)
-                    over = "none" if until is None else f"one that ended {turn.now - until:.3f} s ago"
-                    self.fail(f"{turn.host.name} sends {line!r} to {destination}, whose lease is {over}")
-                if line not in arrived and line not in turn.boot.waiting:
-                    self.fail(f"{turn.host.name} sends {line!r}, which nobody sent to it")
-
-
-class OnlyVouchedForwarded(Checker):
-    """A server forwards only what a cookie or a publish lease vouches for."""
-
-    name = "only-vouched-forwarded"
-
-    def __init__(self, world: "World") -> None:
-        super().__init__(world)
-        self._vouched: defaultdict[Boot, set[bytes]] = defaultdict(set)  # where copies may come late
-
-    def server_turn(self, turn: ServerTurn) -> None:
-        copies = {line for _, data in turn.sent if not is_answer(data) for line in lines_of(data)}
-        comes_late = self.world.options.limits.uplink_bytes_per_s > 0
-        if copies or comes_late:
-            vouched = {
-                line for request in turn.requests if request.may_forward for line in request.publishes()
-            }
-            if comes_late:
-                self._vouched[turn.boot] |= vouched
-                vouched = self._vouched[turn.boot]
-            for line in copies - vouched:
-                self.fail(f"{turn.host.name} forwards {line!r}, for which nobody vouched")
-
-
 def _is_raw(line: bytes) -> bool:
     return not line.partition(b" ")[2].startswith(b"%@")
 
@@ -248,11 +196,10 @@ class NothingInvented(Checker):
                     self.fail(f"{turn.host.name} delivers {line!r}, a topic that it does not subscribe to")
 
 
-class CompleteDelivery(Checker):
+class CompleteDelivery(AllForwarded):
     """Everything is delivered that can be: by servers in any weather, and end to end where nothing is lost.
 
-    1. A server that accepts a publish sends it, in the same turn, to every live lease of its topic; but for
-       those that have no credit (§7.7), which happens only where the network loses datagrams.
+    1. A server forwards what it accepts (`AllForwarded`).
     2. A client delivers what a server of the topic brings, unless it has delivered it before.
     3. While the network loses nothing: what is published while all the leases of a subscriber stand, and
        reaches a server that it holds a lease at, is delivered within the time that datagrams take; and it
@@ -265,38 +212,7 @@ class CompleteDelivery(Checker):
         super().__init__(world)
         self._open: list[tuple[float, bytes, Message, list[tuple[ClientHost, frozenset[str]]]]] = []
         self._seen = 0
-        self._without_credit: dict[Boot, int] = {}
         self.checked = 0
-
-    def server_turn(self, turn: ServerTurn) -> None:
-        copies: Counter[tuple[Address, bytes]] | None = None
-        if self.world.options.limits.uplink_bytes_per_s:
-            return  # there copies come in later turns, or never
-        without_credit = turn.host.core.drops[Drop.CREDIT] + turn.host.core.drops[Drop.EGRESS_RATE]
-        excused = without_credit - self._without_credit.get(turn.boot, 0)
-        self._without_credit[turn.boot] = without_credit
-        options = self.world.options
-        if excused and self.world.is_calm and not options.rogues and not options.limits_bytes:
-            self.fail(f"{turn.host.name} has no credit left for a subscriber, though nothing is lost")
-        for request in turn.requests:
-            if request.packet.sender is None or not request.forwards:
-                continue
-            for line in request.publishes():
-                for address in turn.boot.audience(topic_of(line), turn.now):
-                    if copies is None:
-                        copies = Counter(
-                            (to, copy)
-                            for to, data in turn.sent
-                            if not is_answer(data)
-                            for copy in lines_of(data)
-                        )
-                    copies[address, line] -= 1
-                    if copies[address, line] < 0:
-                        excused -= 1
-                    if excused < 0:
-                        self.fail(
-                            f"{turn.host.name} holds a lease of {address} and does not forward {line!r}"
-                        )
 
     def client_turn(self, turn: ClientTurn) -> None:
         self._open_new()

@@ -5,7 +5,7 @@ applications publish. It shares no code with the cores but the codec, which has 
 """
 
 import heapq
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,6 +18,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES, Limits
 from kcast.pubsub.networks import Networks, Share
+from tests.simulation.credits import Credits
 from tests.simulation.network import Clock, Packet
 from tests.simulation.options import Options
 
@@ -204,7 +205,7 @@ class Boot:
         self.offered: dict[tuple[Share, bool], Allowance] = {}
         self.offered_copies: dict[tuple[Share, bool], Allowance] = {}
         self.offered_bytes: dict[tuple[Share, bool], Allowance] = {}
-        self.waiting: set[bytes] = set()  # lines that may still be sent, where the uplink is limited
+        self.credits = Credits()
         self.draining_since: float | None = None
         self.bytes_in: Counter[Address] = Counter()
         self.bytes_out: Counter[Address] = Counter()
@@ -215,6 +216,14 @@ class Boot:
         self.unproven_bytes_out = 0
         self.copies_out = 0
         self.handed_over = 0
+
+    def may_answer(self, request: Request, answer: bytes) -> bool:
+        """Whether this may rightly be the answer to a request: a receipt or a refusal only to one with a
+        cookie that was made for its address."""
+        if answer[:2] not in (b"%+", b"%-"):
+            return True
+        fields = request.lines[0].split(b" ") if request.is_vouched else []
+        return len(fields) > 2 and fields[2] in self.issued[request.packet.source]
 
     def cookie_received(self, address: Address, lines: tuple[bytes, ...]) -> None:
         """A datagram of this server has really come to `address`."""
@@ -440,7 +449,7 @@ class Ledger:
         """Brings the boot's account up to date, in the order in which things arrived."""
         boot, now = turn.boot, turn.now
         boot.handed_over += len(turn.packets)
-        waiting: defaultdict[tuple[Address, bytes], deque[Request]] = defaultdict(deque)
+        waiting: defaultdict[tuple[Address, bytes], list[Request]] = defaultdict(list)
         for packet in turn.packets:
             request = Request(packet, lines_of(packet.data))
             turn.requests.append(request)
@@ -456,10 +465,12 @@ class Ledger:
                 boot.answers_out[destination] += 1
                 nonce = data.split(b" ")[1] if b" " in data else b""
                 queue = waiting[destination, nonce]
-                while queue and queue[0].answer is not None:
-                    queue.popleft()
-                if queue:
-                    queue.popleft().answer = data
+                open_requests = [each for each in queue if each.answer is None]
+                # Liars use a nonce twice, with a good cookie and with a bad one that gets silence.
+                likely = (each for each in open_requests if boot.may_answer(each, data))
+                answered = next(likely, next(iter(open_requests), None))
+                if answered is not None:
+                    answered.answer = data
                 else:
                     turn.unasked.append((destination, data))
             else:
@@ -467,13 +478,16 @@ class Ledger:
         turn.evicted = boot.tap.take_evicted()
         for request in turn.requests:
             self._account(boot, request, now)
+            if request.answer is not None and any(map(_cookie_in, lines_of(request.answer))):
+                boot.credits.made_cookie(request.packet.source, now)
         self._push_out(turn)
         for destination, data in turn.sent:
-            if is_answer(data):
+            if not is_answer(data):
+                boot.credits.sent(destination, len(data))
+            else:
                 for line in lines_of(data):
                     if (cookie := _cookie_in(line)) is not None:
-                        # Only whole seconds stand in a cookie.
-                        boot.issued[destination].setdefault(cookie, float(int(now)))
+                        boot.issued[destination].setdefault(cookie, now)
                         boot.quotes.setdefault((destination, cookie), _quote_in(line))
 
     def _account(self, boot: Boot, request: Request, now: float) -> None:
@@ -520,6 +534,8 @@ class Ledger:
         """Whether this answer is one that everybody gets: a cookie, or that there is no publish lease."""
         assert request.answer is not None
         left_s = boot.publish_possible.get(request.packet.source, now) - now
+        if request.cookie_age_s is not None:
+            return False  # its cookie is good, but perhaps too old for leases
         return request.answer[:2] == b"%=" or (request.answer[:2] == b"%:" and left_s < 1)
 
     def _read_answer(self, boot: Boot, request: Request, now: float) -> None:
@@ -563,5 +579,7 @@ class Ledger:
                 boot.possible.put_off(lease, until_at_most)
                 boot.leases_by_topic[topic].add(source)
         request.opened = tuple(dict.fromkeys(opened))
+        if refused.bit_count() < len(topics) and request.cookie_age_s is not None:
+            boot.credits.renewed(source, now - request.cookie_age_s)
         if (publishes or not topics) and b"bare=0" not in receipt[5:]:
             boot.publish_leased(source, until, until_at_most)

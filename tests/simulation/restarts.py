@@ -10,6 +10,8 @@ that meets it for the first time then cannot know. So it is promised
   none, but had dealings with the server before, to messages for which they want receipts: these are sent to
   another server when there is no answer, and when a cookie that should be good is refused.
 
+Where some of the servers lie, they count as ones that nobody shares, and only the first is promised.
+
 A subscriber is promised it while it holds a lease at each of its servers but the one that is restarted, and
 at one at least.
 """
@@ -35,7 +37,7 @@ class RestartLosesNothing(Checker):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._heard: set[tuple[str, Address, float]] = set()
-        self._open: list[tuple[bytes, Message, list[ClientHost]]] = []
+        self._open: list[tuple[bytes, Message, ServerHost, list[ClientHost]]] = []
         self._seen = 0
         self.checked = 0
 
@@ -58,15 +60,16 @@ class RestartLosesNothing(Checker):
                 for address in sorted(self.world.server_addresses(message.publisher, message.topic))
             }
             restarting = [server for server in servers.values() if server.is_restarting]
-            if self.world.hostile & servers.keys():
-                continue
             if len(restarting) == 1 and self._is_promised(message, restarting[0]):
                 audience = [host for host in self.world.clients if self._stands(host, message, restarting[0])]
-                self._open.append((line, message, audience))
+                self._open.append((line, message, restarting[0], audience))
 
     def _is_promised(self, message: Message, server: "ServerHost") -> bool:
         options, host = self.world.options, message.publisher
         shared = options.policy.publish + options.policy.subscribe - options.policy.k
+        hostile = self._hostile_count(message)
+        if hostile:
+            return shared - hostile > 1
         if shared != 1:
             return shared > 1  # where it is less, a message may miss a subscriber at any time
         has_heard = (host.name, server.address, server.drained_since) in self._heard
@@ -81,15 +84,20 @@ class RestartLosesNothing(Checker):
             return False
         leased = self.world.leased_at(host, message.topic)
         wanted = min(self.world.options.policy.subscribe, len(self.world.servers_of(host, message.topic)))
-        return len(leased - {server.name}) >= max(1, wanted - 1)
+        return len(leased - {server.name}) >= max(1, wanted - 1 - self._hostile_count(message))
+
+    def _hostile_count(self, message: Message) -> int:
+        return len(self.world.hostile & self.world.servers_of(message.publisher, message.topic))
 
     def _close_due(self) -> None:
         slack_s = SETTLED_S + 2 * self.world.network.delay_s_max
         while self._open and self._open[0][1].at + slack_s <= self.world.clock.time:
-            line, message, audience = self._open.pop(0)
+            line, message, server, audience = self._open.pop(0)
             for host in audience if message.is_unique and self.world.was_calm_since(message.at) else ():
                 if host.subscribed.get(message.topic, message.at) >= message.at:
                     continue
+                if self._hostile_count(message) and not self._stands(host, message, server):
+                    continue  # servers that lie may have made it give up leases meanwhile
                 self.checked += 1
                 if not self.world.ledger.delivered[host.name][line]:
                     self.fail(

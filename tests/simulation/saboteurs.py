@@ -1,6 +1,6 @@
 """Cores that do wrong, each in one way that some checker of the simulation must name."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -15,6 +15,7 @@ from kcast.client.session import Session
 from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
 from kcast.pubsub.cookie import Cookies, Issued
+from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import Limits
@@ -23,6 +24,7 @@ from kcast.pubsub.publishing import Lines, Publishing
 from kcast.pubsub.rates import Demand, PublishRates
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import FREE, Mint, Quote
+from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import FifoTable, LeaseTable, Limit
 
 # --- Servers that do wrong ---------------------------------------------------------------------------
@@ -171,6 +173,36 @@ class Forgetful(Server):
                 self.counts["copies_sent"] -= lines
                 transmits[index] = transmits[index]._replace(destinations=destinations[1:])
         return transmits
+
+
+class Doubling(Server):
+    """Sends every copy twice, and counts it so."""
+
+    def flush(self, now: float) -> list[Transmit]:
+        transmits = super().flush(now)
+        copies = [each for each in transmits if not each.is_answer]
+        self.counts["copies_sent"] += sum(
+            len(wire.split_lines(each.data)[0]) * len(each.destinations) for each in copies
+        )
+        return transmits + copies
+
+
+class _SubscribersDoubted(Subscribers):
+    def granted(self, transmit: Transmit, now: float) -> Iterator[Transmit]:
+        if len(transmit.destinations) > 1:
+            self._refuse(Drop.CREDIT, transmit.data)
+            transmit = transmit._replace(destinations=transmit.destinations[1:])
+        return super().granted(transmit, now)
+
+
+class Distrustful(Server):
+    """Says that a subscriber has no credit left, of which it has used little."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        networks, limits = self._subscribers._networks, self.limits
+        self._subscribers = _SubscribersDoubted(networks, limits, settings["ttl_s"], self.drops)
+        self._egress._subscribers = self._subscribers
 
 
 class Discreet(Server):

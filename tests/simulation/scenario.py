@@ -11,6 +11,7 @@ from tests.simulation.world import World
 
 CALM_S = 4.0
 SPEAKERS_MAX = 10  # at one moment: what more would say overflows the buffers of a topic's servers
+BREATH_S = 0.15  # from one such moment to the next
 HAPPENINGS = (
     *("crash", "crash", "reboot", "pause-server", "pause-client"),
     *("partition", "one-way", "rebind", "leave"),
@@ -39,12 +40,24 @@ def run(world: World) -> World:
         world.heal()
         world.check_leased_again()
     world.run_for(CALM_S)
+    spoken_s = _speak_after_all(world)
+    world.run_for(spoken_s + CALM_S + 2 * world.network.delay_s_max)
+    world.finish()
+    return world
+
+
+def _speak_after_all(world: World) -> float:
+    """Every client says something, some on three topics and the rest on one each, so that all topics have
+    their turn where clients are many. Returns for how long they speak."""
     for client in world.clients[:SPEAKERS_MAX]:
         for topic in world.topics[:3]:
             client.publish(topic, [b"after all"])
-    world.run_for(CALM_S + 2 * world.network.delay_s_max)
-    world.finish()
-    return world
+    wait_s = 0.0
+    for number, client in enumerate(world.clients[SPEAKERS_MAX:]):
+        wait_s = BREATH_S * (1 + number // SPEAKERS_MAX)
+        topic = world.topics[number % len(world.topics)]
+        world.clock.after(wait_s, partial(client.publish, topic, [b"after all"]))
+    return wait_s
 
 
 def _subscribe_all(world: World) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kcast.client.core import ClientCore
+from kcast.client.credit import Credit
 from kcast.client.dedup import CopyFilter
 from kcast.client.gaps import GapTracker
 from kcast.hashring.policy import Policy
@@ -44,6 +45,7 @@ PRICED = replace(CALM, work_bits=6, tries_per_ms=1, topics=8, subscriptions=4)
 PRICED_ATTACKED = replace(PRICED, attacks=200)
 SLOW = replace(PRICED, try_s=0.05)
 HOSTILE = replace(SLOW, servers=5, hostile_servers=2)
+UPLINK = replace(CALM, limits=Limits(uplink_bytes_per_s=20_000), burst=0.1)
 ROLLING = replace(CALM, servers=5, policy=Policy(5, 1, 5), drains=2, ttl_s=6)
 
 
@@ -141,6 +143,11 @@ SABOTAGES = {
     "copies to whose lease is over": Sabotage(
         "nothing-to-expired-lease", replace(ROUGH, faults=12), server=saboteurs.NeverForgets
     ),
+    "copies sent twice": Sabotage("nothing-to-expired-lease", server=saboteurs.Doubling),
+    "copies refused to who has credit": Sabotage("complete-delivery", server=saboteurs.Distrustful),
+    "a subscriber passed over where copies wait": Sabotage(
+        "complete-delivery", UPLINK, server=saboteurs.Forgetful
+    ),
     "lines of the server's own": Sabotage("nothing-to-expired-lease", server=saboteurs.Gossip),
     "strangers' publishes forwarded": Sabotage("only-vouched-forwarded", ATTACKED, server=saboteurs.Lax),
     "a message invented": Sabotage("nothing-delivered-not-published", client=saboteurs.Inventive),
@@ -180,7 +187,8 @@ def test_what_is_broken_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [CALM, ROUGH, ATTACKED, TIGHT, NARROW, FIFO, HURRIED, PRICED_ATTACKED, SLOW, HOSTILE, ROLLING]
+    "options",
+    [CALM, ROUGH, ATTACKED, TIGHT, NARROW, FIFO, HURRIED, PRICED_ATTACKED, SLOW, HOSTILE, ROLLING, UPLINK],
 )
 def test_what_is_not_broken_passes(options: Options) -> None:
     run_sabotaged(Sabotage("", options))
@@ -210,6 +218,15 @@ def test_a_request_answered_without_its_length_is_found(monkeypatch: pytest.Monk
     """The rule of 192 bytes, taken out of the product itself: the length check behind it still holds."""
     monkeypatch.setattr("kcast.pubsub.server.REQUEST_BYTES_MIN", 0)
     run_sabotaged(Sabotage("", ATTACKED))
+
+
+def test_clients_that_do_not_show_that_they_live_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """§7.7: where much comes, usual renewals are too few."""
+    options = replace(CALM, seed=4, ttl_s=60, burst=0.3, publish_interval_s=4.0, topics=2, fault_s=60.0)
+    run_sabotaged(Sabotage("", options))
+    monkeypatch.setattr(Credit, "took", lambda credit, size_bytes, now: False)
+    with pytest.raises(InvariantViolation, match=r"complete-delivery: .* has no credit left for c"):
+        run_sabotaged(Sabotage("", options))
 
 
 def test_every_checker_is_sabotaged() -> None:
