@@ -29,7 +29,7 @@ from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 from kcast.pubsub.turns import Turns
 
-CALLS_MAX = 128  # in a slice: a third of a millisecond
+CALLS_MAX = 100  # in a slice: a quarter of a millisecond
 BYTES_MAX = 4 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
 CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at least
 PAIRS_MAX = 8192  # lines times subscribers in a batch: some milliseconds to put together

@@ -16,7 +16,7 @@ PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
 # Beside docs/: what is a page, or linked from one.
 MORE = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE"),
-    *("pubsub/PROTOCOL.md", "compose.yaml"),
+    *("pubsub/PROTOCOL.md", "compose.yaml", "Dockerfile"),
 )
 
 

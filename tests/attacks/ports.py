@@ -12,13 +12,15 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Iterable
 
 from kcast.pubsub import wire
 
 TOPIC = b"many-ports"
 _BATCH = 200
+_AT_ONCE = 12  # a server answers few strangers in a turn that brings more
+_AGAIN_S = 0.1
 _WAIT_S = 3.0
-_TRIES = 5
 
 
 def leased(server: tuple[str, int], source: str, count: int, topic: bytes = TOPIC) -> list[socket.socket]:
@@ -45,26 +47,26 @@ def leased(server: tuple[str, int], source: str, count: int, topic: bytes = TOPI
 
 
 def _answers(
-    sockets: list[socket.socket], requests: dict[socket.socket, bytes]
+    sockets: Iterable[socket.socket], requests: dict[socket.socket, bytes]
 ) -> dict[socket.socket, wire.Reply | None]:
-    """Sends requests, and again what is not answered; returns the answers."""
+    """Sends requests, a few at a time, and again what is not answered; returns the answers."""
     answers: dict[socket.socket, wire.Reply | None] = {}
-    for _ in range(_TRIES):
-        for sock, request in requests.items():
-            if sock not in answers:
-                sock.send(request)
-        until = time.monotonic() + _WAIT_S / _TRIES
+    waiting = [sock for sock in sockets if sock in requests]
+    for start in range(0, len(waiting), _AT_ONCE):
+        some = {sock.fileno(): sock for sock in waiting[start : start + _AT_ONCE]}
         poll = select.poll()
-        by_descriptor = {sock.fileno(): sock for sock in requests if sock not in answers}
-        for descriptor in by_descriptor:
+        for descriptor in some:
             poll.register(descriptor, select.POLLIN)
-        while by_descriptor and time.monotonic() < until:
-            for descriptor, _ in poll.poll(100):
-                sock = by_descriptor.pop(descriptor)
-                poll.unregister(descriptor)
-                answers[sock] = wire.parse_reply(sock.recv(65_536).split(b"\n")[0])
-        if not by_descriptor:
-            break
+        until = time.monotonic() + _WAIT_S
+        while some and time.monotonic() < until:
+            for sock in some.values():
+                sock.send(requests[sock])
+            again_at = time.monotonic() + _AGAIN_S
+            while some and (left_s := again_at - time.monotonic()) > 0:
+                for descriptor, _ in poll.poll(1000 * left_s):
+                    poll.unregister(descriptor)
+                    sock = some.pop(descriptor)
+                    answers[sock] = wire.parse_reply(sock.recv(65_536).split(b"\n")[0])
     return answers
 
 

@@ -143,6 +143,14 @@ def test_a_server_of_the_other_version_answers_ping_and_health(
         assert publisher.run("health", address).returncode == 0
 
 
+def test_doctor_finds_nothing_wrong_with_old_servers(old: Version, tmp_path: Path) -> None:
+    with serving(old, tmp_path / "lab.txt") as cluster:
+        told = NEW.run("doctor", "--cluster", cluster, "--json")
+    found = [json.loads(line) for line in told.stdout.splitlines()]
+    assert (told.returncode, told.stderr) == (0, ""), told
+    assert [each["id"] for each in found if each["server"]] == ["answers", "leases", "copies"] * 3
+
+
 def test_who_drains_is_understood(server: Version, subscriber: Version, tmp_path: Path) -> None:
     with serving(server, tmp_path / "lab.txt", "--ttl", "2") as cluster:
         listening = subscriber.start("sub", "--cluster", cluster, "t/1", "--count", "1", "--json")

@@ -1,5 +1,6 @@
 """A signed list as its users meet it: dropped on a machine, used by name, replaced while programs run."""
 
+import json
 import os
 import shutil
 import signal
@@ -183,3 +184,15 @@ def test_who_can_reach_no_place_gets_the_list_from_another_client(
         assert (counters["leases_wanted"], counters["published"]) == (3, 0)
         assert (counters["deliveries"], any(counters["outcomes"].values())) == (1, False)
     assert Store(NAME, tmp_path / "b/kcast/trust").load() == Store(NAME, tmp_path / "a/kcast/trust").load()
+
+
+def test_doctor_examines_a_list_by_its_name(
+    servers: tuple[ServerEntry, ...], known: KnownList, start: Start
+) -> None:
+    known.publish(servers[:3])
+    examining = start("doctor", "--cluster", AT_NAME, "--json")
+    told, complaints = examining.communicate(timeout=60)
+    found = [json.loads(line) for line in told.splitlines()]
+    assert (examining.returncode, complaints) == (0, ""), told
+    assert [each["id"] for each in found if each["server"]] == ["answers", "leases", "copies"] * 3
+    assert "a clock that fits the signed list" in [each["text"] for each in found]

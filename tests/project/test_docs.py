@@ -60,10 +60,11 @@ def sources(module: Path) -> tuple[Path, Path]:
 
 
 def slugs(text: str) -> set[str]:
-    """The anchors that a page's headings have."""
+    """The anchors that a page's headings have: those that are the same on GitHub and on the site."""
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     heads = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    anchors = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    return {anchor for anchor in anchors if "--" not in anchor}  # the site makes one dash of several
 
 
 def broken_links(page: str, text: str, root: Path = ROOT) -> list[str]:
@@ -72,9 +73,16 @@ def broken_links(page: str, text: str, root: Path = ROOT) -> list[str]:
         if ":" in target:
             continue
         path = (root / page).parent / target if target else root / page
-        if not path.exists() or (anchor and anchor not in slugs(path.read_text())):
+        is_there = path.exists() and (path.suffix == ".md" or is_on_the_site(path.resolve(), root))
+        if not is_there or (anchor and anchor not in slugs(path.read_text())):
             found.append(f"{target}#{anchor}" if anchor else target)
     return found
+
+
+def is_on_the_site(path: Path, root: Path) -> bool:
+    """Whether the site has a file that is no page. tools/site.py takes those of docs/, and names others."""
+    name = path.relative_to(root).as_posix()
+    return name.startswith("docs/") or f'"{name}"' in (ROOT / "tools/site.py").read_text()
 
 
 def missing_targets(text: str, makefile: str) -> list[str]:
