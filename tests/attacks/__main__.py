@@ -14,7 +14,7 @@ from tests.attacks.figures import Figure
 from tests.attacks.lab import Lab, Skipped
 from tests.attacks.row import Row
 from tests.attacks.rows import ROWS
-from tests.attacks.trees import HERE, NoHistory, Tree, tree_of
+from tests.support.trees import HERE, NoHistory, Tree, tree_of
 
 LIGHT_ROWS_AT_ONCE = 4
 

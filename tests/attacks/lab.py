@@ -17,7 +17,7 @@ from kcast.client.cluster import format_cluster, lab
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, format_address
 from tests.attacks.honest import Honest
-from tests.attacks.trees import HERE, Tree
+from tests.support.trees import HERE, Tree
 
 WAIT_S = 30.0
 _NO_EXEMPTION = "--no-loopback-exemption"

@@ -15,8 +15,8 @@ from tests.attacks.lab import Lab, Skipped
 from tests.attacks.row import Row
 from tests.attacks.rows import ROWS
 from tests.attacks.rows.strangers import mutated
-from tests.attacks.trees import HERE, NoHistory, tree_of
 from tests.support.checkout import ROOT
+from tests.support.trees import HERE, NoHistory, tree_of
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":

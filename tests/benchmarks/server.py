@@ -34,7 +34,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX
 from kcast.pubsub.udp import UdpPort, open_socket
-from tests.attacks.trees import HERE, NoHistory, Tree, tree_of
+from tests.support.trees import HERE, NoHistory, Tree, tree_of
 
 LINE_BYTES = 100
 LAST_BYTES = b"!\n"  # of every message, and of nothing else: what copies are counted by

@@ -3,12 +3,9 @@
 The other version comes from this repository's history, and uses the libraries of this one.
 """
 
-import io
 import json
-import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import ROOT
 from tests.support.cluster_of_processes import end_process
+from tests.support.trees import HERE, Tree, tree_of
 
 pytestmark = pytest.mark.compat
 
@@ -28,21 +25,20 @@ LINES = ["rain, 4 degrees", "100 %", "snø", "", *map(str, range(200))]
 
 @dataclass(frozen=True)
 class Version:
-    """A version of kcast: what starts its command, in which folder."""
+    """The commands of a version of kcast."""
 
-    command: tuple[str, ...]
-    folder: Path
+    tree: Tree
 
     def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
         """Starts the command."""
         return subprocess.Popen(
-            (*self.command, *map(str, arguments)),
+            self.tree.kcast(*map(str, arguments)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
-            cwd=self.folder,
-            env={**os.environ, "PYTHONUTF8": "1"},
+            cwd=self.tree.folder,
+            env=self.tree.environment,
         )
 
     def run(self, *arguments: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -55,21 +51,17 @@ class Version:
         return subprocess.CompletedProcess(process.args, process.returncode, *told)
 
 
-NEW = Version((sys.executable, "-m", "kcast.client.cli"), ROOT)
+NEW = Version(HERE)
 
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    archive = subprocess.run(("git", "archive", COMMIT), cwd=ROOT, capture_output=True, check=False)
-    if archive.returncode:
-        pytest.fail(f"commit {COMMIT} is not in this clone: run git fetch --unshallow ({archive.stderr!r})")
-    folder = tmp_path_factory.mktemp("old")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(folder, filter="data")
+    tree = tree_of(COMMIT, tmp_path_factory.mktemp("old"))
     program = "import client.cli; print(client.cli.__file__)"
-    found = subprocess.run((sys.executable, "-c", program), cwd=folder, capture_output=True, text=True)
-    assert found.stdout.startswith(str(folder)), found  # not this version's
-    return Version((sys.executable, "-m", "client.cli"), folder)
+    command = (sys.executable, "-c", program)
+    found = subprocess.run(command, cwd=tree.folder, env=tree.environment, capture_output=True, text=True)
+    assert found.stdout.startswith(str(tree.folder)), found  # not this version's
+    return Version(tree)
 
 
 @pytest.fixture(params=["old", "new"])

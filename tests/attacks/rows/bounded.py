@@ -19,7 +19,7 @@ from tests.attacks.figures import Figure, at_most, told
 from tests.attacks.lab import Lab, Skipped
 from tests.attacks.row import Row
 from tests.attacks.rows.floods import OLD
-from tests.attacks.trees import HERE, NoHistory, Tree, tree_of
+from tests.support.trees import HERE, NoHistory, Tree, tree_of
 
 TIMES = 10  # what a datagram of a stranger may cost, against the cheapest of 0.1.0
 LEASES = 100_000

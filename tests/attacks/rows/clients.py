@@ -13,8 +13,8 @@ from kcast.client.events import Gap
 from tests.attacks.figures import Figure, at_least, at_most, told
 from tests.attacks.lab import Lab, Skipped, cpu_seconds
 from tests.attacks.row import Row
-from tests.attacks.trees import HERE
 from tests.attacks.wire_peer import WirePeer
+from tests.support.trees import HERE
 
 TWO_PERCENT_OF_TEN_MINUTES_S = 12.0
 ALLOWANCE_AND_START_S = 7.0  # of which the allowance for one server is 5 s in ten minutes

@@ -12,8 +12,8 @@ from tests.attacks.honest import Honest
 from tests.attacks.junk import KINDS
 from tests.attacks.lab import Lab, Skipped
 from tests.attacks.row import Row
-from tests.attacks.trees import HERE, NoHistory, tree_of
 from tests.support import known_flood
+from tests.support.trees import HERE, NoHistory, tree_of
 
 OLD = "b490d10"  # 0.1.0
 TTL_S = 4

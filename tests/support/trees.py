@@ -1,4 +1,4 @@
-"""Other versions of the project, whose servers and commands the attack suite starts beside this one's."""
+"""Other versions of the project, whose servers and commands tests and benchmarks start beside this one's."""
 
 import io
 import os
