@@ -144,8 +144,8 @@ def test_waiting_can_be_interrupted() -> None:
         subscription = client.subscribe("t")
         waits_since = time.monotonic()
         for wait in (subscription.get, subscription.ready, lambda: client.publish("t", "x")):
-            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
             with pytest.raises(KeyboardInterrupt):
+                threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
                 wait()
         assert time.monotonic() - waits_since < 5.0
 
@@ -163,8 +163,8 @@ def test_waiting_for_the_lock_can_be_interrupted_and_leaves_no_trace(cluster: Cl
         holding = threading.Thread(target=hold)
         holding.start()
         assert held.wait(WAIT_S)
-        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
             client.publish("t", "x")
         interrupted.set()
         holding.join()
