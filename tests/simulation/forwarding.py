@@ -115,6 +115,11 @@ class AllForwarded(Checker):
         self._refused_before: defaultdict[Boot, int] = defaultdict(int)
         self._lately: defaultdict[tuple[Boot, Address], deque[tuple[float, int]]] = defaultdict(deque)
 
+    @property
+    def _window_s(self) -> float:
+        """In so long two renewals bring credit, also where a client has paused between them."""
+        return 2 * (2 * self.world.network.delay_s_max + 4 * TURN_S) + PAUSE_S_MAX
+
     def server_turn(self, turn: ServerTurn) -> None:
         boot, due, due_since = turn.boot, self._due[turn.boot], self._due_since[turn.boot]
         for request in turn.requests:
@@ -129,7 +134,10 @@ class AllForwarded(Checker):
                 due[copy] -= count
         for destination, data in turn.sent:
             if not is_answer(data):
-                self._lately[boot, destination].append((turn.now, len(data)))
+                lately = self._lately[boot, destination]
+                lately.append((turn.now, len(data)))
+                while lately[0][0] < turn.now - self._window_s:
+                    lately.popleft()
         if not is_all_sent(turn):
             return
         refused = turn.host.core.drops[Drop.EGRESS_RATE]
@@ -154,13 +162,11 @@ class AllForwarded(Checker):
         due_since.clear()
 
     def _check_honest(self, turn: ServerTurn, address: Address, topic: bytes) -> None:
-        """A client that takes what comes shows in time that it does: two renewals bring credit."""
+        """A client that takes what comes shows in time that it does."""
         world = self.world
-        window_s = 2 * (2 * world.network.delay_s_max + 4 * TURN_S) + PAUSE_S_MAX
+        window_s = self._window_s
         lately = self._lately[turn.boot, address]
-        while lately and lately[0][0] < turn.now - window_s:
-            lately.popleft()
-        came_bytes = sum(size_bytes for _, size_bytes in lately)
+        came_bytes = sum(size_bytes for at, size_bytes in lately if at >= turn.now - window_s)
         if came_bytes > ROOM_BYTES - DATAGRAM_BYTES_MAX or not world.was_calm_since(
             world.clock.time - window_s
         ):
