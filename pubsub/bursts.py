@@ -22,14 +22,22 @@ def whole_topic(data: bytes, segment_bytes: int, lines_max: int) -> tuple[bytes,
     second = data[segment_bytes : 2 * segment_bytes].lstrip(b"\n")
     if second and not second.startswith(prefix):
         return None
-    line_count = 1 + data.count(b"\n" + prefix)
-    # Lines that are as long as most are found one by one: that is what counting costs, so it is done once.
-    line_counts = [data.count(b"\n")] if line_count <= lines_max else _line_counts(data, segment_bytes)
-    if sum(line_counts) != line_count and b"\n\n" in data:
-        line_counts = [len(wire.split_lines(datagram)[0]) for datagram in datagrams(data, segment_bytes)]
-    if sum(line_counts) != line_count or max(line_counts) > lines_max or not wire.is_topic(topic):
+    # Each datagram ends with LF, so the search for `LF topic SP` begins with the LF before it.
+    count, needle = data.count, b"\n" + prefix
+    newline_count = count(b"\n")
+    if newline_count <= lines_max:
+        line_counts = [1 + count(needle)]
+    else:
+        line_counts = [
+            count(needle, max(0, start - 1), start + segment_bytes)
+            for start in range(0, len(data), segment_bytes)
+        ]
+        line_counts[0] += 1
+    if sum(line_counts) != newline_count and b"\n\n" in data:
+        newline_count = sum(len(wire.split_lines(each)[0]) for each in datagrams(data, segment_bytes))
+    if sum(line_counts) != newline_count or max(line_counts) > lines_max or not wire.is_topic(topic):
         return None
-    return topic, line_count
+    return topic, newline_count
 
 
 def publishes_by_topic(data: bytes, segment_bytes: int, lines_max: int) -> dict[bytes, list[bytes]] | None:

@@ -3,20 +3,21 @@
 Published lines wait in a queue for each publisher. Queues take turns by deficit round robin (Shreedhar and
 Varghese, 1995): a queue that has its turn may send a quantum, and what it sends beyond is taken off its next
 one. All queues of a network share its turns (`kcast.pubsub.turns`). A publisher that had nothing waiting
-comes first once, as in FQ-CoDel (RFC 8290 §4.2), a few of a network at a time: so sparse messages are not
-held up by bulk, and a publisher whose messages make many copies waits behind its own backlog.
+comes first, as in FQ-CoDel (RFC 8290 §4.2), if what it wants sent fits in a quantum that all of its network
+share until the next round. So bulk does not hold up sparse messages, and waits for its turns.
 
 What the queues give is put together in a batch: each subscriber gets all its lines in as few datagrams as
 possible, because a copy costs system calls, hardly bytes. A burst whose lines are all of one topic leaves as
-it came, without being cut into lines. The batch leaves in slices, which are bounded in calls and bytes, and
-the driver receives between them. So one message to 100,000 subscribers makes the server deaf to nobody.
+it came, without being cut into lines. There is a batch of those who come first, and a batch of those whose
+turn it is, which is called a round. Batches leave in slices, which are bounded in calls and bytes, and the
+driver receives between them. So one message to 100,000 subscribers makes the server deaf to nobody.
 
 Whom a copy goes to is found when it is put in a batch. A batch that has not left within a second, because the
 uplink is busy or the machine was suspended, is held against the table again.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub import wire
@@ -29,13 +30,14 @@ from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 from kcast.pubsub.turns import Turns
 
-CALLS_MAX = 100  # in a slice: a quarter of a millisecond
+CALLS_MAX = 64  # in a slice: a sixth of a millisecond
+WHOLE_CALLS_MAX = 100  # what goes to so many is not cut, since a slice costs as much as some twenty calls
 BYTES_MAX = 4 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
 CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at least
 PAIRS_MAX = 8192  # lines times subscribers in a batch: some milliseconds to put together
+ADDRESSES_MAX = 1024  # in a batch: a few milliseconds to send, and for so long nobody in it comes first
 COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
-QUANTUM_BYTES = 64 * 1024
-FIRST_TURNS_MAX = 8  # of a network, at a time
+QUANTUM_BYTES = 128 * 1024
 QUEUES_MAX = 256  # of a network that has more waiting than its part
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of all queues, costs included: a third of a second
 BACKLOG_S_MAX = 0.25  # ... and of an uplink whose rate is known
@@ -55,11 +57,10 @@ class Sender(NamedTuple):
 class _Party:
     """What the queues of one of the widest networks have together."""
 
-    __slots__ = ("backlog_bytes", "first_turns", "queues")
+    __slots__ = ("backlog_bytes", "queues")
 
     def __init__(self) -> None:
         self.backlog_bytes = 0
-        self.first_turns = 0  # of its queues, those that have had no turn yet
         self.queues = 0
 
 
@@ -120,16 +121,32 @@ class _Ready(NamedTuple):
 class _Batch:
     """What is put together."""
 
-    __slots__ = ("found_at", "pairs", "pairs_max", "ready", "topics", "wanted", "wanted_by")
+    __slots__ = ("found_at", "pairs", "ready", "ready_addresses", "topics", "wanted", "wanted_by")
 
-    def __init__(self, pairs_max: int, now: float) -> None:
+    def __init__(self, now: float) -> None:
         self.found_at = now  # when the first of the audiences was that it is for
         self.pairs = 0
-        self.pairs_max = pairs_max
-        self.ready: list[_Ready] = []
+        self.ready: deque[_Ready] = deque()
+        self.ready_addresses = 0  # that what is ready goes to
         self.topics: set[bytes] = set()  # of the lines that are still to be packed
         self.wanted: list[list[bytes]] = []  # lines that are packed together for those who want them ...
         self.wanted_by: defaultdict[Address, list[int]] = defaultdict(list)  # ... by their places there
+
+    @property
+    def has_room(self) -> bool:
+        return self.pairs < PAIRS_MAX and self.ready_addresses + len(self.wanted_by) < ADDRESSES_MAX
+
+    @property
+    def calls_of_slice(self) -> int:
+        """How many calls the next slice may have: more than usual if all, or the first, then leaves whole."""
+        for calls in (self.ready_addresses, len(self.ready[0].transmit.destinations)):
+            if calls <= WHOLE_CALLS_MAX:
+                return max(CALLS_MAX, calls)
+        return CALLS_MAX
+
+    def add(self, transmit: Transmit, line_count: int) -> None:
+        self.ready.append(_Ready(transmit, line_count))
+        self.ready_addresses += len(transmit.destinations)
 
 
 class Egress:
@@ -161,11 +178,12 @@ class Egress:
         self._backlog_bytes = 0
         self._queues: dict[Hashable, _Queue] = {}
         self._parties: dict[Hashable, _Party] = {}
-        self._fresh: deque[_Queue] = deque()  # those that have their first turn
+        self._fresh: deque[_Queue] = deque()  # those that had nothing waiting
         self._waiting: Turns[_Queue] = Turns()
-        self._ready: deque[_Ready] = deque()  # the rest of the batch
-        self._found_at = 0.0  # when all in it surely had leases
-        self._in_batch: set[Hashable] = set()  # whose it is
+        self._first = _Batch(0.0)  # what is left of the batch of those who come first
+        self._round = _Batch(0.0)  # ... and of that of those whose turn it is
+        self._in_round: set[Hashable] = set()  # whose it is
+        self._first_bytes: Counter[Hashable] = Counter()  # what each network has had of its quantum in it
 
     @property
     def backlog_bytes(self) -> int:
@@ -174,7 +192,8 @@ class Egress:
 
     def ready_at(self, now: float) -> float | None:
         """Returns when more can be sent, `now` if at once; None if nothing waits."""
-        return self._uplink.ready_at(now) if self._queues or self._ready else None
+        is_any_left = self._queues or self._first.ready or self._round.ready
+        return self._uplink.ready_at(now) if is_any_left else None
 
     # --- What comes in -------------------------------------------------------------------------------
 
@@ -237,11 +256,9 @@ class Egress:
             party = self._parties[sender.party] = _Party()
         party.queues += 1
         queue = self._queues[sender.name] = _Queue(sender, party)
-        # Nobody overtakes what has been sent before.
-        if sender.name in self._in_batch or party.first_turns >= FIRST_TURNS_MAX:
-            self._waiting.add(queue, sender.networks)
+        if sender.name in self._in_round:
+            self._waiting.add(queue, sender.networks)  # nobody overtakes what he has sent before
         else:
-            party.first_turns += 1
             self._fresh.append(queue)
         return queue
 
@@ -258,38 +275,27 @@ class Egress:
 
     def next_slice(self, now: float) -> list[Transmit]:
         """Returns the next copies to send; none while the uplink is taken."""
-        calls_left, bytes_left = CALLS_MAX, min(BYTES_MAX, self._uplink.left(now))
-        fresh = [queue.sender.name for queue in self._fresh] if bytes_left > 0 else []
-        first = deque(self._first_turns(now) if fresh else ())
+        bytes_left = min(BYTES_MAX, self._uplink.left(now))
+        batch = self._next_batch(now) if bytes_left > 0 else None
+        calls_left = batch.calls_of_slice if batch else 0
         transmits: list[Transmit] = []
         copies, refused = 0, self._subscribers.refused
-        self._check_late(now)
-        while calls_left > 0 and bytes_left > 0:
-            if not first and not self._ready:
-                self._in_batch.clear()
-                if not self._waiting:
-                    break
-                self._ready.extend(self._turns(now))
-                self._check_late(now)
-                continue
-            ready = first or self._ready
-            transmit, line_count = ready.popleft()
+        while batch and calls_left > 0 and bytes_left > 0:
+            transmit, line_count = batch.ready.popleft()
             size_bytes, count = len(transmit.data), len(transmit.destinations)
             most = max(1, int(min(calls_left, bytes_left // size_bytes)))
             if count > most:
                 rest = transmit._replace(destinations=transmit.destinations[most:])
-                ready.appendleft(_Ready(rest, line_count))
+                batch.ready.appendleft(_Ready(rest, line_count))
                 transmit = transmit._replace(destinations=transmit.destinations[:most])
                 count = most
+            batch.ready_addresses -= count
             transmits.append(transmit)
             calls_left -= count
             bytes_left -= size_bytes * count
             copies += line_count * count
-        if first:
-            if not self._ready:
-                self._found_at = now
-            self._ready.extendleft(reversed(first))
-            self._in_batch.update(fresh)
+            if not batch.ready and calls_left > 0 and bytes_left > 0:
+                batch = self._next_batch(now)
         if self._subscribers:
             transmits = [part for each in transmits for part in self._subscribers.granted(each, now)]
         self._counts["copies_sent"] += copies - (self._subscribers.refused - refused)
@@ -297,49 +303,58 @@ class Egress:
             self._charge_uplink(transmits, now)
         return transmits
 
-    def _first_turns(self, now: float) -> list[_Ready]:
-        """Puts together what queues give that have had no turn yet."""
-        is_anybody_waiting = bool(self._ready or self._waiting)
-        # At most a slice if anybody waits, so that this is not a way around the turns.
-        batch = _Batch(CALLS_MAX if is_anybody_waiting else PAIRS_MAX, now)
-        while self._fresh and batch.pairs < batch.pairs_max:
+    def _next_batch(self, now: float) -> _Batch | None:
+        """Returns the batch that leaves next, which is put together if need be; None if nothing waits."""
+        self._check_late(self._first, now)
+        while self._fresh and not self._first.ready:
+            self._put_first_together(now)
+        if self._first.ready:
+            return self._first
+        self._check_late(self._round, now)
+        while not self._round.ready:
+            self._in_round.clear()
+            self._first_bytes.clear()
+            if not self._waiting:
+                return None
+            self._put_round_together(now)
+            self._check_late(self._round, now)
+        return self._round
+
+    def _put_first_together(self, now: float) -> None:
+        """Takes all of those who had nothing waiting, as far as the quanta of their networks go."""
+        batch = self._first = _Batch(now)
+        while self._fresh and batch.has_room:
             queue = self._fresh.popleft()
-            queue.party.first_turns -= 1
-            self._serve(queue, batch, now)
-            while (
-                queue.is_waiting and batch.pairs < batch.pairs_max and not (is_anybody_waiting or self._fresh)
-            ):
-                queue.deficit_bytes += QUANTUM_BYTES
+            sender = queue.sender
+            first_bytes = self._first_bytes[sender.party] + queue.backlog_bytes
+            if first_bytes <= QUANTUM_BYTES:
+                self._first_bytes[sender.party] = first_bytes
                 self._serve(queue, batch, now)
             if queue.is_waiting:
-                self._waiting.add(queue, queue.sender.networks)
-                is_anybody_waiting = True
+                self._waiting.add(queue, sender.networks)
             else:
                 self._end(queue)
         self._pack(batch)
-        return batch.ready
 
-    def _turns(self, now: float) -> list[_Ready]:
-        """Puts together what queues give by turns."""
-        batch = _Batch(PAIRS_MAX, now)
-        while self._waiting and batch.pairs < batch.pairs_max:
+    def _put_round_together(self, now: float) -> None:
+        """Takes what queues give by turns."""
+        batch = self._round = _Batch(now)
+        while self._waiting and batch.has_room:
             queue = self._waiting.first()
             if queue.deficit_bytes <= 0:
                 queue.deficit_bytes += QUANTUM_BYTES
                 self._waiting.pass_on()
                 continue
-            self._in_batch.add(queue.sender.name)
+            self._in_round.add(queue.sender.name)
             self._serve(queue, batch, now)
             if not queue.is_waiting:
                 self._waiting.remove_first()
                 self._end(queue)
         self._pack(batch)
-        self._found_at = batch.found_at
-        return batch.ready
 
     def _serve(self, queue: _Queue, batch: _Batch, now: float) -> None:
         """Takes from a queue what its deficit and the batch allow."""
-        while queue.deficit_bytes > 0 and batch.pairs < batch.pairs_max:
+        while queue.deficit_bytes > 0 and batch.has_room:
             if queue.parcels:
                 self._take_chunk(queue, batch, now)
             elif queue.lines_by_topic:
@@ -352,7 +367,7 @@ class Egress:
         subscribers = self._table.subscribers
         wanted, wanted_by, topics = batch.wanted, batch.wanted_by, batch.topics
         cost_bytes, pairs = 0, 0
-        cost_bytes_max, pairs_max = queue.deficit_bytes, batch.pairs_max - batch.pairs
+        cost_bytes_max, pairs_max = queue.deficit_bytes, PAIRS_MAX - batch.pairs
         taken: list[bytes] = []
         for topic, lines in queue.lines_by_topic.items():
             taken.append(topic)
@@ -414,17 +429,18 @@ class Egress:
             parcel.run = wire.pack_lines(parcel.lines, mark=self._mark)
         if parcel.topic in batch.topics:
             self._pack(batch)  # else this would overtake earlier lines of the topic
-        batch.ready.append(_Ready(Transmit(*parcel.run, chunk), parcel.line_count))
+        batch.add(Transmit(*parcel.run, chunk), parcel.line_count)
 
-    def _check_late(self, now: float) -> None:
+    def _check_late(self, batch: _Batch, now: float) -> None:
         """Drops, of what has waited for long, the copies of leases that have ended meanwhile."""
-        if now > self._found_at + LATE_S and self._ready:
-            self._ready = deque(self._still_wanted(now))
-            self._found_at = now
+        if now > batch.found_at + LATE_S and batch.ready:
+            batch.ready = deque(self._still_wanted(batch.ready, now))
+            batch.ready_addresses = sum(len(transmit.destinations) for transmit, _ in batch.ready)
+            batch.found_at = now
 
-    def _still_wanted(self, now: float) -> Iterator[_Ready]:
+    def _still_wanted(self, ready: Iterable[_Ready], now: float) -> Iterator[_Ready]:
         is_live = self._table.is_live
-        for (data, segment_bytes, destinations, _), line_count in self._ready:
+        for (data, segment_bytes, destinations, _), line_count in ready:
             lines = wire.split_lines(data)[0]
             topics = {line.partition(b" ")[0] for line in lines}
             audiences: defaultdict[frozenset[bytes], list[Address]] = defaultdict(list)
@@ -459,7 +475,7 @@ class Egress:
         for chosen, addresses in audiences.items():
             lines = [line for place in chosen for line in wanted[place]]
             packed = wire.pack_lines(lines, mark=self._mark)
-            batch.ready.append(_Ready(Transmit(*packed, addresses), len(lines)))
+            batch.add(Transmit(*packed, addresses), len(lines))
         batch.wanted.clear()
         batch.wanted_by.clear()
         batch.topics.clear()
