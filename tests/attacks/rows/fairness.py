@@ -87,7 +87,7 @@ def _begin(process: "subprocess.Popen[bytes]") -> None:
 
 def many_ports(lab: Lab) -> Iterator[Figure]:
     """One IP has leases of 20,000 ports, and publishes 20 tiny messages a second to all of them."""
-    times, seconds = (5, 4.0) if lab.is_full else (3, 1.5)
+    times, seconds = (5, 4.0) if lab.is_full else (7, 1.0)
     server = lab.serve("--leases-per-prefix", str(PORTS + 10))
     attackers = _ports(lab, server, "127.9.9.9", PORTS, unentered, rate=20, seconds=seconds)
     yield told("leases", server.metrics()["kcast_leases"])
