@@ -366,7 +366,9 @@ def _head(line: bytes) -> bytes:
 class Message:
     """Something published: by whom, when, and which servers have forwarded it.
 
-    At those in `tampered`, an attacker on the path has put something else into the request.
+    At those in `tampered`, an attacker on the path has put something else into the request. At those in
+    `shadowed`, one who forges the publisher's address was there at the same time: what comes in a burst
+    behind a datagram without a good cookie is not looked at, unless its source has a lease.
     """
 
     topic: bytes
@@ -376,6 +378,7 @@ class Message:
     confirm: bool
     forwarded: set[str] = field(default_factory=set)
     tampered: set[str] = field(default_factory=set)
+    shadowed: set[str] = field(default_factory=set)
 
 
 class Ledger:
@@ -481,6 +484,7 @@ class Ledger:
             if request.answer is not None and any(map(_cookie_in, lines_of(request.answer))):
                 boot.credits.made_cookie(request.packet.source, now)
         self._push_out(turn)
+        self._shadow(turn)
         for destination, data in turn.sent:
             if not is_answer(data):
                 boot.credits.sent(destination, len(data))
@@ -489,6 +493,14 @@ class Ledger:
                     if (cookie := _cookie_in(line)) is not None:
                         boot.issued[destination].setdefault(cookie, now)
                         boot.quotes.setdefault((destination, cookie), _quote_in(line))
+
+    def _shadow(self, turn: ServerTurn) -> None:
+        forged = {request.packet.source for request in turn.requests if request.packet.sender is None}
+        for request in turn.requests if forged else ():
+            if request.packet.sender is not None and request.packet.source in forged:
+                for line in request.publishes():
+                    if (message := self.messages.get(line)) is not None:
+                        message.shadowed.add(turn.boot.name)
 
     def _account(self, boot: Boot, request: Request, now: float) -> None:
         source = request.packet.source
