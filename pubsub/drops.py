@@ -41,6 +41,8 @@ class Drop(StrEnum):
     # Copies.
     CREDIT = "credit"  # no sign of life from the subscriber for too many bytes (§7.7)
     EGRESS_RATE = "egress-rate"  # more than the subscriber, or its network, may be sent
+    CROWD = "crowd"  # to one of very many leases on a topic, and too much of that waits (§4.3)
+    LATE = "late"  # they waited until their lease had ended (§7.1)
 
     # New leases.
     WORK = "work"

@@ -6,43 +6,46 @@ one. All queues of a network share its turns (`kcast.pubsub.turns`). A publisher
 comes first, as in FQ-CoDel (RFC 8290 §4.2), if what it wants sent fits in a quantum that all of its network
 share until the next round. So bulk does not hold up sparse messages, and waits for its turns.
 
-What the queues give is put together in a batch: each subscriber gets all its lines in as few datagrams as
-possible, because a copy costs system calls, hardly bytes. A burst whose lines are all of one topic leaves as
-it came, without being cut into lines. There is a batch of those who come first, and a batch of those whose
-turn it is, which is called a round. Batches leave in slices, which are bounded in calls and bytes, and the
-driver receives between them. So one message to 100,000 subscribers makes the server deaf to nobody.
+What the queues give is put together in a batch (`kcast.pubsub.batch`): each subscriber gets all its lines in
+as few datagrams as possible, because a copy costs system calls, hardly bytes. A burst whose lines are all of
+one topic leaves as it came, without being cut into lines. There is a batch of those who come first, and a
+batch of those whose turn it is, which is called a round. Batches leave in slices, which are bounded in calls
+and bytes, and the driver receives between them. So one message to 100,000 subscribers makes the server deaf
+to nobody.
+
+A publisher's queue pays for the copies that it causes, but not for those to a crowd: they wait in a queue of
+the party that has so many leases (`kcast.pubsub.crowds`).
 
 Whom a copy goes to is found when it is put in a batch. A batch that has not left within a second, because the
 uplink is busy or the machine was suspended, is held against the table again.
 """
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub import wire
+from kcast.pubsub.batch import COST_BYTES_MAX, LINE_PAIRS_MAX, PAIRS_MAX, Batch, Ready
+from kcast.pubsub.crowds import Crowd
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES
-from kcast.pubsub.networks import Share
+from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.rates import Demand, Rate
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 from kcast.pubsub.turns import Turns
 
-CALLS_MAX = 64  # in a slice: a sixth of a millisecond
-WHOLE_CALLS_MAX = 100  # what goes to so many is not cut, since a slice costs as much as some twenty calls
 BYTES_MAX = 4 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
 CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at least
-PAIRS_MAX = 8192  # lines times subscribers in a batch: some milliseconds to put together
-ADDRESSES_MAX = 1024  # in a batch: a few milliseconds to send, and for so long nobody in it comes first
+PASSES_MAX = 4096  # of turns, to put a round together: about a millisecond
 COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
 QUANTUM_BYTES = 128 * 1024
 QUEUES_MAX = 256  # of a network that has more waiting than its part
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of all queues, costs included: a third of a second
 BACKLOG_S_MAX = 0.25  # ... and of an uplink whose rate is known
 UPLINK_BURST_S = 0.01
-LATE_S = 1.0  # what waits for longer is held against the table again: leases may have ended (§7.1)
+BATCH_S_MAX = 0.02  # of an uplink whose rate is known: for so long nobody in a batch comes first
 
 
 class Sender(NamedTuple):
@@ -111,56 +114,20 @@ class _Queue:
         return bool(self.parcels or self.lines_by_topic)
 
 
-class _Ready(NamedTuple):
-    """What is ready to leave, and the number of lines in it."""
-
-    transmit: Transmit
-    line_count: int
-
-
-class _Batch:
-    """What is put together."""
-
-    __slots__ = ("found_at", "pairs", "ready", "ready_addresses", "topics", "wanted", "wanted_by")
-
-    def __init__(self, now: float) -> None:
-        self.found_at = now  # when the first of the audiences was that it is for
-        self.pairs = 0
-        self.ready: deque[_Ready] = deque()
-        self.ready_addresses = 0  # that what is ready goes to
-        self.topics: set[bytes] = set()  # of the lines that are still to be packed
-        self.wanted: list[list[bytes]] = []  # lines that are packed together for those who want them ...
-        self.wanted_by: defaultdict[Address, list[int]] = defaultdict(list)  # ... by their places there
-
-    @property
-    def has_room(self) -> bool:
-        return self.pairs < PAIRS_MAX and self.ready_addresses + len(self.wanted_by) < ADDRESSES_MAX
-
-    @property
-    def calls_of_slice(self) -> int:
-        """How many calls the next slice may have: more than usual if all, or the first, then leaves whole."""
-        for calls in (self.ready_addresses, len(self.ready[0].transmit.destinations)):
-            if calls <= WHOLE_CALLS_MAX:
-                return max(CALLS_MAX, calls)
-        return CALLS_MAX
-
-    def add(self, transmit: Transmit, line_count: int) -> None:
-        self.ready.append(_Ready(transmit, line_count))
-        self.ready_addresses += len(transmit.destinations)
-
-
 class Egress:
     """Queues of what publishers want sent to the subscribers in `table`.
 
-    `subscribers` says what each may still be sent. Counts `copies_sent` in `counts`, and what is not sent in
-    `drops`. With `marks_copies` every datagram of copies begins with a blank line, as at an open server
-    (§4.4). No more than `uplink_bytes_per_s` are sent, with headers; 0 is no limit.
+    `subscribers` says what each may still be sent, and `networks` as whose what goes to a crowd waits. Counts
+    `copies_sent` in `counts`, and what is not sent in `drops`. With `marks_copies` every datagram of copies
+    begins with a blank line, as at an open server (§4.4). No more than `uplink_bytes_per_s` are sent, with
+    headers; 0 is no limit.
     """
 
     def __init__(
         self,
         table: LeaseTable,
         subscribers: Subscribers,
+        networks: Networks,
         counts: Counter[str],
         drops: Counter[Drop],
         *,
@@ -169,19 +136,21 @@ class Egress:
     ) -> None:
         self._table = table
         self._subscribers = subscribers
+        self._networks = networks
         self._counts = counts
         self._drops = drops
         self.marks_copies = marks_copies
         self._mark = b"\n" if marks_copies else b""
         self._uplink = Rate(uplink_bytes_per_s, UPLINK_BURST_S)
         self._backlog_bytes_max = int(uplink_bytes_per_s * BACKLOG_S_MAX) or BACKLOG_BYTES_MAX
+        self._batch_bytes_max = uplink_bytes_per_s * BATCH_S_MAX or COST_BYTES_MAX
         self._backlog_bytes = 0
         self._queues: dict[Hashable, _Queue] = {}
         self._parties: dict[Hashable, _Party] = {}
         self._fresh: deque[_Queue] = deque()  # those that had nothing waiting
         self._waiting: Turns[_Queue] = Turns()
-        self._first = _Batch(0.0)  # what is left of the batch of those who come first
-        self._round = _Batch(0.0)  # ... and of that of those whose turn it is
+        self._first = Batch(0.0)  # what is left of the batch of those who come first
+        self._round = Batch(0.0)  # ... and of that of those whose turn it is
         self._in_round: set[Hashable] = set()  # whose it is
         self._first_bytes: Counter[Hashable] = Counter()  # what each network has had of its quantum in it
 
@@ -215,7 +184,7 @@ class Egress:
 
     def put(self, sender: Sender, lines_by_topic: dict[bytes, list[bytes]], demand: Demand) -> None:
         """Takes lines (without LF), and the lists that they are in. `demand` is what they cause."""
-        queue = self._queue_of(sender, demand)
+        queue = self._queue_of(sender, _backlog_of(demand))
         waiting = queue.lines_by_topic
         if not waiting:
             queue.lines_by_topic = lines_by_topic
@@ -236,30 +205,29 @@ class Egress:
     ) -> None:
         """Takes a burst of one topic, to leave as it came and after what came before it."""
         assert not self._mark
-        queue = self._queue_of(sender, demand)
+        queue = self._queue_of(sender, _backlog_of(demand))
         waiting = queue.lines_by_topic.pop(topic, None)
         if waiting:
             queue.parcels.append(_Parcel(topic, waiting, None, len(waiting)))
         queue.parcels.append(_Parcel(topic, [], (data, segment_bytes), demand.lines))
 
-    def _queue_of(self, sender: Sender, demand: Demand) -> _Queue:
-        queue = self._queues.get(sender.name) or self._begin(sender)
-        backlog_bytes = demand.size_bytes + COPY_COST_BYTES * demand.copies
+    def _queue_of(self, sender: Sender, backlog_bytes: int, *, may_come_first: bool = True) -> _Queue:
+        queue = self._queues.get(sender.name) or self._begin(sender, may_come_first)
         queue.backlog_bytes += backlog_bytes
         queue.party.backlog_bytes += backlog_bytes
         self._backlog_bytes += backlog_bytes
         return queue
 
-    def _begin(self, sender: Sender) -> _Queue:
+    def _begin(self, sender: Sender, may_come_first: bool) -> _Queue:
         party = self._parties.get(sender.party)
         if party is None:
             party = self._parties[sender.party] = _Party()
         party.queues += 1
         queue = self._queues[sender.name] = _Queue(sender, party)
-        if sender.name in self._in_round:
-            self._waiting.add(queue, sender.networks)  # nobody overtakes what he has sent before
-        else:
+        if may_come_first and sender.name not in self._in_round:  # nobody overtakes what he has sent before
             self._fresh.append(queue)
+        else:
+            self._waiting.add(queue, sender.networks)
         return queue
 
     def _end(self, queue: _Queue) -> None:
@@ -280,13 +248,14 @@ class Egress:
         calls_left = batch.calls_of_slice if batch else 0
         transmits: list[Transmit] = []
         copies, refused = 0, self._subscribers.refused
-        while batch and calls_left > 0 and bytes_left > 0:
+        fullness = 0.0  # of the batches that have left in this slice
+        while batch and batch.ready and calls_left > 0 and bytes_left > 0:
             transmit, line_count = batch.ready.popleft()
             size_bytes, count = len(transmit.data), len(transmit.destinations)
             most = max(1, int(min(calls_left, bytes_left // size_bytes)))
             if count > most:
                 rest = transmit._replace(destinations=transmit.destinations[most:])
-                batch.ready.appendleft(_Ready(rest, line_count))
+                batch.ready.appendleft(Ready(rest, line_count))
                 transmit = transmit._replace(destinations=transmit.destinations[:most])
                 count = most
             batch.ready_addresses -= count
@@ -295,34 +264,41 @@ class Egress:
             bytes_left -= size_bytes * count
             copies += line_count * count
             if not batch.ready and calls_left > 0 and bytes_left > 0:
-                batch = self._next_batch(now)
+                fullness += batch.fullness
+                batch = self._next_batch(now) if fullness < 0.5 else None
         if self._subscribers:
             transmits = [part for each in transmits for part in self._subscribers.granted(each, now)]
         self._counts["copies_sent"] += copies - (self._subscribers.refused - refused)
-        if self._uplink.per_s:
-            self._charge_uplink(transmits, now)
+        self.charge_uplink(transmits, now)
         return transmits
 
-    def _next_batch(self, now: float) -> _Batch | None:
-        """Returns the batch that leaves next, which is put together if need be; None if nothing waits."""
-        self._check_late(self._first, now)
-        while self._fresh and not self._first.ready:
+    def _next_batch(self, now: float) -> Batch | None:
+        """Returns the batch that leaves next, which is put together if need be; None if nothing waits.
+
+        Nothing may be ready in it yet, where to put it together takes longer than a slice may.
+        """
+        self._drop_late(self._first, now)
+        if self._fresh and not self._first.ready:
             self._put_first_together(now)
         if self._first.ready:
             return self._first
-        self._check_late(self._round, now)
-        while not self._round.ready:
+        self._drop_late(self._round, now)
+        if not self._round.ready:
             self._in_round.clear()
             self._first_bytes.clear()
             if not self._waiting:
                 return None
             self._put_round_together(now)
-            self._check_late(self._round, now)
+            self._drop_late(self._round, now)
         return self._round
+
+    def _drop_late(self, batch: Batch, now: float) -> None:
+        if batch.ready and (late := batch.drop_late(self._table, now)):
+            self._drops[Drop.LATE] += late
 
     def _put_first_together(self, now: float) -> None:
         """Takes all of those who had nothing waiting, as far as the quanta of their networks go."""
-        batch = self._first = _Batch(now)
+        batch = self._first = Batch(now, self._mark, self._batch_bytes_max)
         while self._fresh and batch.has_room:
             queue = self._fresh.popleft()
             sender = queue.sender
@@ -334,12 +310,14 @@ class Egress:
                 self._waiting.add(queue, sender.networks)
             else:
                 self._end(queue)
-        self._pack(batch)
+        batch.pack()
 
     def _put_round_together(self, now: float) -> None:
         """Takes what queues give by turns."""
-        batch = self._round = _Batch(now)
-        while self._waiting and batch.has_room:
+        batch = self._round = Batch(now, self._mark, self._batch_bytes_max)
+        for _ in range(PASSES_MAX):
+            if not self._waiting or not batch.has_room:
+                break
             queue = self._waiting.first()
             if queue.deficit_bytes <= 0:
                 queue.deficit_bytes += QUANTUM_BYTES
@@ -350,9 +328,9 @@ class Egress:
             if not queue.is_waiting:
                 self._waiting.remove_first()
                 self._end(queue)
-        self._pack(batch)
+        batch.pack()
 
-    def _serve(self, queue: _Queue, batch: _Batch, now: float) -> None:
+    def _serve(self, queue: _Queue, batch: Batch, now: float) -> None:
         """Takes from a queue what its deficit and the batch allow."""
         while queue.deficit_bytes > 0 and batch.has_room:
             if queue.parcels:
@@ -362,12 +340,13 @@ class Egress:
             else:
                 break
 
-    def _take_lines(self, queue: _Queue, batch: _Batch, now: float) -> None:
+    def _take_lines(self, queue: _Queue, batch: Batch, now: float) -> None:
         """Takes lines that are packed with others, up to a topic that becomes a parcel."""
         subscribers = self._table.subscribers
         wanted, wanted_by, topics = batch.wanted, batch.wanted_by, batch.topics
-        cost_bytes, pairs = 0, 0
+        cost_bytes, pairs, line_pairs = 0, 0, 0
         cost_bytes_max, pairs_max = queue.deficit_bytes, PAIRS_MAX - batch.pairs
+        line_pairs_max = LINE_PAIRS_MAX - batch.line_pairs
         taken: list[bytes] = []
         for topic, lines in queue.lines_by_topic.items():
             taken.append(topic)
@@ -377,9 +356,7 @@ class Egress:
                 continue
             size_bytes = len(lines[0]) if len(lines) == 1 else sum(map(len, lines))
             if len(audience) > CHUNK_ADDRESSES or size_bytes > DATAGRAM_BYTES_MAX // 2:
-                parcel = _Parcel(topic, lines, None, len(lines))
-                parcel.audience, parcel.found_at = audience, now
-                queue.parcels.append(parcel)
+                queue.parcels.append(_Parcel(topic, lines, None, len(lines)))
                 break
             place = len(wanted)
             wanted.append(lines)
@@ -387,8 +364,9 @@ class Egress:
             for address in audience:
                 wanted_by[address].append(place)
             pairs += len(audience)
+            line_pairs += len(audience) * len(lines)
             cost_bytes += len(audience) * (size_bytes + COPY_COST_BYTES)
-            if cost_bytes >= cost_bytes_max or pairs >= pairs_max:
+            if cost_bytes >= cost_bytes_max or pairs >= pairs_max or line_pairs >= line_pairs_max:
                 break
         if len(taken) == len(queue.lines_by_topic):
             queue.lines_by_topic.clear()
@@ -396,27 +374,35 @@ class Egress:
             for topic in taken:
                 del queue.lines_by_topic[topic]
         batch.pairs += pairs
+        batch.line_pairs += line_pairs
+        batch.cost_bytes += cost_bytes
         self._charge(queue, cost_bytes)
 
-    def _take_chunk(self, queue: _Queue, batch: _Batch, now: float) -> None:
+    def _take_chunk(self, queue: _Queue, batch: Batch, now: float) -> None:
         """Takes the next chunk of the first parcel."""
         parcel = queue.parcels[0]
         if parcel.audience is None:
-            parcel.audience, parcel.found_at = self._table.subscribers(parcel.topic, now), now
+            parcel.audience, crowds = self._table.split_subscribers(parcel.topic, now)
+            parcel.found_at = now
+            for crowd in crowds:
+                self._put_to_crowd(parcel, crowd, now)
             if not parcel.audience:
-                self._unwanted(parcel.topic, parcel.line_count)
+                if not crowds:
+                    self._unwanted(parcel.topic, parcel.line_count)
                 queue.parcels.popleft()
                 return
         chunk = parcel.audience[parcel.position : parcel.position + CHUNK_ADDRESSES]
         parcel.position += CHUNK_ADDRESSES
         batch.found_at = min(batch.found_at, parcel.found_at)
         batch.pairs += len(chunk)
+        batch.cost_bytes += len(chunk) * parcel.copy_cost_bytes
         self._charge(queue, len(chunk) * parcel.copy_cost_bytes)
         is_alone = len(self._queues) == len(queue.parcels) == 1 and not queue.lines_by_topic
         if parcel.position >= len(parcel.audience):
             queue.parcels.popleft()
         if parcel.run is None and parcel.size_bytes <= DATAGRAM_BYTES_MAX // 2 and not is_alone:
             place = len(batch.wanted)
+            batch.line_pairs += len(chunk) * parcel.line_count
             batch.wanted.append(parcel.lines)
             batch.topics.add(parcel.topic)
             for address in chunk:
@@ -428,31 +414,25 @@ class Egress:
             # the memory.
             parcel.run = wire.pack_lines(parcel.lines, mark=self._mark)
         if parcel.topic in batch.topics:
-            self._pack(batch)  # else this would overtake earlier lines of the topic
+            batch.pack()  # else this would overtake earlier lines of the topic
         batch.add(Transmit(*parcel.run, chunk), parcel.line_count)
 
-    def _check_late(self, batch: _Batch, now: float) -> None:
-        """Drops, of what has waited for long, the copies of leases that have ended meanwhile."""
-        if now > batch.found_at + LATE_S and batch.ready:
-            batch.ready = deque(self._still_wanted(batch.ready, now))
-            batch.ready_addresses = sum(len(transmit.destinations) for transmit, _ in batch.ready)
-            batch.found_at = now
+    def _put_to_crowd(self, parcel: _Parcel, crowd: Crowd, now: float) -> None:
+        """Takes what goes to a crowd: it waits as if the crowd's party had published it."""
+        sender = self._sender_of(crowd)
+        if not self.has_room(sender):
+            self._drops[Drop.CROWD] += parcel.line_count * len(crowd.members)
+            return
+        theirs = _Parcel(parcel.topic, parcel.lines, parcel.run, parcel.line_count)
+        theirs.audience, theirs.found_at = crowd.members, now
+        cost_bytes = theirs.copy_cost_bytes * len(crowd.members)
+        queue = self._queue_of(sender, cost_bytes, may_come_first=False)
+        queue.parcels.append(theirs)
 
-    def _still_wanted(self, ready: Iterable[_Ready], now: float) -> Iterator[_Ready]:
-        is_live = self._table.is_live
-        for (data, segment_bytes, destinations, _), line_count in ready:
-            lines = wire.split_lines(data)[0]
-            topics = {line.partition(b" ")[0] for line in lines}
-            audiences: defaultdict[frozenset[bytes], list[Address]] = defaultdict(list)
-            for address in destinations:
-                wanted = frozenset([topic for topic in topics if is_live(topic, address, now)])
-                audiences[wanted].append(address)
-            for wanted, addresses in audiences.items():
-                if len(wanted) == len(topics):
-                    yield _Ready(Transmit(data, segment_bytes, addresses), line_count)
-                elif wanted:
-                    rest = [line for line in lines if line.partition(b" ")[0] in wanted]
-                    yield _Ready(Transmit(*wire.pack_lines(rest, mark=self._mark), addresses), len(rest))
+    def _sender_of(self, crowd: Crowd) -> Sender:
+        *wider, narrowest = (share for share, _ in reversed(self._networks.shares_of(crowd.members[0])))
+        networks = wider if crowd.party == narrowest else wider[:1]
+        return Sender(("crowd", crowd.party), wider[0], tuple(networks))
 
     def _charge(self, queue: _Queue, cost_bytes: int) -> None:
         queue.deficit_bytes -= cost_bytes
@@ -464,23 +444,14 @@ class Egress:
         # Topics in the table are canonical already; only unmatched ones need this check.
         self._drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += line_count
 
-    def _pack(self, batch: _Batch) -> None:
-        """Packs each subscriber's lines together, once for subscribers who want the same."""
-        if not batch.wanted:
+    def charge_uplink(self, transmits: Sequence[Transmit], now: float) -> None:
+        """Takes what is sent off what the uplink has room for."""
+        if not self._uplink.per_s:
             return
-        audiences: defaultdict[tuple[int, ...], list[Address]] = defaultdict(list)
-        for address, places in batch.wanted_by.items():
-            audiences[tuple(places)].append(address)
-        wanted = batch.wanted
-        for chosen, addresses in audiences.items():
-            lines = [line for place in chosen for line in wanted[place]]
-            packed = wire.pack_lines(lines, mark=self._mark)
-            batch.add(Transmit(*packed, addresses), len(lines))
-        batch.wanted.clear()
-        batch.wanted_by.clear()
-        batch.topics.clear()
-
-    def _charge_uplink(self, transmits: list[Transmit], now: float) -> None:
         for data, segment_bytes, destinations in (each[:3] for each in transmits):
             wire_bytes = len(data) + HEADER_BYTES * -(-len(data) // segment_bytes)
-            self._uplink.take(wire_bytes * len(destinations), now)
+            self._uplink.charge(wire_bytes * len(destinations), now)
+
+
+def _backlog_of(demand: Demand) -> int:
+    return demand.size_bytes + COPY_COST_BYTES * demand.copies

@@ -64,6 +64,12 @@ class Limits:
     uplink_bytes_per_s: int = 0  # of copies in all, with their headers
     challenges_per_s: int = 20_000  # cookies for all strangers together; their pings have as many
 
+    @property
+    def stranger_answers_per_s(self) -> int:
+        """How many answers strangers get in all: `challenges_per_s`, but an eighth of the uplink at most."""
+        fitting = self.uplink_bytes_per_s // 8 // (REPLY_BYTES_MAX + HEADER_BYTES)
+        return min(self.challenges_per_s or fitting, max(1, fitting)) if fitting else self.challenges_per_s
+
     def __post_init__(self) -> None:
         for field in fields(self):
             least = 0 if field.name.endswith("_per_s") else 1

@@ -119,7 +119,7 @@ class Publishing:
         publishes = None if whole is not None else publishes_by_topic(data, segment_bytes, lines_max)
         if whole is not None:
             topic, line_count = whole
-            audience = self._table.audience_count(topic)
+            audience = self._table.paid_count(topic)
             demand = Demand(line_count, line_count * audience, len(data) * audience)
         elif publishes is not None:
             demand = self._demand_of(publishes)
@@ -161,7 +161,7 @@ class Publishing:
         line_count = copies = size_bytes = 0
         for topic, lines in publishes.items():
             line_count += len(lines)
-            audience = self._table.audience_count(topic)
+            audience = self._table.paid_count(topic)
             if audience:
                 copies += len(lines) * audience
                 size_bytes += audience * (len(lines[0]) if len(lines) == 1 else sum(map(len, lines)))

@@ -43,6 +43,10 @@ class Rate:
         self._tokens -= amount
         return True
 
+    def charge(self, amount: float, now: float) -> None:
+        """Takes `amount` tokens, also from an empty bucket; what is owed is a second's worth at most."""
+        self._tokens = max(self.left(now) - amount, -self.per_s)
+
     def ready_at(self, now: float) -> float:
         """Returns when the bucket has something in it; `now` if it has."""
         left = self.left(now)

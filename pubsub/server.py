@@ -105,13 +105,14 @@ class Server:
         self._tells_audience = tells_audience
         self._own_addresses = own_addresses
         self._open_to = open_to
-        self._door = Door(self.limits.challenges_per_s, exempts_loopback=exempts_loopback)
+        self._door = Door(self.limits.stranger_answers_per_s, exempts_loopback=exempts_loopback)
         self._price = self.make_price(work_bits, self.leases)
         self._leasing = self.make_leasing(self.leases, self.counts, self.drops, tap)
         self._subscribers = Subscribers(networks, self.limits, ttl_s, self.drops)
         self._egress = Egress(
             self.leases,
             self._subscribers,
+            networks,
             self.counts,
             self.drops,
             marks_copies=open_to is not None,
@@ -173,6 +174,7 @@ class Server:
         """Returns what is to be sent now: answers first, then a slice of the copies."""
         self._door.begin_turn()
         replies, self._replies = self._replies, []
+        self._egress.charge_uplink(replies, now)
         copies = self._egress.next_slice(now)
         self._egress_at = self._egress.ready_at(now)
         return replies + copies

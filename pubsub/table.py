@@ -20,6 +20,7 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple, TypeVar
 
+from kcast.pubsub.crowds import LARGE, Crowd, Crowds
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.expiring import ExpiringSet
 from kcast.pubsub.limits import (
@@ -60,7 +61,7 @@ class Lease(NamedTuple):
 class _Audience:
     """The subscribers of one topic, and a cached tuple of the live ones."""
 
-    __slots__ = ("expires_at", "is_established", "live", "live_until", "opener")
+    __slots__ = ("crowds", "expires_at", "is_established", "live", "live_until", "opener")
 
     def __init__(self, opener: Address) -> None:
         self.expires_at: dict[Address, float] = {}
@@ -68,6 +69,7 @@ class _Audience:
         self.live_until = 0.0
         self.opener = opener  # the topic counts as this one's
         self.is_established = False
+        self.crowds: Crowds | None = None  # of a large one
 
 
 class LeaseTable:
@@ -165,6 +167,10 @@ class LeaseTable:
         self._opened_at[lease] = now
         audience.expires_at[address] = now + self.ttl_s
         audience.live_until = 0.0
+        if audience.crowds is not None:
+            audience.crowds.add(address)
+        elif len(audience.expires_at) > LARGE:
+            audience.crowds = Crowds(self._networks, audience.expires_at)
         if len(audience.expires_at) > EVICTED_WITH_TOPIC_MAX:
             self._establish_topic(topic, audience)
         if self._count_of_address[address] >= LEASES_KEPT_FREE:
@@ -251,6 +257,13 @@ class LeaseTable:
         audience = self._topics.get(topic)
         return 0 if audience is None else len(audience.expires_at)
 
+    def paid_count(self, topic: bytes) -> int:
+        """Returns the number of leases on a topic that its publishers pay for (`kcast.pubsub.crowds`)."""
+        audience = self._topics.get(topic)
+        if audience is None:
+            return 0
+        return len(audience.expires_at) - (0 if audience.crowds is None else len(audience.crowds))
+
     def subscribers(self, topic: bytes, now: float) -> Sequence[Address]:
         """Returns the addresses with a live lease on this topic, longest-standing first."""
         audience = self._topics.get(topic)
@@ -266,6 +279,12 @@ class LeaseTable:
                 audience.live = tuple([address for address, at in ends.items() if at > now])
                 audience.live_until = min([at for at in ends.values() if at > now], default=now)
         return audience.live
+
+    def split_subscribers(self, topic: bytes, now: float) -> tuple[Sequence[Address], Sequence[Crowd]]:
+        """Returns the subscribers that publishers pay for, and those in crowds."""
+        live = self.subscribers(topic, now)
+        crowds = self._topics[topic].crowds if live else None
+        return (live, ()) if crowds is None else crowds.split(live)
 
     def live_count(self, topic: bytes, now: float) -> int:
         """Returns the number of live leases on a topic."""
@@ -304,6 +323,10 @@ class LeaseTable:
         audience = self._topics[topic]
         del audience.expires_at[address]
         audience.live_until = 0.0
+        if audience.crowds is not None:
+            audience.crowds.remove(address)
+            if len(audience.expires_at) <= LARGE // 2:
+                audience.crowds = None
         if self._opened_at.pop(lease, None) is not None and self.is_nearly_full:
             self._leases_on_probation.leave(lease, self._networks.path_of(address))
         if not audience.expires_at or audience.opener == address:

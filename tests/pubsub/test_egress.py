@@ -8,16 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcast.pubsub import wire
+from kcast.pubsub.batch import CALLS_MAX, LATE_S, WHOLE_CALLS_MAX
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.egress import (
     BACKLOG_BYTES_MAX,
-    CALLS_MAX,
     CHUNK_ADDRESSES,
     COPY_COST_BYTES,
-    LATE_S,
     QUANTUM_BYTES,
     QUEUES_MAX,
-    WHOLE_CALLS_MAX,
     Egress,
     Sender,
 )
@@ -60,6 +58,7 @@ class Bench:
         self.egress = Egress(
             table,
             self.subscribers,
+            networks,
             self.counts,
             self.drops,
             marks_copies=marks_copies,
@@ -73,12 +72,12 @@ class Bench:
         for line in lines:
             topic = line.partition(b" ")[0]
             by_topic.setdefault(topic, []).append(line)
-            copies += self.table.audience_count(topic)
-            size_bytes += self.table.audience_count(topic) * len(line)
+            copies += self.table.paid_count(topic)
+            size_bytes += self.table.paid_count(topic) * len(line)
         self.egress.put(sender(publisher, networks), by_topic, Demand(len(lines), copies, size_bytes))
 
     def put_run(self, data: bytes, segment_bytes: int, topic: bytes, line_count: int) -> None:
-        audience = self.table.audience_count(topic)
+        audience = self.table.paid_count(topic)
         demand = Demand(line_count, line_count * audience, len(data) * audience)
         self.egress.put_run(sender("p"), data, segment_bytes, topic, demand)
 
