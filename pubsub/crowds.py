@@ -3,8 +3,8 @@
 The threat: whoever takes thousands of leases on somebody else's topic makes each message to it dear. The
 publisher would be charged for all these copies, and so lose what it may publish, and its turn to send.
 
-So of a large audience publishers pay for so many leases of one IP (IPv6: of a /64), and of one network, and
-no more. The leases beyond these are a *crowd*, which is that of the IP or network that has them. What goes to
+So of a large audience publishers pay for a bounded number of leases of one IP (IPv6: of a /64), and of one
+network. The leases beyond these are a *crowd*, which is that of the IP or network that has them. What goes to
 a crowd waits in a queue of its own, and takes turns as if the IP or the network had published it.
 """
 

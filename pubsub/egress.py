@@ -14,7 +14,7 @@ and bytes, and the driver receives between them. So one message to 100,000 subsc
 to nobody.
 
 A publisher's queue pays for the copies that it causes, but not for those to a crowd: they wait in a queue of
-the party that has so many leases (`kcast.pubsub.crowds`).
+the party that holds those leases (`kcast.pubsub.crowds`).
 
 Whom a copy goes to is found when it is put in a batch. A batch that has not left within a second, because the
 uplink is busy or the machine was suspended, is held against the table again.
@@ -352,7 +352,7 @@ class Egress:
             taken.append(topic)
             audience = subscribers(topic, now)
             if not audience:
-                self._unwanted(topic, len(lines))
+                self._drops[Drop.NO_SUBSCRIBER] += len(lines)
                 continue
             size_bytes = len(lines[0]) if len(lines) == 1 else sum(map(len, lines))
             if len(audience) > CHUNK_ADDRESSES or size_bytes > DATAGRAM_BYTES_MAX // 2:
@@ -388,7 +388,7 @@ class Egress:
                 self._put_to_crowd(parcel, crowd, now)
             if not parcel.audience:
                 if not crowds:
-                    self._unwanted(parcel.topic, parcel.line_count)
+                    self._drops[Drop.NO_SUBSCRIBER] += parcel.line_count
                 queue.parcels.popleft()
                 return
         chunk = parcel.audience[parcel.position : parcel.position + CHUNK_ADDRESSES]
@@ -439,10 +439,6 @@ class Egress:
         queue.backlog_bytes -= cost_bytes
         queue.party.backlog_bytes -= cost_bytes
         self._backlog_bytes -= cost_bytes
-
-    def _unwanted(self, topic: bytes, line_count: int) -> None:
-        # Topics in the table are canonical already; only unmatched ones need this check.
-        self._drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += line_count
 
     def charge_uplink(self, transmits: Sequence[Transmit], now: float) -> None:
         """Takes what is sent off what the uplink has room for."""

@@ -66,9 +66,11 @@ class Limits:
 
     @property
     def stranger_answers_per_s(self) -> int:
-        """How many answers strangers get in all: `challenges_per_s`, but an eighth of the uplink at most."""
-        fitting = self.uplink_bytes_per_s // 8 // (REPLY_BYTES_MAX + HEADER_BYTES)
-        return min(self.challenges_per_s or fitting, max(1, fitting)) if fitting else self.challenges_per_s
+        """How many answers strangers get: `challenges_per_s`, but at most an eighth of the uplink, or ten."""
+        if not self.uplink_bytes_per_s:
+            return self.challenges_per_s
+        fitting = max(10, self.uplink_bytes_per_s // 8 // (REPLY_BYTES_MAX + HEADER_BYTES))
+        return min(self.challenges_per_s or fitting, fitting)
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -104,7 +104,11 @@ class Publishing:
             for topic, lines in publishes.items():
                 if wire.is_topic(topic):
                     self._tap.burst(now, source, topic, lines)
-        self._egress.put(self._sender_of(source, demand), publishes, demand)
+        for topic in demand.unwanted:
+            if not self._table.audience_count(topic):  # the datagram itself may have subscribed to it
+                self._drop_unwanted(topic, len(publishes.pop(topic)))
+        if publishes:
+            self._egress.put(self._sender_of(source, demand), publishes, demand)
 
     def take_burst(self, burst: Burst, now: float) -> bool:
         """Takes and forwards a burst that is nothing but publishes, from a source with a publish lease.
@@ -141,7 +145,14 @@ class Publishing:
         self._counts["messages_received"] += demand.lines
         if self._tap is not None:
             self._tap.burst(now, source, topic, list(filter(None, data.split(b"\n"))))
-        self._egress.put_run(self._sender_of(source, demand), data, segment_bytes, topic, demand)
+        if demand.copies:
+            self._egress.put_run(self._sender_of(source, demand), data, segment_bytes, topic, demand)
+        else:
+            self._drop_unwanted(topic, demand.lines)
+
+    def _drop_unwanted(self, topic: bytes, line_count: int) -> None:
+        # Topics in the table are canonical already; only unmatched ones need this check.
+        self._drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += line_count
 
     def _showable(self, publishes: Lines) -> Lines:
         """Leaves out the lines that an open server cannot mark, or that could act on a terminal (§4.4)."""
@@ -159,13 +170,16 @@ class Publishing:
 
     def _demand_of(self, publishes: Lines) -> Demand:
         line_count = copies = size_bytes = 0
+        unwanted: list[bytes] = []
         for topic, lines in publishes.items():
             line_count += len(lines)
             audience = self._table.paid_count(topic)
             if audience:
                 copies += len(lines) * audience
                 size_bytes += audience * (len(lines[0]) if len(lines) == 1 else sum(map(len, lines)))
-        return Demand(line_count, copies, size_bytes)
+            else:
+                unwanted.append(topic)
+        return Demand(line_count, copies, size_bytes, unwanted=tuple(unwanted))
 
     def _take(self, rates: PublishRates, source: Address, demand: Demand, now: float) -> Demand | None:
         if not self._egress.has_room(self._sender_of(source, demand)):

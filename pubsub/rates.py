@@ -56,13 +56,15 @@ class Rate:
 class Demand(NamedTuple):
     """What publishes ask for: lines, the copies that they cause, and the bytes of these.
 
-    `is_vouched` says whether a cookie was shown with them: nobody else can have sent them.
+    `is_vouched` says whether a cookie was shown with them: nobody else can have sent them. `unwanted` are
+    topics among them without a subscriber.
     """
 
     lines: int
     copies: int
     size_bytes: int
     is_vouched: bool = False
+    unwanted: tuple[bytes, ...] = ()
 
 
 class _Budget:

@@ -60,7 +60,9 @@ def test_no_input_breaks_a_promise(name: str) -> None:
 def test_the_cores_inputs_reach_nearly_all_reasons_to_drop() -> None:
     servers = [server.run(data) for data in inputs_of("server")]
     reached = {drop for each in servers for drop in each.drops}
-    assert len(reached) >= 0.9 * len(ServerDrop), set(ServerDrop) - reached
+    # A crowd takes more leases than a script can ask for, and what is late a machine that was suspended.
+    reachable = set(ServerDrop) - {ServerDrop.CROWD, ServerDrop.LATE}
+    assert len(reached) >= 0.9 * len(reachable), reachable - reached
     assert sum(each.counts["copies_sent"] for each in servers) > 300
     clients = [client.run(data) for data in inputs_of("client")]
     assert len({drop for each in clients for drop in each.drops}) >= 0.8 * len(ClientDrop)
