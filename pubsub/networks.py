@@ -9,7 +9,7 @@ Loopback has no network: no other machine can use these addresses, and all clien
 
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
 
 from kcast.pubsub.endpoint import Address
 
@@ -60,6 +60,12 @@ def text_of(network: Network) -> str:
     return str(ip_network((packed, 8 * len(network))))
 
 
+def ip_of(host: str) -> str:
+    """Returns the IP address that counts for this one: an IPv4 address, where it was made of one."""
+    embedded = _ipv4_in(IPv6Address(host)) if ":" in host else None
+    return str(IPv4Address(embedded)) if embedded else host
+
+
 def _ipv4_in(address: IPv6Address) -> bytes | None:
     if address in _NAT64:
         return address.packed[12:]
@@ -83,12 +89,12 @@ class Networks:
 
     def _path_of(self, address: Address) -> Path:
         networks = self.of(address[0])
-        return (*networks[::-1], *(() if len(networks) != 1 else (address[0],)), address)
+        return (*networks[::-1], *(() if len(networks) != 1 else (ip_of(address[0]),)), address)
 
     def _shares_of(self, address: Address) -> tuple[tuple[Share, int], ...]:
         networks = self.of(address[0])
         if not networks:
             return ((address, 1),)
         if len(networks) == 1:
-            return (address[0], 1), (networks[0], IPV4_NETWORK_FACTOR)
+            return (ip_of(address[0]), 1), (networks[0], IPV4_NETWORK_FACTOR)
         return tuple(zip(networks, IPV6_NETWORK_FACTORS, strict=True))

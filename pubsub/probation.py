@@ -57,6 +57,16 @@ class _Party(Generic[Thing]):
             self.most -= 1  # to what the member holds now, or to 0
         return member
 
+    def drop(self, name: Hashable) -> int:
+        """Forgets a member, if there is such a one; returns what it held."""
+        member = self.members.pop(name, None)
+        if member is None:
+            return 0
+        self._move(name, member.held, 0)
+        while self.most and self.most not in self.names_by_held:
+            self.most -= 1
+        return member.held
+
     def held_by(self, name: Hashable) -> int:
         """Returns what a member holds; 0 of one that is none."""
         member = self.members.get(name)
@@ -114,9 +124,20 @@ class Probation(Generic[Thing]):
         """Ends the probation of all."""
         self._all = _Party()
 
-    def yielding_to(self, path: Path) -> Thing | None:
-        """Returns what is to make room for one thing more of the party at this path; None if nothing is."""
+    def forget(self, network: Hashable) -> None:
+        """Ends the probation of all that is of a widest network."""
+        self._all.held -= self._all.drop(network)
+
+    def yielding_to(self, path: Path, *, of_its_network: bool = False) -> Thing | None:
+        """Returns what is to make room for one thing more of the party at this path; None if nothing is.
+
+        With `of_its_network` only what is in the widest network of the path may.
+        """
         party: _Party[Thing] = self._all
+        if of_its_network:
+            if path[0] not in party.members:
+                return None
+            party, path = party.members[path[0]], path[1:]
         for name in path:
             if party.most > party.held_by(name) + 1:
                 return party.latest()

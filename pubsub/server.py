@@ -29,6 +29,7 @@ from kcast.pubsub.door import Door
 from kcast.pubsub.drops import Drop, drop_of_control
 from kcast.pubsub.egress import Egress
 from kcast.pubsub.endpoint import Address, Burst, Tap, Transmit, datagrams
+from kcast.pubsub.fifo_table import TABLES
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import (
     AUDIENCE_MAX,
@@ -52,7 +53,6 @@ from kcast.pubsub.publishing import Lines, Publishing
 from kcast.pubsub.sieve import Kind, kind_of
 from kcast.pubsub.stamp import FREE, Quote
 from kcast.pubsub.subscribers import Subscribers
-from kcast.pubsub.table import TABLES
 
 
 class Server:

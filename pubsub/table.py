@@ -3,28 +3,24 @@
 Every lease lives at most `ttl_s` from its last renewal, so leases expire in the order of renewal, and no scan
 is needed. They stand in two segments: a new lease is on *probation*, and becomes *established* by a renewal
 that comes half a renewal interval after it was opened, or later. A flood cannot push out established leases.
-They fill at most three quarters of a table, so that there is always room that newcomers can get: what is on
-probation is divided evenly among those who want it (`kcast.pubsub.probation`). The same holds for topics: one
-is established with its first established lease. So is one that has many leases: to end them takes long.
+They fill at most three quarters of a table, and of what a network may have, so that there is always room that
+newcomers can get: what is on probation is divided evenly among those who want it (`kcast.pubsub.probation`).
+The same holds for topics: one is established with its first established lease. So is one that has many
+leases, if there is room: to end them takes long.
 
-There are two tables. They differ in what they promise, and in what they do first when they are full. The
-`ttl` table always promises `ttl_s`. The `fifo` table is that of the 2004 note: it has a fixed size, the
-oldest lease leaves first, and the promise is an estimate of how long that takes. Here the promise is kept: a
-lease is pushed out for its age only after it. The estimate decides how soon leases that are no longer renewed
-make room.
+This is the `ttl` table, which always promises `ttl_s`. `kcast.pubsub.fifo_table` has the other one.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from enum import StrEnum
-from math import inf
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from kcast.pubsub.crowds import LARGE, Crowd, Crowds
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.expiring import ExpiringSet
 from kcast.pubsub.limits import (
-    FIFO_PROMISE_S_MIN,
     LEASES_KEPT_FREE,
     RENEWAL_INTERVAL_S_MAX,
     RENEWALS_PER_TTL,
@@ -36,8 +32,8 @@ from kcast.pubsub.probation import Probation
 Key = TypeVar("Key", bound=Hashable)
 
 EXPIRED_MAX = 500  # in one go: about a millisecond
-ESTABLISHED_MAX = 0.75  # of a table
-NEARLY_FULL = 0.75  # from here on it is known who is on probation, and leases have a price ...
+ESTABLISHED_MAX = 0.75  # of a table, and of what a network may have
+NEARLY_FULL = 0.75  # from here on it is known who is on probation, and leases of a table have a price ...
 ROOM_AGAIN = 0.7  # ... until there is so much room again
 EVICTED_WITH_TOPIC_MAX = 16  # a datagram may ask for 63 new topics, and each may end so many leases
 
@@ -95,6 +91,9 @@ class LeaseTable:
         self._count_of_address: Counter[Address] = Counter()
         self._count_of_prefix: Counter[Network] = Counter()
         self._topics_of_prefix: Counter[Network] = Counter()
+        self._established_of_prefix: Counter[Network] = Counter()
+        self._established_topics_of_prefix: Counter[Network] = Counter()
+        self._nearly_full_prefixes: set[Network] = set()
         self._beyond_free: dict[Address, dict[bytes, None]] = {}  # all but the first few of an address
         # While there is little room: what was opened or renewed since, and is on probation.
         self._leases_on_probation: Probation[Lease] = Probation()
@@ -147,22 +146,18 @@ class LeaseTable:
             self._establish(lease, audience, now)
         else:
             self._new.renew(lease, now)
-            if self.is_nearly_full:
+            if self._is_watched(address):
                 self._put_on_probation(lease, audience)
 
     def open(self, topic: bytes, address: Address, now: float) -> Limit | None:
         """Opens a new lease, or returns the limit that forbids it. Call `expire` before."""
-        limit = self._exceeded(topic, address)
+        limit = self._without_room(topic, address, now)
         if limit is not None:
             return limit
-        if topic not in self._topics and not self._has_room_for_topic(address):
-            return Limit.TOPICS
-        if not self._has_room(address, now):
-            return Limit.FULL
         lease, audience = Lease(topic, address), self._topics.get(topic)
         if audience is None:
             audience = self._topics[topic] = _Audience(address)
-            self._count_topic(address, 1)
+            self._count_topic(audience, 1)
         self._new.renew(lease, now)
         self._opened_at[lease] = now
         audience.expires_at[address] = now + self.ttl_s
@@ -171,27 +166,19 @@ class LeaseTable:
             audience.crowds.add(address)
         elif len(audience.expires_at) > LARGE:
             audience.crowds = Crowds(self._networks, audience.expires_at)
-        if len(audience.expires_at) > EVICTED_WITH_TOPIC_MAX:
+        has_many = len(audience.expires_at) > EVICTED_WITH_TOPIC_MAX
+        if has_many and not audience.is_established and self._may_establish_topic(audience):
             self._establish_topic(topic, audience)
         if self._count_of_address[address] >= LEASES_KEPT_FREE:
             self._beyond_free.setdefault(address, {})[topic] = None
         self._count_of_address[address] += 1
         for network in self._widest_network_of(address):
             self._count_of_prefix[network] += 1
+            if self._load_of(network) >= NEARLY_FULL:
+                self._nearly_full_prefixes.add(network)
         self.is_nearly_full = self.is_nearly_full or self.load >= NEARLY_FULL
-        if self.is_nearly_full:
+        if self._is_watched(address):
             self._put_on_probation(lease, audience)
-        return None
-
-    def _exceeded(self, topic: bytes, address: Address) -> Limit | None:
-        limits = self.limits
-        if self._count_of_address[address] >= limits.leases_per_address:
-            return Limit.ADDRESS
-        for network in self._widest_network_of(address):
-            if self._count_of_prefix[network] >= limits.leases_per_prefix:
-                return Limit.PREFIX
-            if topic not in self._topics and self._topics_of_prefix[network] >= limits.topics_per_prefix:
-                return Limit.TOPICS
         return None
 
     def _may_establish(self, lease: Lease, audience: _Audience, now: float) -> bool:
@@ -199,25 +186,71 @@ class LeaseTable:
         return (
             now - self._opened_at[lease] >= self._probation_s
             and len(self._established) + 1 <= ESTABLISHED_MAX * limits.leases
-            and (audience.is_established or self._established_topics + 1 <= ESTABLISHED_MAX * limits.topics)
+            and all(
+                self._established_of_prefix[network] + 1 <= ESTABLISHED_MAX * limits.leases_per_prefix
+                for network in self._widest_network_of(lease.address)
+            )
+            and (audience.is_established or self._may_establish_topic(audience))
+        )
+
+    def _may_establish_topic(self, audience: _Audience) -> bool:
+        limits = self.limits
+        return self._established_topics + 1 <= ESTABLISHED_MAX * limits.topics and all(
+            self._established_topics_of_prefix[network] + 1 <= ESTABLISHED_MAX * limits.topics_per_prefix
+            for network in self._widest_network_of(audience.opener)
         )
 
     def _establish(self, lease: Lease, audience: _Audience, now: float) -> None:
         self._new.remove(lease)
         del self._opened_at[lease]
         self._established.renew(lease, now)
-        if self.is_nearly_full:
+        for network in self._widest_network_of(lease.address):
+            self._established_of_prefix[network] += 1
+        if self._is_watched(lease.address):
             self._leases_on_probation.leave(lease, self._networks.path_of(lease.address))
-        self._establish_topic(lease.topic, audience)
+        if not audience.is_established:
+            self._establish_topic(lease.topic, audience)
 
     def _establish_topic(self, topic: bytes, audience: _Audience) -> None:
-        if not audience.is_established:
-            audience.is_established = True
-            self._established_topics += 1
-            if self.is_nearly_full:
-                self._topics_on_probation.leave(topic, self._networks.path_of(audience.opener))
+        audience.is_established = True
+        self._established_topics += 1
+        for network in self._widest_network_of(audience.opener):
+            self._established_topics_of_prefix[network] += 1
+        if self._is_watched(audience.opener):
+            self._topics_on_probation.leave(topic, self._networks.path_of(audience.opener))
 
     # --- Making room ---------------------------------------------------------------------------------
+
+    def _without_room(self, topic: bytes, address: Address, now: float) -> Limit | None:
+        """Returns the limit that forbids a lease, if none of those on probation makes room for it."""
+        limits = self.limits
+        if self._count_of_address[address] >= limits.leases_per_address:
+            return Limit.ADDRESS
+        is_new_topic = topic not in self._topics
+        for network in self._widest_network_of(address):
+            has_topics = self._topics_of_prefix[network] < limits.topics_per_prefix
+            if is_new_topic and not has_topics and not self._evict_topic_for(address, of_its_network=True):
+                return Limit.TOPICS
+            has_leases = self._count_of_prefix[network] < limits.leases_per_prefix
+            if not has_leases and not self._evict_for(address, of_its_network=True):
+                return Limit.PREFIX
+        has_topics = len(self._topics) < limits.topics
+        if is_new_topic and not has_topics and not self._evict_topic_for(address):
+            return Limit.TOPICS
+        return None if self._has_room(address, now) else Limit.FULL
+
+    def _is_watched(self, address: Address) -> bool:
+        """Whether it is known what this address has on probation."""
+        if self.is_nearly_full:
+            return True
+        if not self._nearly_full_prefixes:
+            return False
+        return any(network in self._nearly_full_prefixes for network in self._widest_network_of(address))
+
+    def _load_of(self, network: Network) -> float:
+        """The part of what a network may have that is taken, as `load`."""
+        leases, topics = self._count_of_prefix[network], self._topics_of_prefix[network]
+        return max(leases / self.limits.leases_per_prefix, topics / self.limits.topics_per_prefix)
 
     def _put_on_probation(self, lease: Lease, audience: _Audience) -> None:
         self._leases_on_probation.enter(lease, self._networks.path_of(lease.address))
@@ -226,24 +259,25 @@ class LeaseTable:
 
     def _has_room(self, address: Address, now: float) -> bool:
         """Whether there is room for a lease of this address, perhaps since another has just made room."""
-        if len(self) < self.limits.leases:
-            return True
-        lease = self._leases_on_probation.yielding_to(self._networks.path_of(address))
+        return len(self) < self.limits.leases or self._evict_for(address)
+
+    def _evict_for(self, address: Address, *, of_its_network: bool = False) -> bool:
+        path = self._networks.path_of(address)
+        lease = self._leases_on_probation.yielding_to(path, of_its_network=of_its_network)
         if lease is None:
             return False
         self._evict(lease)
         return True
 
-    def _has_room_for_topic(self, address: Address) -> bool:
-        if len(self._topics) < self.limits.topics:
-            return True
-        topic = self._topics_on_probation.yielding_to(self._networks.path_of(address))
+    def _evict_topic_for(self, address: Address, *, of_its_network: bool = False) -> bool:
+        path = self._networks.path_of(address)
+        topic = self._topics_on_probation.yielding_to(path, of_its_network=of_its_network)
         if topic is None:
             return False
-        # None of them is established, or the topic would be.
-        for subscriber in list(self._topics[topic].expires_at):
+        # None of its leases is established, or the topic would be.
+        for subscriber in list(islice(self._topics[topic].expires_at, EVICTED_WITH_TOPIC_MAX)):
             self._evict(Lease(topic, subscriber))
-        return True
+        return topic not in self._topics
 
     def _evict(self, lease: Lease) -> None:
         (self._established if lease in self._established else self._new).remove(lease)
@@ -327,13 +361,21 @@ class LeaseTable:
             audience.crowds.remove(address)
             if len(audience.expires_at) <= LARGE // 2:
                 audience.crowds = None
-        if self._opened_at.pop(lease, None) is not None and self.is_nearly_full:
+        is_new = self._opened_at.pop(lease, None) is not None
+        if is_new and self._is_watched(address):
             self._leases_on_probation.leave(lease, self._networks.path_of(address))
         if not audience.expires_at or audience.opener == address:
             self._hand_over(topic, audience)
         _count_down(self._count_of_address, address)
         for network in self._widest_network_of(address):
             _count_down(self._count_of_prefix, network)
+            if not is_new:
+                _count_down(self._established_of_prefix, network)
+            if network in self._nearly_full_prefixes and self._load_of(network) < ROOM_AGAIN:
+                self._nearly_full_prefixes.discard(network)
+                if not self.is_nearly_full:
+                    self._leases_on_probation.forget(network)
+                    self._topics_on_probation.forget(network)
         self._forget_beyond_free(topic, address)
         if self.is_nearly_full and self.load < ROOM_AGAIN:
             self.is_nearly_full = False
@@ -342,10 +384,10 @@ class LeaseTable:
 
     def _hand_over(self, topic: bytes, audience: _Audience) -> None:
         """Lets a topic, whose opener has gone, count as that of who subscribed to it last."""
-        was_on_probation = self.is_nearly_full and self._topics_on_probation.leave(
+        was_on_probation = self._is_watched(audience.opener) and self._topics_on_probation.leave(
             topic, self._networks.path_of(audience.opener)
         )
-        self._count_topic(audience.opener, -1)
+        self._count_topic(audience, -1)
         if not audience.expires_at:
             # A topic without leases goes at once: else subscribing to many would fill the memory.
             del self._topics[topic]
@@ -353,15 +395,17 @@ class LeaseTable:
             return
         # The one that came first would be slow to find after many have gone.
         audience.opener = next(reversed(audience.expires_at))
-        self._count_topic(audience.opener, 1)
-        if was_on_probation:
+        self._count_topic(audience, 1)
+        if was_on_probation and self._is_watched(audience.opener):
             self._topics_on_probation.enter(topic, self._networks.path_of(audience.opener))
 
-    def _count_topic(self, opener: Address, change: int) -> None:
-        for network in self._widest_network_of(opener):
-            self._topics_of_prefix[network] += change
-            if not self._topics_of_prefix[network]:
-                del self._topics_of_prefix[network]
+    def _count_topic(self, audience: _Audience, change: int) -> None:
+        for network in self._widest_network_of(audience.opener):
+            for counts in (self._topics_of_prefix, self._established_topics_of_prefix):
+                if counts is self._topics_of_prefix or audience.is_established:
+                    counts[network] += change
+                    if not counts[network]:
+                        del counts[network]
 
     def _forget_beyond_free(self, topic: bytes, address: Address) -> None:
         beyond = self._beyond_free.get(address)
@@ -374,77 +418,6 @@ class LeaseTable:
 
     def _widest_network_of(self, address: Address) -> tuple[Network, ...]:
         return self._networks.of(address[0])[-1:]
-
-
-class FifoTable(LeaseTable):
-    """The `fifo` table: when full, it pushes out the oldest lease, if that lease's promise is over.
-
-    When a lease is pushed out, or would have to be, its age tells how long the table keeps a lease that is
-    not renewed. Between such moments the estimate grows by a second per second. Half of it is promised, at
-    least 10 s and at most `ttl_s`; half, so that clients may come twice as fast before one is refused.
-
-    If the oldest lease has missed no renewal yet, all leases in the table are in use, and its age tells
-    nothing: else a client that asks now and then would make all others renew as often as possible.
-    """
-
-    def __init__(self, ttl_s: float, limits: Limits, networks: Networks | None = None) -> None:
-        super().__init__(ttl_s, limits, networks)
-        self._promised_until: dict[Lease, float] = {}
-        self._lifetime_s = inf
-        self._lifetime_seen_at = 0.0
-
-    def promise_s(self, now: float) -> float:
-        """Returns half of the estimated lifetime, within bounds; the same for all leases of a datagram."""
-        return max(min(self._estimate_s(now) / 2, self.ttl_s), min(FIFO_PROMISE_S_MIN, self.ttl_s))
-
-    def renew(self, topic: bytes, address: Address, now: float) -> None:
-        """Renews a live lease, for as long as can be promised now."""
-        super().renew(topic, address, now)
-        lease = Lease(topic, address)
-        self._promised_until[lease] = max(self._promised_until[lease], now + self.promise_s(now))
-
-    def open(self, topic: bytes, address: Address, now: float) -> Limit | None:
-        """Opens a new lease as in the `ttl` table, but a full table makes room if it can."""
-        limit = super().open(topic, address, now)
-        if limit is None:
-            self._promised_until[Lease(topic, address)] = now + self.promise_s(now)
-        return limit
-
-    def _has_room(self, address: Address, now: float) -> bool:
-        if len(self) < self.limits.leases:
-            return True
-        oldest, expires_at = self._oldest()
-        renewed_at = expires_at - self.ttl_s
-        renewal_s = min(
-            (self._promised_until[oldest] - renewed_at) / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX
-        )
-        if now - renewed_at > 1.5 * renewal_s:
-            self._lifetime_s = now - renewed_at
-            self._lifetime_seen_at = now
-        if self._promised_until[oldest] > now:
-            return super()._has_room(address, now)
-        self._evict(oldest)
-        return True
-
-    def _oldest(self) -> tuple[Lease, float]:
-        """Returns the lease that was renewed longest ago, and when it expires; there must be one."""
-        heads = []
-        for leases in (self._established, self._new):
-            lease, expires_at = leases.oldest(), leases.next_expiry()
-            if lease is not None and expires_at is not None:
-                heads.append((expires_at, lease))
-        expires_at, lease = min(heads, key=lambda head: head[0])
-        return lease, expires_at
-
-    def _estimate_s(self, now: float) -> float:
-        return self._lifetime_s + (now - self._lifetime_seen_at)
-
-    def _forget(self, lease: Lease) -> None:
-        super()._forget(lease)
-        del self._promised_until[lease]
-
-
-TABLES: dict[str, type[LeaseTable]] = {"ttl": LeaseTable, "fifo": FifoTable}
 
 
 def _count_down(counts: Counter[Key], key: Key) -> None:

@@ -15,10 +15,11 @@ from functools import partial
 
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst
+from kcast.pubsub.fifo_table import TABLES
 from kcast.pubsub.limits import COOKIE_CHARS, Limits
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import Mint, is_valid
-from kcast.pubsub.table import TABLES, LeaseTable
+from kcast.pubsub.table import LeaseTable
 
 LINES = 63  # in a datagram, beside the vouch line
 TTL_S = 60.0

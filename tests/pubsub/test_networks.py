@@ -59,3 +59,11 @@ def test_whose_rates_an_address_uses() -> None:
     assert [factor for _, factor in networks.shares_of(("2001:db8::7", 1))] == [1, 4, 16]
     assert networks.shares_of(("2001:db8::7", 1)) == networks.shares_of(("2001:db8::8", 2))
     assert networks.shares_of(("127.0.0.1", 1)) != networks.shares_of(("127.0.0.1", 2))
+
+
+@pytest.mark.parametrize("host", ["::ffff:203.0.113.7", "2002:cb00:7107:1::5", "64:ff9b::cb00:7107"])
+def test_who_has_an_ipv4_address_has_one_part_whatever_is_made_of_it(host: str) -> None:
+    """6to4 makes a /48 of each IPv4 address. Its owner had the part of a whole IPv4 /24."""
+    networks = Networks()
+    assert networks.shares_of((host, 1)) == networks.shares_of(("203.0.113.7", 1))
+    assert networks.path_of((host, 1))[:-1] == networks.path_of(("203.0.113.7", 1))[:-1]

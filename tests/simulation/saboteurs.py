@@ -17,6 +17,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.fifo_table import FifoTable
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.price import Price
@@ -25,7 +26,7 @@ from kcast.pubsub.rates import Demand, PublishRates
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import FREE, Mint, Quote
 from kcast.pubsub.subscribers import Subscribers
-from kcast.pubsub.table import FifoTable, LeaseTable, Limit
+from kcast.pubsub.table import LeaseTable, Limit
 
 # --- Servers that do wrong ---------------------------------------------------------------------------
 

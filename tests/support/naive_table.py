@@ -35,9 +35,12 @@ class NaiveProbation:
     def clear(self) -> None:
         self.things.clear()
 
-    def yielding_to(self, path: Path) -> object | None:
+    def forget(self, network: object) -> None:
+        self.things = [(thing, path) for thing, path in self.things if path[0] != network]
+
+    def yielding_to(self, path: Path, *, of_its_network: bool = False) -> object | None:
         """What the fattest loses, among the widest parties at which it holds two more than the asker."""
-        for depth in range(len(path)):
+        for depth in range(int(of_its_network), len(path)):
             counts = self._counts(path[:depth])
             if max(counts.values(), default=0) > counts[path[: depth + 1]] + 1:
                 return self._latest(path[:depth])
@@ -81,6 +84,7 @@ class NaiveTable:
         self.established_topics: set[bytes] = set()
         self.evicted: list[Lease] = []
         self.is_nearly_full = False
+        self.nearly_full_networks: set[object] = set()
         self.leases_on_probation, self.topics_on_probation = NaiveProbation(), NaiveProbation()
 
     def row(self, lease: Lease) -> Row | None:
@@ -93,6 +97,31 @@ class NaiveTable:
     @property
     def load(self) -> float:
         return max(len(self.rows) / self.limits.leases, len(self.opener) / self.limits.topics)
+
+    def network_of(self, address: Address) -> object | None:
+        path = NETWORKS.path_of(address)
+        return path[0] if len(path) > 1 else None
+
+    def leases_of(self, network: object) -> list[Row]:
+        return [row for row in self.rows if self.network_of(row.lease.address) == network]
+
+    def topics_of(self, network: object) -> set[bytes]:
+        return {topic for topic, opener in self.opener.items() if self.network_of(opener) == network}
+
+    def load_of(self, network: object) -> float:
+        limits = self.limits
+        leases, topics = len(self.leases_of(network)), len(self.topics_of(network))
+        return max(leases / limits.leases_per_prefix, topics / limits.topics_per_prefix)
+
+    def is_watched(self, address: Address) -> bool:
+        return self.is_nearly_full or self.network_of(address) in self.nearly_full_networks
+
+    def may_establish_topic(self, topic: bytes) -> bool:
+        network = self.network_of(self.opener[topic])
+        theirs = len(self.topics_of(network) & self.established_topics)
+        return len(self.established_topics) + 1 <= 0.75 * self.limits.topics and (
+            network is None or theirs + 1 <= 0.75 * self.limits.topics_per_prefix
+        )
 
     def promise_s(self, now: float) -> float:
         return self.ttl_s
@@ -107,17 +136,19 @@ class NaiveTable:
             return
         established = sum(row.is_established for row in self.rows)
         is_old = now - row.opened_at >= min(self.ttl_s / 3, 25.0) / 2
-        has_topic = lease.topic in self.established_topics
+        network = self.network_of(lease.address)
+        theirs = sum(each.is_established for each in self.leases_of(network))
         if (
             is_old
             and established + 1 <= 0.75 * self.limits.leases
-            and (has_topic or len(self.established_topics) + 1 <= 0.75 * self.limits.topics)
+            and (network is None or theirs + 1 <= 0.75 * self.limits.leases_per_prefix)
+            and (lease.topic in self.established_topics or self.may_establish_topic(lease.topic))
         ):
             row.is_established = True
             self.leases_on_probation.leave(lease, NETWORKS.path_of(lease.address))
             self.established_topics.add(lease.topic)
             self.topics_on_probation.leave(lease.topic, NETWORKS.path_of(self.opener[lease.topic]))
-        elif self.is_nearly_full:
+        elif self.is_watched(lease.address):
             self._put_on_probation(lease)
 
     def _put_on_probation(self, lease: Lease) -> None:
@@ -130,33 +161,43 @@ class NaiveTable:
         own = [row for row in self.rows if row.lease.address == lease.address]
         if len(own) >= limits.leases_per_address:
             return Limit.ADDRESS
-        if len(path) > 1:
-            if sum(NETWORKS.path_of(row.lease.address)[0] == path[0] for row in self.rows) >= (
-                limits.leases_per_prefix
-            ):
-                return Limit.PREFIX
-            openers = [NETWORKS.path_of(address)[0] for address in self.opener.values()]
-            if lease.topic not in self.opener and openers.count(path[0]) >= limits.topics_per_prefix:
+        network, is_new = self.network_of(lease.address), lease.topic not in self.opener
+        if network is not None:
+            has_topics = len(self.topics_of(network)) < limits.topics_per_prefix
+            if is_new and not has_topics and not self.evict_topic_for(path, of_its_network=True):
                 return Limit.TOPICS
-        if lease.topic not in self.opener and len(self.opener) >= limits.topics:
-            topic = self.topics_on_probation.yielding_to(path)
-            if topic is None:
-                return Limit.TOPICS
-            for other in [its for its in self.opened if its.topic == topic]:
-                self._evict(other)
+            if len(self.leases_of(network)) >= limits.leases_per_prefix:
+                yielding = self.leases_on_probation.yielding_to(path, of_its_network=True)
+                if yielding is None:
+                    return Limit.PREFIX
+                assert isinstance(yielding, Lease)
+                self._evict(yielding)
+        if is_new and len(self.opener) >= limits.topics and not self.evict_topic_for(path):
+            return Limit.TOPICS
         if not self.has_room(lease.address, now):
             return Limit.FULL
         self.opener.setdefault(lease.topic, lease.address)
         own = [row for row in self.rows if row.lease.address == lease.address]
         self.rows.append(Row(lease, now, now, is_free=len(own) < 8))
         self.opened.append(lease)
-        if sum(its.topic == lease.topic for its in self.opened) > 16:
+        has_many = sum(its.topic == lease.topic for its in self.opened) > 16
+        if has_many and lease.topic not in self.established_topics and self.may_establish_topic(lease.topic):
             self.established_topics.add(lease.topic)
             self.topics_on_probation.leave(lease.topic, NETWORKS.path_of(self.opener[lease.topic]))
+        if network is not None and self.load_of(network) >= 0.75:
+            self.nearly_full_networks.add(network)
         self.is_nearly_full |= self.load >= 0.75
-        if self.is_nearly_full:
+        if self.is_watched(lease.address):
             self._put_on_probation(lease)
         return None
+
+    def evict_topic_for(self, path: Path, *, of_its_network: bool = False) -> bool:
+        topic = self.topics_on_probation.yielding_to(path, of_its_network=of_its_network)
+        if topic is None:
+            return False
+        for other in [its for its in self.opened if its.topic == topic][:16]:
+            self._evict(other)
+        return topic not in self.opener
 
     def has_room(self, address: Address, now: float) -> bool:
         if len(self.rows) < self.limits.leases:
@@ -184,7 +225,7 @@ class NaiveTable:
             was_on_it = self.topics_on_probation.leave(topic, NETWORKS.path_of(opener))
             if heirs:
                 self.opener[topic] = heirs[-1]
-                if was_on_it:
+                if was_on_it and self.is_watched(heirs[-1]):
                     self.topics_on_probation.enter(topic, NETWORKS.path_of(heirs[-1]))
             else:
                 del self.opener[topic]
@@ -192,6 +233,12 @@ class NaiveTable:
         if row.is_free:
             others = [self.row(other) for other in self.opened if other.address == lease.address]
             next((other for other in others if other and not other.is_free), row).is_free = True
+        network = self.network_of(lease.address)
+        if network in self.nearly_full_networks and self.load_of(network) < 0.7:
+            self.nearly_full_networks.remove(network)
+            if not self.is_nearly_full:
+                self.leases_on_probation.forget(network)
+                self.topics_on_probation.forget(network)
         if self.is_nearly_full and self.load < 0.7:
             self.is_nearly_full = False
             self.leases_on_probation.clear()
