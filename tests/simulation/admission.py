@@ -132,7 +132,8 @@ class PricesTrue(Checker):
 
 
 class PushedOutRightly(Checker):
-    """Leases end before their time only in a full table, and never those that are surely established."""
+    """Leases end before their time only where a table, or what their network may have, is full, and never
+    those that are surely established."""
 
     name = "pushed-out-rightly"
 
@@ -140,9 +141,12 @@ class PushedOutRightly(Checker):
         if turn.unfair:
             self.fail(f"{turn.host.name} pushes out {turn.unfair}, which are established")
         limits, counts = self.world.options.limits, _counts(turn.boot.possible, turn.now, turn.evicted)
-        is_full = counts["all"].total() >= limits.leases or counts["topics"].total() >= limits.topics
-        if turn.broken and not is_full:
-            self.fail(f"{turn.host.name} pushes out {turn.broken}, and is not full: {counts}")
+        topics = counts["topics"].total()  # nobody here knows who has opened which
+        if counts["all"].total() >= limits.leases or topics >= min(limits.topics, limits.topics_per_prefix):
+            return
+        for address, topic in turn.broken:
+            if counts["prefix"][prefix_of(address[0])] < limits.leases_per_prefix:
+                self.fail(f"{turn.host.name} pushes out {topic!r} of {address}, and is not full: {counts}")
 
 
 class LimitsHold(Checker):

@@ -224,8 +224,8 @@ class Deaf(Server):
 
 
 class _Boundless(LeaseTable):
-    def _exceeded(self, topic: bytes, address: Address) -> Limit | None:
-        return None
+    def _without_room(self, topic: bytes, address: Address, now: float) -> Limit | None:
+        return None if self._has_room(address, now) else Limit.FULL
 
 
 class Unlimited(Server):
