@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kcast.client.cli import sub
+from kcast.client.cli import pub, sub
 from kcast.client.cli.telling import Telling
 from kcast.client.cluster import lab
 from kcast.client.events import (
@@ -169,3 +169,9 @@ def test_leases_of_many_topics_are_all_said_once(loop: Loop, lines: Lines) -> No
 def test_a_subscriber_is_told_of_a_suspension(loop: Loop, lines: Lines) -> None:
     watcher(b"t")._tell(MachineSuspended(3600.4))
     assert lines() == ["kcast sub: this machine was suspended for 3600 s, and heard nothing"]
+
+
+def test_a_publisher_is_told_of_a_suspension() -> None:
+    publisher = pub._Publisher(lab([("127.0.0.1", 7401)]), b"t", 1, 0.0, False, None)
+    text = publisher._text(SimpleNamespace(), MachineSuspended(3600.4))  # type: ignore[arg-type]
+    assert text == "this machine was suspended for 3600 s, and published nothing"
