@@ -25,16 +25,17 @@ class EventLog:
     """Logs the events of one client."""
 
     def __init__(self) -> None:
-        self._pace = Pace()
+        self._pace: Pace[tuple[int, str]] = Pace()
 
     def tell(self, event: Event, now: float) -> None:
         """Logs an event."""
         level, text = _told(event)
         if text:
-            kind = type(event).__name__
-            more = self._pace.admit(kind, now)
-            if more is not None:
-                logger.log(level, "%s%s", text, and_more(more))
+            told = self._pace.put(type(event).__name__, lambda more: (level, and_more(text)(more)), now)
+        else:
+            told = self._pace.due(now)
+        for level_told, line in told:
+            logger.log(level_told, "%s", line)
         logger.debug("%s", event)
 
 

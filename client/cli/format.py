@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from time import localtime, strftime
 
-from kcast.client.cli.text import escaped
+from kcast.client.cli.text import escaped, escaped_at_most
 from kcast.client.cli.times import utc
 from kcast.client.events import Delivery
 
@@ -67,6 +67,10 @@ _VALUES: dict[str, Callable[[Delivery], bytes]] = {
     "x": lambda delivery: delivery.payload.hex().encode(),
     "X": lambda delivery: delivery.payload.hex().upper().encode(),
 }
+_OF_OTHERS: dict[str, Callable[[Delivery], bytes]] = {
+    "t": lambda delivery: delivery.topic,
+    "p": lambda delivery: delivery.payload,
+}
 _ZERO_PADDED = "lmxX"
 _ELSEWHERE = {
     **dict.fromkeys("ACDEFPRS", "a property of MQTT 5, which messages here do not have"),
@@ -118,7 +122,7 @@ def _field(text: str, at: int) -> tuple[_Part, int]:
     elif separator:
         raise FormatError(f"{match[0]}: {separator} may stand only in %.2{separator}x: groups of digits")
     elif most is not None:
-        value = _shortened(value, most)
+        value = _shortened(letter, most)
     return _padded(value, int(width or 0), bool(left), bool(zero) and letter in _ZERO_PADDED), match.end()
 
 
@@ -130,7 +134,11 @@ def _in_groups(value: _Part, digits: int, separator: bytes) -> _Part:
     return grouped
 
 
-def _shortened(value: _Part, most: int) -> _Part:
+def _shortened(letter: str, most: int) -> _Part:
+    if letter in _OF_OTHERS:
+        text = _OF_OTHERS[letter]
+        return lambda delivery: escaped_at_most(text(delivery), most)
+    value = _VALUES[letter]
     return lambda delivery: value(delivery)[:most]
 
 

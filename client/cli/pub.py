@@ -43,6 +43,7 @@ from kcast.client.events import (
     FamilyMissing,
     ListChanged,
     ListTrouble,
+    MachineSuspended,
     Outcome,
     Published,
 )
@@ -267,6 +268,8 @@ class _Publisher:
         match event:
             case FamilyMissing(server, family):
                 return f"cannot reach {server}: no IPv{family} here"
+            case MachineSuspended(for_s):
+                return f"this machine was suspended for {for_s:.0f} s, and published nothing"
             case ClusterChanged() if client.cluster.is_signed:
                 return ""  # ListChanged says it
             case ClusterChanged() | ClusterRefused() | ListChanged() | ListTrouble():

@@ -50,6 +50,7 @@ from kcast.client.events import (
     ServerReturned,
     Why,
 )
+from kcast.client.pace import and_more
 from kcast.client.wildcards import WildcardWarning, explanation, looks_like_a_pattern
 
 HOLD_S = 0.1
@@ -333,6 +334,7 @@ class _Watcher:
         self._removed: set[str] = set()  # servers that the cluster file has no longer
         self._told: dict[bytes, tuple[int, int]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
+        self._missing = 0  # messages in gaps, since gaps were told last
 
     async def watch(self, events: AsyncIterator[Event]) -> None:
         """Takes events until the client is closed."""
@@ -360,8 +362,16 @@ class _Watcher:
 
     def _tell(self, event: Event) -> None:
         text = self._text(event)
-        if text:
+        if isinstance(event, Gap):
+            self._missing += event.last_seq - event.first_seq + 1
+            self._telling.tell_of("Gap", lambda more: self._gaps(text, more))
+        elif text:
             self._telling.tell(type(event).__name__, text)
+
+    def _gaps(self, last: str, more: int) -> str:
+        """Returns what to say of all gaps since the last time."""
+        missing, self._missing = self._missing, 0
+        return f"{last}; in all {missing} messages in {more + 1} gaps" if more else last
 
     def _text(self, event: Event) -> str:
         """Returns what to say of an event; "" where there is nothing to say, or not yet."""
@@ -417,9 +427,14 @@ class _Watcher:
             return
         if topic not in self._told:
             self._telling.say(self._leased_on(topic))
-        elif not self._telling.tell("leases", self._leased_on(topic)):
-            return
+            self._told[topic] = self._leases[topic]
+        else:
+            self._telling.tell_of("leases", lambda more: self._leases_now(topic, more))
+
+    def _leases_now(self, topic: bytes, more: int) -> str:
+        """Returns how many leases a topic has when the line is said, which may be later."""
         self._told[topic] = self._leases[topic]
+        return and_more(self._leased_on(topic))(more)
 
     def _leased_on(self, topic: bytes) -> str:
         leased, wanted = self._leases[topic]

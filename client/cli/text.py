@@ -10,7 +10,9 @@ import re
 import click
 
 # Control characters, and those that reverse or break lines: they could mislead a terminal or a reader.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def escaped(text: str | bytes) -> str:
@@ -18,6 +20,17 @@ def escaped(text: str | bytes) -> str:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
     return _UNSAFE.sub(_escape, text)
+
+
+def escaped_at_most(text: bytes, most_bytes: int) -> bytes:
+    """Returns as much of the escaped text as fits: no character and no escape is cut."""
+    kept = bytearray()
+    for character in text[:most_bytes].decode("utf-8", "surrogateescape"):
+        shown = escaped(character).encode()
+        if len(kept) + len(shown) > most_bytes:
+            break
+        kept += shown
+    return bytes(kept)
 
 
 def _escape(match: re.Match[str]) -> str:

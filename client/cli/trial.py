@@ -4,6 +4,7 @@ It takes the topic that is reserved for that, on which leases do not keep a drai
 `kcast health` and `kcast doctor`, each of which drives it in its own way.
 """
 
+from dataclasses import dataclass
 from math import inf
 from random import Random
 
@@ -13,12 +14,26 @@ from kcast.client.events import Outcome
 from kcast.client.notices import Change
 from kcast.client.session import Session
 from kcast.pubsub import wire
-from kcast.pubsub.endpoint import Address
+from kcast.pubsub.endpoint import Address, datagrams
 
 COPY_TIMEOUT_S = 0.5  # a copy or its publish may get lost; after this the publish is repeated
+UNASKED_BYTES_MAX = 40  # that are kept of a line
 WORK_TRIES = 4096  # for a stamp, before the socket is looked at again: about 2 ms
 
 _HANDLE = 0  # for the one message
+
+
+@dataclass
+class Unasked:
+    """How many lines came that answer nothing that was asked, and the first of them."""
+
+    count: int = 0
+    first: bytes = b""
+
+    def add(self, line: bytes) -> None:
+        """Counts a line."""
+        self.first = self.first or line[:UNASKED_BYTES_MAX]
+        self.count += 1
 
 
 class Trial:
@@ -26,7 +41,7 @@ class Trial:
 
     `lease_refusal` and `publish_refusal` are the reasons of the last refusals. `is_too_dear` says that a new
     lease costs more than any client pays. `forgotten_count` is how often the server did not take a cookie
-    that it had made a moment before, `unasked_count` how many of its answers answer nothing that was asked.
+    that it had made a moment before, `unasked` what came of it that answers nothing that was asked.
     `takes_bare` says that it takes publishes without a cookie now (§7.2), `tells_credit` that it told of
     credit (§7.7), `is_copy_marked` that the copy is one of an open server (§4.4).
     """
@@ -34,12 +49,14 @@ class Trial:
     def __init__(self, address: Address, rng: Random, topic: bytes = wire.HEALTH_TOPIC) -> None:
         self.lease_refusal = self.publish_refusal = ""
         self.is_answered = self.has_receipt = self.has_copy = self.is_copy_marked = self.is_too_dear = False
-        self.forgotten_count = self.unasked_count = 0
+        self.forgotten_count = 0
+        self.unasked = Unasked()
         self.price_bits = 0
         self.tells_credit = self.takes_bare = False
         # Whoever drives this bounds the time, and so what a stamp may cost.
         self.session = Session(ServerEntry((address,), ""), rng, spending=Spending(try_s=0.0))
         self._topic = topic
+        self._nonces: set[bytes] = set()  # of all that was asked, since answers may be late
         message = b"%016x" % rng.getrandbits(64)  # no other trial's copy is taken for ours
         self._line = wire.publish_line(topic, message)
         self._published_at = -inf
@@ -49,6 +66,11 @@ class Trial:
     def is_leased(self) -> bool:
         """Whether the lease stands."""
         return self.session.is_leased(self._topic)
+
+    @property
+    def progress(self) -> tuple[bool, ...]:
+        """Which of its steps are done: each begins when the one before is."""
+        return self.is_answered, self.is_leased or bool(self.lease_refusal), self.has_receipt, self.has_copy
 
     @property
     def is_done(self) -> bool:
@@ -76,7 +98,15 @@ class Trial:
         due = self.session.next_timeout()
         if due is not None and due <= now:
             self.session.handle_timeout(now)
-        return self.session.datagrams_to_send(now)
+        found = self.session.datagrams_to_send(now)
+        for data, segment_bytes in found:
+            for datagram in datagrams(data, segment_bytes):
+                lines, _ = wire.split_lines(datagram)
+                requests = map(wire.parse_request, lines)
+                self._nonces.update(
+                    r.nonce for r in requests if isinstance(r, wire.Ask | wire.Vouch | wire.Ping)
+                )
+        return found
 
     def work(self, now: float) -> None:
         """Looks for a stamp for a moment, if one is needed."""
@@ -84,7 +114,7 @@ class Trial:
 
     def take(self, datagram: bytes, now: float) -> None:
         """Takes a datagram that came from the server."""
-        lines, _ = wire.split_lines(datagram)
+        lines, has_tail = wire.split_lines(datagram)
         if self._line[:-1] in lines:
             self.has_copy = True
             self.is_copy_marked |= datagram.startswith(b"\n")
@@ -95,9 +125,20 @@ class Trial:
             self.tells_credit |= "credit" in reply.attributes
             self.takes_bare |= isinstance(reply, wire.Receipt) and reply.attributes.get("bare") != "0"
         if replies:
-            unasked = self.session.handle_replies(replies, now)
-            self.unasked_count += unasked
-            self.is_answered |= unasked < len(replies)
+            self.is_answered |= self.session.handle_replies(replies, now) < len(replies)
+        if has_tail and not lines:
+            self.unasked.add(datagram)
+        for line in lines:
+            if not self.expects(line):
+                self.unasked.add(line)
+
+    def expects(self, line: bytes) -> bool:
+        """Whether a line from the server comes of what was asked: an answer, also one that is late or came
+        before, or a copy on the topic, whoever published it."""
+        if line.startswith(self._topic + b" "):
+            return True
+        reply = wire.parse_reply(line)
+        return reply is not None and reply.nonce in self._nonces
 
     def look(self, now: float) -> None:
         """Takes note of what has come of it, and publishes when it is time for that."""

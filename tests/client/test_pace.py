@@ -17,33 +17,47 @@ from kcast.client.events import (
 from kcast.client.pace import BURST, INTERVAL_S, Pace, and_more
 
 
+def put(pace: Pace[str], kind: str, now: float) -> list[str]:
+    return pace.put(kind, and_more(kind), now)
+
+
 def test_a_few_come_at_once_and_then_one_an_interval() -> None:
-    pace = Pace()
-    assert [pace.admit("lost", 0.0) for _ in range(BURST + 3)] == [0] * BURST + [None] * 3
-    assert pace.withheld("lost") == 3
-    assert pace.admit("lost", INTERVAL_S) == 3
-    assert pace.admit("lost", INTERVAL_S) is None
-    assert pace.admit("lost", 2 * INTERVAL_S) == 1
+    pace: Pace[str] = Pace()
+    assert [put(pace, "lost", 0.0) for _ in range(BURST + 3)] == [["lost"]] * BURST + [[]] * 3
+    assert pace.next_timeout() == INTERVAL_S
+    assert put(pace, "lost", INTERVAL_S) == ["lost (and 3 more like this)"]
+    assert pace.next_timeout() is None
+    assert put(pace, "lost", INTERVAL_S) == []
+    assert pace.due(2 * INTERVAL_S - 0.1) == []
+    assert pace.due(2 * INTERVAL_S) == ["lost"]
+    assert pace.due(1000.0) == []
 
 
-def test_kinds_are_apart() -> None:
-    pace = Pace()
-    while pace.admit("lost", 0.0) is not None:
+def test_kinds_share_the_rate_and_take_turns() -> None:
+    pace: Pace[str] = Pace()
+    while put(pace, "lost", 0.0):
         pass
-    assert pace.admit("returned", 0.0) == 0
+    kinds = ("lost", "returned", "refused")
+    told = []
+    for number in range(600):
+        for kind in kinds:
+            told += put(pace, kind, number / 10)
+    assert [line.split()[0] for line in told] == ["lost", "returned", "refused", "lost", "returned"]
+    assert sum(1 + int(line.split()[2]) for line in [*told, *pace.end()]) == 1 + 600 * len(kinds)
+    assert pace.end() == []
 
 
 def test_after_a_pause_a_few_come_at_once_again() -> None:
-    pace = Pace()
+    pace: Pace[str] = Pace()
     for _ in range(2 * BURST):
-        pace.admit("lost", 0.0)
-    told = [pace.admit("lost", 1000.0) for _ in range(2 * BURST)]
-    assert told == [BURST] + [0] * (BURST - 1) + [None] * BURST
+        put(pace, "lost", 0.0)
+    told = [put(pace, "lost", 1000.0) for _ in range(2 * BURST)]
+    assert told == [[f"lost (and {BURST} more like this)"]] + [["lost"]] * (BURST - 1) + [[]] * BURST
 
 
 def test_what_is_added_to_a_line() -> None:
-    assert and_more(0) == ""
-    assert and_more(7) == " (and 7 more like this)"
+    assert and_more("x")(0) == "x"
+    assert and_more("x")(7) == "x (and 7 more like this)"
 
 
 WARNED: list[Event] = [
@@ -60,11 +74,22 @@ def test_warnings_come_at_a_bounded_rate(event: Event, caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO, "kcast.client"):
         for number in range(1000):
             log.tell(event, 1000.0 + number / 100)
-        assert len(caplog.records) == BURST + 9
+        assert len(caplog.records) == BURST
         assert {record.levelname for record in caplog.records} == {"WARNING"}
         caplog.clear()
         log.tell(event, 2000.0)
     assert caplog.messages[0].endswith(" more like this)")
+
+
+def test_warnings_of_all_kinds_share_the_rate(caplog: pytest.LogCaptureFixture) -> None:
+    log = EventLog()
+    with caplog.at_level(logging.INFO, "kcast.client"):
+        for number in range(6000):
+            for event in WARNED:
+                log.tell(event, 1000.0 + number / 100)
+    assert len(caplog.records) == BURST + 5
+    told_later = {text.partition(" (and")[0] for text in caplog.messages[BURST:]}
+    assert told_later == set(caplog.messages[: len(WARNED)])
 
 
 def test_what_is_usual_is_told_to_who_asks(caplog: pytest.LogCaptureFixture) -> None:

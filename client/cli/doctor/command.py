@@ -104,13 +104,10 @@ def _times(cluster: Cluster | None) -> ListTimes | None:
 
 async def _examine_all(each_seen: Sequence[Seen], timeout_s: float, pauses_s: tuple[float, ...]) -> Machine:
     watch = MachineWatch()
-    turn = asyncio.Semaphore(AT_ONCE_MAX)
     done = 0
 
-    async def examine_one(seen: Seen) -> None:
+    def count_one() -> None:
         nonlocal done
-        async with turn:
-            await examine(seen, timeout_s, pauses_s)
         done += 1
 
     def progress(passed_s: float) -> str:
@@ -118,7 +115,8 @@ async def _examine_all(each_seen: Sequence[Seen], timeout_s: float, pauses_s: tu
         return f"{done} of {_addresses(each_seen)} examined, {passed_s:.0f} s{longest}"
 
     async with Progress(progress):
-        await asyncio.gather(*map(examine_one, each_seen))
+        for start in range(0, len(each_seen), AT_ONCE_MAX):
+            await examine(each_seen[start : start + AT_ONCE_MAX], timeout_s, pauses_s, count_one)
     usable = {seen.server for seen in each_seen if seen.address is not None and not seen.no_family}
     for seen in each_seen:
         seen.has_other = bool(seen.no_family) and seen.server in usable

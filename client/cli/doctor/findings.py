@@ -9,10 +9,9 @@ from ipaddress import ip_address
 from statistics import median
 
 from kcast.client.cli.doctor.kinds import KINDS, Kind, Level
-from kcast.client.cli.doctor.seen import Dealing, ListTimes, Machine, Pings, Seen
+from kcast.client.cli.doctor.seen import Dealing, ListTimes, Machine, Pings, Seen, packet_bytes
 from kcast.client.cli.text import escaped
 from kcast.pubsub.endpoint import Address, format_address
-from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 LOSS_FAULT = 0.1
 RTT_SLOW_S = 1.0
@@ -20,7 +19,6 @@ TTL_SHORT_S = 10.0
 JUMP_S = 0.5
 SUSPENDED_S = 1.0
 PORTS_SHOWN_MAX = 3
-HEADER_BYTES = {4: 28, 6: 48}  # of IP and UDP
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,8 @@ def _reach(seen: Seen) -> Finding | None:
     if seen.address is None:
         return Finding("no-address", "its name leads to no address")
     host, port = seen.address
+    if ip_address(host).is_unspecified:
+        return Finding("no-destination", f"{host} stands for all addresses of a machine, and is none of them")
     if seen.no_family:
         version = 6 if ":" in host else 4
         text = f"this machine has no way to its IPv{version} address ({seen.no_family})"
@@ -73,9 +73,10 @@ def _reach(seen: Seen) -> Finding | None:
     if seen.elsewhere is not None:
         where = format_address(seen.elsewhere)
         figures = {"host": host, "answered_from": where}
-        return Finding("elsewhere", f"answers come from {where}, so clients drop them", figures)
+        kind = "elsewhere" if seen.elsewhere[1] == port else "other-port"
+        return Finding(kind, f"answers come from {where}, so clients drop them", figures)
     if seen.unasked_count:
-        return _unasked(seen.unasked_count)
+        return _unasked(seen)
     if seen.is_closed:
         return Finding("closed", f"nobody listens on UDP port {port} there", {"port": port})
     if seen.network_error:
@@ -91,7 +92,7 @@ def _reach(seen: Seen) -> Finding | None:
 def _path(seen: Seen) -> list[Finding]:
     assert seen.address is not None
     found = []
-    needed_bytes = _needed_bytes(seen.address)
+    needed_bytes = packet_bytes(seen.address)
     small, full = seen.small, seen.full
     if not seen.rtts_s:
         found.append(Finding("no-pongs", "answers requests, but no pings"))
@@ -109,15 +110,15 @@ def _path(seen: Seen) -> list[Finding]:
         found.append(Finding("fragments", text, figures))
     if doubled := small.doubled_count + full.doubled_count:
         found.append(Finding("doubled", f"answers came again {_times_of(doubled)}", {"count": doubled}))
-    unasked = seen.unasked_count + (seen.dealing.unasked_count if seen.dealing else 0)
-    if unasked:
-        found.append(_unasked(unasked))
+    if seen.unasked_count:
+        found.append(_unasked(seen))
     return found
 
 
-def _unasked(count: int) -> Finding:
-    text = f"what it answered {_times_of(count)} is no answer to anything that was asked"
-    return Finding("unasked", text, {"count": count})
+def _unasked(seen: Seen) -> Finding:
+    count, first = seen.unasked_count, escaped(seen.unasked_first)
+    text = f"what it answered {_times_of(count)} is no answer to anything that was asked ({first})"
+    return Finding("unasked", text, {"count": count, "first": first})
 
 
 def _loss(pings: list[Pings], path_bytes: int | None) -> list[Finding]:
@@ -137,11 +138,6 @@ def _loss(pings: list[Pings], path_bytes: int | None) -> list[Finding]:
         text = f"{lost} of {sent} pings get no answer"
         return [Finding("loss" if is_bad else "some-loss", text, figures)]
     return [Finding("answers", f"answers {sent} pings in {_time(rtt_s)}", figures)]
-
-
-def _needed_bytes(address: Address) -> int:
-    """Returns the size of the packet in which a full datagram travels."""
-    return DATAGRAM_BYTES_MAX + HEADER_BYTES[6 if ":" in address[0] else 4]
 
 
 # --- The handshake, the lease, the copy --------------------------------------------------------------
@@ -201,7 +197,7 @@ def _lease(dealing: Dealing) -> list[Finding]:
     figures: dict[str, object] = {"ttl_s": dealing.ttl_s, "work_bits": bits}
     if dealing.ttl_s < TTL_SHORT_S:
         return [Finding("short-ttl", f"leases last {dealing.ttl_s:g} s only", figures)]
-    found = [Finding("leases", f"leases for {dealing.ttl_s:g} s", figures)]
+    found = [Finding("leases", f"leases for {_span(dealing.ttl_s)}", figures)]
     if bits:
         found.append(Finding("work", f"asks {bits} bits of work for a new lease", figures))
     return found
@@ -229,7 +225,7 @@ def _copies(address: Address, dealing: Dealing) -> list[Finding]:
         return [Finding("no-copy", text)]
     if dealing.has_full_copy is False:
         text = "short copies come back, those of 1200 bytes do not"
-        return [Finding("full-copies-lost", text, {"needed_bytes": _needed_bytes(address)})]
+        return [Finding("full-copies-lost", text, {"needed_bytes": packet_bytes(address)})]
     text = "copies of 1200 bytes" if dealing.has_full_copy else "copies"
     return [Finding("copies", text, {"took_ms": _ms(dealing.took_s), "full": dealing.has_full_copy})]
 

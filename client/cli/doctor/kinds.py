@@ -25,6 +25,7 @@ KINDS = {
     # reaching it
     "answers": Kind(_OK),
     "no-address": Kind(_FAULT, "correct it in the cluster file, or see to this machine's DNS"),
+    "no-destination": Kind(_FAULT, "write the address at which clients reach the server"),
     "no-family": Kind(_NOTE, "clients here use its other address"),
     "only-other-family": Kind(
         _FAULT, "give the server an address of a family that clients have, or this machine a route"
@@ -33,6 +34,11 @@ KINDS = {
     "closed": Kind(_FAULT, "start kcast serve there, or correct the address and port"),
     "elsewhere": Kind(
         _FAULT, "start it with --host {host}, or put the address that answers into the cluster file"
+    ),
+    "other-port": Kind(
+        _FAULT,
+        "put {answered_from} into the cluster file, if that is the server; else look for a NAT or proxy there"
+        " that changes ports",
     ),
     "silent": Kind(
         _FAULT,

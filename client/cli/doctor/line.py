@@ -74,12 +74,25 @@ class Line:
 
 async def converse(line: Line, trial: Trial, until: float, is_over: Callable[[], bool]) -> None:
     """Lets a trial and the server talk, until it is over or the time has come."""
-    while not is_over() and (now := clock.now()) < until:
-        for data, segment_bytes in trial.datagrams_to_send(now):
-            line.send(data, segment_bytes)
-        trial.work(clock.now())
-        for datagram, source in await line.heard(min(until, trial.next_timeout())):
-            if source == line.address:
-                trial.take(datagram, clock.now())
-        trial.look(clock.now())
-        await asyncio.sleep(0)  # other servers are examined meanwhile
+    while not is_over() and clock.now() < until:
+        await _turn(line, trial, until)
+
+
+async def converse_in_steps(line: Line, trial: Trial, step_s: float, is_over: Callable[[], bool]) -> None:
+    """Lets a trial and the server talk, until it is over, or no step of the trial was done for `step_s`."""
+    progress, until = trial.progress, clock.now() + step_s
+    while not is_over() and clock.now() < until:
+        await _turn(line, trial, until)
+        if trial.progress > progress:
+            progress, until = trial.progress, clock.now() + step_s
+
+
+async def _turn(line: Line, trial: Trial, until: float) -> None:
+    for data, segment_bytes in trial.datagrams_to_send(clock.now()):
+        line.send(data, segment_bytes)
+    trial.work(clock.now())
+    for datagram, source in await line.heard(min(until, trial.next_timeout())):
+        if source == line.address:
+            trial.take(datagram, clock.now())
+    trial.look(clock.now())
+    await asyncio.sleep(0)  # other servers are examined meanwhile

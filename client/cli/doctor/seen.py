@@ -3,6 +3,14 @@
 from dataclasses import dataclass, field
 
 from kcast.pubsub.endpoint import Address
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
+
+HEADER_BYTES = {4: 28, 6: 48}  # of IP and UDP
+
+
+def packet_bytes(address: Address) -> int:
+    """Returns the size of the packet in which a full datagram travels to an address."""
+    return DATAGRAM_BYTES_MAX + HEADER_BYTES[6 if ":" in address[0] else 4]
 
 
 @dataclass
@@ -22,7 +30,7 @@ class Pings:
 
 @dataclass
 class Dealing:
-    """What came of using a server as a client does, in `waited_s` at most.
+    """What came of using a server as a client does, with `waited_s` at most for each step.
 
     A refusal is its reason. `price_bits` is the price of a new lease, `ttl_s` what a lease was promised for;
     None without a lease. `has_full_copy` says whether a message came back whose datagram has 1200 bytes; None
@@ -44,7 +52,6 @@ class Dealing:
     lease_refusal: str = ""
     publish_refusal: str = ""
     forgotten_count: int = 0
-    unasked_count: int = 0
     price_bits: int = 0
     ttl_s: float | None = None
 
@@ -75,8 +82,9 @@ class Seen:
     `has_other` says that the server has another address, which this machine can use. `no_family` and
     `send_error` say why it could not be asked: the system's words. `network_error` is what the network sent
     back instead of an answer, and `elsewhere` the address from which an answer came that should come from
-    here. `path_bytes` is the largest packet that the kernel believes the path to take; None where it does not
-    tell.
+    here. `unasked_count` lines came that answer nothing that was asked, of which the first begins with
+    `unasked_first`. `path_bytes` is the largest packet that the kernel believes the path to take; None where
+    it does not tell.
     """
 
     server: str
@@ -91,6 +99,7 @@ class Seen:
     small: Pings = field(default_factory=lambda: Pings(64))
     full: Pings = field(default_factory=lambda: Pings(1200))
     unasked_count: int = 0
+    unasked_first: bytes = b""
     path_bytes: int | None = None
     dealing: Dealing | None = None
     idle: Idle | None = None

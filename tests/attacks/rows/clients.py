@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from kcast.client.aio import Client
 from kcast.client.events import Gap
@@ -23,25 +24,33 @@ _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def evil_server(lab: Lab) -> Iterator[Figure]:
-    """A server asks 22 bits for a lease of a second, and refuses its renewal, for ever.
+    """A server asks 22 bits for a lease of a second, and refuses its renewal, for ever. Another gives a
+    subscriber everything to complain of.
 
     The short form lasts 20 s, and can only tell that no more than the allowance of ten minutes is spent.
     tests/client/test_allowance.py runs ten minutes, and more, in virtual time.
     """
     seconds = 600.0 if lab.is_full else 20.0
-    evil = lab.start(sys.executable, "-m", "tests.attacks.evil")
-    assert evil.stdout is not None
-    port = int(evil.stdout.readline())
-    command = lab.tree.kcast("sub", "t", "--cluster", lab.cluster_file(("127.0.0.1", port)))
-    file = lab.scratch / "stderr"
-    with file.open("wb") as stderr:
-        sub = lab.start(*command, tree=lab.tree, stderr=stderr)
-        time.sleep(seconds)
-        spent_s = cpu_seconds(sub.pid)
+    seller, seller_file = _victim(lab, "sells")
+    _, nuisance_file = _victim(lab, "all")
+    time.sleep(seconds)
+    spent_s = cpu_seconds(seller.pid)
     yield told("share of a core meanwhile", 100 * spent_s / seconds, "%")
     yield at_most("CPU", spent_s, TWO_PERCENT_OF_TEN_MINUTES_S if lab.is_full else ALLOWANCE_AND_START_S, "s")
     most = STDERR_BYTES_PER_MINUTE_MAX * max(1.0, seconds / 60)
-    yield at_most("standard error", file.stat().st_size, most, "B")
+    yield at_most("standard error", seller_file.stat().st_size, most, "B")
+    yield at_most("standard error, all complaints at once", nuisance_file.stat().st_size, most, "B")
+
+
+def _victim(lab: Lab, kind: str) -> "tuple[subprocess.Popen[bytes], Path]":
+    """Starts an evil server of a kind and a subscriber there. Returns the latter, and its standard error."""
+    evil = lab.start(sys.executable, "-m", "tests.attacks.evil", kind)
+    assert evil.stdout is not None
+    port = int(evil.stdout.readline())
+    command = lab.tree.kcast("sub", "t", "--cluster", lab.cluster_file(("127.0.0.1", port)))
+    file = lab.scratch / f"stderr-{kind}"
+    with file.open("wb") as stderr:
+        return lab.start(*command, tree=lab.tree, stderr=stderr), file
 
 
 def forged_numbers(lab: Lab) -> Iterator[Figure]:

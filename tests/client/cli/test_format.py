@@ -57,6 +57,23 @@ def test_what_others_sent_is_escaped_and_what_the_format_says_is_not() -> None:
     assert Format("%t|%p").apply(evil) == b"a\\x1b]0;b\\x07|\\u202e\\x9b"
 
 
+@pytest.mark.parametrize(
+    ("most", "printed"),
+    [
+        (0, b""),
+        (1, b"a"),
+        (2, b"a"),
+        (3, "a\u00e6".encode()),
+        (6, "a\u00e6".encode()),
+        (7, b"a\xc3\xa6\\x1b"),
+    ],
+)
+def test_no_character_and_no_escape_is_cut(most: int, printed: bytes) -> None:
+    message = Delivery("a\u00e6\x1b\xff".encode(), "a\u00e6\x1bz".encode(), "127.0.0.1:7401")
+    assert Format(f"%.{most}p").apply(message) == printed
+    assert Format(f"%.{most}t").apply(message) == printed
+
+
 def test_json_is_of_one_line_and_in_ascii() -> None:
     printed = Format("%j").apply(RAW)
     assert printed.isascii() and b"\x1b" not in printed and b"\n" not in printed

@@ -14,7 +14,7 @@ from kcast.hashring.policy import Policy
 from tests.support.checkout import ROOT
 
 EVIL = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\x7f"
-UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,7 @@ UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066
         ("plain \u00e6\u4e2d\U0001f600", "plain \u00e6\u4e2d\U0001f600"),
         ("\n\r\t\x00\x1b\x7f\x85", "\\n\\r\\t\\x00\\x1b\\x7f\\x85"),
         ("\u2028\u202e", "\\u2028\\u202e"),
+        ("\u200e\u200f\u061c", "\\u200e\\u200f\\u061c"),
         (b"\xff\xc3\xa6", "\\xff\u00e6"),
     ],
 )

@@ -18,14 +18,16 @@ import pytest
 from click.testing import CliRunner
 
 from kcast.client.cli import main
-from kcast.client.cli.doctor import command, idle, machine
+from kcast.client.cli.doctor import command, examine, idle, machine
 from kcast.client.cli.doctor.machine import dropped_by_socket, dropped_count
 from kcast.client.cli.doctor.seen import ListTimes
+from kcast.client.cli.trial import Trial
 from kcast.client.cluster import format_cluster, lab, parse
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.stamp import Mint
+from tests.support.checkout import ROOT
 from tests.support.forgetful_nat import forgetful_nat
 from tests.support.namespaces import Namespace, need_namespaces
 from tests.support.scripted_server import COOKIE, fake_server, receipt, refusal, scripted
@@ -258,6 +260,24 @@ SERVERS: dict[str, tuple[Answer, list[str]]] = {
         ["answers", "no-cookie"],
     ),
     "repeats other nonces": (but(other_nonces), ["unasked"]),
+    "answers requests so, and pings not": (
+        but(lambda lines, answers: [] if is_ping(lines) else other_nonces(lines, answers)),
+        ["unasked"],
+    ),
+    "speaks something else": (but(lambda lines, answers: [b"HTTP/1.0 400 Bad Request\n"]), ["unasked"]),
+    "ends no line": (but(lambda lines, answers: [b"\x00\x01"]), ["unasked"]),
+    "answers, and adds something": (
+        but(lambda lines, answers: [*answers, b"junk\n"]),
+        ["answers", "unasked", "leases", "copies"],
+    ),
+    "forwards the checks of others": (
+        but(lambda lines, answers: [*answers, wire.HEALTH_TOPIC + b" 0123456789abcdef\n"]),
+        FINE,
+    ),
+    "repeats answers to requests": (
+        but(lambda lines, answers: answers if is_ping(lines) else answers * 2),
+        FINE,
+    ),
     "answers twice": (
         but(lambda lines, answers: answers * (1 + is_ping(lines))),
         ["answers", "doubled", "leases", "copies"],
@@ -308,9 +328,9 @@ def test_an_address_to_which_the_system_does_not_send(monkeypatch: pytest.Monkey
     assert "the system does not send to it (EACCES)" in " ".join(told.split())
 
 
-def test_answers_from_elsewhere() -> None:
+def test_answers_from_another_port() -> None:
     with fake_server(GOOD, elsewhere=True) as address:
-        assert found(address, "--timeout", "0.3") == ["elsewhere"]
+        assert found(address, "--timeout", "0.3") == ["other-port"]
 
 
 def test_a_path_that_loses_what_is_long() -> None:
@@ -321,6 +341,48 @@ def test_a_path_that_loses_what_is_long() -> None:
 
     with fake_server(short_back) as address:
         assert found(address, "--timeout", "0.5") == ["answers", "leases", "full-copies-lost"]
+
+
+def test_what_came_instead_of_answers_is_shown() -> None:
+    with fake_server(but(lambda lines, answers: [b"HTTP/1.0 \x1b[2J\n"])) as address:
+        code, told = doctor(format_address(address), "--timeout", "0.3")
+    assert code == 1
+    assert "no answer to anything that was asked (HTTP/1.0 \\x1b[2J): see whether" in " ".join(told.split())
+
+
+def test_two_at_once(serve: Serve) -> None:
+    address = format_address(served_address(serve()))
+    typed = (*KCAST, "doctor", address, "--json")
+    with subprocess.Popen(typed, stdout=subprocess.PIPE, text=True) as other:
+        code, told = doctor(address, "--json")
+        told += other.communicate(timeout=WAIT_S)[0]
+    assert code == other.returncode == 0
+    assert [row["id"] for row in map(json.loads, told.splitlines()) if row["server"]] == 2 * FINE
+
+
+def test_no_ping_waits_for_work_that_another_server_asks(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = [served_address(serve("--work-bits", bits)) for bits in ("18", "0", "10")]
+    file = tmp_path / "lab.cluster"
+    file.write_text(format_cluster(lab(addresses, Policy(3, 1, 3))))
+    order = []
+    work, ping = Trial.work, examine._Pinging._ping
+
+    def noted_work(trial: Trial, now: float) -> None:
+        if trial.session.is_minting:
+            order.append("work")
+        work(trial, now)
+
+    def noted_ping(pinging: Any, pings: Any) -> None:
+        order.append("ping")
+        ping(pinging, pings)
+
+    monkeypatch.setattr(Trial, "work", noted_work)
+    monkeypatch.setattr(examine._Pinging, "_ping", noted_ping)
+    assert doctor("--cluster", str(file))[0] == 0
+    assert order == sorted(order, reverse=True)
+    assert {*order} == {"work", "ping"}
 
 
 # --- Paths -------------------------------------------------------------------------------------------
@@ -345,6 +407,21 @@ def test_a_nat_that_remembers(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> 
     address = served_address(serve("--ttl", "5"))
     with forgetful_nat(address, memory_s=60.0) as outside:
         assert found(outside, "--slow") == ["answers", "short-ttl", "copies", "idle"]
+
+
+@pytest.mark.parametrize(
+    ("rtt_s", "expected"),
+    [(0.3, FINE), (0.56, FINE), (0.8, FINE), (1.2, ["answers", "slow", "leases", "copies"])],
+)
+def test_a_server_that_is_far_away(serve: Serve, rtt_s: float, expected: list[str]) -> None:
+    way = (format_address(served_address(serve())), str(round(500 * rtt_s)), "127.0.0.1")
+    typed = (sys.executable, "-m", "tests.attacks.relay", *way)
+    with subprocess.Popen(typed, stdout=subprocess.PIPE, text=True, cwd=ROOT) as relay:
+        assert relay.stdout is not None
+        try:
+            assert found(("127.0.0.1", int(relay.stdout.readline()))) == expected
+        finally:
+            relay.kill()
 
 
 SERVER, CLIENT = "192.0.2.2", "192.0.2.1"
@@ -384,6 +461,27 @@ def found_from(client: Namespace, *arguments: str) -> list[str]:
 def test_links_that_take_short_packets_only(mtus: dict[str, int], expected: list[str]) -> None:
     with two_machines(**mtus) as (client, _):
         assert found_from(client, f"{SERVER}:7400") == expected
+
+
+def test_a_path_that_is_narrow_further_on() -> None:
+    """The kernel learns what it takes from the router, and loses a long ping by that."""
+    need_namespaces()
+    far = "198.51.100.2"
+    with Namespace() as client, Namespace() as router, Namespace() as server, serving() as serve:
+        client.link("a", router, "r")
+        server.link("b", router, "s")
+        client.add("a", f"{CLIENT}/24")
+        router.add("r", "192.0.2.254/24")
+        router.add("s", "198.51.100.254/24")
+        server.add("b", f"{far}/24")
+        router.set("net/ipv4/ip_forward", 1)
+        client.run("ip", "route", "add", "default", "via", "192.0.2.254")
+        server.run("ip", "route", "add", "default", "via", "198.51.100.254")
+        for namespace, device in ((router, "s"), (server, "b")):
+            namespace.run("ip", "link", "set", "dev", device, "mtu", "1000")
+        process = server.call(lambda: serve("--host", far, "--port", "7400"))
+        assert "serving" in next_line(process)
+        assert found_from(client, f"{far}:7400") == ["answers", "fragments", "leases", "copies"]
 
 
 def test_a_firewall_that_drops_one_direction() -> None:
