@@ -1,7 +1,8 @@
 """One publisher's numbers on one topic: which are missing, and which are believed. Sans-IO. PROTOCOL §9.4.
 
-The first number is the baseline. A sequence goes on by the number that comes next. Any other number above it
-is a *jump*: messages between may be lost or late, or somebody has made the number up. So numbers beyond are
+The first number is the baseline. Until two more have followed it, three in a row that are far off take its
+place: it may be made up. A sequence goes on by the number that comes next. Any other number above it is a
+*jump*: messages between may be lost or late, or somebody has made the number up. So numbers beyond are
 kept in runs, beside the sequence, and a run is believed only if
 
 - it has three numbers in a row, so that two successors confirm the first, and
@@ -62,6 +63,7 @@ class Sequence:
         self.looked_at: float | None = None
         self.missing: list[_Missing] = []
         self.runs: list[_Run] = []  # by `first`; none touches another
+        self._baseline = seq
         self._highest = seq
         self.has_unreported = False
         self._settling_s = settling_s
@@ -79,6 +81,8 @@ class Sequence:
                 self._forget_beyond(None, now)
         elif seq > self._highest or seq < self._highest - JUMP_MAX:
             self._put_beside(seq, now)
+            if self._highest - self._baseline + 1 < IN_A_ROW:
+                self._look_for_a_baseline()
         elif self.missing:
             return self._fill(seq)
         return False
@@ -125,6 +129,13 @@ class Sequence:
                 self._make_room()
             self._forget_beyond(run, now)
 
+    def _look_for_a_baseline(self) -> None:
+        """Believes a run that is far off at once, since nobody has confirmed the baseline."""
+        run = next((run for run in self.runs if run.is_confirmed and not self._is_near(run.first)), None)
+        if run is not None:
+            self.runs.remove(run)
+            self._believe(run)
+
     def _wait_s(self, seq: int) -> float:
         going_on_s = max(GOING_ON_S_MIN, GOING_ON_PERIODS * self._period_s)
         wait_s = min(self._settling_s + going_on_s, WAIT_S_MAX)
@@ -168,7 +179,7 @@ class Sequence:
     def _believe(self, believed: _Run) -> None:
         self._went_on_at = believed.went_on_at
         if not self._is_near(believed.first):
-            self._highest = believed.last
+            self._baseline, self._highest = believed.first, believed.last
             self.missing.clear()
             self.runs = [run for run in self.runs if self._is_near(run.first)]
             return

@@ -59,6 +59,21 @@ def test_jump_that_nobody_continues_is_not_believed(numbers: tuple[int, ...], ga
     assert settled(gaps, 2000.0) == []
 
 
+def test_baseline_that_somebody_made_up_gives_way_to_what_goes_on(gaps: GapTracker) -> None:
+    """Whoever forged a line a second, beginning before the publisher's first, once hid all its gaps."""
+    far = 10**17
+    hear(gaps, far, now=0.0)
+    for number in range(1, 60):
+        if number not in (20, 40):
+            hear(gaps, number, now=number / 2)
+        if number % 2:
+            hear(gaps, far + 1 + number // 2, now=number / 2 + 0.9)
+    reported = []
+    while (at := gaps.next_timeout()) is not None:
+        reported += settled(gaps, at)
+    assert reported == [(20, 20), (40, 40)]
+
+
 def test_successor_that_comes_late_confirms_at_once(gaps: GapTracker) -> None:
     hear(gaps, 1, 3)
     assert settled(gaps, 50.0) == []
@@ -122,7 +137,7 @@ def test_new_start_forgets_what_had_not_settled(gaps: GapTracker) -> None:
 
 @pytest.mark.parametrize("start", [1, 3000, 20_000])
 def test_new_start_counts_where_the_former_sequence_does_not_go_on(start: int, gaps: GapTracker) -> None:
-    hear(gaps, 9999, 10_000)
+    hear(gaps, 9998, 9999, 10_000)
     hear(gaps, start, start + 1, start + 2, now=1.0)
     hear(gaps, 10_001, now=5.0)
     hear(gaps, *range(10_003, 10_010), now=6.0)
