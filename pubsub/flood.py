@@ -14,7 +14,7 @@ from typing import Protocol
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.heavy import Heavy
 from kcast.pubsub.networks import Networks
-from kcast.pubsub.sieve import SOURCES_MAX, Kind, Sieve
+from kcast.pubsub.sieve import Kind, Sieve
 
 PRESSURE_SHARE = 1 / 8
 OVERFLOW_SHARE = 1 / 2
@@ -23,6 +23,13 @@ STEP_S = 0.01  # between steps of closing: as long as it takes to see what the l
 OPENING_STEP_S = 0.25  # and of opening, after so long without pressure
 KNOWING_S = 1.0  # between looks at who is known
 TELLING_S = 60.0
+RETRY_S = 10.0  # after the kernel has refused even the shortest filter
+
+_TOLD = "flooded: the kernel drops a part of what strangers send, and who floods"
+_TOLD_REFUSED = (
+    "flooded, and the kernel takes no filter, so all that strangers send reaches the server: "
+    "net.core.optmem_max may be too small"
+)
 
 
 class Port(Protocol):
@@ -33,7 +40,7 @@ class Port(Protocol):
         """How full its receive buffer is."""
 
     def sift(self, program: bytes | None) -> bool:
-        """Sets or removes a filter."""
+        """Sets or removes a filter. Returns False if it could not; then no filter is set."""
 
 
 class Guarded(Protocol):
@@ -70,7 +77,7 @@ class FloodGuard:
         self._tell = tell
         self._seen: dict[Kind, int] = {}
         self._pressed_at = self._opened_at = self._known_at = self._told_at = float("-inf")
-        self._is_able = True
+        self._resting_until = float("-inf")
 
     @property
     def is_active(self) -> bool:
@@ -84,7 +91,7 @@ class FloodGuard:
 
     def look(self, now: float) -> None:
         """Closes or opens the sieve by a step, if it is time. Call it when much arrives, and while active."""
-        if not self._is_able or now < self._pressed_at + STEP_S:
+        if now < max(self._resting_until, self._pressed_at + STEP_S):
             return
         waiting_share = max((port.waiting_share for port in self._ports), default=0.0)
         if waiting_share > PRESSURE_SHARE:
@@ -100,9 +107,6 @@ class FloodGuard:
             if is_found:
                 self._known_at = float("-inf")
             self._know(now)
-            if now >= self._told_at + TELLING_S:
-                self._told_at = now
-                self._tell("flooded: the kernel drops a part of what strangers send, and who floods")
         elif self.is_active and now >= max(self._pressed_at, self._opened_at) + OPENING_STEP_S:
             self._opened_at = now
             self._heavy.is_watching = False
@@ -111,14 +115,43 @@ class FloodGuard:
             self._know(now)
         else:
             return
-        program = None if self._sieve.is_open else self._sieve.program()
+        self._set(now)
+
+    def _set(self, now: float) -> None:
+        if self._sieve.is_open:
+            self._remove()
+            return
+        while not self._attach(self._sieve.program()):
+            # A port that kept an older filter would go on keeping out those who are new.
+            if not self._sieve.shrink():
+                self._remove()
+                self._resting_until = now + RETRY_S
+                self._tell_sometimes(_TOLD_REFUSED, now)
+                return
+            self._known_at = float("-inf")
+            self._know(now)
+        if now == self._pressed_at:
+            self._tell_sometimes(_TOLD, now)
+
+    def _attach(self, program: bytes) -> bool:
+        return all(port.sift(program) for port in self._ports)
+
+    def _remove(self) -> None:
+        self._sieve.open()
+        self._heavy.is_watching = False
+        self._known_at = float("-inf")
         for port in self._ports:
-            self._is_able &= port.sift(program)
+            port.sift(None)
+
+    def _tell_sometimes(self, text: str, now: float) -> None:
+        if now >= self._told_at + TELLING_S:
+            self._told_at = now
+            self._tell(text)
 
     def _know(self, now: float) -> None:
         if now >= self._known_at + KNOWING_S:
             self._known_at = now
-            known = islice(self._core.known_sources(), SOURCES_MAX)
+            known = islice(self._core.known_sources(), self._sieve.sources_max)
             self._sieve.know(self._heavy.know(known, now))
 
     def _arrived(self) -> Mapping[Kind, int]:

@@ -5,29 +5,33 @@ from collections.abc import Iterable
 from random import Random
 
 from kcast.pubsub.endpoint import Address, Burst
-from kcast.pubsub.flood import OPENING_STEP_S, STEP_S, TELLING_S, FloodGuard
+from kcast.pubsub.flood import OPENING_STEP_S, RETRY_S, STEP_S, TELLING_S, FloodGuard
 from kcast.pubsub.heavy import PAUSE_S_MIN
 from kcast.pubsub.sieve import SHARE_MIN, Kind
+from tests.support.packet_filter import MASK, run
 
 STEP = 2 * STEP_S
 KNOWN = [("192.0.2.7", 7400), ("198.51.100.1", 7)]
 
 
 class Fake:
-    """A port and a core. What passes a filter fills the buffer, if it is more than the server can take."""
+    """A port and a core. What passes a filter fills the buffer, if it is more than the server can take.
 
-    def __init__(self, *, can_sift: bool = True) -> None:
+    The port has room for filters of so many bytes.
+    """
+
+    def __init__(self, *, room_bytes: int = 20_480) -> None:
         self.strangers: Counter[Kind] = Counter()
         self.waiting_share = 0.0
         self.programs: list[bytes | None] = []
         self.said: list[str] = []
-        self._can_sift = can_sift
+        self.room_bytes = room_bytes
         self.guard = FloodGuard(self, [self], Random(1), tell=self.said.append)
         self.now = 1000.0
 
     def sift(self, program: bytes | None) -> bool:
         self.programs.append(program)
-        return self._can_sift
+        return program is None or len(program) <= self.room_bytes
 
     def known_sources(self) -> Iterable[Address]:
         return KNOWN
@@ -88,10 +92,39 @@ def test_a_flood_is_told_once_a_minute_at_most() -> None:
     assert 2 <= len(fake.said) <= 3
 
 
-def test_a_system_that_cannot_filter_is_not_asked_again() -> None:
-    fake = Fake(can_sift=False)
-    fake.flood(Kind.LINES, 10**6, 5)
-    assert len(fake.programs) == 1
+def test_a_system_that_takes_no_filter_keeps_none_is_told_and_is_asked_again_later() -> None:
+    fake = Fake(room_bytes=0)
+    fake.flood(Kind.LINES, 10**6, RETRY_S / 2)
+    refused = len(fake.programs)
+    assert fake.programs[-1] is None and not fake.guard.is_active
+    assert refused <= 7, "each length once"
+    assert len(fake.said) == 1 and "net.core.optmem_max" in fake.said[0]
+    fake.room_bytes = 20_480
+    fake.flood(Kind.LINES, 10**6, RETRY_S)
+    assert fake.programs[-1] and fake.guard.is_active
+    assert 0.03 < fake.guard._sieve.shares[Kind.LINES] < 0.13
+
+
+def test_where_there_is_little_room_the_filter_is_shorter() -> None:
+    """With the defaults of 32-bit kernels, for example: 10,240 bytes."""
+    for room_bytes in (10_000, 5_000, 2_600):
+        fake = Fake(room_bytes=room_bytes)
+        fake.flood(Kind.LINES, 10**6, 5)
+        program = fake.programs[-1]
+        assert program is not None and room_bytes / 2 < len(program) <= room_bytes
+        assert all(run(program, source, b"t m\n", MASK) for source in KNOWN)
+        assert not run(program, ("203.0.113.9", 4000), b"t m\n", MASK)
+        assert sum(each is not None and len(each) > room_bytes for each in fake.programs) <= 3
+
+
+def test_a_filter_that_is_refused_later_leaves_none_behind() -> None:
+    """It would know for good whom it knew at first."""
+    fake = Fake()
+    fake.flood(Kind.LINES, 10**6, 1)
+    assert fake.programs[-1]
+    fake.room_bytes = 0
+    fake.flood(Kind.LINES, 2 * 10**6, 5)
+    assert fake.programs[-1] is None and not fake.guard.is_active
 
 
 def test_one_who_is_known_and_floods_counts_as_a_stranger() -> None:
