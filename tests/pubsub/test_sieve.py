@@ -142,7 +142,7 @@ def test_a_shorter_program_knows_the_same() -> None:
     ("room_bytes", "takes"), [(FILTER_BYTES, True), (20_480, True), (131_072, True), (4096, False)]
 )
 def test_a_filter_is_replaced_where_two_do_not_fit(room_bytes: int, takes: bool) -> None:
-    """Up to Linux 6.6, net.core.optmem_max is 20,480, and an old filter counts until the new one is there."""
+    """Older kernels have a net.core.optmem_max of 20,480: one filter fits, two do not."""
     need_namespaces()
     with Namespace() as namespace:
         namespace.set("net/core/optmem_max", room_bytes)
