@@ -77,6 +77,7 @@ class Sieve:
         self._words = WORDS  # in the tree
         self._key = (1, 1, 1)
         self._tree = _tree([0] * WORDS)
+        self._coming_key, self._coming = self._key, [0] * WORDS  # of the next program
 
     @property
     def is_open(self) -> bool:
@@ -112,14 +113,27 @@ class Sieve:
 
     def know(self, sources: Iterable[Address]) -> None:
         """Lets all pass from these sources, and no longer all from others."""
+        self.begin()
+        self.add(sources)
+        self.complete()
+
+    def begin(self) -> None:
+        """Begins to take the known sources anew, by `add`. Until `complete` the program stays as it is."""
         first, second, third = (self._random.getrandbits(32) | 1 for _ in range(3))
-        self._key = first, second, third
-        self._words = self._words_wanted
-        words = [0] * self._words
+        self._coming_key = first, second, third
+        self._coming = [0] * self._words_wanted
+
+    def add(self, sources: Iterable[Address]) -> None:
+        """Takes some of the known sources."""
+        words, key = self._coming, self._coming_key
         for source in sources:
-            value = hash_of(source, self._key)
-            words[value * self._words >> 32] |= 1 << (value & 31)
-        self._tree = _tree(words)
+            value = hash_of(source, key)
+            words[value * len(words) >> 32] |= 1 << (value & 31)
+
+    def complete(self) -> None:
+        """Lets all pass from the sources that were added, and no longer all from others."""
+        self._key, self._words = self._coming_key, len(self._coming)
+        self._tree = _tree(self._coming)
 
     def program(self) -> bytes:
         """Returns the instructions of the filter, for SO_ATTACH_FILTER."""
