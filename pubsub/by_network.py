@@ -1,6 +1,6 @@
 """Addresses by their networks, so that some can be chosen without any network having more than its part."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 from kcast.pubsub.endpoint import Address
@@ -30,11 +30,15 @@ class ByNetwork:
     def fairly(self) -> Iterator[Address]:
         """Yields one address of each network, then another one of each, and so on: of each those first that
         were added first."""
-        rest = [iter(members) for members in self._members.values()]
-        while rest:
-            found = [(each, next(each, None)) for each in rest]
-            yield from (address for _, address in found if address is not None)
-            rest = [each for each, address in found if address is not None]
+        rest: Iterable[Iterator[Address]] = map(iter, self._members.values())
+        while rest:  # whoever takes only some addresses touches only so many networks
+            left = []
+            for each in rest:
+                address = next(each, None)
+                if address is not None:
+                    yield address
+                    left.append(each)
+            rest = left
 
 
 def alternately(first: ByNetwork, second: ByNetwork) -> Iterator[Address]:

@@ -192,9 +192,13 @@ class Driver:
 
     def _look(self, guard: FloodGuard) -> None:
         guard.look(self._read_clock())
+        if guard.is_learning and self._guard_timer is not None:
+            self._guard_timer.cancel()
+            self._guard_timer = None
         if guard.is_active and self._guard_timer is None:
             # A filter that is set may keep out all that would wake this loop.
-            self._guard_timer = self._loop.call_later(OPENING_STEP_S, self._on_guard_timer, guard)
+            delay_s = 0.0 if guard.is_learning else OPENING_STEP_S
+            self._guard_timer = self._loop.call_later(delay_s, self._on_guard_timer, guard)
 
     def _on_guard_timer(self, guard: FloodGuard) -> None:
         self._guard_timer = None

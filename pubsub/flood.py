@@ -2,8 +2,9 @@
 
 The sign is the receive buffer: what waits in it is late, and when it is full, datagrams are lost, whoever
 sent them. While more than an eighth of it is in use, `kcast.pubsub.sieve` closes step by step; afterwards it
-opens step by step, which shows whether the flood is over. If the buffer fills all the same, some of those
-who are known flood: `kcast.pubsub.heavy` tells who.
+opens step by step, which shows whether the flood is over. Once a second, and when somebody is found who
+floods, it learns anew who is known: in slices, so that the server receives in between. If the
+buffer fills all the same, some of those who are known flood: `kcast.pubsub.heavy` tells who.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Protocol
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.heavy import Heavy
 from kcast.pubsub.networks import Networks
-from kcast.pubsub.sieve import SOURCES_MAX, Kind, Sieve
+from kcast.pubsub.sieve import Kind, Sieve
 
 PRESSURE_SHARE = 1 / 8
 OVERFLOW_SHARE = 1 / 2
@@ -22,7 +23,15 @@ HARD_STEPS = 5  # at once when somebody is found who floods: the buffer is full 
 STEP_S = 0.01  # between steps of closing: as long as it takes to see what the last one did
 OPENING_STEP_S = 0.25  # and of opening, after so long without pressure
 KNOWING_S = 1.0  # between looks at who is known
+SLICE = 512  # known sources that one look deals with: some milliseconds, for IPv6
 TELLING_S = 60.0
+RETRY_S = 10.0  # after the kernel has refused even the shortest filter
+
+_TOLD = "flooded: the kernel drops a part of what strangers send, and who floods"
+_TOLD_REFUSED = (
+    "flooded, and the kernel takes no filter, so all that strangers send reaches the server: "
+    "net.core.optmem_max may be too small"
+)
 
 
 class Port(Protocol):
@@ -33,7 +42,7 @@ class Port(Protocol):
         """How full its receive buffer is."""
 
     def sift(self, program: bytes | None) -> bool:
-        """Sets or removes a filter."""
+        """Sets or removes a filter. Returns False if it could not; then no filter is set."""
 
 
 class Guarded(Protocol):
@@ -70,12 +79,19 @@ class FloodGuard:
         self._tell = tell
         self._seen: dict[Kind, int] = {}
         self._pressed_at = self._opened_at = self._known_at = self._told_at = float("-inf")
-        self._is_able = True
+        self._resting_until = float("-inf")
+        self._coming: list[Address] | None = None  # known sources that the next filter has not learned yet
+        self._is_ready = False  # whether the sieve knows whom to pass
 
     @property
     def is_active(self) -> bool:
         """Whether a filter is set. If so, `look` is to be called now and then."""
         return not self._sieve.is_open
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether a filter is being made. If so, `look` is to be called again as soon as there is time."""
+        return self._coming is not None
 
     def saw(self, bursts: Iterable[Burst]) -> None:
         """Takes note of what has arrived."""
@@ -83,9 +99,23 @@ class FloodGuard:
             self._heavy.saw(bursts)
 
     def look(self, now: float) -> None:
-        """Closes or opens the sieve by a step, if it is time. Call it when much arrives, and while active."""
-        if not self._is_able or now < self._pressed_at + STEP_S:
+        """Closes or opens the sieve by a step, if it is time. Call it when much arrives, and while active.
+
+        A filter that is to know many sources is made in slices, one in each call.
+        """
+        if now < self._resting_until:
             return
+        is_changed = self._coming is not None and self._learn()
+        # A step could not be seen to work before the sieve knows whom to pass.
+        if not is_changed and (self._is_ready or self._coming is None):
+            is_changed = self._step(now)
+        if is_changed and self._is_ready:
+            self._set(now)
+
+    def _step(self, now: float) -> bool:
+        """Closes or opens the sieve, if it is time. Returns whether it did."""
+        if now < self._pressed_at + STEP_S:
+            return False
         waiting_share = max((port.waiting_share for port in self._ports), default=0.0)
         if waiting_share > PRESSURE_SHARE:
             self._pressed_at = now
@@ -98,11 +128,8 @@ class FloodGuard:
             for _ in range(HARD_STEPS if is_found else 1):
                 self._sieve.press(arrived)
             if is_found:
-                self._known_at = float("-inf")
+                self._is_ready = False
             self._know(now)
-            if now >= self._told_at + TELLING_S:
-                self._told_at = now
-                self._tell("flooded: the kernel drops a part of what strangers send, and who floods")
         elif self.is_active and now >= max(self._pressed_at, self._opened_at) + OPENING_STEP_S:
             self._opened_at = now
             self._heavy.is_watching = False
@@ -110,16 +137,67 @@ class FloodGuard:
             self._sieve.relax()
             self._know(now)
         else:
+            return False
+        return True
+
+    def _set(self, now: float) -> None:
+        if self._sieve.is_open:
+            self._remove()
             return
-        program = None if self._sieve.is_open else self._sieve.program()
+        while not self._attach(self._sieve.program()):
+            # A port that kept an older filter would go on keeping out those who are new.
+            if not self._sieve.shrink():
+                self._remove()
+                self._resting_until = now + RETRY_S
+                self._tell_sometimes(_TOLD_REFUSED, now)
+                return
+            self._is_ready = False
+            self._know(now)
+            if not self._is_ready:
+                return
+        if now < self._pressed_at + OPENING_STEP_S:
+            self._tell_sometimes(_TOLD, now)
+
+    def _attach(self, program: bytes) -> bool:
+        return all(port.sift(program) for port in self._ports)
+
+    def _remove(self) -> None:
+        self._sieve.open()
+        self._heavy.is_watching = False
+        self._coming = None
+        self._is_ready = False
         for port in self._ports:
-            self._is_able &= port.sift(program)
+            port.sift(None)
+
+    def _tell_sometimes(self, text: str, now: float) -> None:
+        if now >= self._told_at + TELLING_S:
+            self._told_at = now
+            self._tell(text)
 
     def _know(self, now: float) -> None:
-        if now >= self._known_at + KNOWING_S:
-            self._known_at = now
-            known = islice(self._core.known_sources(), SOURCES_MAX)
-            self._sieve.know(self._heavy.know(known, now))
+        """Begins to learn who is known, if it is time or something depends on it."""
+        if self._is_ready and (self._coming is not None or now < self._known_at + KNOWING_S):
+            return
+        self._known_at = now
+        self._coming = list(islice(self._core.known_sources(), self._sieve.sources_max))
+        self._heavy.begin(now)
+        self._sieve.begin()
+        if len(self._coming) <= SLICE:
+            self._learn()
+
+    def _learn(self) -> bool:
+        """Learns a slice of who is known. Returns whether it was the last."""
+        assert self._coming is not None
+        some = self._coming[:SLICE]
+        del self._coming[:SLICE]
+        self._sieve.add(self._heavy.add(some))
+        if self._coming:
+            return False
+        self._coming = None
+        self._heavy.complete()
+        self._sieve.complete()
+        self._is_ready = True
+        return True
 
     def _arrived(self) -> Mapping[Kind, int]:
         """Returns how many datagrams of strangers, and of those demoted, have arrived since the last step."""

@@ -36,6 +36,8 @@ class Heavy:
         self.is_watching = False
         self._networks = networks
         self._known: frozenset[Address] = frozenset()
+        self._coming: list[Address] = []  # will be known
+        self._paused: set[Share] = set()
         self._counts: Counter[tuple[Address, Kind]] = Counter()  # datagrams
         self._demoted: OrderedDict[Share, _Pause] = OrderedDict()
         self._arrived: Counter[Kind] = Counter()  # from those who are demoted
@@ -46,13 +48,30 @@ class Heavy:
 
     def know(self, sources: Iterable[Address], now: float) -> frozenset[Address]:
         """Takes the known sources; returns those of them that are not demoted."""
+        self.begin(now)
+        self.add(sources)
+        self.complete()
+        return self._known
+
+    def begin(self, now: float) -> None:
+        """Begins to take the known sources anew, by `add`. Until `complete` those remain that were known."""
         for share in [share for share, pause in self._demoted.items() if pause.until + FORGET_S <= now]:
             del self._demoted[share]
-        demoted = {share for share, pause in self._demoted.items() if pause.until > now}
-        if demoted:
-            sources = [source for source in sources if demoted.isdisjoint(self._shares_of(source))]
-        self._known = frozenset(sources)
-        return self._known
+        self._paused = {share for share, pause in self._demoted.items() if pause.until > now}
+        self._coming = []
+
+    def add(self, sources: Iterable[Address]) -> Iterable[Address]:
+        """Takes some of the known sources; returns those of them that are not demoted."""
+        if self._paused:
+            sources = [source for source in sources if self._paused.isdisjoint(self._shares_of(source))]
+        self._coming.extend(sources)
+        return sources
+
+    def complete(self) -> None:
+        """Holds the sources that were added for known, and no others."""
+        self._known, self._coming = frozenset(self._coming), []
+        if self._paused:
+            self._counts.clear()  # those who are demoted may have been counted until now
 
     def saw(self, bursts: Iterable[Burst]) -> None:
         """Counts what has arrived."""

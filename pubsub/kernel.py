@@ -7,10 +7,13 @@ from pathlib import Path
 from kcast.pubsub.listen import is_loopback
 from kcast.pubsub.log import Log
 from kcast.pubsub.neighbours import ask_kernel
+from kcast.pubsub.sieve import FILTER_BYTES
 from kcast.pubsub.sockets import BUFFER_BYTES_DEFAULT, uses_linux
 from kcast.pubsub.udp import UdpPort
 
 UDP_MEM = Path("/proc/sys/net/ipv4/udp_mem")
+OPTION_MEMORY = Path("/proc/sys/net/core/optmem_max")
+OPTION_BYTES = 131_072  # the default of newer kernels
 NEIGHBOURS_MAX = "/proc/sys/net/ipv{}/neigh/default/gc_thresh3"
 NEIGHBOURS_SHARE = 0.8  # of what fits: more than this is nearly full
 
@@ -54,6 +57,16 @@ def warn_of_kernel(receive_buffer_bytes: int, ports: Sequence[UdpPort], log: Log
             wanted_bytes=wanted,
             given_bytes=given,
         )
+    option_bytes = _number_in(OPTION_MEMORY)
+    if option_bytes is not None and option_bytes < FILTER_BYTES:
+        log.warning(
+            "option-memory",
+            f"the kernel gives a socket's filter {option_bytes} bytes, less than the {FILTER_BYTES} wanted, "
+            "so in a flood more of what strangers send reaches the server; raise the limit with: "
+            f"sysctl -w net.core.optmem_max={OPTION_BYTES}",
+            given_bytes=option_bytes,
+            wanted_bytes=FILTER_BYTES,
+        )
     if not all(is_loopback(port.address) for port in ports):
         _warn_of_neighbours(log)
 
@@ -71,7 +84,7 @@ def _warn_of_neighbours(log: Log) -> None:
         return
     for version in (4, 6):
         count = sum((":" in ip) is (version == 6) for ip in known.resolved | known.unresolved)
-        most = _neighbours_max(version)
+        most = _number_in(Path(NEIGHBOURS_MAX.format(version)))
         if most is not None and count > most * NEIGHBOURS_SHARE:
             log.warning(
                 "neighbours",
@@ -92,9 +105,9 @@ def _udp_memory_bytes() -> int | None:
     return pressure_pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _neighbours_max(version: int) -> int | None:
-    """Returns how many neighbours of an IP version the kernel can know; None if it does not tell."""
+def _number_in(file: Path) -> int | None:
+    """Returns the value of a setting that is one number; None if the kernel does not tell it."""
     try:
-        return int(Path(NEIGHBOURS_MAX.format(version)).read_text())
+        return int(file.read_text())
     except (OSError, ValueError):
         return None

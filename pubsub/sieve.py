@@ -8,8 +8,9 @@ leaves newcomers the others.
 
 The program has no maps. Known sources are in a Bloom filter (Bloom, 1970) with one hash function, written out
 as instructions: a binary tree finds the word of a source, and the word has its bit. With n sources the share
-of strangers that pass as known is 1 - exp(-n / 16384): 6 % for 1000. The hash is keyed anew each time, so
-nobody can find sources that always pass.
+of strangers that pass as known is 1 - exp(-n / 16384): 6 % for 1000. Where the kernel has no room for so long
+a program, a shorter one has fewer words. The hash is keyed anew each time, so nobody can find sources that
+always pass.
 
 `kcast.pubsub.flood` decides when it is needed.
 """
@@ -23,11 +24,13 @@ from random import Random
 from kcast.pubsub.endpoint import Address
 
 WORDS = 512  # of 32 bits: about 2,100 instructions, of 4,096 at most
-SOURCES_MAX = 8192  # of which more than a third of the strangers pass
+WORDS_MIN = 32
+SOURCES_PER_WORD = 16  # with so many, more than a third of the strangers pass
+SOURCES_MAX = WORDS * SOURCES_PER_WORD
+FILTER_BYTES = 18_000  # what the kernel takes of net.core.optmem_max for the program, at most
 SHARE_MIN = 1 / 256
 RELAX_FACTOR = 1.25
 
-_WORD_BITS = 9  # 2 ** 9 = WORDS
 _MASK = 0xFFFFFFFF
 _INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter, <linux/filter.h>
 
@@ -70,8 +73,11 @@ class Sieve:
         self.shares = dict.fromkeys(Kind, 1.0)
         self._random = random
         self._passes_loopback = passes_loopback
+        self._words_wanted = WORDS
+        self._words = WORDS  # in the tree
         self._key = (1, 1, 1)
         self._tree = _tree([0] * WORDS)
+        self._coming_key, self._coming = self._key, [0] * WORDS  # of the next program
 
     @property
     def is_open(self) -> bool:
@@ -88,15 +94,46 @@ class Sieve:
         for kind, share in self.shares.items():
             self.shares[kind] = min(1.0, share * RELAX_FACTOR)
 
+    @property
+    def sources_max(self) -> int:
+        """How many sources `know` can tell from others."""
+        return self._words_wanted * SOURCES_PER_WORD
+
+    def shrink(self) -> bool:
+        """Halves the program from the next `know` on. Returns False if it cannot get shorter."""
+        if self._words_wanted == WORDS_MIN:
+            return False
+        self._words_wanted //= 2
+        return True
+
+    def open(self) -> None:
+        """Lets everything pass. The next `know` makes a program of the full length again."""
+        self.shares = dict.fromkeys(Kind, 1.0)
+        self._words_wanted = WORDS
+
     def know(self, sources: Iterable[Address]) -> None:
         """Lets all pass from these sources, and no longer all from others."""
+        self.begin()
+        self.add(sources)
+        self.complete()
+
+    def begin(self) -> None:
+        """Begins to take the known sources anew, by `add`. Until `complete` the program stays as it is."""
         first, second, third = (self._random.getrandbits(32) | 1 for _ in range(3))
-        self._key = first, second, third
-        words = [0] * WORDS
+        self._coming_key = first, second, third
+        self._coming = [0] * self._words_wanted
+
+    def add(self, sources: Iterable[Address]) -> None:
+        """Takes some of the known sources."""
+        words, key = self._coming, self._coming_key
         for source in sources:
-            value = hash_of(source, self._key)
-            words[value >> 32 - _WORD_BITS] |= 1 << (value & 31)
-        self._tree = _tree(words)
+            value = hash_of(source, key)
+            words[value * len(words) >> 32] |= 1 << (value & 31)
+
+    def complete(self) -> None:
+        """Lets all pass from the sources that were added, and no longer all from others."""
+        self._key, self._words = self._coming_key, len(self._coming)
+        self._tree = _tree(self._coming)
 
     def program(self) -> bytes:
         """Returns the instructions of the filter, for SO_ATTACH_FILTER."""
@@ -159,7 +196,7 @@ class Sieve:
         code.add(_TO_X)
         code.add(_STORE_X, _BIT)
         code.add(_LD_MEMORY, _HASH)
-        code.add(_SHIFT_RIGHT, 32 - _WORD_BITS)
+        code.add(_SHIFT_RIGHT, 33 - self._words.bit_length())  # the number of words is a power of two
         return code.data() + self._tree
 
 

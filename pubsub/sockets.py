@@ -90,9 +90,18 @@ def _grow_buffer(sock: socket.socket, option: int, force_option: int, size_bytes
 
 
 def set_filter(sock: socket.socket, program: bytes | None) -> bool:
-    """Lets a classic BPF program decide what arrives at a socket; None ends that. Returns whether it does."""
-    if program is None:
-        return try_option(sock, socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+    """Lets a classic BPF program decide what arrives at a socket; None ends that. Returns whether it does.
+
+    If not, the socket has no filter. While the kernel replaces one, both count against net.core.optmem_max:
+    if that is too little, the old one goes first, and what arrives in between passes.
+    """
+    if program is not None and _attach_filter(sock, program):
+        return True
+    is_gone = try_option(sock, socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+    return is_gone if program is None else _attach_filter(sock, program)
+
+
+def _attach_filter(sock: socket.socket, program: bytes) -> bool:
     code = ctypes.create_string_buffer(program, len(program))
     filter_program = struct.pack("@HP", len(program) // _INSTRUCTION_BYTES, ctypes.addressof(code))
     try:

@@ -1,5 +1,6 @@
 """pubsub/by_network.py: who comes first, where some have many addresses."""
 
+from collections.abc import Iterator
 from itertools import islice
 
 import pytest
@@ -33,3 +34,21 @@ def test_what_is_removed_is_gone() -> None:
     assert not sources._members
     with pytest.raises(KeyError):
         sources.remove(MANY[0])
+
+
+def test_to_take_some_touches_no_more_networks_than_that() -> None:
+    """A server with 100,000 of them would be busy for too long."""
+    touched = 0
+
+    class Members(dict[Address, None]):
+        def __iter__(self) -> Iterator[Address]:
+            nonlocal touched
+            touched += 1
+            return super().__iter__()
+
+    sources = ByNetwork(Networks())
+    for number in range(1000):
+        sources.add((f"10.{number >> 8}.{number & 255}.1", 7))
+    sources._members = {share: Members(members) for share, members in sources._members.items()}
+    assert len(list(islice(sources.fairly(), 10))) == 10
+    assert touched == 10

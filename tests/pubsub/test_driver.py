@@ -13,6 +13,7 @@ import pytest
 from kcast.pubsub import clock
 from kcast.pubsub.driver import Ending, run
 from kcast.pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.flood import OPENING_STEP_S
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.serve_process import NEEDS_IPV6, WAIT_S, Peer
 
@@ -354,3 +355,39 @@ def test_a_report_follows_what_arrives_once(port: UdpPort) -> None:
         speaker.join(WAIT_S)
     assert len(reports) == 2
     assert reports[1] - reports[0] >= interval_s
+
+
+@pytest.mark.usefixtures("_either_loop")
+def test_a_filter_that_is_being_made_is_gone_on_with_at_once_and_between_what_arrives(port: UdpPort) -> None:
+    core = Echo()
+
+    class Learning:
+        """As a guard that needs 50 looks, and then has a filter."""
+
+        is_active = True
+        looks = 0
+        turns_at_end = 0
+
+        @property
+        def is_learning(self) -> bool:
+            return 0 < self.looks < 50
+
+        def saw(self, bursts: Sequence[Burst]) -> None:
+            pass
+
+        def look(self, now: float) -> None:
+            self.looks += 1
+            if self.looks == 25:
+                peer.say(b"meanwhile")
+                time.sleep(0.05)  # it is there before the next look
+            if self.looks == 50:
+                self.turns_at_end = len([burst for turn in core.turns for burst in turn])
+                kill()
+
+    guard: Any = Learning()
+    with Peer(port.address) as peer:
+        begun = time.monotonic()
+        run(core, [port], on_ready=lambda: peer.say(b"first"), guard=guard)
+        took_s = time.monotonic() - begun
+    assert guard.looks >= 50 and guard.turns_at_end == 2
+    assert took_s < 25 * OPENING_STEP_S

@@ -4,33 +4,41 @@ from collections import Counter
 from collections.abc import Iterable
 from random import Random
 
+import pytest
+
+from kcast.pubsub import sieve
 from kcast.pubsub.endpoint import Address, Burst
-from kcast.pubsub.flood import OPENING_STEP_S, STEP_S, TELLING_S, FloodGuard
+from kcast.pubsub.flood import OPENING_STEP_S, RETRY_S, SLICE, STEP_S, TELLING_S, FloodGuard
 from kcast.pubsub.heavy import PAUSE_S_MIN
-from kcast.pubsub.sieve import SHARE_MIN, Kind
+from kcast.pubsub.sieve import SHARE_MIN, SOURCES_MAX, Kind, hash_of
+from tests.support.packet_filter import MASK, run
 
 STEP = 2 * STEP_S
 KNOWN = [("192.0.2.7", 7400), ("198.51.100.1", 7)]
 
 
 class Fake:
-    """A port and a core. What passes a filter fills the buffer, if it is more than the server can take."""
+    """A port and a core. What passes a filter fills the buffer, if it is more than the server can take.
 
-    def __init__(self, *, can_sift: bool = True) -> None:
+    The port has room for filters of so many bytes.
+    """
+
+    def __init__(self, *, room_bytes: int = 20_480) -> None:
         self.strangers: Counter[Kind] = Counter()
         self.waiting_share = 0.0
         self.programs: list[bytes | None] = []
         self.said: list[str] = []
-        self._can_sift = can_sift
+        self.room_bytes = room_bytes
+        self.known = KNOWN
         self.guard = FloodGuard(self, [self], Random(1), tell=self.said.append)
         self.now = 1000.0
 
     def sift(self, program: bytes | None) -> bool:
         self.programs.append(program)
-        return self._can_sift
+        return program is None or len(program) <= self.room_bytes
 
     def known_sources(self) -> Iterable[Address]:
-        return KNOWN
+        return self.known
 
     def known_flood(self, source: Address, per_s: float, seconds: float) -> float:
         """What a known source sends passes, unless it counts as a stranger. Returns the share of the time in
@@ -88,10 +96,39 @@ def test_a_flood_is_told_once_a_minute_at_most() -> None:
     assert 2 <= len(fake.said) <= 3
 
 
-def test_a_system_that_cannot_filter_is_not_asked_again() -> None:
-    fake = Fake(can_sift=False)
-    fake.flood(Kind.LINES, 10**6, 5)
-    assert len(fake.programs) == 1
+def test_a_system_that_takes_no_filter_keeps_none_is_told_and_is_asked_again_later() -> None:
+    fake = Fake(room_bytes=0)
+    fake.flood(Kind.LINES, 10**6, RETRY_S / 2)
+    refused = len(fake.programs)
+    assert fake.programs[-1] is None and not fake.guard.is_active
+    assert refused <= 7, "each length once"
+    assert len(fake.said) == 1 and "net.core.optmem_max" in fake.said[0]
+    fake.room_bytes = 20_480
+    fake.flood(Kind.LINES, 10**6, RETRY_S)
+    assert fake.programs[-1] and fake.guard.is_active
+    assert 0.03 < fake.guard._sieve.shares[Kind.LINES] < 0.13
+
+
+def test_where_there_is_little_room_the_filter_is_shorter() -> None:
+    """With the defaults of 32-bit kernels, for example: 10,240 bytes."""
+    for room_bytes in (10_000, 5_000, 2_600):
+        fake = Fake(room_bytes=room_bytes)
+        fake.flood(Kind.LINES, 10**6, 5)
+        program = fake.programs[-1]
+        assert program is not None and room_bytes / 2 < len(program) <= room_bytes
+        assert all(run(program, source, b"t m\n", MASK) for source in KNOWN)
+        assert not run(program, ("203.0.113.9", 4000), b"t m\n", MASK)
+        assert sum(each is not None and len(each) > room_bytes for each in fake.programs) <= 3
+
+
+def test_a_filter_that_is_refused_later_leaves_none_behind() -> None:
+    """It would know for good whom it knew at first."""
+    fake = Fake()
+    fake.flood(Kind.LINES, 10**6, 1)
+    assert fake.programs[-1]
+    fake.room_bytes = 0
+    fake.flood(Kind.LINES, 2 * 10**6, 5)
+    assert fake.programs[-1] is None and not fake.guard.is_active
 
 
 def test_one_who_is_known_and_floods_counts_as_a_stranger() -> None:
@@ -120,3 +157,77 @@ def test_a_flood_of_strangers_costs_nobody_who_is_known_his_place() -> None:
         fake.flood(Kind.LINES, 10**6, STEP)
     assert fake.guard._heavy._known == set(KNOWN)
     assert not fake.guard._heavy._demoted
+
+
+MANY: list[Address] = [
+    (f"10.{number >> 8 & 255}.{number & 255}.7", 7400) for number in range(2 * SOURCES_MAX)
+]
+
+
+class Hashes:
+    """Counts the sources that are hashed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._count = 0
+        monkeypatch.setattr(sieve, "hash_of", self._hash_of)
+
+    def _hash_of(self, source: Address, key: tuple[int, int, int]) -> int:
+        self._count += 1
+        return hash_of(source, key)
+
+    def taken(self) -> int:
+        """Returns how many there were since the last call."""
+        count, self._count = self._count, 0
+        return count
+
+
+def test_no_look_deals_with_many_known_sources_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dealing with 8,192 of them would keep the server from receiving for too long."""
+    hashes, fake = Hashes(monkeypatch), Fake()
+    fake.known = MANY
+    fake.waiting_share = 1.0
+    total, most = 0, 0
+    while not fake.programs:
+        fake.now += 0.001
+        fake.guard.look(fake.now)
+        assert fake.programs or (fake.guard.is_active and fake.guard.is_learning)
+        count = hashes.taken()
+        total, most = total + count, max(most, count)
+    assert total == SOURCES_MAX and most == SLICE
+    first = fake.programs[0]
+    assert first is not None
+    assert all(run(first, source, b"t m\n", MASK) for source in MANY[:SOURCES_MAX:50])
+
+    # From then on it goes on closing while the next filter is made, with what it knew.
+    for _ in range(2000):
+        fake.now += 0.001
+        fake.guard.look(fake.now)
+        assert hashes.taken() <= SLICE
+    assert fake.guard._sieve.shares[Kind.VOUCH] == SHARE_MIN
+    program = fake.programs[-1]
+    assert program is not None
+    assert all(run(program, source, b"t m\n", MASK) for source in MANY[:SOURCES_MAX:50])
+    assert fake.guard._heavy._known == set(MANY[:SOURCES_MAX])
+
+
+def test_who_floods_among_many_who_are_known_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though what he sends passes until the filter without him is complete."""
+    fake = Fake()
+    fake.known = MANY[:SOURCES_MAX]
+    evil = MANY[5]
+    assert fake.known_flood(evil, 1_000_000, PAUSE_S_MIN - 1) < 0.5
+    assert evil not in fake.guard._heavy._known and MANY[6] in fake.guard._heavy._known
+    [pause] = fake.guard._heavy._demoted.values()
+    assert pause.length_s == PAUSE_S_MIN
+    program = fake.programs[-1]
+    assert program is not None and run(program, MANY[6], b"t m\n", MASK)
+
+
+def test_many_who_are_known_do_not_keep_the_sieve_from_opening() -> None:
+    fake = Fake()
+    fake.known = MANY
+    fake.flood(Kind.LINES, 10**6, 2)
+    assert fake.guard.is_active
+    fake.flood(Kind.LINES, 0, 26 * OPENING_STEP_S)
+    assert not fake.guard.is_active and not fake.guard.is_learning
+    assert fake.programs[-1] is None

@@ -34,6 +34,9 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     file = tmp_path / "udp_mem"
     file.write_text("100000\t200000\t300000\n")
     monkeypatch.setattr(kernel, "UDP_MEM", file)
+    room = tmp_path / "optmem_max"
+    room.write_text("20480\n")
+    monkeypatch.setattr(kernel, "OPTION_MEMORY", room)
     return file
 
 
@@ -78,6 +81,25 @@ def test_a_kernel_that_does_not_tell_its_limit(
     assert warnings_of(capsys, *[port()] * 1000) == ""
     settings.unlink()
     assert warnings_of(capsys, *[port()] * 1000) == ""
+
+
+@LINUX_ONLY
+def test_too_little_room_for_the_filter_in_a_flood(
+    capsys: pytest.CaptureFixture[str], settings: Path
+) -> None:
+    room = settings.with_name("optmem_max")
+    room.write_text("10240\n")
+    assert warnings_of(capsys, port(host="127.0.0.1")) == (
+        "kcast serve: the kernel gives a socket's filter 10240 bytes, less than the 18000 wanted, so in a "
+        "flood more of what strangers send reaches the server; raise the limit with: "
+        "sysctl -w net.core.optmem_max=131072\n"
+    )
+    room.write_text("18000\n")
+    assert warnings_of(capsys, port()) == ""
+    room.write_text("much\n")
+    assert warnings_of(capsys, port()) == ""
+    room.unlink()
+    assert warnings_of(capsys, port()) == ""
 
 
 @LINUX_ONLY

@@ -10,8 +10,9 @@ from random import Random
 import pytest
 
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.sieve import SHARE_MIN, SOURCES_MAX, Kind, Sieve, hash_of, kind_of
+from kcast.pubsub.sieve import FILTER_BYTES, SHARE_MIN, SOURCES_MAX, Kind, Sieve, hash_of, kind_of
 from kcast.pubsub.sockets import set_filter
+from tests.support.namespaces import Namespace, need_namespaces
 from tests.support.packet_filter import MASK, run
 
 KNOWN: list[Address] = [("192.0.2.7", 7400), ("198.51.100.9", 1), ("2001:db8::7", 65535), ("::1", 1000)]
@@ -116,7 +117,56 @@ def test_the_program_is_within_the_kernels_bounds() -> None:
     """BPF_MAXINSNS, and the memory for options of older kernels (20 kB)."""
     program = sieve_of(KNOWN, vouch=0.5).program()
     assert len(program) // 8 <= 4096
-    assert len(program) + 1024 <= 20_480
+    assert len(program) + 1024 <= FILTER_BYTES <= 20_480
+
+
+def test_a_shorter_program_knows_the_same() -> None:
+    rng = Random(4)
+    sieve = sieve_of(lines=SHARE_MIN)
+    lengths = [len(sieve.program())]
+    while sieve.shrink():
+        known = [*KNOWN, *random_sources(rng, sieve.sources_max // 16)]
+        sieve.know(known)
+        program = sieve.program()
+        assert all(run(program, source, b"t m\n", MASK) for source in known)
+        passed = sum(run(program, source, b"t m\n", MASK) for source in random_sources(rng, 500))
+        assert passed <= 0.1 * 500
+        lengths.append(len(program))
+    assert lengths == sorted(lengths, reverse=True) and lengths[-1] < 2048
+    sieve.open()
+    sieve.know(KNOWN)
+    assert sieve.is_open and len(sieve.program()) == lengths[0]
+
+
+@pytest.mark.parametrize(
+    ("room_bytes", "takes"), [(FILTER_BYTES, True), (20_480, True), (131_072, True), (4096, False)]
+)
+def test_a_filter_is_replaced_where_two_do_not_fit(room_bytes: int, takes: bool) -> None:
+    """Older kernels have a net.core.optmem_max of 20,480: one filter fits, two do not."""
+    need_namespaces()
+    with Namespace() as namespace:
+        namespace.set("net/core/optmem_max", room_bytes)
+        with namespace.call(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sock:
+            namespace.call(lambda: sock.bind(("127.0.0.1", 0)))
+            sock.setblocking(False)
+
+            def arrives() -> bool:
+                sock.sendto(b"t m\n", sock.getsockname())
+                try:
+                    return sock.recv(10) == b"t m\n"
+                except BlockingIOError:
+                    return False
+
+            strict, mild = sieve_of(lines=SHARE_MIN), sieve_of([sock.getsockname()], lines=SHARE_MIN)
+            for _ in range(5):
+                assert set_filter(sock, strict.program()) is takes
+                assert sum(arrives() for _ in range(20)) < 5 if takes else arrives()
+                assert set_filter(sock, mild.program()) is takes
+                assert all(arrives() for _ in range(20))
+            # Another one that the kernel refuses leaves none behind.
+            namespace.set("net/core/optmem_max", 4096)
+            assert not set_filter(sock, strict.program())
+            assert all(arrives() for _ in range(20))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the filter is Linux's")
