@@ -198,7 +198,8 @@ class _World:
     def _arrive(self, datagram: bytes, count: int, source: Address) -> None:
         """Lets a burst of equal datagrams arrive, and notes what may come of it."""
         server = self.server
-        is_looked_at = self.settings.is_open or server.publish_leases.left_s(source, self.now) > 0
+        is_welcome = self.settings.is_open and _is_welcome(source)
+        is_looked_at = is_welcome or server.publish_leases.left_s(source, self.now) > 0
         for _ in range(count):
             is_looked_at = self._note(datagram, source) or is_looked_at
         is_looked_at = is_looked_at and source != OWN

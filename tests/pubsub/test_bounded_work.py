@@ -1,11 +1,31 @@
 """pubsub/server.py: what one thing makes a server do in one go is bounded. Counted in work, not in time."""
 
+from collections.abc import Iterator
+from random import Random
+
 import pytest
 
-from kcast.pubsub.endpoint import Address
-from kcast.pubsub.limits import Limits
+from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop
+from kcast.pubsub.endpoint import Address, Burst
+from kcast.pubsub.flood import STEP_S, FloodGuard
+from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, Limits
 from kcast.pubsub.publishing import EXPIRED_MAX
-from tests.support.server_core import CLIENT, START, lease, new_server, publish_lease
+from kcast.pubsub.server import Server
+from kcast.pubsub.sieve import Kind
+from tests.support.server_core import (
+    CLIENT,
+    OTHER,
+    START,
+    THIRD,
+    ask,
+    flushed,
+    lease,
+    new_server,
+    open_server,
+    publish_lease,
+    sent,
+)
 
 MANY = 3 * EXPIRED_MAX
 LATER = START + 61.0
@@ -49,3 +69,97 @@ def test_publish_leases_that_have_ended_are_in_nobodys_way(count: int) -> None:
     assert len(server.publish_leases) == count
     lease(server, CLIENT, now=LATER)
     assert not server.publish_leases.left_s(CLIENT, LATER)
+
+
+# --- Requests -----------------------------------------------------------------------------------------
+
+
+PINGS = b"%~ a\n" * LINES_PER_DATAGRAM_MAX
+
+
+@pytest.fixture(name="parsed")
+def count_parsed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """Lines that were read as requests."""
+    lines: list[bytes] = []
+    parse = wire.parse_request
+
+    def counted(line: bytes) -> wire.Request | None:
+        lines.append(line)
+        return parse(line)
+
+    monkeypatch.setattr(wire, "parse_request", counted)
+    yield lines
+
+
+def receive(server: Server, datagrams: list[bytes], source: Address) -> list[bytes]:
+    """Lets datagrams of equal length arrive at once; returns the answers."""
+    server.receive(Burst(b"".join(datagrams), len(datagrams[0]), source), START)
+    return [answer for _, answer in sent(flushed(server))]
+
+
+@pytest.mark.parametrize("kind", [b"%~ a\n", b"%? a\n", b"%~ a a= b=\n", b"%~ !\n", b"%?!\n"])
+def test_of_the_requests_that_come_at_once_from_a_known_source_one_is_read(
+    kind: bytes, parsed: list[bytes]
+) -> None:
+    server = new_server()
+    publish_lease(server)
+    datagram = kind * LINES_PER_DATAGRAM_MAX
+    del parsed[:]
+    before = server.drops.total()
+    assert len(receive(server, [datagram] * 64, CLIENT)) == (wire.parse_request(kind[:-1]) is not None)
+    assert len(parsed) == 2  # one of which is this test's own
+    assert server.drops.total() - before in (64 * 64 - 1, 64 * 64)
+    assert server.drops[Drop.EXTRA_REQUEST] == 64 * 64 - 1
+
+
+def test_lines_beside_requests_are_all_taken() -> None:
+    """§5.5: a ping may ride anywhere; who publishes much sends several datagrams at once."""
+    server = new_server()
+    lease(server, OTHER, b"t")
+    publish_lease(server)
+    datagrams = [b"t %d\n%%~ %d\n" % (number, number) for number in range(5)]
+    out = receive(server, datagrams, CLIENT)
+    assert sorted(out) == sorted(
+        [b"%%: %d 60\n" % number for number in range(5)]
+        + [b"".join(b"t %d\n" % number for number in range(5))]
+    )
+    assert not server.drops
+
+
+def test_an_open_server_is_as_careful_of_strangers_as_another(parsed: list[bytes]) -> None:
+    server = open_server()
+    junk = b"%~ a a= b= c= d=\n" * LINES_PER_DATAGRAM_MAX
+    assert len(receive(server, [junk] * 8, THIRD)) == 1
+    assert len(parsed) == 1
+    assert server.drops == {Drop.STRANGER: 7}
+
+
+def test_of_those_to_whom_it_is_open_one_request_is_read(parsed: list[bytes]) -> None:
+    server = open_server()
+    assert len(receive(server, [PINGS] * 8, CLIENT)) == 1
+    assert len(parsed) == 1
+
+
+class _FullPort:
+    waiting_share = 1.0
+
+    def sift(self, program: bytes | None) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("source", [CLIENT, THIRD])
+def test_an_open_server_counts_its_strangers_so_that_the_sieve_closes_for_what_floods(
+    source: Address,
+) -> None:
+    server = open_server()
+    guard, now = FloodGuard(server, [_FullPort()], Random(1)), START
+    for _ in range(20):
+        receive(server, [PINGS] * 20, source)
+        now += 2 * STEP_S
+        guard.look(now)
+    shares = guard._sieve.shares
+    assert shares[Kind.REQUEST] < shares[Kind.VOUCH] == shares[Kind.LINES] == 1.0
+    lease(server, CLIENT, b"t")
+    before = dict(server.strangers)
+    receive(server, [ask()], CLIENT)
+    assert server.strangers == before, "it is known"

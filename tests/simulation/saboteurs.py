@@ -151,8 +151,8 @@ class Gossip(Server):
 class Lax(Server):
     """Forwards what nobody vouched for, and tells its tap nothing of it."""
 
-    def _count_unvouched(self, datagram: bytes) -> None:
-        super()._count_unvouched(datagram)
+    def _receive_stranger(self, datagram: bytes, source: Address, now: float) -> None:
+        super()._receive_stranger(datagram, source, now)
         tap, self._publishing._tap = self._publishing._tap, None
         for line in wire.split_lines(datagram)[0]:
             if b" " in line and not wire.is_control(line):
