@@ -24,7 +24,7 @@ from kcast.pubsub.endpoint import Address
 
 WORDS = 512  # of 32 bits: about 2,100 instructions, of 4,096 at most
 SOURCES_MAX = 8192  # of which more than a third of the strangers pass
-SHARE_MIN = 1 / 256
+SHARE_MIN = 1 / 1024
 RELAX_FACTOR = 1.25
 
 _WORD_BITS = 9  # 2 ** 9 = WORDS

@@ -220,12 +220,12 @@ class UdpPort:
         memory = read_memory(self._socket) if self._is_linux else None
         return memory.overflow_count if memory is not None else 0
 
-    def receive(self) -> list[Burst]:
-        """Returns what has arrived, or as much as 32 calls bring; then the descriptor stays readable."""
+    def receive(self, calls_max: int = RECEIVE_CALLS_MAX) -> list[Burst]:
+        """Returns what has arrived, or as much as so many calls bring; then the descriptor stays readable."""
         bursts = []
         # A reused buffer is slower: copying out of it costs more than the allocation in `recvmsg`.
         recvmsg, control_bytes, tells_times = self._socket.recvmsg, self._control_bytes, self.tells_times
-        for _ in range(RECEIVE_CALLS_MAX):
+        for _ in range(calls_max):
             try:
                 data, control, _, source = recvmsg(_RECEIVE_BYTES, control_bytes)
             except BlockingIOError:

@@ -106,7 +106,7 @@ def test_closing_and_opening() -> None:
     for _ in range(20):
         sieve.press({Kind.LINES: 9})
     assert sieve.shares[Kind.LINES] == SHARE_MIN
-    for _ in range(30):
+    for _ in range(36):
         assert not sieve.is_open or _ > 20
         sieve.relax()
     assert sieve.is_open
