@@ -322,6 +322,7 @@ class Server:
         now: float,
     ) -> None:
         """Does what a good cookie vouches for, and answers (§5.7, §5.8)."""
+        self._leasing.expire(now)
         refused, reason = self._leasing.ask(subscribes, vouch, issued.quote, source, now)
         is_any_leased = refused.bit_count() < len(subscribes)
         if is_any_leased:
@@ -383,6 +384,7 @@ class Server:
         request = bare.first_request(controls, self.drops) if controls else None
         is_open = self._is_open_to(source)
         if subscribes and is_open:
+            self._leasing.expire(now)
             self._leasing.ask(subscribes, None, FREE, source, now)
         elif subscribes:
             self.drops[Drop.UNVOUCHED_SUBSCRIBE] += len(subscribes)
@@ -412,9 +414,7 @@ class Server:
 
     def _mint(self, source: Address, now: float) -> tuple[bytes, Quote]:
         self._subscribers.minted(source, now)
-        if self.leases.is_nearly_full:
-            self._leasing.expire(now)  # after a pause, the price is not that of leases which are over
-        quote = self._price.quote(source)
+        quote = self._price.quote(source, now)
         return self._cookies.mint(source, now, quote), quote
 
     def _challenge(
@@ -483,7 +483,7 @@ class Server:
         self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
 
     def _audience_of(self, publishes: Lines, now: float) -> int:
-        """Returns the largest number of live leases on one of these topics, as far as a receipt can tell."""
+        """Returns about the largest number of leases on one of these topics, as a receipt can tell it."""
         return min(max(self.leases.live_count(topic, now) for topic in publishes), AUDIENCE_MAX)
 
 

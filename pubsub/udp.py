@@ -221,7 +221,7 @@ class UdpPort:
         return memory.overflow_count if memory is not None else 0
 
     def receive(self, calls_max: int = RECEIVE_CALLS_MAX) -> list[Burst]:
-        """Returns what has arrived, or as much as so many calls bring; then the descriptor stays readable."""
+        """Returns what has arrived, or as much as `calls_max` calls bring; then more is readable."""
         bursts = []
         # A reused buffer is slower: copying out of it costs more than the allocation in `recvmsg`.
         recvmsg, control_bytes, tells_times = self._socket.recvmsg, self._control_bytes, self.tells_times

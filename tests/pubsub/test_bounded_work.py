@@ -9,22 +9,27 @@ from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.flood import STEP_S, FloodGuard
-from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, Limits
+from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, REQUEST_LINE_BYTES_MAX, Limits
 from kcast.pubsub.publishing import EXPIRED_MAX
 from kcast.pubsub.server import Server
 from kcast.pubsub.sieve import Kind
+from kcast.pubsub.table import COUNTED_MAX, LeaseTable
+from kcast.pubsub.table import EXPIRED_MAX as LEASES_EXPIRED_MAX
 from tests.support.server_core import (
     CLIENT,
     OTHER,
     START,
     THIRD,
+    answer,
     ask,
     flushed,
+    handshake,
     lease,
     new_server,
     open_server,
     publish_lease,
     sent,
+    vouched,
 )
 
 MANY = 3 * EXPIRED_MAX
@@ -163,3 +168,63 @@ def test_an_open_server_counts_its_strangers_so_that_the_sieve_closes_for_what_f
     before = dict(server.strangers)
     receive(server, [ask()], CLIENT)
     assert server.strangers == before, "it is known"
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [(b"%? N", wire.Ask), (b"%~ N", wire.Ping), (b"%! N " + b"A" * 32 + b" -", wire.Vouch)],
+)
+def test_a_request_is_short_whatever_attributes_it_has(start: bytes, kind: type) -> None:
+    """§5.1"""
+    longest = (start + b" a=" * 50).ljust(REQUEST_LINE_BYTES_MAX - len(b"\n"), b"x")
+    assert isinstance(wire.parse_request(longest), kind)
+    assert wire.parse_request(longest + b"x") is None
+
+
+# --- Leases -------------------------------------------------------------------------------------------
+
+
+def full_server(count: int) -> Server:
+    """A server whose table is full of leases that were all opened at once."""
+    server = new_server(price_follows_load=True, limits=Limits(leases=count, leases_per_prefix=count))
+    for address in crowd(count):
+        assert server.leases.open(b"t", address, START) is None
+    return server
+
+
+@pytest.mark.parametrize("request_", [ask(), vouched(b"A" * 32, b"t")])
+def test_a_strangers_request_makes_a_server_forget_nothing(request_: bytes) -> None:
+    count = 3 * LEASES_EXPIRED_MAX
+    server = full_server(count)
+    (challenge,) = answer(server, request_, now=LATER)
+    assert isinstance(challenge, wire.Challenge) and challenge.bits == 0, "all that it is full of is over"
+    assert len(server.leases) == count
+
+
+@pytest.mark.parametrize("lines", [[b"new"], [b"t m"], []])
+def test_who_shows_a_cookie_pays_for_a_slice_once(lines: list[bytes]) -> None:
+    count = 3 * LEASES_EXPIRED_MAX
+    server = full_server(count)
+    answer(server, vouched(handshake(server, now=LATER), *lines), now=LATER)
+    assert len(server.leases) == count - LEASES_EXPIRED_MAX + (lines == [b"new"])
+
+
+@pytest.mark.parametrize("count", [COUNTED_MAX, COUNTED_MAX + 1])
+def test_the_audience_of_a_receipt_is_counted_exactly_where_that_is_cheap(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """§5.7: of large audiences it would take milliseconds."""
+    server = new_server()
+    for number, address in enumerate(crowd(count)):
+        server.leases.open(b"t", address, START + number % 2)
+    datagram = vouched(handshake(server, now=START + 1), b"t x")
+    searched = []
+    subscribers = LeaseTable.subscribers
+
+    def counted(table: LeaseTable, topic: bytes, now: float) -> object:
+        searched.append(topic)
+        return subscribers(table, topic, now)
+
+    monkeypatch.setattr(LeaseTable, "subscribers", counted)
+    server.receive(Burst(datagram, len(datagram), CLIENT), START + 59)
+    assert bool(searched) is (count <= COUNTED_MAX)

@@ -334,7 +334,7 @@ class Faithless(Server):
 
 
 class _SteadyPrice(Price):
-    def quote(self, address: Address) -> Quote:
+    def quote(self, address: Address, now: float) -> Quote:
         return Quote(self.least_bits)
 
 
@@ -345,7 +345,7 @@ class Unworried(Server):
 
 
 class _HighPrice(Price):
-    def quote(self, address: Address) -> Quote:
+    def quote(self, address: Address, now: float) -> Quote:
         return Quote(14)
 
 
