@@ -43,8 +43,8 @@ class Guarded(Protocol):
     def strangers(self) -> Mapping[Kind, int]:
         """Counts datagrams of strangers."""
 
-    def known_sources(self) -> Iterable[Address]:
-        """Sources that have shown a cookie, the latest first."""
+    def known_sources(self, random: Random) -> Iterable[Address]:
+        """Sources that have shown a cookie, beginning at any place."""
 
 
 def _nobody(_: str) -> None:
@@ -64,6 +64,7 @@ class FloodGuard:
         tell: Callable[[str], None] = _nobody,
     ) -> None:
         self._core = core
+        self._random = random
         self._ports = ports
         self._sieve = Sieve(random, passes_loopback=passes_loopback)
         self._heavy = Heavy(Networks(exempts_loopback=passes_loopback))
@@ -118,7 +119,7 @@ class FloodGuard:
     def _know(self, now: float) -> None:
         if now >= self._known_at + KNOWING_S:
             self._known_at = now
-            known = islice(self._core.known_sources(), SOURCES_MAX)
+            known = islice(self._core.known_sources(self._random), SOURCES_MAX)
             self._sieve.know(self._heavy.know(known, now))
 
     def _arrived(self) -> Mapping[Kind, int]:

@@ -22,6 +22,7 @@ one, and much of it in slices (`kcast.pubsub.egress`).
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from random import Random
 
 from kcast.pubsub import bare, wire
 from kcast.pubsub.by_network import alternately
@@ -183,9 +184,9 @@ class Server:
         """Datagrams of strangers, by kind."""
         return self._strangers
 
-    def known_sources(self) -> Iterator[Address]:
+    def known_sources(self, random: Random) -> Iterator[Address]:
         """Returns addresses that have shown a cookie, of publishers and subscribers, by turns of networks."""
-        return alternately(self._publishing.sources, self._subscribers.sources)
+        return alternately(self._publishing.sources, self._subscribers.sources, random)
 
     # --- Draining ------------------------------------------------------------------------------------
 

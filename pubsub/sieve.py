@@ -63,7 +63,7 @@ def kind_of(datagram: bytes) -> Kind:
 class Sieve:
     """Which share of strangers' datagrams of each kind passes, and the program that lets them.
 
-    `random` keys the hash. With `passes_loopback` sources in 127.0.0.0/8 always pass.
+    `random` keys the hash. With `passes_loopback` loopback sources always pass.
     """
 
     def __init__(self, random: Random, *, passes_loopback: bool) -> None:
@@ -139,6 +139,13 @@ class Sieve:
         code.add(_LD_WORD, _NETWORK + 12)
         code.jump("mix")
         code.mark("IPv6")
+        if self._passes_loopback:
+            for offset, value in ((8, 0), (12, 0), (16, 0), (20, 1)):
+                code.add(_LD_WORD, _NETWORK + offset)
+                code.branch(_IF_EQUAL, value, f"as ::1 to {offset}", "IPv6 address")
+                code.mark(f"as ::1 to {offset}")
+            code.add(_RETURN, _MASK)
+            code.mark("IPv6 address")
         code.add(_LD_WORD, _NETWORK + 8)
         for offset in (12, 16, 20):
             code.add(_MUL, third)

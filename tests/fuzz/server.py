@@ -7,6 +7,7 @@ no fuzzer can guess: cookies, a good stamp, padding, much at once.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from random import Random
 from typing import Any, NamedTuple
 
 from kcast.pubsub import wire
@@ -146,7 +147,7 @@ class _World:
         server = self.server
         if not server.is_draining:
             assert not (len(server.leases) or server.leases.topic_count or len(server.publish_leases))
-            assert server.next_timeout() is None and not list(server.known_sources())
+            assert server.next_timeout() is None and not list(server.known_sources(Random(1)))
 
     # --- What is done
 

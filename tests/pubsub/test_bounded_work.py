@@ -53,7 +53,7 @@ def test_publish_leases_that_end_at_once_are_forgotten_in_slices() -> None:
         server.handle_timeout(LATER)
         left.append(len(server.publish_leases))
     assert left == [2 * EXPIRED_MAX, EXPIRED_MAX, 0]
-    assert not list(server.known_sources()) and not server._publishing._leases_of
+    assert not list(server.known_sources(Random(1))) and not server._publishing._leases_of
 
 
 def test_who_opens_a_publish_lease_does_not_pay_for_all_that_have_ended() -> None:

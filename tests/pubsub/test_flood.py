@@ -29,7 +29,7 @@ class Fake:
         self.programs.append(program)
         return self._can_sift
 
-    def known_sources(self) -> Iterable[Address]:
+    def known_sources(self, random: Random) -> Iterable[Address]:
         return KNOWN
 
     def known_flood(self, source: Address, per_s: float, seconds: float) -> float:

@@ -96,6 +96,9 @@ def test_loopback_may_pass_always() -> None:
     sieve.shares[Kind.LINES] = SHARE_MIN
     assert run(sieve.program(), ("127.0.0.9", 1), b"t m\n", MASK)
     assert not run(sieve.program(), ("128.0.0.9", 1), b"t m\n", MASK)
+    assert run(sieve.program(), ("::1", 1), b"t m\n", MASK)
+    for host in ("::2", "::1:1", "0:0:1::1", "0:1::1", "1::1", "2001:db8::1"):
+        assert not run(sieve.program(), (host, 1), b"t m\n", MASK)
 
 
 def test_closing_and_opening() -> None:

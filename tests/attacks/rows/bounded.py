@@ -29,8 +29,9 @@ START = 1000.0
 
 def costs_of(tree: Tree) -> dict[str, float]:
     """Returns the CPU time that a datagram of each kind takes of a core, in microseconds."""
+    more = ("more",) if tree is HERE else ()
     done = subprocess.run(
-        (sys.executable, "-c", COSTS_PROGRAM, tree.prefix, str(HERE.folder)),
+        (sys.executable, "-c", COSTS_PROGRAM, tree.prefix, str(HERE.folder), *more),
         env=tree.environment,
         cwd=tree.folder,
         capture_output=True,
