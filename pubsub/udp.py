@@ -25,6 +25,7 @@ from kcast.pubsub.sockets import (
     BUFFER_BYTES_DEFAULT,
     IP_RECVERR,
     IPV6_RECVERR,
+    SO_REUSEPORT,
     SO_TIMESTAMPNS,
     UDP_GRO,
     grow_buffers,
@@ -272,6 +273,8 @@ class UdpPort:
                 lambda: open_sender(self._socket, size_bytes), self.send_errors, clock=clock.now
             )
         except OSError:
+            # Else others could join the port, and would be given a part of what arrives.
+            try_option(self._socket, socket.SOL_SOCKET, SO_REUSEPORT, 0)
             return False
         return True
 
