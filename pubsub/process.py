@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 EXIT_FAILURE = 1
 COLLECTION_THRESHOLDS = 10_000, 5, 1_000_000  # new objects, and collections of the younger generations
-    10_000,
-    5,
-    1_000_000,
-)  # new objects, collections of these, and of those: a ms or two each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ Lines = dict[bytes, list[bytes]]
 
 LEASES_OF_IP = 32  # an IP may hold a 32nd of all publish leases, a network a multiple of that ...
 LEASES_OF_IP_MIN = 64  # ... but this number always
-EXPIRED_MAX = 500  # publish leases, forgotten in one go: a millisecond or two
+EXPIRED_MAX = 250  # publish leases, forgotten in one go: less than a millisecond
 MADE_ROOM_MAX = 8  # ... and before one is opened, so that those which have ended are in nobody's way
 
 
