@@ -1,10 +1,15 @@
 """Addresses by their networks, so that some can be chosen without any network having more than its part."""
 
-from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
+from itertools import chain, islice, zip_longest
+from random import Random
+from typing import TypeVar
 
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import Networks, Share
+
+Thing = TypeVar("Thing")
 
 
 class ByNetwork:
@@ -27,10 +32,13 @@ class ByNetwork:
         if not members:
             del self._members[share]
 
-    def fairly(self) -> Iterator[Address]:
-        """Yields one address of each network, then another one of each, and so on: of each those first that
-        were added first."""
-        rest: Iterable[Iterator[Address]] = map(iter, self._members.values())
+    def fairly(self, random: Random) -> Iterator[Address]:
+        """Yields one address of each network, then another one of each, and so on.
+
+        Networks, and the addresses of each, come in the order in which they were added, from any place on.
+        """
+        start = random.random()
+        rest: Iterable[Iterator[Address]] = map(partial(_from, start), _from(start, self._members.values()))
         while rest:  # whoever takes only some addresses touches only so many networks
             left = []
             for each in rest:
@@ -41,7 +49,13 @@ class ByNetwork:
             rest = left
 
 
-def alternately(first: ByNetwork, second: ByNetwork) -> Iterator[Address]:
+def _from(start: float, things: Collection[Thing]) -> Iterator[Thing]:
+    """Yields all of these things, beginning behind this part of them."""
+    skipped = int(start * len(things))
+    return chain(islice(things, skipped, None), islice(things, skipped))
+
+
+def alternately(first: ByNetwork, second: ByNetwork, random: Random) -> Iterator[Address]:
     """Yields addresses of the two in turn, fairly; one that is in both, twice."""
-    for pair in zip_longest(first.fairly(), second.fairly()):
+    for pair in zip_longest(first.fairly(random), second.fairly(random)):
         yield from filter(None, pair)

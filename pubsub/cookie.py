@@ -26,7 +26,7 @@ import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import lru_cache
 from hashlib import blake2s
-from ipaddress import ip_address
+from ipaddress import IPv6Address
 from typing import NamedTuple
 
 from kcast.pubsub.endpoint import Address
@@ -95,6 +95,6 @@ class Cookies:
 @lru_cache(maxsize=4096)
 def _address_bytes(address: Address) -> bytes:
     host, port = address
-    # Forged addresses find nothing in the cache, and `ip_address` takes longer than all else.
-    packed = ip_address(host).packed if ":" in host else bytes(map(int, host.split(".")))
+    # Forged addresses find nothing in the cache, and `ipaddress` takes longer than all else.
+    packed = IPv6Address(host).packed if ":" in host else bytes(map(int, host.split(".")))
     return bytes([4 if len(packed) == 4 else 6]) + packed + port.to_bytes(2, "big")

@@ -2,6 +2,7 @@
 
 In each turn it takes what has arrived, lets the core do what is due, and sends what the core returns. What
 arrives in one turn is forwarded in one flush, so the busier the server, the fewer system calls a copy costs.
+But what takes the core long to read is taken bit by bit, so that nobody's datagrams wait long in the socket.
 """
 
 import signal
@@ -11,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 from kcast.pubsub import clock
-from kcast.pubsub.endpoint import Burst, Endpoint, Transmit
+from kcast.pubsub.endpoint import Endpoint, Transmit
 from kcast.pubsub.flood import OPENING_STEP_S, FloodGuard
 from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 # asyncio and uvloop are imported when the loop starts. They take longer than all other imports of a server,
 # and `--help`, a usage error or a taken port do not need them.
 
+CALLS_OF_PART = 4  # to receive, between looks at the clock
+RECEIVING_S_MAX = 0.005  # in one go
 SLICES_MAX = 32  # in a turn, so that signals, timers and metrics have their part
 _TIMER_SLACK_S = 0.001  # loops round to milliseconds, and a timer that fires too early must be set again
 
@@ -168,23 +171,32 @@ class Driver:
         return now
 
     def _on_readable(self, port: UdpPort) -> None:
-        # At most 32 calls in a turn. If more is waiting, the next poll finds the descriptor readable.
-        bursts = port.receive()
-        now = self._read_clock()
-        self._take(bursts, now)
-        self._finish_turn(now)
-        if self._guard is not None and (len(bursts) >= RECEIVE_CALLS_MAX or self._guard.is_active):
+        # If more is waiting than is taken, the next poll finds the descriptor readable.
+        self._finish_turn(self._take(port))
+        if self._guard is not None and self._guard.is_active:
             self._look(self._guard)
         if self._report_timer is None:
             # Set only when something arrives, so that an idle server does nothing.
             self._report_timer = self._loop.call_later(self._report_interval_s, self._on_report_timer)
 
-    def _take(self, bursts: Sequence[Burst], now: float) -> None:
-        receive = self._core.receive
-        for burst in bursts:
-            receive(burst, now)
+    def _take(self, port: UdpPort) -> float:
+        """Takes what has arrived, as much as 32 calls bring or some milliseconds are enough for; returns the
+        time. Lets the guard look if there may be more."""
+        receive, until = self._core.receive, clock.now() + RECEIVING_S_MAX
+        for _ in range(RECEIVE_CALLS_MAX // CALLS_OF_PART):
+            bursts = port.receive(CALLS_OF_PART)
+            now = self._read_clock()
+            for burst in bursts:
+                receive(burst, now)
+            if self._guard is not None:
+                self._guard.saw(bursts)
+            if len(bursts) < CALLS_OF_PART:
+                return now
+            if clock.now() >= until:
+                break
         if self._guard is not None:
-            self._guard.saw(bursts)
+            self._look(self._guard)
+        return now
 
     def _on_report_timer(self) -> None:
         self._report_timer = None
@@ -214,9 +226,8 @@ class Driver:
             if self._due is None or self._due > now:
                 break
             # The rest of a flush, or of what has expired, waits for what has arrived meanwhile.
-            now = self._read_clock()
             for port in self._ports:
-                self._take(port.receive(), now)
+                now = self._take(port)
             self._go_on(now)
         due = self._due
         if self._tell_resumed is not None and (due is None or due > now):

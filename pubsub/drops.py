@@ -28,7 +28,7 @@ class Drop(StrEnum):
     REPLY_VERB = "reply-verb"
     UNKNOWN_VERB = "unknown-verb"
     MISPLACED = "misplaced"  # a request where it cannot be one (§5.4, §5.5)
-    EXTRA_REQUEST = "extra-request"  # the datagram's first request is answered (§5.2)
+    EXTRA_REQUEST = "extra-request"  # the first request of what came at once is answered (§5.2)
     UNVOUCHED_SUBSCRIBE = "unvouched-subscribe"
     UNVOUCHED_PUBLISH = "unvouched-publish"
     COPY = "copy"  # what an open server has forwarded already (§4.4)

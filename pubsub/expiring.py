@@ -61,6 +61,11 @@ class ExpiringSet(Generic[Key]):
             expired.append(key)
         return expired
 
+    def is_over(self, now: float) -> bool:
+        """Whether all keys have expired."""
+        last = next(reversed(self._expires_at.values()), None)
+        return last is None or last <= now
+
     def next_expiry(self) -> float | None:
         """Returns when the first key leaves, on the clock of `now`; None if the set is empty."""
         return next(iter(self._expires_at.values()), None)

@@ -52,8 +52,8 @@ class Guarded(Protocol):
     def strangers(self) -> Mapping[Kind, int]:
         """Counts datagrams of strangers."""
 
-    def known_sources(self) -> Iterable[Address]:
-        """Sources that have shown a cookie, the latest first."""
+    def known_sources(self, random: Random) -> Iterable[Address]:
+        """Sources that have shown a cookie, beginning at any place."""
 
 
 def _nobody(_: str) -> None:
@@ -73,6 +73,7 @@ class FloodGuard:
         tell: Callable[[str], None] = _nobody,
     ) -> None:
         self._core = core
+        self._random = random
         self._ports = ports
         self._sieve = Sieve(random, passes_loopback=passes_loopback)
         self._heavy = Heavy(Networks(exempts_loopback=passes_loopback))
@@ -179,7 +180,7 @@ class FloodGuard:
         if self._is_ready and (self._coming is not None or now < self._known_at + KNOWING_S):
             return
         self._known_at = now
-        self._coming = list(islice(self._core.known_sources(), self._sieve.sources_max))
+        self._coming = list(islice(self._core.known_sources(self._random), self._sieve.sources_max))
         self._heavy.begin(now)
         self._sieve.begin()
         if len(self._coming) <= SLICE:

@@ -36,14 +36,14 @@ class Leasing:
         source: Address,
         now: float,
     ) -> tuple[int, str]:
-        """Renews and opens leases. Returns the bitmap of refused topics, and the first reason.
+        """Renews and opens leases. Returns the bitmap of refused topics, and the first reason. Call `expire`
+        before.
 
         `quote` is what the cookie of the vouch says. Without a vouch, as from sources that an open server is
         open to, leases have no price.
         """
         if not topics:
             return 0, ""
-        self.expire(now)
         live = {topic for topic in topics if self.table.is_live(topic, source, now)}
         new = {topic for topic in topics if topic not in live and wire.is_topic(topic)}
         dear = {topic for topic in live if self.table.is_beyond_free(topic, source)}

@@ -9,6 +9,7 @@ TOPIC_BYTES_MAX = 255  # §3.1: encoded
 
 REQUEST_BYTES_MIN = 192  # §5.2: a `%?` or `%!` datagram is at least this long ...
 REPLY_BYTES_MAX = 192  # §5.2: ... and no answer is longer, so no request is ever amplified
+REQUEST_LINE_BYTES_MAX = 256  # §5.1: with LF; the longest without attributes has 82
 NONCE_CHARS_MAX = 22
 COOKIE_CHARS = 32
 

@@ -9,7 +9,7 @@ Loopback has no network: no other machine can use these addresses, and all clien
 
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from kcast.pubsub.endpoint import Address
 
@@ -27,7 +27,10 @@ Path = tuple[Share, ...]
 
 _IPV4_BYTES = 3  # a /24
 _IPV6_BYTES = (8, 7, 6)  # a /64, a /56 and a /48
-_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
+_NAT64 = IPv6Address("64:ff9b::").packed[:12]  # RFC 6052
+_MAPPED = IPv6Address("::ffff:0:0").packed[:12]
+_6TO4 = IPv6Address("2002::").packed[:2]
+_TEREDO = IPv6Address("2001::").packed[:4]
 
 
 def is_loopback(host: str) -> bool:
@@ -46,11 +49,10 @@ def networks_of(host: str, *, exempts_loopback: bool = True) -> tuple[Network, .
         return ()
     if ":" not in host:
         return (bytes(map(int, host.split(".")[:_IPV4_BYTES])),)
-    address = IPv6Address(host)
-    embedded = _ipv4_in(address)
+    packed = IPv6Address(host).packed
+    embedded = _ipv4_in(packed)
     if embedded is not None:
         return (embedded[:_IPV4_BYTES],)
-    packed = address.packed
     return tuple([packed[:size] for size in _IPV6_BYTES])
 
 
@@ -62,15 +64,18 @@ def text_of(network: Network) -> str:
 
 def ip_of(host: str) -> str:
     """Returns the IP address that counts for this one: an IPv4 address, where it was made of one."""
-    embedded = _ipv4_in(IPv6Address(host)) if ":" in host else None
+    embedded = _ipv4_in(IPv6Address(host).packed) if ":" in host else None
     return str(IPv4Address(embedded)) if embedded else host
 
 
-def _ipv4_in(address: IPv6Address) -> bytes | None:
-    if address in _NAT64:
-        return address.packed[12:]
-    embedded = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
-    return embedded.packed if embedded else None
+def _ipv4_in(packed: bytes) -> bytes | None:
+    if packed.startswith((_NAT64, _MAPPED)):
+        return packed[12:]
+    if packed.startswith(_6TO4):
+        return packed[2:6]
+    if packed.startswith(_TEREDO):
+        return bytes([byte ^ 0xFF for byte in packed[12:]])
+    return None
 
 
 class Networks:

@@ -26,10 +26,14 @@ class Price:
         self.least_bits = least_bits
         self._table = table
 
-    def quote(self, address: Address) -> Quote:
-        """Returns what leases cost this address from now on."""
+    def quote(self, address: Address, now: float) -> Quote:
+        """Returns what leases cost this address from now on.
+
+        To forget leases takes long, and anybody may ask. So after a pause in which all have ended nothing has
+        a price; where only some have, it is a little high until they are forgotten, a moment later.
+        """
         table = self._table
-        if not table.is_nearly_full:
+        if not table.is_nearly_full or table.is_over(now):
             return Quote(self.least_bits)
         bits = max(self.least_bits, bits_of(table.load, table.share_of(address)))
         return Quote(bits, table.holds_more_than_free(address))

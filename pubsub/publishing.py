@@ -20,6 +20,8 @@ Lines = dict[bytes, list[bytes]]
 
 LEASES_OF_IP = 32  # an IP may hold a 32nd of all publish leases, a network a multiple of that ...
 LEASES_OF_IP_MIN = 64  # ... but this number always
+EXPIRED_MAX = 250  # publish leases, forgotten in one go: less than a millisecond
+MADE_ROOM_MAX = 8  # ... and before one is opened, so that those which have ended are in nobody's way
 
 
 class Publishing:
@@ -57,7 +59,7 @@ class Publishing:
 
     def open_lease(self, source: Address, now: float) -> bool:
         """Opens or renews a publish lease. Returns False if there are too many, or too much was published."""
-        self.expire(now)
+        self.expire(now, MADE_ROOM_MAX)
         if self.bare_rates.was_overdrawn(source, now):
             return False
         if source in self.leases:
@@ -74,9 +76,9 @@ class Publishing:
         self.sources.add(source)
         return True
 
-    def expire(self, now: float) -> None:
-        """Forgets publish leases that have ended."""
-        for source in self.leases.pop_expired(now):
+    def expire(self, now: float, count_max: int = EXPIRED_MAX) -> None:
+        """Forgets publish leases that have ended, a bounded number of them."""
+        for source in self.leases.pop_expired(now, count_max):
             self.sources.remove(source)
             for share, _ in self._networks.shares_of(source):
                 self._leases_of[share] -= 1

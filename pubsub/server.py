@@ -7,7 +7,8 @@ cookie is good:
            -> number of lines -> the cookie's age -> rate -> which leases are new -> topic -> draining
            -> stamp -> limits -> table
 
-Without a cookie, from a source with a publish lease or at an open server: length -> number of lines -> rate.
+Without a cookie, from a source with a publish lease or to which the server is open: length -> number of lines
+-> rate. Of its requests the first is read.
 Of all others, who are strangers, only the first request is looked at, as far as `kcast.pubsub.door` admits.
 
 Every datagram gets at most one datagram back, never longer than itself. Reply verbs that arrive are dropped,
@@ -21,8 +22,9 @@ one, and much of it in slices (`kcast.pubsub.egress`).
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from random import Random
 
-from kcast.pubsub import wire
+from kcast.pubsub import bare, wire
 from kcast.pubsub.by_network import alternately
 from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.door import Door
@@ -143,13 +145,13 @@ class Server:
         self._door.count_burst()
         if source in self._own_addresses:
             self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(data, segment_bytes))
-        elif self._open_to is not None:
-            for datagram in datagrams(data, segment_bytes):
-                self._receive_datagram(datagram, source, now)
         elif self.publish_leases.left_s(source, now):
-            if not self._publishing.take_burst(burst, now):
-                for datagram in datagrams(data, segment_bytes):
-                    self._receive_datagram(datagram, source, now)
+            if self._open_to is not None or not self._publishing.take_burst(burst, now):
+                self._receive_known(burst, now)
+        elif self._is_open_to(source):
+            if source not in self._subscribers:
+                self._strangers[kind_of(data)] += _datagram_count(burst)  # to the filter of a flood it is one
+            self._receive_known(burst, now)
         else:
             self._receive_unknown(burst, now)
 
@@ -184,9 +186,9 @@ class Server:
         """Datagrams of strangers, by kind."""
         return self._strangers
 
-    def known_sources(self) -> Iterator[Address]:
+    def known_sources(self, random: Random) -> Iterator[Address]:
         """Returns addresses that have shown a cookie, of publishers and subscribers, by turns of networks."""
-        return alternately(self._publishing.sources, self._subscribers.sources)
+        return alternately(self._publishing.sources, self._subscribers.sources, random)
 
     # --- Draining ------------------------------------------------------------------------------------
 
@@ -217,10 +219,13 @@ class Server:
 
     # --- Admission -----------------------------------------------------------------------------------
 
+    def _is_open_to(self, source: Address) -> bool:
+        return self._open_to is not None and self._open_to(source)
+
     def _receive_unknown(self, burst: Burst, now: float) -> None:
         """Takes a burst from a source that holds no publish lease."""
         data, segment_bytes, source, _ = burst
-        count = -(-len(data) // segment_bytes) if segment_bytes else 1
+        count = _datagram_count(burst)
         for index, datagram in enumerate(datagrams(data, segment_bytes)):
             self.counts["datagrams_received"] += 1
             if len(datagram) > DATAGRAM_BYTES_MAX:
@@ -240,8 +245,24 @@ class Server:
                 self.drops[Drop.STRANGER] += count - index - 1
             return
 
+    def _receive_known(self, burst: Burst, now: float) -> None:
+        """Takes a burst from a source that holds a publish lease, or that an open server is open to.
+
+        Of the datagrams in it that have nothing but control lines only the first is looked at.
+        """
+        data, segment_bytes, source, _ = burst
+        has_asked = False
+        for datagram in datagrams(data, segment_bytes):
+            asks = bare.has_controls_alone(datagram)
+            if asks and has_asked:
+                self.counts["datagrams_received"] += 1
+                self.drops[Drop.EXTRA_REQUEST] += len(wire.split_lines(datagram)[0])
+            else:
+                self._receive_datagram(datagram, source, now)
+            has_asked = has_asked or asks
+
     def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
-        """Takes a datagram of a source with a publish lease, or any that reaches an open server."""
+        """Takes one of them."""
         self.counts["datagrams_received"] += 1
         if len(datagram) > DATAGRAM_BYTES_MAX:
             self.drops[Drop.OVERSIZE] += 1
@@ -249,14 +270,6 @@ class Server:
             self._receive_vouched(datagram, source, now)
         else:
             self._receive_bare(datagram, source, now)
-
-    def _split(self, datagram: bytes) -> list[bytes]:
-        lines, unterminated = wire.split_lines(datagram)
-        if unterminated:
-            self.drops[Drop.UNTERMINATED] += 1
-        if not lines:
-            self.drops[Drop.EMPTY] += 1
-        return lines
 
     def _receive_vouched(self, datagram: bytes, source: Address, now: float) -> bool:
         """Takes a datagram whose first line shows a cookie: leases, publishes, one receipt (§5.4).
@@ -275,7 +288,7 @@ class Server:
             self.drops[Drop.COOKIE_FOREIGN] += 1
             self._challenge(vouch.nonce, datagram, source, now)
             return False
-        lines = self._split(datagram)
+        lines = bare.split(datagram, self.drops)
         if len(lines) > self.limits.lines_per_datagram:
             self.drops[Drop.TOO_MANY_LINES] += 1
             self._refuse_whole(
@@ -312,6 +325,7 @@ class Server:
         now: float,
     ) -> None:
         """Does what a good cookie vouches for, and answers (§5.7, §5.8)."""
+        self._leasing.expire(now)
         refused, reason = self._leasing.ask(subscribes, vouch, issued.quote, source, now)
         is_any_leased = refused.bit_count() < len(subscribes)
         if is_any_leased:
@@ -344,7 +358,7 @@ class Server:
         """Takes a datagram of which only the first request counts (§5.2)."""
         start = wire.request_start(datagram)
         if start < 0:
-            self._count_unvouched(datagram)
+            bare.count_unvouched(datagram, self.limits.lines_per_datagram, self.drops)
             return
         if not datagram.endswith(b"\n"):
             self.drops[Drop.UNTERMINATED] += 1
@@ -360,44 +374,20 @@ class Server:
         else:
             self._challenge(request.nonce, datagram, source, now, is_admitted=True)
 
-    def _count_unvouched(self, datagram: bytes) -> None:
-        """Counts the lines of a stranger's datagram that asks for nothing, at little cost."""
-        lines = self._split(datagram)
-        if len(lines) > self.limits.lines_per_datagram:
-            self.drops[Drop.TOO_MANY_LINES] += 1
-            return
-        if lines and wire.is_control(lines[0]):
-            self.drops[Drop.MISPLACED if lines[0].startswith(b"%!") else drop_of_control(lines[0])] += 1
-            del lines[0]
-        publishes = sum([b" " in line for line in lines])
-        if publishes:
-            self.drops[Drop.UNVOUCHED_PUBLISH] += publishes
-        if publishes < len(lines):
-            self.drops[Drop.UNVOUCHED_SUBSCRIBE] += len(lines) - publishes
-
     def _receive_bare(self, datagram: bytes, source: Address, now: float) -> None:
         """Takes a datagram without a cookie: `%?`, `%~`, publishes (§7.2), and what an open server takes."""
-        lines = self._split(datagram)
+        lines = bare.split(datagram, self.drops)
         if len(lines) > self.limits.lines_per_datagram:
             self.drops[Drop.TOO_MANY_LINES] += 1
             ping = wire.parse_request(lines[0])
             if isinstance(ping, wire.Ping):
                 self._pong(ping.nonce, datagram, source, now, is_refused=True)
             return
-        request: wire.Ask | wire.Ping | None = None
         subscribes, publishes, controls = wire.sorted_lines(lines)
-        for line in controls:
-            parsed = wire.parse_request(line)
-            if isinstance(parsed, (wire.Ask, wire.Ping)) and request is None:
-                request = parsed
-            elif isinstance(parsed, (wire.Ask, wire.Ping)):
-                self.drops[Drop.EXTRA_REQUEST] += 1
-            elif isinstance(parsed, wire.Vouch):
-                self.drops[Drop.MISPLACED] += 1
-            else:
-                self.drops[drop_of_control(line)] += 1
-        is_open = self._open_to is not None and self._open_to(source)
+        request = bare.first_request(controls, self.drops) if controls else None
+        is_open = self._is_open_to(source)
         if subscribes and is_open:
+            self._leasing.expire(now)
             self._leasing.ask(subscribes, None, FREE, source, now)
         elif subscribes:
             self.drops[Drop.UNVOUCHED_SUBSCRIBE] += len(subscribes)
@@ -427,9 +417,7 @@ class Server:
 
     def _mint(self, source: Address, now: float) -> tuple[bytes, Quote]:
         self._subscribers.minted(source, now)
-        if self.leases.is_nearly_full:
-            self._leasing.expire(now)  # after a pause, the price is not that of leases which are over
-        quote = self._price.quote(source)
+        quote = self._price.quote(source, now)
         return self._cookies.mint(source, now, quote), quote
 
     def _challenge(
@@ -498,5 +486,9 @@ class Server:
         self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
 
     def _audience_of(self, publishes: Lines, now: float) -> int:
-        """Returns the largest number of live leases on one of these topics, as far as a receipt can tell."""
+        """Returns about the largest number of leases on one of these topics, as a receipt can tell it."""
         return min(max(self.leases.live_count(topic, now) for topic in publishes), AUDIENCE_MAX)
+
+
+def _datagram_count(burst: Burst) -> int:
+    return -(-len(burst.data) // burst.segment_bytes) if burst.segment_bytes else 1

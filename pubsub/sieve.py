@@ -28,7 +28,7 @@ WORDS_MIN = 32
 SOURCES_PER_WORD = 16  # with so many, more than a third of the strangers pass
 SOURCES_MAX = WORDS * SOURCES_PER_WORD
 FILTER_BYTES = 18_000  # what the kernel takes of net.core.optmem_max for the program, at most
-SHARE_MIN = 1 / 256
+SHARE_MIN = 1 / 1024
 RELAX_FACTOR = 1.25
 
 _MASK = 0xFFFFFFFF
@@ -66,7 +66,7 @@ def kind_of(datagram: bytes) -> Kind:
 class Sieve:
     """Which share of strangers' datagrams of each kind passes, and the program that lets them.
 
-    `random` keys the hash. With `passes_loopback` sources in 127.0.0.0/8 always pass.
+    `random` keys the hash. With `passes_loopback` loopback sources always pass.
     """
 
     def __init__(self, random: Random, *, passes_loopback: bool) -> None:
@@ -176,6 +176,13 @@ class Sieve:
         code.add(_LD_WORD, _NETWORK + 12)
         code.jump("mix")
         code.mark("IPv6")
+        if self._passes_loopback:
+            for offset, value in ((8, 0), (12, 0), (16, 0), (20, 1)):
+                code.add(_LD_WORD, _NETWORK + offset)
+                code.branch(_IF_EQUAL, value, f"as ::1 to {offset}", "IPv6 address")
+                code.mark(f"as ::1 to {offset}")
+            code.add(_RETURN, _MASK)
+            code.mark("IPv6 address")
         code.add(_LD_WORD, _NETWORK + 8)
         for offset in (12, 16, 20):
             code.add(_MUL, third)

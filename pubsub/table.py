@@ -32,6 +32,7 @@ from kcast.pubsub.probation import Probation
 Key = TypeVar("Key", bound=Hashable)
 
 EXPIRED_MAX = 500  # in one go: about a millisecond
+COUNTED_MAX = 128  # of an audience: larger ones are not searched for leases that have just ended
 ESTABLISHED_MAX = 0.75  # of a table, and of what a network may have
 NEARLY_FULL = 0.75  # from here on it is known who is on probation, and leases of a table have a price ...
 ROOM_AGAIN = 0.7  # ... until there is so much room again
@@ -120,6 +121,10 @@ class LeaseTable:
     def promise_s(self, now: float) -> float:
         """Returns the seconds that a lease granted now is sure to live."""
         return self.ttl_s
+
+    def is_over(self, now: float) -> bool:
+        """Whether all leases have ended; some may not be forgotten yet."""
+        return all(leases.is_over(now) for leases in (self._new, self._established))
 
     def is_live(self, topic: bytes, address: Address, now: float) -> bool:
         """Whether this lease is live."""
@@ -321,8 +326,9 @@ class LeaseTable:
         return (live, ()) if crowds is None else crowds.split(live)
 
     def live_count(self, topic: bytes, now: float) -> int:
-        """Returns the number of live leases on a topic."""
-        return len(self.subscribers(topic, now))
+        """Returns the number of live leases on a topic; if it is large, some that have just ended count."""
+        count = self.audience_count(topic)
+        return count if count > COUNTED_MAX else len(self.subscribers(topic, now))
 
     # --- Endings -------------------------------------------------------------------------------------
 

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kcast.pubsub.errors import KcastError
-from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEAD_CHARS_MAX, REQUEST_BYTES_MIN, TOPIC_BYTES_MAX
+from kcast.pubsub.limits import (
+    DATAGRAM_BYTES_MAX,
+    HEAD_CHARS_MAX,
+    REQUEST_BYTES_MIN,
+    REQUEST_LINE_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+)
 
 HEALTH_TOPIC = b"%00health"
 """The topic of health checks. A draining server does not wait for its leases to end (§3.4, §7.6)."""
@@ -237,6 +243,8 @@ REPLY_VERBS = (b"%=", b"%+", b"%-", b"%:")
 
 def parse_request(line: bytes) -> Request | None:
     """Parses a client's control line; None if it is malformed or no request. Ignores attributes (§5.1)."""
+    if len(line) >= REQUEST_LINE_BYTES_MAX:
+        return None  # to look for hundreds of attributes would take ten times as long as all else
     verb = line[:2]
     if verb == b"%!" and (match := _VOUCH.fullmatch(line)):
         return Vouch(match[1], match[2], None if match[3] == b"-" else match[3])

@@ -39,6 +39,18 @@ def _pings_with_attributes(random: Random) -> bytes:
     return b"".join(b"%~ " + _word(random, 1) + b" a= b= c= d=\n" for _ in range(64))
 
 
+def _asks_with_many_attributes(random: Random) -> bytes:
+    return b"%? " + _word(random, 8) + b" a=" * 80 + b"\n"
+
+
+def _cookies_with_many_attributes(random: Random) -> bytes:
+    return b"%! " + _word(random, 8) + b" " + _word(random, 32) + b" -" + b" a=" * 65 + b"\n"
+
+
+def _cookies_with_attributes_to_the_end(random: Random) -> bytes:
+    return b"%! " + _word(random, 8) + b" " + _word(random, 32) + b" -" + b" a=" * 370 + b"\x01\n"
+
+
 KINDS: dict[str, Callable[[Random], bytes]] = {
     "random-bytes": _random_bytes,
     "forged-cookies": _forged_cookie,
@@ -49,8 +61,16 @@ KINDS: dict[str, Callable[[Random], bytes]] = {
     "64-pings-with-attributes": _pings_with_attributes,
 }
 
+DEAR_KINDS: dict[str, Callable[[Random], bytes]] = {
+    "asks-with-many-attributes": _asks_with_many_attributes,
+    "forged-cookies-with-many-attributes": _cookies_with_many_attributes,
+    "forged-cookies-with-attributes-to-the-end": _cookies_with_attributes_to_the_end,
+}
+"""What is made to be dear to read."""
+
 
 def datagrams_of(kind: str, seed: int = 1) -> list[bytes]:
     """Returns datagrams of a kind, the same for the same seed."""
     random = Random(seed)
-    return [KINDS[kind](random) for _ in range(VARIANTS)]
+    make = (KINDS | DEAR_KINDS)[kind]
+    return [make(random) for _ in range(VARIANTS)]

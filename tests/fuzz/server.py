@@ -7,6 +7,7 @@ no fuzzer can guess: cookies, a good stamp, padding, much at once.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from random import Random
 from typing import Any, NamedTuple
 
 from kcast.pubsub import wire
@@ -146,7 +147,7 @@ class _World:
         server = self.server
         if not server.is_draining:
             assert not (len(server.leases) or server.leases.topic_count or len(server.publish_leases))
-            assert server.next_timeout() is None and not list(server.known_sources())
+            assert server.next_timeout() is None and not list(server.known_sources(Random(1)))
 
     # --- What is done
 
@@ -198,7 +199,8 @@ class _World:
     def _arrive(self, datagram: bytes, count: int, source: Address) -> None:
         """Lets a burst of equal datagrams arrive, and notes what may come of it."""
         server = self.server
-        is_looked_at = self.settings.is_open or server.publish_leases.left_s(source, self.now) > 0
+        is_welcome = self.settings.is_open and _is_welcome(source)
+        is_looked_at = is_welcome or server.publish_leases.left_s(source, self.now) > 0
         for _ in range(count):
             is_looked_at = self._note(datagram, source) or is_looked_at
         is_looked_at = is_looked_at and source != OWN

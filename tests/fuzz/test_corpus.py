@@ -1,5 +1,6 @@
 """The corpora, and seeded mutants of them, against each target: no atheris is needed for that."""
 
+import gc
 import sys
 from pathlib import Path
 from random import Random
@@ -20,6 +21,22 @@ DELIMITERS = (b"\0", b"\n", b" ", b"\xfe", b"%", b"\xff" * 8)
 
 def inputs_of(name: str) -> list[bytes]:
     return [*seeds_of(name), *(path.read_bytes() for path in corpus_of(name))]
+
+
+def test_a_servers_core_leaves_no_cyclic_garbage() -> None:
+    """Since `kcast serve` looks for old garbage hardly ever."""
+    server.run(b"")  # what is imported late
+    gc.collect()
+    gc.disable()
+    try:
+        kept = [server.run(data) for data in inputs_of("server")]
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert kept and not [each for each in gc.garbage if type(each).__module__.startswith("kcast")]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 def mutant_of(inputs: list[bytes], rng: Random) -> bytes:

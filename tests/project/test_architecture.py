@@ -28,6 +28,7 @@ CORES = (
         "pubsub/subscribers.py",
         "pubsub/networks.py",
         "pubsub/door.py",
+        "pubsub/bare.py",
         "pubsub/publishing.py",
         "pubsub/server.py",
         "pubsub/tap_format.py",

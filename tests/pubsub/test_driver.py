@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kcast.pubsub import clock
-from kcast.pubsub.driver import Ending, run
+from kcast.pubsub.driver import CALLS_OF_PART, RECEIVING_S_MAX, Ending, run
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.flood import OPENING_STEP_S
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -212,6 +212,43 @@ def test_what_waits_is_taken_in_turns_of_at_most_32_calls(port: UdpPort) -> None
 
 
 @pytest.mark.usefixtures("_either_loop")
+def test_what_takes_long_to_read_is_taken_bit_by_bit_and_the_guard_looks(port: UdpPort) -> None:
+    class Slow(Echo):
+        def receive(self, burst: Burst, now: float) -> None:
+            super().receive(burst, now)
+            time.sleep(RECEIVING_S_MAX / 2)
+
+    class Guard:
+        is_active = False
+        looks = 0
+
+        def saw(self, bursts: Sequence[Burst]) -> None:
+            assert len(bursts) <= CALLS_OF_PART
+
+        def look(self, now: float) -> None:
+            self.looks += 1
+
+    guard: Any = Guard()
+    core, count = Slow(), 3 * CALLS_OF_PART + 1
+    with Peer(port.address) as peer:
+        for _ in range(count):
+            peer.say(b"x")
+
+        def hear() -> None:
+            try:
+                for _ in range(count):
+                    peer.hear()
+            finally:
+                kill()
+
+        hearer = threading.Thread(target=hear)
+        run(core, [port], on_ready=hearer.start, guard=guard)
+        hearer.join(WAIT_S)
+    assert sum(map(len, core.turns)) == count
+    assert max(map(len, core.turns)) == CALLS_OF_PART
+    assert guard.looks == 3
+
+
 def test_a_timeout_comes_when_due(port: UdpPort) -> None:
     core = Echo(timeout_after_s=0.05, on_timeout=kill)
     with Peer(port.address) as peer:

@@ -66,25 +66,25 @@ def test_price_rises_with_load_and_share(load: float, share: float, bits: int) -
 def test_leases_cost_what_the_operator_asks_while_there_is_room() -> None:
     table = filled(74)
     for least_bits in (0, 5, 24):
-        assert Price(least_bits, table).quote(CLIENT) == Quote(least_bits)
+        assert Price(least_bits, table).quote(CLIENT, 0.0) == Quote(least_bits)
 
 
 def test_operators_price_is_the_least() -> None:
     table = filled(90)
-    assert [Price(least, table).quote(CLIENT).bits for least in (0, 11, 12, 24)] == [11, 11, 12, 24]
+    assert [Price(least, table).quote(CLIENT, 0.0).bits for least in (0, 11, 12, 24)] == [11, 11, 12, 24]
 
 
 def test_price_falls_by_itself_and_not_to_and_fro() -> None:
     table = filled(80)
     price = Price(0, table)
-    assert price.quote(CLIENT).bits == 9
+    assert price.quote(CLIENT, 0.0).bits == 9
     for number in range(8):
         table.release(b"t", (f"100.0.{number}.1", 1), TTL_S)
-    assert (table.load, price.quote(CLIENT).bits) == (0.72, 8)
+    assert (table.load, price.quote(CLIENT, 0.0).bits) == (0.72, 8)
     table.expire(TTL_S)
-    assert price.quote(CLIENT) == FREE
+    assert price.quote(CLIENT, 0.0) == FREE
     fill(table, 72, TTL_S)
-    assert price.quote(CLIENT) == FREE, "nearly full begins higher than it ends"
+    assert price.quote(CLIENT, 0.0) == FREE, "nearly full begins higher than it ends"
 
 
 def test_who_has_much_of_its_networks_share_pays_more() -> None:
@@ -92,7 +92,7 @@ def test_who_has_much_of_its_networks_share_pays_more() -> None:
     for number in range(10):
         table.open(b"t", ("203.0.113.7", number), 0.0)
     price = Price(0, table)
-    assert price.quote(("203.0.113.8", 1)).bits == price.quote(CLIENT).bits + 2
+    assert price.quote(("203.0.113.8", 1), 0.0).bits == price.quote(CLIENT, 0.0).bits + 2
 
 
 def test_topics_count_as_load_too() -> None:
@@ -100,7 +100,7 @@ def test_topics_count_as_load_too() -> None:
     for number in range(9):
         table.open(b"t%d" % number, (f"100.0.{number}.1", 1), 0.0)
     assert table.load == 0.9
-    assert Price(0, table).quote(CLIENT).bits == 11
+    assert Price(0, table).quote(CLIENT, 0.0).bits == 11
 
 
 @pytest.mark.parametrize("count", [LEASES_KEPT_FREE, LEASES_KEPT_FREE + 1])
@@ -108,10 +108,10 @@ def test_keeping_has_a_price_for_those_alone_that_hold_many(count: int) -> None:
     table = filled(80)
     for number in range(count):
         table.open(b"t%d" % number, HOLDER, 0.0)
-    quote = Price(0, table).quote(HOLDER)
+    quote = Price(0, table).quote(HOLDER, 0.0)
     assert quote.is_keeping_dear is (count > LEASES_KEPT_FREE)
     assert quote.attributes == ({"keep": str(quote.bits)} if count > LEASES_KEPT_FREE else {})
-    assert not Price(0, table).quote(CLIENT).is_keeping_dear
+    assert not Price(0, table).quote(CLIENT, 0.0).is_keeping_dear
 
 
 def test_keeping_costs_eighteen_bits_at_most_whatever_the_operator_asks() -> None:

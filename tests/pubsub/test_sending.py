@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kcast.pubsub import udp
+from kcast.pubsub import sending, udp
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.neighbours import Neighbours
 from kcast.pubsub.sending import Outlets, open_sender
@@ -483,3 +483,15 @@ def test_who_comes_back_gets_everything_soon(stack: ExitStack, link: Link) -> No
     send_for(0.2)
     rounds = (port.send_errors["unresolved"] - sent_before) // (len(GONE) - 1)
     assert heard(back) >= rounds
+
+
+def test_where_senders_cannot_be_opened_nobody_else_joins_the_port(
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "SO_ATTACH_REUSEPORT_CBPF", 9999)  # as where the system has none of this
+    port = stack.enter_context(UdpPort(open_socket("127.0.0.1", 0)))
+    assert not port.open_outlets()
+    other = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    with pytest.raises(OSError, match="in use"):
+        other.bind(port.address)

@@ -204,7 +204,7 @@ def receipt_with(combination: Combination, monkeypatch: pytest.MonkeyPatch) -> b
     monkeypatch.setattr(server.leases, "subscribers", lambda *_: range(AUDIENCE_MAX))
     monkeypatch.setattr(server._publishing, "forward", lambda *_: None)
     lease(server, CLIENT, b"mine")
-    monkeypatch.setattr(server._price, "quote", lambda _: Quote(WORK_BITS_MAX, is_keeping_dear=keep))
+    monkeypatch.setattr(server._price, "quote", lambda *_: Quote(WORK_BITS_MAX, is_keeping_dear=keep))
     if drain:
         server.start_drain(START)
     if subscribes:

@@ -97,6 +97,9 @@ def test_loopback_may_pass_always() -> None:
     sieve.shares[Kind.LINES] = SHARE_MIN
     assert run(sieve.program(), ("127.0.0.9", 1), b"t m\n", MASK)
     assert not run(sieve.program(), ("128.0.0.9", 1), b"t m\n", MASK)
+    assert run(sieve.program(), ("::1", 1), b"t m\n", MASK)
+    for host in ("::2", "::1:1", "0:0:1::1", "0:1::1", "1::1", "2001:db8::1"):
+        assert not run(sieve.program(), (host, 1), b"t m\n", MASK)
 
 
 def test_closing_and_opening() -> None:
@@ -107,7 +110,7 @@ def test_closing_and_opening() -> None:
     for _ in range(20):
         sieve.press({Kind.LINES: 9})
     assert sieve.shares[Kind.LINES] == SHARE_MIN
-    for _ in range(30):
+    for _ in range(36):
         assert not sieve.is_open or _ > 20
         sieve.relax()
     assert sieve.is_open

@@ -152,8 +152,8 @@ class Gossip(Server):
 class Lax(Server):
     """Forwards what nobody vouched for, and tells its tap nothing of it."""
 
-    def _count_unvouched(self, datagram: bytes) -> None:
-        super()._count_unvouched(datagram)
+    def _receive_stranger(self, datagram: bytes, source: Address, now: float) -> None:
+        super()._receive_stranger(datagram, source, now)
         tap, self._publishing._tap = self._publishing._tap, None
         for line in wire.split_lines(datagram)[0]:
             if b" " in line and not wire.is_control(line):
@@ -335,7 +335,7 @@ class Faithless(Server):
 
 
 class _SteadyPrice(Price):
-    def quote(self, address: Address) -> Quote:
+    def quote(self, address: Address, now: float) -> Quote:
         return Quote(self.least_bits)
 
 
@@ -346,7 +346,7 @@ class Unworried(Server):
 
 
 class _HighPrice(Price):
-    def quote(self, address: Address) -> Quote:
+    def quote(self, address: Address, now: float) -> Quote:
         return Quote(14)
 
 

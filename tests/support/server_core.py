@@ -21,7 +21,7 @@ NONCE_MAX = b"n" * 22
 class SteadyPrice(Price):
     """Asks what the operator asks, also where the table is full: most tests have tables of a few leases."""
 
-    def quote(self, address: Address) -> Quote:
+    def quote(self, address: Address, now: float) -> Quote:
         return Quote(self.least_bits)
 
 

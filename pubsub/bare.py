@@ -1,0 +1,62 @@
+"""What stands in a datagram that shows no cookie, found at little cost. PROTOCOL §5.2. Sans-IO.
+
+A datagram has up to 64 lines, and the kernel hands over up to 64 datagrams at once. To read each of these
+lines as a request would take milliseconds. So the first request is read, and the others are counted.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from kcast.pubsub import wire
+from kcast.pubsub.drops import Drop, drop_of_control
+
+# Possessive, so that nothing is tried twice. What stands behind the last LF is dropped.
+_CONTROLS_ALONE = re.compile(rb"\n*+(?:%(?![0-9A-Fa-f]{2})[^\n]*+\n++)++[^\n]*+")
+
+
+def split(datagram: bytes, drops: Counter[Drop]) -> list[bytes]:
+    """Returns the lines of a datagram; counts where there is none, or a last one without LF."""
+    lines, is_unterminated = wire.split_lines(datagram)
+    if is_unterminated:
+        drops[Drop.UNTERMINATED] += 1
+    if not lines:
+        drops[Drop.EMPTY] += 1
+    return lines
+
+
+def has_controls_alone(datagram: bytes) -> bool:
+    """Whether all lines are control lines, none of which shows a cookie for the others."""
+    return _CONTROLS_ALONE.fullmatch(datagram) is not None and not wire.is_vouched(datagram)
+
+
+def first_request(controls: Sequence[bytes], drops: Counter[Drop]) -> wire.Request | None:
+    """Reads the first of these control lines that begins as a `%?` or `%~`, and counts all others."""
+    request, is_found = None, False
+    for line in controls:
+        if not line.startswith((b"%?", b"%~")):
+            drops[Drop.MISPLACED if line.startswith(b"%!") else drop_of_control(line)] += 1
+        elif is_found:
+            drops[Drop.EXTRA_REQUEST] += 1
+        else:
+            is_found = True
+            request = wire.parse_request(line)
+            if request is None:
+                drops[Drop.MALFORMED] += 1
+    return request
+
+
+def count_unvouched(datagram: bytes, lines_max: int, drops: Counter[Drop]) -> None:
+    """Counts the lines of a stranger's datagram that asks for nothing."""
+    lines = split(datagram, drops)
+    if len(lines) > lines_max:
+        drops[Drop.TOO_MANY_LINES] += 1
+        return
+    if lines and wire.is_control(lines[0]):
+        drops[Drop.MISPLACED if lines[0].startswith(b"%!") else drop_of_control(lines[0])] += 1
+        del lines[0]
+    publishes = sum([b" " in line for line in lines])
+    if publishes:
+        drops[Drop.UNVOUCHED_PUBLISH] += publishes
+    if publishes < len(lines):
+        drops[Drop.UNVOUCHED_SUBSCRIBE] += len(lines) - publishes
