@@ -156,10 +156,12 @@ class Server:
             self._receive_unknown(burst, now)
 
     def handle_timeout(self, now: float) -> None:
-        """Forgets leases that have expired."""
+        """Forgets what has ended, a slice of it. Of addresses the last, since they outlive their leases."""
         self._leasing.expire(now)
         self._publishing.expire(now)
-        self._subscribers.expire(now)
+        ends = self.leases.next_expiry(), self.publish_leases.next_expiry()
+        if all(at is None or at > now for at in ends):
+            self._subscribers.expire(now)
 
     def next_timeout(self) -> float | None:
         """Returns when the first lease of either kind ends, or more can be sent, or the draining ends."""
