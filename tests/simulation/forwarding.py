@@ -114,6 +114,8 @@ class AllForwarded(Checker):
         self._due_since: defaultdict[Boot, dict[Copy, float]] = defaultdict(dict)
         self._refused_before: defaultdict[Boot, int] = defaultdict(int)
         self._lately: defaultdict[tuple[Boot, Address], deque[tuple[float, int]]] = defaultdict(deque)
+        self.beyond_credit: defaultdict[bytes, set[tuple[str, Address]]] = defaultdict(set)
+        """Of a line: by which servers, and to whom, it was not sent because too much had come at once."""
 
     @property
     def _window_s(self) -> float:
@@ -154,6 +156,7 @@ class AllForwarded(Checker):
             # What is refused is a datagram, which may be as long as any.
             if boot.credits.unproven_bytes(address) > CREDIT_BYTES - DATAGRAM_BYTES_MAX:
                 self._check_honest(turn, address, topic_of(line))
+                self.beyond_credit[line].add((boot.name, address))
                 continue
             excused -= count
             if excused < 0:
