@@ -59,6 +59,7 @@ Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core
 QUEUE_MAX = 65_536  # deliveries that wait to be taken
 EVENTS_MAX = 4096  # events that wait to be taken
 
+UNREAD_S_MAX = 0.5  # so long at most nothing counts as overdue because more has arrived than is read
 MINT_SLICE_S = 0.001
 _MINT_TRIES = 250  # between two looks at the clock
 
@@ -141,6 +142,7 @@ class Engine:
         self._own_topics: tuple[bytes, ...] = ()  # kcast's, on which the watch listens
         self._log = EventLog()
         self._suspensions = clock.SuspensionWatch()
+        self._timed_out_at = float("-inf")  # when it was last looked for what is overdue
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
         # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
         self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
@@ -361,6 +363,7 @@ class Engine:
     def turn(self) -> float | None:
         """Makes a turn; returns the seconds until the next is due, None where only arrivals cause one."""
         port, core, endpoint = self._port, self.core, self._endpoint
+        reading_at = clock.now()
         bursts = port.receive()
         has_read_all = len(bursts) < RECEIVE_CALLS_MAX
         now = clock.now()
@@ -379,7 +382,11 @@ class Engine:
                 self._take(news, now)
             if not self.is_open:
                 return None
-        endpoint.handle_timeout(now)
+        # An answer that is here counts, however late a busy machine lets us read it. So only that is overdue
+        # which was so before the reading, if it has read all; and a flood puts that off for a moment only.
+        if has_read_all or now >= self._timed_out_at + UNREAD_S_MAX:
+            endpoint.handle_timeout(reading_at)
+            self._timed_out_at = now
         port.send(endpoint.flush(now))
         self._resolver.ask(core.take_lookups(now), now)
         for event in core.events():

@@ -299,11 +299,19 @@ class LeaseRequests:
         self._allowance.ended(ended, now)
         return ended
 
-    def bought_nothing(self, now: float) -> None:
+    def bought_nothing(self, now: float, pause_s_max: float = PAUSE_S_MAX) -> None:
         """Notes that a stamp was refused or never used. Counted once per search."""
         if self._has_searched:
             self._has_searched = False
-            self._pause.failed(now, now, PAUSE_S_MIN, PAUSE_S_MAX)
+            self._pause.failed(now, now, PAUSE_S_MIN, pause_s_max)
+
+    def lost_way(self, interval_s: float, now: float) -> None:
+        """Notes that the server is asked at another address, where no stamp that was found is of use.
+
+        That may be the network's fault, so it makes no pause longer than `interval_s`, the time between
+        renewals.
+        """
+        self.bought_nothing(now, max(interval_s, PAUSE_S_MIN))
 
     def let_go(self, era: int, now: float) -> None:
         """Drops stamps that the server would not take, so that others are looked for."""

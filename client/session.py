@@ -284,6 +284,7 @@ class Session:
         """Gives up what is under way, since another address is asked from now on."""
         for request in self._requests.move():
             self._outbox.settle(request.lines, Outcome.NO_ANSWER)
+        self._lease_requests.lost_way(self.renewal_interval_s, now)
         self._void(now)
 
     def _void(self, now: float) -> None:

@@ -329,6 +329,41 @@ def test_turn_tells_when_the_next_is_due(monkeypatch: pytest.MonkeyPatch) -> Non
         assert engine.turn() == 0.0
 
 
+def test_answer_that_comes_while_the_machine_is_busy_is_not_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may come after the reading, and long before the thread has its next moment."""
+    overdue_at: list[float] = []
+    with opened() as engine:
+        time_s = clock.now()
+        monkeypatch.setattr(clock, "now", lambda: time_s)
+        monkeypatch.setattr(engine.core, "handle_timeout", overdue_at.append)
+
+        def read_slowly() -> list[Burst]:
+            nonlocal time_s
+            time_s += 3.0
+            return []
+
+        monkeypatch.setattr(engine._port, "receive", read_slowly)
+        engine.turn()
+        assert overdue_at == [time_s - 3.0]
+
+
+def test_answer_that_is_not_read_yet_is_not_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But a flood, of which something is always left, puts that off for half a second only."""
+    overdue_at: list[float] = []
+    with opened() as engine:
+        began_at = time_s = clock.now()
+        monkeypatch.setattr(clock, "now", lambda: time_s)
+        monkeypatch.setattr(engine.core, "handle_timeout", overdue_at.append)
+        engine.turn()
+        monkeypatch.setattr(
+            engine._port, "receive", lambda: [Burst(b"x\n", 2, UNROUTABLE)] * RECEIVE_CALLS_MAX
+        )
+        for after_s in (0.1, 0.4, 0.6, 0.9, 1.2):
+            time_s = began_at + after_s
+            engine.turn()
+    assert [round(at - began_at, 3) for at in overdue_at] == [0.0, 0.6, 1.2]
+
+
 def test_turns_follow_each_other_so_that_a_suspension_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The timer of whoever waits stands still meanwhile."""
     with opened() as engine:

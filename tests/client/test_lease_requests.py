@@ -14,7 +14,7 @@ from kcast.client.notices import Change
 from kcast.client.stamps import topics_max
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.limits import WORK_BITS_MAX
-from tests.support.fake_server import FakeServer, Talk, topics_of
+from tests.support.fake_server import V4, V6, Asked, FakeServer, Talk, topics_of
 
 
 def asking(bits: int) -> Talk:
@@ -307,6 +307,31 @@ def test_a_restart_after_all_was_bought_leaves_the_price_room_to_rise_once() -> 
     assert talk.session.is_minting
     talk.server.bits = 12
     talk.mint()
+    assert talk.is_leased(b"t")
+
+
+class Half(FakeServer):
+    """A server whose way is broken: it is heard only by those who ask for a cookie."""
+
+    is_broken = True
+
+    def answer(self, asked: Asked, now: float) -> list[wire.Reply]:
+        return [] if self.is_broken and asked.verb == "!" else super().answer(asked, now)
+
+
+def test_stamps_that_got_lost_on_the_way_to_two_addresses_make_no_long_pause() -> None:
+    """Each change of address makes a stamp worthless, and does not show that the server sells nothing. But
+    one interval, of 5 s before its ttl is known, lies between two searches."""
+    server = Half(bits=6)
+    talk = Talk(server, addresses=(V4, V6))
+    talk.want(b"t")
+    talk.run(300, tries_per_s=100_000)
+    assert not talk.is_leased(b"t")
+    paid = [asked for asked in talk.asked if asked.stamp]
+    assert {asked.address for asked in paid} == {V4, V6}
+    assert len({(asked.cookie, asked.stamp) for asked in paid}) <= 300 // 5 + 1
+    server.is_broken = False
+    talk.run(10, tries_per_s=100_000)
     assert talk.is_leased(b"t")
 
 

@@ -103,8 +103,8 @@ class AllForwarded(Checker):
     """What a server accepts it sends to every live lease of its topic, before it rests. Left out are
 
     - leases that have ended meanwhile,
-    - addresses to which as much was sent as credit allows (§7.7), which happens to an honest client only if
-      more came than may come at once, while the network loses nothing,
+    - addresses to which as much was sent as credit allows (§7.7), which is counted, and happens to an honest
+      client only if more came than may come at once, while the network loses nothing,
     - copies that the rate of bytes refuses, which are counted, where such a rate is set.
     """
 
@@ -112,8 +112,10 @@ class AllForwarded(Checker):
         super().__init__(world)
         self._due: defaultdict[Boot, Counter[Copy]] = defaultdict(Counter)
         self._due_since: defaultdict[Boot, dict[Copy, float]] = defaultdict(dict)
-        self._refused_before: defaultdict[Boot, int] = defaultdict(int)
+        self._refused_before: defaultdict[Boot, Counter[Drop]] = defaultdict(Counter)
         self._lately: defaultdict[tuple[Boot, Address], deque[tuple[float, int]]] = defaultdict(deque)
+        self.beyond_credit: defaultdict[bytes, set[tuple[str, Address]]] = defaultdict(set)
+        """Of a line: by which servers, and to whom, it was not sent because too much had come at once."""
 
     @property
     def _window_s(self) -> float:
@@ -140,9 +142,9 @@ class AllForwarded(Checker):
                     lately.popleft()
         if not is_all_sent(turn):
             return
-        refused = turn.host.core.drops[Drop.EGRESS_RATE]
-        excused = refused - self._refused_before[boot]
-        self._refused_before[boot] = refused
+        refused = turn.host.core.drops - self._refused_before[boot]
+        self._refused_before[boot] = turn.host.core.drops.copy()
+        excused = refused[Drop.EGRESS_RATE]
         if excused and not self.world.options.limits_bytes:
             self.fail(f"{turn.host.name} drops copies for their rate, and no rate is set")
         for (address, line), count in due.items():
@@ -152,8 +154,12 @@ class AllForwarded(Checker):
             if boot.leased_since[lease] >= due_since[address, line]:
                 continue  # it had ended, and was opened again
             # What is refused is a datagram, which may be as long as any.
-            if boot.credits.unproven_bytes(address) > CREDIT_BYTES - DATAGRAM_BYTES_MAX:
+            if (
+                refused[Drop.CREDIT]
+                and boot.credits.unproven_bytes(address) > CREDIT_BYTES - DATAGRAM_BYTES_MAX
+            ):
                 self._check_honest(turn, address, topic_of(line))
+                self.beyond_credit[line].add((boot.name, address))
                 continue
             excused -= count
             if excused < 0:

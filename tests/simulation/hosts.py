@@ -408,8 +408,16 @@ class ClientHost(Host):
             self.core.handle_unreachable(address, self.now)
             self.turn()
 
+    def _note_cookies(self, packet: Packet) -> None:
+        """Takes note of what came. A replay may come from one family to the address of the other: a client
+        goes by the source, and answers from its address of that family."""
+        to = (each for each in self.addresses if family_of(each) == family_of(packet.source))
+        if family_of(packet.destination) != family_of(packet.source):
+            packet = packet._replace(destination=next(to, packet.destination))
+        self.world.note_cookies(packet)
+
     def _show(self, packets: list[Packet], now: float, transmits: list[Transmit]) -> None:
         for packet in packets:
-            self.world.note_cookies(packet)
+            self._note_cookies(packet)
         events: list[Event] = self.core.events()
         self.world.client_turn(ClientTurn(self, now, packets, sent_datagrams(transmits), events))

@@ -199,6 +199,7 @@ class Boot:
         self.quotes: dict[tuple[Address, bytes], Quote] = {}
         self.leased_since: dict[Lease, float] = {}
         self.leases_by_topic: defaultdict[bytes, set[Address]] = defaultdict(set)
+        self.publish_leased_since: dict[Address, float] = {}
         self.publish_promised: dict[Address, float] = {}
         self.publish_possible: dict[Address, float] = {}
         # Bare lines are counted apart from vouched ones: anyone may have forged them.
@@ -255,6 +256,11 @@ class Boot:
             if self.is_leased(address, topic, now) and self.leased_since[address, topic] < now
         ]
 
+    def may_surely_publish(self, source: Address, now: float) -> bool:
+        """Whether it has a live publish lease that stood before `now`: bare lines that come with the vouch
+        that opens it were sent before anybody knew of it."""
+        return self.publish_promised.get(source, -1.0) > now > self.publish_leased_since[source]
+
     def offer(self, request: Request, now: float) -> bool:
         """A request publishes its lines; whether its source has surely not used up what it may.
 
@@ -283,7 +289,9 @@ class Boot:
                 allowance.charge(amount, now)
         return is_within
 
-    def publish_leased(self, source: Address, until: float, until_at_most: float) -> None:
+    def publish_leased(self, source: Address, now: float, until: float, until_at_most: float) -> None:
+        if self.publish_promised.get(source, -1.0) <= now:
+            self.publish_leased_since[source] = now
         self.publish_promised[source] = until
         self.publish_possible[source] = until_at_most
 
@@ -520,7 +528,7 @@ class Ledger:
             request.may_forward = boot.publish_possible.get(source, -1.0) > now
             if request.publishes() and request.may_forward:
                 request.is_within_rate = boot.offer(request, now)
-            request.forwards = request.is_within_rate and boot.publish_promised.get(source, -1.0) > now
+            request.forwards = request.is_within_rate and boot.may_surely_publish(source, now)
         if request.answer is not None and self._is_to_stranger(boot, request, now):
             boot.unproven_bytes_in += len(request.packet.data)
             boot.unproven_bytes_out += len(request.answer)
@@ -594,4 +602,4 @@ class Ledger:
         if refused.bit_count() < len(topics) and request.cookie_age_s is not None:
             boot.credits.renewed(source, now - request.cookie_age_s)
         if (publishes or not topics) and b"bare=0" not in receipt[5:]:
-            boot.publish_leased(source, until, until_at_most)
+            boot.publish_leased(source, now, until, until_at_most)

@@ -123,6 +123,11 @@ REGRESSIONS = {
     "a checker rounded the age of a cookie up": options_of_seed(662),
     "a liar used a nonce twice, and a checker mistook the one answer": options_of_seed(742),
     "a datagram forged in a publisher's name came in one burst with his": options_of_seed(8875),
+    "two bursts within a round trip were more than credit, and a checker missed them": options_of_seed(5970),
+    "a copy was over the rate of bytes, and a checker blamed credit": options_of_seed(2886),
+    "bare lines came in one burst with the vouch that opened their lease": options_of_seed(8164),
+    "a replay came from an IPv6 address to an IPv4 one, and brought a cookie": options_of_seed(8247),
+    "a client of two families moved on and on, and waited long for a stamp after that": options_of_seed(5518),
 }
 """What seeds have found, with the settings that they stood for then."""
 
