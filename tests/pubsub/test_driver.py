@@ -219,7 +219,7 @@ def test_what_takes_long_to_read_is_taken_bit_by_bit_and_the_guard_looks(port: U
             time.sleep(RECEIVING_S_MAX / 2)
 
     class Guard:
-        is_active = False
+        is_active = is_learning = False
         looks = 0
 
         def saw(self, bursts: Sequence[Burst]) -> None:
