@@ -446,7 +446,8 @@ class Egress:
             return
         for data, segment_bytes, destinations in (each[:3] for each in transmits):
             wire_bytes = len(data) + HEADER_BYTES * -(-len(data) // segment_bytes)
-            self._uplink.charge(wire_bytes * len(destinations), now)
+            # Answers are sent though nothing is left: their debt must not keep copies waiting for long.
+            self._uplink.charge(wire_bytes * len(destinations), now, owed_max=self._uplink.per_s)
 
 
 def _backlog_of(demand: Demand) -> int:

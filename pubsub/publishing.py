@@ -28,7 +28,7 @@ class Publishing:
     """Hands to `egress` what may be published; counts in `counts` and `drops`, and tells `tap`.
 
     `leases` are the publish leases. Whoever knows of one can forge bare lines. That must not shut out the
-    client that vouches, so the two kinds of lines have rates of their own.
+    client that vouches, so `rates` tells the two kinds of lines apart.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Publishing:
         tap: Tap | None,
     ) -> None:
         self.leases: ExpiringSet[Address] = ExpiringSet(table.ttl_s, limits.publishers)
-        self.vouched_rates, self.bare_rates = (PublishRates(limits, networks) for _ in range(2))
+        self.rates = PublishRates(limits, networks)
         self._leases_of: Counter[object] = Counter()
         self.sources = ByNetwork(networks)
         """The addresses that hold publish leases."""
@@ -60,7 +60,7 @@ class Publishing:
     def open_lease(self, source: Address, now: float) -> bool:
         """Opens or renews a publish lease. Returns False if there are too many, or too much was published."""
         self.expire(now, MADE_ROOM_MAX)
-        if self.bare_rates.was_overdrawn(source, now):
+        if self.rates.was_overdrawn(source, now):
             return False
         if source in self.leases:
             return self.leases.renew(source, now)
@@ -90,11 +90,11 @@ class Publishing:
     def take_vouched(self, publishes: Lines, source: Address, now: float) -> Demand | None:
         """Charges the source for publishes with a cookie; None if it may not publish this much now."""
         demand = self._demand_of(publishes)._replace(is_vouched=True)
-        return self._take(self.vouched_rates, source, demand, now)
+        return self._take(source, demand, now)
 
     def take_bare(self, publishes: Lines, source: Address, now: float) -> Demand | None:
         """Charges the source for bare lines; None if it may not publish this much now."""
-        return self._take(self.bare_rates, source, self._demand_of(publishes), now)
+        return self._take(source, self._demand_of(publishes), now)
 
     def forward(self, publishes: Lines, demand: Demand, source: Address, now: float) -> None:
         """Forwards lines that were taken; an open server those that it may."""
@@ -131,9 +131,9 @@ class Publishing:
             demand = self._demand_of(publishes)
         else:
             return False
-        if len(data) > segment_bytes and self.bare_rates.is_large(demand):
+        if len(data) > segment_bytes and self.rates.is_large(demand):
             return False  # one datagram may overdraw a rate, a burst may not
-        if self._take(self.bare_rates, source, demand, now):
+        if self._take(source, demand, now):
             if publishes is not None:
                 self.forward(publishes, demand, source, now)
             else:
@@ -183,12 +183,13 @@ class Publishing:
                 unwanted.append(topic)
         return Demand(line_count, copies, size_bytes, unwanted=tuple(unwanted))
 
-    def _take(self, rates: PublishRates, source: Address, demand: Demand, now: float) -> Demand | None:
+    def _take(self, source: Address, demand: Demand, now: float) -> Demand | None:
         if not self._egress.has_room(self._sender_of(source, demand)):
             self._drops[Drop.BACKLOG] += demand.lines
-            rates.note_overdrawn(source, now)
+            if not demand.is_vouched:
+                self.rates.note_overdrawn(source, now)
             return None
-        if rates.take(source, demand, now):
+        if self.rates.take(source, demand, now):
             return demand
         self._drops[Drop.PUBLISH_RATE] += demand.lines
         return None

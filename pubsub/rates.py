@@ -4,16 +4,24 @@ A bucket fills at its rate and holds a second's worth, unless told otherwise. A 
 it is served whole, so the bucket may go below empty: a burst larger than the bucket is paid for by waiting
 afterwards, and not refused for ever. Rates are kept only for proven addresses (PROTOCOL §6). If they were
 kept for addresses that can be forged, anyone could use up the rate of others, as is possible at open servers.
+
+Those who share a bucket are served as they come while there is anything in it: the ports of an IP, the IPs of
+a network. Once it is empty, half of its rate is divided evenly among them (`EvenParts`), so that who
+asks for little is served beside others who ask for all.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from math import inf
 from typing import NamedTuple
 
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import OVERDRAWN_S, Limits
 from kcast.pubsub.networks import SHARES_MAX, Networks
+
+KEPT = 0.5  # of a bucket's rate: what is divided evenly once the bucket is empty
+MEMBERS_MAX = 256  # of an empty bucket, told apart in a second
+EMPTY_MAX = 4096  # empty buckets whose members are remembered
 
 
 class Rate:
@@ -43,14 +51,92 @@ class Rate:
         self._tokens -= amount
         return True
 
-    def charge(self, amount: float, now: float) -> None:
-        """Takes `amount` tokens, also from an empty bucket; what is owed is a second's worth at most."""
-        self._tokens = max(self.left(now) - amount, -self.per_s)
+    def charge(self, amount: float, now: float, *, owed_max: float = inf) -> None:
+        """Takes `amount` tokens whether there are any or not; no more than `owed_max` are owed then."""
+        if now > self._at:
+            self.left(now)
+        self._tokens = max(self._tokens - amount, -owed_max)
 
     def ready_at(self, now: float) -> float:
         """Returns when the bucket has something in it; `now` if it has."""
         left = self.left(now)
         return now if left > 0 else now + max(-left, 1.0) / self.per_s
+
+
+class Want(NamedTuple):
+    """What a member of an empty bucket asks of it, where 1.0 is all that the bucket gets in a second."""
+
+    bucket: Hashable
+    member: Hashable
+    amount: float
+
+
+class EvenParts:
+    """What empty buckets give nevertheless, as debt: in a second half of their rate, in even parts.
+
+    The members that divide it are those that asked while it was empty, in this second or the one before. One
+    alone gets nothing. Of a bucket's members a bounded number are told apart, the others share one part. Only
+    the buckets that were empty last are remembered; others begin anew.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def take(self, wants: Sequence[Want], now: float) -> bool:
+        """Takes what is wanted of these buckets; or nothing of any, if it is more than one of them gives."""
+        kept = [self._kept_of(want.bucket, now) for want in wants]
+        pairs = list(zip(kept, wants, strict=True))
+        given = [each.gives(want.member, want.amount) for each, want in pairs]
+        if not all(given):
+            return False
+        for each, want in pairs:
+            each.take(want.member, want.amount)
+        return True
+
+    def _kept_of(self, bucket: Hashable, now: float) -> "_Kept":
+        kept = self._kept.get(bucket)
+        if kept is None:
+            if len(self._kept) >= EMPTY_MAX:
+                self._kept.popitem(last=False)
+            kept = self._kept[bucket] = _Kept(now)
+        else:
+            self._kept.move_to_end(bucket)
+            kept.go_on(now)
+        return kept
+
+
+class _Kept:
+    """The even parts of one bucket, in one second."""
+
+    __slots__ = ("_count", "_given", "_since", "_taken")
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._count = 1  # of the members that are reckoned with
+        self._given = 0.0
+        self._taken: dict[Hashable, float] = {}  # by member
+
+    def go_on(self, now: float) -> None:
+        seconds = int(now - self._since)
+        if seconds >= 1:
+            # Not at once fewer than before: whoever comes every other second would meet large parts.
+            self._count = max(1, max(len(self._taken), self._count // 2) >> seconds - 1)
+            self._since, self._given, self._taken = now, 0.0, {}
+
+    def gives(self, member: Hashable, amount: float) -> bool:
+        taken = self._taken.setdefault(self._told_apart(member), 0.0)
+        count = max(self._count, len(self._taken))
+        return count > 1 and taken + amount <= KEPT / count and self._given + amount <= KEPT
+
+    def take(self, member: Hashable, amount: float) -> None:
+        self._taken[self._told_apart(member)] += amount
+        self._given += amount
+
+    def _told_apart(self, member: Hashable) -> Hashable:
+        return None if len(self._taken) >= MEMBERS_MAX and member not in self._taken else member
 
 
 class Demand(NamedTuple):
@@ -67,7 +153,7 @@ class Demand(NamedTuple):
     unwanted: tuple[bytes, ...] = ()
 
 
-class _Budget:
+class _Buckets:
     __slots__ = ("copies", "lines", "size_bytes")
 
     def __init__(self, limits: Limits, factor: int) -> None:
@@ -79,14 +165,24 @@ class _Budget:
         return self.lines.left(now) > 0 and self.copies.left(now) > 0 and self.size_bytes.left(now) > 0
 
     def charge(self, demand: Demand, now: float) -> None:
-        self.lines.take(demand.lines, now)
-        self.copies.take(demand.copies, now)
-        self.size_bytes.take(demand.size_bytes, now)
+        self.lines.charge(demand.lines, now)
+        self.copies.charge(demand.copies, now)
+        self.size_bytes.charge(demand.size_bytes, now)
+
+
+class _Budget(NamedTuple):
+    """The buckets of an IP or a network: for all its lines, and again for those with a cookie."""
+
+    whole: _Buckets
+    vouched: _Buckets
 
 
 class PublishRates:
     """What each IP and each network may publish a second, all ports together: a network a multiple of an IP's
     (`networks.shares_of`). On loopback each port has a rate of its own.
+
+    Lines without a cookie may be forged, and must not shut out those who show one. So lines with a cookie are
+    refused only for what others with a cookie took; but bare lines for what all took.
 
     Remembers those of the addresses that published last, `limits.publishers` of them. A forgotten one begins
     with full buckets.
@@ -96,6 +192,7 @@ class PublishRates:
         self._limits = limits
         self._networks = networks
         self._budgets: OrderedDict[Hashable, _Budget] = OrderedDict()
+        self._parts = EvenParts()
         self._overdrawn_at: OrderedDict[Address, float] = OrderedDict()
 
     def __len__(self) -> int:
@@ -103,33 +200,38 @@ class PublishRates:
 
     def is_large(self, demand: Demand) -> bool:
         """Whether this is more than full buckets hold."""
-        limits = self._limits
-        return (
-            demand.lines > limits.publishes_per_s > 0
-            or demand.copies > limits.copies_per_s > 0
-            or demand.size_bytes > limits.egress_bytes_per_s > 0
-        )
+        return self._seconds_of(demand) > 1
 
     def take(self, address: Address, demand: Demand, now: float) -> bool:
         """Whether this address may publish so much now; if so, it and its networks are charged."""
-        budgets = [self._budget(share, factor) for share, factor in self._networks.shares_of(address)]
-        for budget in budgets:
-            if not budget.has_any(now):
+        is_vouched = demand.is_vouched
+        budgets, wants = [], []
+        member: Hashable = address
+        for share, factor in self._networks.shares_of(address):
+            budget = self._budget(share, factor)
+            if not (budget.vouched if is_vouched else budget.whole).has_any(now):
+                wants.append(Want((share, is_vouched), member, self._seconds_of(demand) / factor))
+            budgets.append(budget)
+            member = share
+        if wants and not self._parts.take(wants, now):
+            if not is_vouched:
                 self.note_overdrawn(address, now)
-                return False
+            return False
         for budget in budgets:
-            budget.charge(demand, now)
+            budget.whole.charge(demand, now)
+            if is_vouched:
+                budget.vouched.charge(demand, now)
         return True
 
     def note_overdrawn(self, address: Address, now: float) -> None:
-        """Takes note that this address is refused something."""
+        """Takes note that bare lines of this address are refused."""
         self._overdrawn_at[address] = now
         self._overdrawn_at.move_to_end(address)
         if len(self._overdrawn_at) > self._limits.publishers:
             self._overdrawn_at.popitem(last=False)
 
     def was_overdrawn(self, address: Address, now: float) -> bool:
-        """Whether this address was refused anything in the last 10 s."""
+        """Whether bare lines of this address were refused in the last 10 s."""
         return now - self._overdrawn_at.get(address, -inf) < OVERDRAWN_S
 
     def _budget(self, share: Hashable, factor: int) -> _Budget:
@@ -137,7 +239,17 @@ class PublishRates:
         if budget is None:
             if len(self._budgets) >= SHARES_MAX * self._limits.publishers:
                 self._budgets.popitem(last=False)
-            budget = self._budgets[share] = _Budget(self._limits, factor)
+            whole, vouched = _Buckets(self._limits, factor), _Buckets(self._limits, factor)
+            budget = self._budgets[share] = _Budget(whole, vouched)
         else:
             self._budgets.move_to_end(share)
         return budget
+
+    def _seconds_of(self, demand: Demand) -> float:
+        """Returns in how many seconds an IP gets so much."""
+        limits = self._limits
+        return max(
+            demand.lines / (limits.publishes_per_s or inf),
+            demand.copies / (limits.copies_per_s or inf),
+            demand.size_bytes / (limits.egress_bytes_per_s or inf),
+        )

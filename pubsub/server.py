@@ -462,7 +462,7 @@ class Server:
         is_proven = left_s > 0
         if not is_proven and not is_admitted and not self._admits(source, now):
             return
-        if is_proven and (is_refused or self._publishing.bare_rates.was_overdrawn(source, now)):
+        if is_proven and (is_refused or self._publishing.rates.was_overdrawn(source, now)):
             left_s = 0
         answer = wire.format_line(wire.Pong(nonce, left_s, self._drain))
         self._reply(datagram, source, answer, is_proven=is_proven)

@@ -13,7 +13,7 @@ that was sent before counts as taken. An older cookie shows nothing new, so a re
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from math import inf
 
 from kcast.pubsub import wire
@@ -28,7 +28,7 @@ from kcast.pubsub.limits import (
     Limits,
 )
 from kcast.pubsub.networks import Networks, Share
-from kcast.pubsub.rates import Rate
+from kcast.pubsub.rates import EvenParts, Rate, Want
 
 EXPIRED_MAX = 1000  # forgotten in one go
 
@@ -79,7 +79,7 @@ class Subscribers:
     """The addresses that hold leases, or did a moment ago; not those that are in no network.
 
     Copies that are not sent are counted in `drops`. Besides credit, each IP and network has its share of
-    `limits.egress_bytes_per_s`, headers included.
+    `limits.egress_bytes_per_s`, headers included. Who is sent little is sent it all, whoever shares it.
     """
 
     def __init__(self, networks: Networks, limits: Limits, ttl_s: float, drops: Counter[Drop]) -> None:
@@ -94,6 +94,7 @@ class Subscribers:
         self._subscribers: OrderedDict[Address, _Subscriber] = OrderedDict()  # by `kept_until`
         self._rates: dict[Share, Rate] = {}
         self._rate_users: Counter[Share] = Counter()
+        self._parts = EvenParts()
         self.sources = ByNetwork(networks)
         """The addresses, by their networks."""
 
@@ -192,20 +193,33 @@ class Subscribers:
                 if credit_bytes < size_bytes:
                     fitting_bytes = max(0, credit_bytes) // segment_bytes * segment_bytes
                     self._refuse(Drop.CREDIT, data[fitting_bytes:])
-            if fitting_bytes and any(rate.left(now) <= 0 for rate in subscriber.rates):
+            if fitting_bytes and not self._is_within_rates(address, subscriber, wire_bytes, now):
                 self._refuse(Drop.EGRESS_RATE, data[:fitting_bytes])
                 continue
             subscriber.sent_bytes += fitting_bytes
             if fitting_bytes == size_bytes:
                 for rate in subscriber.rates:
-                    rate.take(wire_bytes, now)
+                    rate.charge(wire_bytes, now)
                 granted.append(address)
             elif fitting_bytes:
                 for rate in subscriber.rates:
-                    rate.take(fitting_bytes, now)
+                    rate.charge(fitting_bytes, now)
                 yield Transmit(data[:fitting_bytes], segment_bytes, (address,))
         if granted:
             yield Transmit(data, segment_bytes, granted)
+
+    def _is_within_rates(
+        self, address: Address, subscriber: _Subscriber, size_bytes: int, now: float
+    ) -> bool:
+        if not any(rate.left(now) <= 0 for rate in subscriber.rates):
+            return True
+        wants = []
+        member: Hashable = address
+        for rate, (share, _) in zip(subscriber.rates, self._networks.shares_of(address), strict=True):
+            if rate.left(now) <= 0:
+                wants.append(Want(share, member, size_bytes / rate.per_s))
+            member = share
+        return self._parts.take(wants, now)
 
     def _refuse(self, drop: Drop, data: bytes) -> None:
         copies = len(wire.split_lines(data)[0])

@@ -8,7 +8,9 @@ leases that stand.
 """
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
@@ -32,6 +34,7 @@ RECORD_ROOM_BYTES = 40 * 1024  # enough for one call of `Encoder.burst` or `leas
 CLOSING_ROOM_BYTES = 256  # enough for `lost`, `clock` and one of `end` and `continued` together
 
 _HOST_BYTES_MAX = 255
+_LEASES_PER_PIECE = 1000
 
 
 class TapError(KcastError, ValueError):
@@ -248,11 +251,11 @@ class Encoder:
         """Records the leases that stand."""
         if self._standing_bytes_max is None:
             return
-        leases, omitted = b"".join(self._standing), 0
-        if len(leases) > self._standing_bytes_max:
-            listed = list(_fitting(self._standing, self._standing_bytes_max))
-            leases, omitted = b"".join(listed), len(self._standing) - len(listed)
-        self._put(_STANDING, _STANDING_FIELDS.pack(time_ns, omitted), leases)
+        pieces, count = _fitting(self._standing, self._standing_bytes_max)
+        self.buffer += _RECORD_HEAD.pack((_STANDING << 24) + _STANDING_FIELDS.size + sum(map(len, pieces)))
+        self.buffer += _STANDING_FIELDS.pack(time_ns, len(self._standing) - count)
+        for piece in pieces:
+            self.buffer += piece
 
     def lost(self, what: Lost) -> None:
         """Records what was lost. Unless the file ends here, `standing` must follow."""
@@ -305,13 +308,19 @@ class Encoder:
             self._standing_bytes += len(lease)
 
 
-def _fitting(leases: dict[bytes, None], size_bytes_max: int) -> Iterator[bytes]:
-    size_bytes = 0
-    for lease in leases:
-        size_bytes += len(lease)
-        if size_bytes > size_bytes_max:
-            return
-        yield lease
+def _fitting(leases: dict[bytes, None], size_bytes_max: int) -> tuple[list[bytes], int]:
+    """Returns the first leases, at most that many bytes of them, in pieces, and their number."""
+    pieces: list[bytes] = []
+    count, left = 0, iter(leases)
+    while some := list(islice(left, _LEASES_PER_PIECE)):
+        piece = b"".join(some)
+        if len(piece) > size_bytes_max:
+            some = some[: bisect_right(list(accumulate(map(len, some))), size_bytes_max)]
+            return [*pieces, b"".join(some)], count + len(some)
+        pieces.append(piece)
+        count += len(some)
+        size_bytes_max -= len(piece)
+    return pieces, count
 
 
 def _host(address: Address) -> bytes:

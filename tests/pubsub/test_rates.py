@@ -1,14 +1,14 @@
 """pubsub/rates.py: token buckets against a naive model, in virtual time. PROTOCOL §5.8 (`rate`), §5.2."""
 
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 import pytest
 
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import OVERDRAWN_S, Limits
 from kcast.pubsub.networks import SHARES_MAX, Networks, Share
-from kcast.pubsub.rates import Demand, PublishRates, Rate
+from kcast.pubsub.rates import EMPTY_MAX, KEPT, MEMBERS_MAX, Demand, EvenParts, PublishRates, Rate, Want
 
 A: Address = ("192.0.2.1", 1)
 B: Address = ("192.0.2.1", 2)
@@ -61,8 +61,14 @@ def test_rate_is_the_naive_bucket(per_s: int, seed: int) -> None:
 @pytest.mark.parametrize("capacity", [1, 2, 100])
 @pytest.mark.parametrize("seed", range(3))
 def test_publish_rates_are_naive_buckets_of_the_last_ips_and_networks(
-    lines_per_s: int, copies_per_s: int, bytes_per_s: int, capacity: int, seed: int
+    lines_per_s: int,
+    copies_per_s: int,
+    bytes_per_s: int,
+    capacity: int,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(EvenParts, "take", lambda *_: False)
     rng = random.Random(seed)
     per_s = lines_per_s, copies_per_s, bytes_per_s
     limits = Limits(
@@ -157,15 +163,17 @@ def test_ports_share_and_ips_do_not() -> None:
     rates = limited(10)
     assert rates.take(A, Demand(10, 0, 0), 0.0)
     assert not rates.take(A, Demand(1, 0, 0), 0.0)
-    assert not rates.take(B, Demand(1, 0, 0), 0.0)
+    assert not rates.take(B, Demand(10, 0, 0), 0.0)
     assert rates.take(C, Demand(10, 0, 0), 0.0)
     assert rates.take(D, Demand(10, 0, 0), 0.0)
 
 
 def test_ips_of_a_network_share_eight_times_as_much() -> None:
     rates = limited(10)
-    taken = [rates.take((f"192.0.2.{number}", 1), Demand(10, 0, 0), 0.0) for number in range(20)]
-    assert taken == [True] * 8 + [False] * 12
+    taken = [rates.take((f"192.0.2.{number}", 1), Demand(10, 0, 0), 0.0) for number in range(8)]
+    assert all(taken)
+    for number in range(8, 20):
+        assert not rates.take((f"192.0.2.{number}", 1), Demand(21, 0, 0), 0.0), "more than an even part"
 
 
 def test_ready_at_is_when_something_is_in_the_bucket() -> None:
@@ -176,3 +184,126 @@ def test_ready_at_is_when_something_is_in_the_bucket() -> None:
     assert 7.0 <= at < 7.2
     assert rate.left(at) >= 0
     assert rate.ready_at(at + 0.01) == at + 0.01
+
+
+# --- Members of one bucket ----------------------------------------------------------------------------
+
+
+class Publishers:
+    """Publish at the same time, 50 times a second; counts the lines that are taken and refused of each."""
+
+    def __init__(self, per_s: int, lines_of: dict[Address, int], *, is_vouched: bool = False) -> None:
+        self.rates = limited(per_s)
+        self.lines_of = lines_of  # each time
+        self.taken: Counter[Address] = Counter()
+        self.refused: Counter[Address] = Counter()
+        self._is_vouched = is_vouched
+
+    def run(self, seconds: float) -> None:
+        for step in range(int(50 * seconds)):
+            for address, lines in self.lines_of.items():
+                for _ in range(0, lines, 50):
+                    demand = Demand(min(lines, 50), 0, 0, is_vouched=self._is_vouched)
+                    outcome = self.taken if self.rates.take(address, demand, step / 50) else self.refused
+                    outcome[address] += demand.lines
+
+
+HOG: Address = ("203.0.113.7", 1000)
+
+
+@pytest.mark.parametrize("is_vouched", [False, True])
+@pytest.mark.parametrize("hog_count", [1, 4, 40])
+def test_a_port_that_takes_little_is_served_beside_ports_that_take_all(
+    hog_count: int, *, is_vouched: bool
+) -> None:
+    """Behind one NAT: each hog asks for 12 times what the IP may publish."""
+    modest: Address = (HOG[0], 999)
+    lines_of = {(HOG[0], 1000 + number): 2400 for number in range(hog_count)} | {modest: 1}
+    publishers = Publishers(10_000, lines_of, is_vouched=is_vouched)
+    publishers.run(20)
+    assert not publishers.refused[modest]
+    assert 0.95 * 10_000 * 20 < publishers.taken.total() < 1.1 * 10_000 * 20
+
+
+@pytest.mark.parametrize(
+    ("host", "factor"), [("203.0.113.{}", 8), ("2001:db8:1:{}::1", 4), ("2001:db8:1:{}00::1", 16)]
+)
+def test_an_ip_that_takes_little_is_served_beside_ips_that_take_all(host: str, factor: int) -> None:
+    """In one IPv4 /24, IPv6 /56 and /48."""
+    modest: Address = (host.format(99), 7)
+    lines_of = {(host.format(10 + number), 7): 300 for number in range(32)} | {modest: 1}
+    publishers = Publishers(1000, lines_of)
+    publishers.run(20)
+    assert publishers.refused[modest] <= 3, "some of the first, before the members are known"
+    assert 0.95 * factor * 1000 * 20 < publishers.taken.total() < 1.1 * factor * 1000 * 20
+
+
+def test_one_port_has_the_whole_rate() -> None:
+    publishers = Publishers(1000, {HOG: 100})
+    publishers.run(10)
+    assert 1000 * 10 < publishers.taken[HOG] <= 1000 * 11 + 50
+
+
+def test_lines_with_a_cookie_are_no_more_beside_bare_ones() -> None:
+    """And bare ones, which may be forged, never cost those with a cookie anything."""
+    rates = limited(1000)
+    taken: Counter[bool] = Counter()
+    for step in range(50 * 20):
+        for is_vouched in (False, True):
+            for number in range(40):
+                demand = Demand(20, 0, 0, is_vouched=is_vouched)
+                taken[is_vouched] += 20 * rates.take((HOG[0], number), demand, step / 50)
+    assert taken.total() <= 1.1 * 1000 * 21
+    assert taken[True] >= 1000 * 20
+
+
+def test_after_lines_with_a_cookie_bare_ones_wait() -> None:
+    rates = limited(10)
+    assert rates.take(HOG, Demand(10, 0, 0), 0.0)
+    assert rates.take(HOG, Demand(10, 0, 0, is_vouched=True), 0.0)
+    assert not rates.take(HOG, Demand(1, 0, 0), 0.9)
+    assert not rates.take(HOG, Demand(1, 0, 0, is_vouched=True), 0.0)
+    assert rates.was_overdrawn(HOG, 0.9)
+    assert not rates.was_overdrawn(("203.0.113.7", 2), 0.9)
+    assert rates.take(HOG, Demand(1, 0, 0), 1.1)
+
+
+def test_even_parts_are_half_of_the_rate_at_most() -> None:
+    """However many come, one after the other, in one second; and each in the next gets the same."""
+    parts = EvenParts()
+    assert not parts.take([Want("IP", 0, 0.01)], 5.0), "alone"
+    first = [parts.take([Want("IP", number % 128, KEPT / 16)], 5.1) for number in range(1000)]
+    assert 8 < sum(first) <= 16
+    second = [parts.take([Want("IP", number % 128, KEPT / 128)], 6.2) for number in range(1000)]
+    assert second == [True] * 128 + [False] * 872
+
+
+def test_even_parts_stay_as_small_for_a_second_without_members() -> None:
+    """Else many who come every other second would get large parts, and others nothing."""
+    parts = EvenParts()
+    for number in range(100):
+        parts.take([Want("IP", number, 0.0)], 5.0)
+    for now, most in ((6.0, KEPT / 100), (7.0, KEPT / 50), (9.0, KEPT / 12)):
+        assert not parts.take([Want("IP", 1, 1.01 * most)], now)
+        assert parts.take([Want("IP", 1, 0.99 * most)], now)
+    assert not parts.take([Want("IP", 1, 0.0)], 100.0), "alone again"
+
+
+def test_nothing_is_taken_of_one_bucket_where_another_gives_nothing() -> None:
+    parts = EvenParts()
+    for member in "ab":
+        parts.take([Want("IP", member, 0.0)], 5.0)
+        parts.take([Want("/24", member, 0.0)], 5.0)
+    part = KEPT / 2
+    assert not parts.take([Want("IP", "a", part), Want("/24", "a", 2 * part)], 5.0)
+    assert parts.take([Want("IP", "a", part), Want("/24", "a", part)], 5.0)
+
+
+def test_even_parts_take_bounded_memory() -> None:
+    parts = EvenParts()
+    for number in range(3 * MEMBERS_MAX):
+        parts.take([Want("IP", number, 0.0)], 5.0)
+    assert len(parts._kept["IP"]._taken) == MEMBERS_MAX + 1
+    for number in range(EMPTY_MAX + 10):
+        parts.take([Want(number, 1, 0.0)], 5.0)
+    assert len(parts) == EMPTY_MAX

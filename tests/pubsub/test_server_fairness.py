@@ -194,3 +194,46 @@ def test_nobody_is_forgotten_in_a_flood_because_somebody_has_many_leases() -> No
     while server.next_timeout() is not None:
         server.handle_timeout(START + 3601 + COOKIE_LEASE_LIFE_S)
     assert list(server.known_sources(Random(1))) == []
+
+
+# --- Ports of one IP ------------------------------------------------------------------------------------
+
+
+def test_forty_ports_of_an_ip_that_vouch_and_publish_bare_get_the_rate_of_the_ip() -> None:
+    server = new_server(limits=Limits(publishes_per_s=1000))
+    ports = [("203.0.113.7", 1000 + number) for number in range(40)]
+    cookies = {port: handshake(server, port) for port in ports}
+    for port in ports:
+        publish_lease(server, port)
+    seconds, before = 10, server.counts["messages_received"]
+    for tick in range(50 * seconds):
+        now = START + tick / 50
+        server.handle_timeout(now)
+        for port in ports:
+            bare, showing = b"t x\n" * 20, vouched(cookies[port], *[b"t x"] * 20)
+            server.receive(Burst(bare, len(bare), port), now)
+            server.receive(Burst(showing, len(showing), port), now)
+        flushed(server, now)
+    # A bucket is full in the beginning.
+    taken = server.counts["messages_received"] - before
+    assert 0.95 * 1000 * seconds < taken <= 1.1 * 1000 * (seconds + 1)
+
+
+@pytest.mark.parametrize("rests_s", [0.0, 2.0])
+def test_one_port_behind_a_nat_does_not_take_the_rate_of_the_others(rests_s: float) -> None:
+    server = new_server(limits=Limits(publishes_per_s=1000))
+    hog, other = ("203.0.113.7", 1000), ("203.0.113.7", 2000)
+    hog_cookie, cookie = handshake(server, hog), handshake(server, other)
+    wanted, next_at = 0, START + 0.3
+    for tick in range(50 * 20):
+        now = START + tick / 50
+        server.handle_timeout(now)
+        for _ in range(4):
+            datagram = vouched(hog_cookie, *[b"t x"] * 62)
+            server.receive(Burst(datagram, len(datagram), hog), now)
+        if now >= next_at:
+            next_at = now + rests_s + 0.1
+            wanted += 1
+            (receipt,) = answer(server, vouched(cookie, b"t y"), other, now)
+            assert isinstance(receipt, wire.Receipt), receipt
+    assert server.refusals["rate"] > 1000 and wanted >= 9

@@ -372,7 +372,7 @@ def test_publishers_remembered_are_bounded() -> None:
     server = limited(publishers=10)
     for number in range(1, 50):
         publish(server, b"t m", source=(f"198.51.{number}.9", 1))
-    assert len(server._publishing.vouched_rates) == 10 * SHARES_MAX
+    assert len(server._publishing.rates) == 10 * SHARES_MAX
     assert len(server.publish_leases) == 10
     assert server.drops[Drop.PUBLISHERS] == 39
 

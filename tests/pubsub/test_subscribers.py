@@ -51,6 +51,12 @@ class Bench:
         self.subscribers.minted(CLIENT, now)
         return now
 
+    def renew_of(self, address: Address, now: float) -> None:
+        """Renewals that show all has been taken: credit is no matter."""
+        self.subscribers.leased(address, now)
+        self.subscribers.minted(address, now)
+        self.subscribers.showed(address, now + 1, now)
+
     def credit(self) -> int:
         credit_bytes = self.subscribers.credit_bytes(CLIENT)
         assert credit_bytes is not None
@@ -207,9 +213,31 @@ def test_an_ip_is_sent_no_more_than_its_rate_whatever_its_ports() -> None:
 def test_a_network_is_sent_no_more_than_eight_times_as_much() -> None:
     bench = Bench(egress_bytes_per_s=100_000)
     hosts = [(f"198.51.100.{number}", 1) for number in range(100)]
-    for host in hosts:
-        bench.subscribers.leased(host, START)
-    assert 800_000 <= bench.send(20_000, *hosts) * 1.066 <= 830_000
+    sent_bytes = 0.0
+    for second in range(10):
+        for host in hosts:
+            bench.renew_of(host, START + second)
+        sent_bytes += bench.send(20_000, *hosts, now=START + second) * 1.066
+    assert 800_000 * 10 <= sent_bytes <= 1.1 * 800_000 * 10
+
+
+def test_who_is_sent_little_is_sent_it_all_beside_neighbours_who_are_sent_more_than_they_may() -> None:
+    """IPs of a /24, and ports of an IP."""
+    neighbours = [(f"198.51.100.{number}", 1) for number in range(1, 17)]
+    ports = [("203.0.113.7", number) for number in range(1, 4)]
+    for hogs, modest in ((neighbours, ("198.51.100.99", 1)), (ports, ("203.0.113.7", 99))):
+        bench = Bench(egress_bytes_per_s=200_000)
+        got, wanted = 0, 0
+        for step in range(1000):
+            now = START + step / 50
+            for address in (*hogs, modest):
+                bench.renew_of(address, now)
+            bench.send(8000, *hogs, now=now)
+            if step % 5 == 2:
+                wanted += 100
+                got += bench.send(100, modest, now=now, segment_bytes=100)
+        assert bench.drops[Drop.EGRESS_RATE] > 1000
+        assert got >= 0.99 * wanted
 
 
 # --- Through the server -------------------------------------------------------------------------------

@@ -57,14 +57,14 @@ def keep_up(tap: FairTap | TapWriter) -> None:
     wait_until(lambda: not any(each._full for each in writers))
 
 
-def junk_against(tap: FairTap | TapWriter) -> None:
+def junk_against(tap: FairTap | TapWriter, count: int = 50, per_s: int = 10) -> None:
     """A publisher whose messages somebody wants, and then one that publishes junk on topics of its own."""
     server = new_server(tap=tap)
     lease(server, LISTENER, b"weather")
     cookie = handshake(server, HONEST)
-    for number in range(50):
-        send(server, vouched(cookie, b"weather %d" % number), HONEST, START + number / 10)
-    sent_bytes, now = 0, START + 5.0
+    for number in range(count):
+        send(server, vouched(cookie, b"weather %d" % number), HONEST, START + number / per_s)
+    sent_bytes, now = 0, START + count / per_s
     junk_cookies = {number: handshake(server, (f"203.0.113.{number}", 7), now) for number in range(1, 11)}
     while sent_bytes < JUNK_BYTES:
         for number, junk_cookie in junk_cookies.items():
@@ -89,6 +89,14 @@ def test_junk_publishes_do_not_erase_what_others_published(path: Path) -> None:
     assert tap.records_dropped == 0
     assert tap.bytes_written > SIZE_BYTES, "enough to erase a tap without parts"
     assert sum(file.stat().st_size for file in files(path)) <= SIZE_BYTES
+
+
+@pytest.mark.parametrize(("per_s", "kept"), [(1, 59), (4, 239), (50, 281)])
+def test_of_a_minute_that_much_is_kept(path: Path, per_s: int, kept: int) -> None:
+    """What is within a part: at 8 MB 281 messages a minute that come alone (docs/tap.md)."""
+    junk_against(fair_tap(path), count=59 * per_s, per_s=per_s)
+    mine = [burst for burst in bursts_in(path) if burst.source == HONEST]
+    assert kept - 4 <= len(mine) <= kept + 1
 
 
 def test_they_erased_all_of_a_tap_without_parts(path: Path) -> None:

@@ -137,10 +137,7 @@ class TableBounds(Checker):
         self._bound(name, "leases", len(server.leases), limits.leases)
         self._bound(name, "topics", server.leases.topic_count, limits.topics)
         self._bound(name, "publish leases", len(server.publish_leases), limits.publishers)
-        self._bound(name, "rates", len(server._publishing.vouched_rates), SHARES_MAX * limits.publishers)
-        self._bound(
-            name, "rates of bare lines", len(server._publishing.bare_rates), SHARES_MAX * limits.publishers
-        )
+        self._bound(name, "rates", len(server._publishing.rates), SHARES_MAX * limits.publishers)
 
     def client_turn(self, turn: ClientTurn) -> None:
         host, options = turn.host, self.world.options

@@ -161,15 +161,15 @@ NETWORKS = Networks()
 
 
 class Allowance:
-    """What an IP or a network may publish in a second, and has in hand: never more than that."""
+    """What an IP or a network may publish in a second, and has in hand: a second's worth, or `most_s`."""
 
-    def __init__(self, per_s: float, now: float) -> None:
+    def __init__(self, per_s: float, now: float, most_s: float = 1.0) -> None:
         self.per_s = per_s
-        self._left = per_s
+        self._left = self._most = per_s * most_s
         self._at = now
 
     def left(self, now: float) -> float:
-        self._left = min(self.per_s, self._left + (now - self._at) * self.per_s)
+        self._left = min(self._most, self._left + (now - self._at) * self.per_s)
         self._at = now
         return self._left
 
@@ -275,18 +275,21 @@ class Boot:
         # Where the uplink is busy, too much may wait already.
         is_within = not limits.uplink_bytes_per_s
         for share, factor in NETWORKS.shares_of(request.packet.source):
-            who = share, request.is_vouched
-            if who not in self.offered:
-                self.offered[who] = Allowance(factor * limits.publishes_per_s, now)
-                self.offered_copies[who] = Allowance(factor * limits.copies_per_s, now)
-                self.offered_bytes[who] = Allowance(factor * limits.egress_bytes_per_s, now)
-            for allowance, amount in (
-                (self.offered[who], len(publishes)),
-                (self.offered_copies[who], copies),
-                (self.offered_bytes[who], size_bytes),
-            ):
-                is_within &= not allowance.per_s or allowance.left(now) > ROUNDING
-                allowance.charge(amount, now)
+            # Lines with a cookie count for bare ones too, but not the other way round.
+            for is_vouched in {False, request.is_vouched}:
+                who = share, is_vouched
+                if who not in self.offered:
+                    self.offered[who] = Allowance(factor * limits.publishes_per_s, now)
+                    self.offered_copies[who] = Allowance(factor * limits.copies_per_s, now)
+                    self.offered_bytes[who] = Allowance(factor * limits.egress_bytes_per_s, now)
+                for allowance, amount in (
+                    (self.offered[who], len(publishes)),
+                    (self.offered_copies[who], copies),
+                    (self.offered_bytes[who], size_bytes),
+                ):
+                    if is_vouched == request.is_vouched:
+                        is_within &= not allowance.per_s or allowance.left(now) > ROUNDING
+                    allowance.charge(amount, now)
         return is_within
 
     def publish_leased(self, source: Address, now: float, until: float, until_at_most: float) -> None:

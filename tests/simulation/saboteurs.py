@@ -22,7 +22,7 @@ from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.price import Price
 from kcast.pubsub.publishing import Lines, Publishing
-from kcast.pubsub.rates import Demand, PublishRates
+from kcast.pubsub.rates import Demand
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import FREE, Mint, Quote
 from kcast.pubsub.subscribers import Subscribers
@@ -269,15 +269,12 @@ class Patient(Server):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._publishing.vouched_rates._limits = replace(
-            self.limits, publishes_per_s=3 * self.limits.publishes_per_s
-        )
-        self._publishing.bare_rates._limits = self._publishing.vouched_rates._limits
+        self._publishing.rates._limits = replace(self.limits, publishes_per_s=3 * self.limits.publishes_per_s)
 
 
 class _PublishingGrudgingly(Publishing):
-    def _take(self, rates: PublishRates, source: Address, demand: Demand, now: float) -> Demand | None:
-        return super()._take(rates, source, demand._replace(lines=3 * demand.lines), now) and demand
+    def _take(self, source: Address, demand: Demand, now: float) -> Demand | None:
+        return super()._take(source, demand._replace(lines=3 * demand.lines), now) and demand
 
 
 class Grumpy(Server):
