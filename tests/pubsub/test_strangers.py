@@ -134,6 +134,7 @@ def test_who_has_shown_a_good_cookie_is_answered_beside_strangers() -> None:
     for _ in range(20):
         (challenge,) = answer(server, vouched(cookie, b"t"), now=now)
         assert isinstance(challenge, wire.Challenge)
+    assert isinstance(challenge, wire.Challenge)
     (receipt,) = answer(server, vouched(challenge.cookie, b"t"), now=now)
     assert isinstance(receipt, wire.Receipt)
 
