@@ -1,6 +1,7 @@
 """What befalls servers: killed, stopped, without disk, without a reader of their log, without descriptors."""
 
 import asyncio
+import errno
 import fcntl
 import os
 import resource
@@ -19,6 +20,7 @@ from tests.attacks.figures import Figure, at_least, at_most
 from tests.attacks.lab import Lab, Served, Skipped
 from tests.attacks.row import Row
 
+_SYN_SENT = 2
 POLICY = Policy(5, 3, 5)
 RATE = 100
 SCRAPERS = 832
@@ -95,9 +97,9 @@ def blocked_stderr(lab: Lab) -> Iterator[Figure]:
     os.set_blocking(write, True)
     server = lab.serve("--log", "json", stderr=write)
     os.close(write)
-    flood = lab.flood(server.address, "forged-cookies", rate=20_000, seconds=FORGING_S)
+    flood = lab.flood(server.address, "forged-cookies", rate=5_000, seconds=FORGING_S)
     result = lab.honest(server.address, FORGING_S + 1).result()
-    yield at_least("flood", flood.result()["sent"] / FORGING_S, 10_000, "datagrams/s")
+    yield at_least("flood", flood.result()["sent"] / FORGING_S, 2_000, "datagrams/s")
     yield at_least("of them to be told of", server.dropped("cookie-foreign"), 100)
     yield at_least("bytes in the pipe", _waiting_bytes(read), 60_000, "B")
     os.close(read)
@@ -114,7 +116,7 @@ def slow_scrapers(lab: Lab) -> Iterator[Figure]:
     server = lab.serve()
     sockets = _connections(server, SCRAPERS)
     result = lab.honest(server.address, 3.0).result()
-    yield at_least("connections", sum(map(_is_connected, sockets)), 0.8 * SCRAPERS)
+    yield at_least("connections", sum(map(_was_taken, sockets)), 0.8 * SCRAPERS)
     for sock in sockets:
         sock.close()
     yield at_least("delivered", result.delivered_percent, 100, "%")
@@ -125,7 +127,7 @@ def no_descriptors(lab: Lab) -> Iterator[Figure]:
     seconds = 3.0
     server = lab.serve(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20)))
     sockets = _connections(server, 200)
-    yield at_least("connections", sum(map(_is_connected, sockets)), 40)
+    yield at_least("connections", sum(map(_was_taken, sockets)), 40)
     spent_s, began = server.cpu_s, time.monotonic()
     time.sleep(seconds)
     share = 100 * (server.cpu_s - spent_s) / (time.monotonic() - began)
@@ -154,10 +156,11 @@ def _connections(server: Served, count: int) -> list[socket.socket]:
     return sockets
 
 
-def _is_connected(sock: socket.socket) -> bool:
-    """Whether the kernel has connected it. The server may have ended it since."""
+def _was_taken(sock: socket.socket) -> bool:
+    """Whether the kernel has connected it, though the server may have ended it since; see tcp(7)."""
     state = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-    return state in (1, 8)  # established, or closed by the other side; see tcp(7)
+    error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return state != _SYN_SENT and error != errno.ECONNREFUSED
 
 
 ROWS = (
