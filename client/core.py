@@ -127,7 +127,11 @@ class ClientCore:
             self._views, rng, self._session, self._touch, lambda event: self._events.append(event)
         )
         self._deliveries = Deliveries(
-            self._subscriptions, copies or CopyFilter(), gaps or GapTracker(), self.counts, self.drops
+            self._subscriptions,
+            CopyFilter() if copies is None else copies,  # which is false while it is empty
+            GapTracker() if gaps is None else gaps,
+            self.counts,
+            self.drops,
         )
         self._publications = Publications(rng, self._touch, self._tell_outcome, avoid_dead=avoid_dead)
         self._seqs = Numbering()

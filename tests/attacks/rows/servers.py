@@ -16,13 +16,19 @@ from typing import Any
 
 from kcast.client.aio import Client
 from kcast.hashring.policy import Policy
+from kcast.pubsub import wire
+from kcast.pubsub.tap import read_all
+from kcast.pubsub.tap_format import TapBurst
 from tests.attacks.figures import Figure, at_least, at_most
 from tests.attacks.lab import Lab, Served, Skipped
 from tests.attacks.row import Row
+from tests.attacks.wire_peer import WirePeer
 
 _SYN_SENT = 2
 POLICY = Policy(5, 3, 5)
 RATE = 100
+WAITING_LINES = 20
+HONEST_LINES = 50
 SCRAPERS = 832
 FORGING_S = 6.0  # longer than a server waits from line to line of its log
 
@@ -67,6 +73,70 @@ async def _published(file: str, faults: Coroutine[Any, Any, None]) -> tuple[int,
         await failing
         await asyncio.sleep(3)
     return sent, len(came)
+
+
+def stopped_server(lab: Lab) -> Iterator[Figure]:
+    """A server stands still for longer than a ttl, while publishes to its subscriber wait in its socket."""
+    ttl_s = 4
+    server = lab.serve("--ttl", str(ttl_s))
+    with WirePeer(server.address, "127.5.5.5") as subscriber, WirePeer(server.address, "127.6.6.6") as peer:
+        subscriber.lease(b"t")
+        vouch = wire.Vouch(b"pub", peer.cookie(), None)
+        peer.request(wire.request_datagram(vouch, [b"t before\n"]), b"pub")
+        time.sleep(0.2)
+        before = b"".join(subscriber.take()).count(b"t before\n")
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(ttl_s + 1.5)
+        for number in range(WAITING_LINES):
+            peer.say(wire.request_datagram(vouch, [b"t after %d\n" % number]))
+        server.process.send_signal(signal.SIGCONT)
+        time.sleep(1)
+        after = b"".join(subscriber.take()).count(b"t after")
+        taken = server.metrics()["kcast_messages_total"]
+        reply = peer.request(wire.request_datagram(wire.Vouch(b"late", vouch.cookie, None)), b"late")
+    yield at_least("copies before", before, 1)
+    yield at_least("messages that waited", taken - 1, WAITING_LINES)
+    yield at_most("copies to a lease that has ended", after, 0)
+    yield at_least("and it serves", float(isinstance(reply, wire.Receipt)), 1)
+
+
+def mute_server(lab: Lab) -> Iterator[Figure]:
+    """Of a topic's three servers one takes leases and messages, and forwards nothing."""
+    servers = [lab.serve("--ttl", "10", has_metrics=False) for _ in range(2)]
+    mute = lab.start(sys.executable, "-m", "tests.attacks.mute")
+    assert mute.stdout is not None
+    addresses = [server.address for server in servers] + [("127.0.0.1", int(mute.stdout.readline()))]
+    file = lab.cluster_file(*addresses, policy=Policy(3, 2, 3))
+    sent, came = asyncio.run(_published(file, asyncio.sleep(4)))
+    mute.terminate()
+    yield at_least("published", sent, 2 * RATE)
+    yield at_least("taken by the mute one", int(mute.stdout.readline()), 0.4 * sent)
+    yield at_most("lost", sent - came, 0)
+
+
+def erased_tap(lab: Lab) -> Iterator[Figure]:
+    """Somebody publishes more than a tap has room for; what others have published is to be read in it."""
+    file = lab.scratch / "tap"
+    size_bytes = 4 * 1024 * 1024
+    server = lab.serve("--tap", str(file), "--tap-size", "4M")
+    with WirePeer(server.address, "127.8.1.1") as honest, WirePeer(server.address, "127.9.9.9") as junk:
+        honest.open_publish_lease()
+        junk.open_publish_lease()
+        for number in range(HONEST_LINES):
+            honest.say(b"weather %d\n" % number)
+        time.sleep(0.5)
+        junk_lines = 0
+        while junk_lines * 33 < 3 * size_bytes:  # bytes that a line takes in a tap, at least
+            for number in range(5):
+                junk.say(b"".join(b"%d-%d x\n" % (junk_lines, number * 60 + each) for each in range(60)))
+            junk_lines += 300
+            time.sleep(0.01)
+    server.process.terminate()
+    server.process.wait(30)
+    sources = [record.source[0] for record in read_all(file) if isinstance(record, TapBurst)]
+    yield at_least("lines of junk", junk_lines, size_bytes / 33)
+    yield at_least("bursts of junk that are left", sources.count("127.9.9.9"), 1000)
+    yield at_least("records of others that are left", sources.count("127.8.1.1"), HONEST_LINES)
 
 
 def full_disk(lab: Lab) -> Iterator[Figure]:
@@ -165,6 +235,9 @@ def _was_taken(sock: socket.socket) -> bool:
 
 ROWS = (
     Row("killed-servers", "0 lost", killed_servers, is_light=True),
+    Row("stopped-server", "no copy to a lease that has ended", stopped_server, is_light=True),
+    Row("mute-server", "0 lost", mute_server, is_light=True),
+    Row("erased-tap", "50 of 50 records of others left", erased_tap, in_short=False),
     Row("full-disk", "100 %", full_disk, is_light=True),
     Row("blocked-stderr", "99.9 %", blocked_stderr, is_light=True),
     Row("slow-scrapers", "100 %", slow_scrapers, is_light=True),
