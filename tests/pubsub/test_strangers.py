@@ -3,9 +3,16 @@
 Costs are counted in calls, not measured: so many lines parsed, so many cookies checked.
 """
 
+import gc
+import os
+import subprocess
+import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
+from collections.abc import Collection, Iterator
+from enum import Enum
 from random import Random
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +22,7 @@ from kcast.pubsub.cookie import Cookies
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, DATAGRAM_BYTES_MAX, Limits
+from kcast.pubsub.server import Server
 from tests.attacks.junk import KINDS, datagrams_of
 from tests.attacks.rows.strangers import mutated
 from tests.support.server_core import (
@@ -196,3 +204,47 @@ def test_nobody_guesses_a_cookie() -> None:
         assert isinstance(reply, wire.Challenge)
     assert len(server.leases) == server.counts["messages"] == 0
     assert server.drops == {Drop.COOKIE_FOREIGN: 10_000}
+
+
+# --- Names that collide -------------------------------------------------------------------------------
+
+
+def test_nothing_that_strangers_choose_is_hashed_without_a_secret() -> None:
+    """Python hashes numbers as they are, so that anybody could make a table slow; text and bytes it hashes
+    with a secret of the process, also within tuples."""
+    server = new_server(exempts_loopback=False)
+    for address in (CLIENT, OTHER, THIRD, ("127.0.0.1", 5)):
+        lease(server, address, b"t", b"u")
+        publish(server, b"t m", source=address)
+        for data in (ask(), b"%~ P\n", b"t m\n", b"x" * 1300, vouched(b"A" * 32, b"t")):
+            send(server, data, address)
+    keys = [key for table in _tables_in(server) for key in table]
+    assert len(keys) > 50
+    for key in keys:
+        is_one_of_few = isinstance(key, int) and 0 <= key < 256
+        assert is_one_of_few or _has_text(key), f"{key!r} is a key"
+    program = "import sys; assert sys.flags.hash_randomization == 1"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    subprocess.run((sys.executable, "-c", program), env=environment, check=True)
+
+
+def _tables_in(server: Server) -> Iterator[Collection[object]]:
+    """Yields all dicts and sets that hang on a server, but those of attributes and of enumerations."""
+    seen, waiting = set[int](), list[object]([server])
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, (type, ModuleType, FunctionType, Enum)):
+            continue
+        seen.add(id(each))
+        if isinstance(each, (dict, set, frozenset)):
+            yield each
+        elif hasattr(each, "__dict__"):
+            waiting += vars(each).values()
+            seen.add(id(vars(each)))
+        waiting += [other for other in gc.get_referents(each) if id(other) not in seen]
+
+
+def _has_text(key: object) -> bool:
+    if isinstance(key, tuple):
+        return any(map(_has_text, key))
+    return isinstance(key, (str, bytes))

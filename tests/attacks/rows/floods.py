@@ -12,6 +12,7 @@ from tests.attacks.honest import Honest
 from tests.attacks.junk import KINDS
 from tests.attacks.lab import Lab, Skipped
 from tests.attacks.row import Row
+from tests.attacks.wire_peer import WirePeer
 from tests.support import known_flood
 from tests.support.trees import HERE, NoHistory, tree_of
 
@@ -95,6 +96,28 @@ def _longer_than_a_ttl(lab: Lab) -> Iterator[Figure]:
     yield at_most("leases lost", honest.leases_lost, 0)
 
 
+def _renewals(lab: Lab) -> Iterator[Figure]:
+    """`%?`, as many as one core can send, while somebody renews a lease 20 times a second."""
+    seconds = 10.0 if lab.is_full else 4.0
+    server = lab.serve("--ttl", str(TTL_S))
+    with WirePeer(server.address, "127.5.5.5") as peer:
+        renewal = peer.lease(b"t")
+        flood = lab.flood(server.address, "asks", seconds=seconds + 1)
+        time.sleep(STARTING_S)
+        asked, answered = 0, set[bytes]()
+        began = time.monotonic()
+        while time.monotonic() < began + seconds:
+            peer.say(renewal.replace(b"%! r ", b"%%! %d " % asked, 1))
+            asked += 1
+            time.sleep(0.05)
+            answered |= {data.split(b" ")[1] for data in peer.take() if data.startswith(b"%+ ")}
+        time.sleep(0.5)
+        answered |= {data.split(b" ")[1] for data in peer.take() if data.startswith(b"%+ ")}
+    yield at_least("flood", flood.result()["per_s"], LONG_FLOOD_PER_S_MIN, "datagrams/s")
+    yield at_least("renewals", asked, 15 * seconds)
+    yield at_least("answered by a receipt", percent(len(answered), asked), 99, "%")
+
+
 def _known(lab: Lab) -> Iterator[Figure]:
     """A client that has a lease sends as many random bytes as one core can."""
     if lab.tree is not HERE:
@@ -116,5 +139,6 @@ ROWS = (
         for kind in KINDS
     ),
     Row("flood-longer-than-a-ttl", "90 %; leases lost: 0", _longer_than_a_ttl),
+    Row("renewals-in-a-flood", "99 % answered", _renewals, in_short=False),
     Row("known-flood", "90 %", _known, in_short=False),
 )
