@@ -126,13 +126,7 @@ class ClientCore:
         self._subscriptions = Subscriptions(
             self._views, rng, self._session, self._touch, lambda event: self._events.append(event)
         )
-        self._deliveries = Deliveries(
-            self._subscriptions,
-            CopyFilter() if copies is None else copies,  # which is false while it is empty
-            GapTracker() if gaps is None else gaps,
-            self.counts,
-            self.drops,
-        )
+        self._deliveries = Deliveries(self._subscriptions, copies, gaps, self.counts, self.drops)
         self._publications = Publications(rng, self._touch, self._tell_outcome, avoid_dead=avoid_dead)
         self._seqs = Numbering()
         self._events: list[Event] = []
