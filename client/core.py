@@ -126,9 +126,7 @@ class ClientCore:
         self._subscriptions = Subscriptions(
             self._views, rng, self._session, self._touch, lambda event: self._events.append(event)
         )
-        self._deliveries = Deliveries(
-            self._subscriptions, copies or CopyFilter(), gaps or GapTracker(), self.counts, self.drops
-        )
+        self._deliveries = Deliveries(self._subscriptions, copies, gaps, self.counts, self.drops)
         self._publications = Publications(rng, self._touch, self._tell_outcome, avoid_dead=avoid_dead)
         self._seqs = Numbering()
         self._events: list[Event] = []

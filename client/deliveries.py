@@ -17,19 +17,19 @@ from kcast.client.subscriptions import Subscriptions
 
 class Deliveries:
     """What has come of the topics that are subscribed to, and the `gaps` in that. It adds to `counts` and
-    `drops`."""
+    `drops`. Where None is given for `copies` or `gaps`, they have their usual bounds."""
 
     def __init__(
         self,
         subscriptions: Subscriptions,
-        copies: CopyFilter,
-        gaps: GapTracker,
+        copies: CopyFilter | None,
+        gaps: GapTracker | None,
         counts: Counter[str],
         drops: Counter[Drop],
     ) -> None:
         self._subscriptions = subscriptions
-        self._copies = copies
-        self.gaps = gaps
+        self._copies = CopyFilter() if copies is None else copies  # one is false while it is empty
+        self.gaps = GapTracker() if gaps is None else gaps
         self._counts = counts
         self._drops = drops
 

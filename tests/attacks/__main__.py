@@ -26,7 +26,7 @@ def main() -> int:
         description="Attacks real servers, on loopback and in networks of its own, and prints what others "
         "get meanwhile beside its bar. docs/reliability.md explains each row.",
     )
-    parser.add_argument("row", nargs="*", help="a row, or how names of rows begin; all in short by default")
+    parser.add_argument("row", nargs="*", help="a row's name, or how names of rows begin")
     parser.add_argument("--full", action="store_true", help="all rows, and for longer: some 20 minutes")
     parser.add_argument("--json", action="store_true", help="one JSON object for each row")
     parser.add_argument("--list", action="store_true", help="only the names of rows, and their bars")
@@ -34,10 +34,12 @@ def main() -> int:
         "--tree", default="", metavar="COMMIT|FOLDER", help="attack the servers of another version"
     )
     given = parser.parse_args()
-    for name in set(given.row) - {row.name for row in ROWS}:
-        parser.error(f"there is no row {name}: --list names them")
-    rows = [row for row in ROWS if row.name in given.row]
-    rows = rows or [row for row in ROWS if row.in_short or given.full]
+    for name in given.row:
+        if not any(row.name.startswith(name) for row in ROWS):
+            parser.error(f"there is no row {name}: --list names them")
+    rows = [row for row in ROWS if row.in_short or given.full]
+    if given.row:
+        rows = [row for row in ROWS if is_meant(row.name, given.row)]
     if given.list:
         for row in rows:
             print(f"{row.name:28} {row.bars}{'' if row.in_short else ' (--full)'}")
@@ -57,6 +59,12 @@ def main() -> int:
                 + (f"missed: {', '.join(missed)}" if missed else "no bar missed")
             )
         return 0 if all(outcomes.values()) else 1
+
+
+def is_meant(name: str, given: Sequence[str]) -> bool:
+    """Whether a row is meant by what was given: its name, or, where that is no row's, how names begin."""
+    names = {row.name for row in ROWS}
+    return any(name == each or (each not in names and name.startswith(each)) for each in given)
 
 
 def _run_all(

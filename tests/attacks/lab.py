@@ -116,7 +116,10 @@ class Lab:
         enter: Enter = unentered,
         **settings: Any,
     ) -> Served:
-        """Starts a server of the version that is tried; it takes loopback for a network like any other."""
+        """Starts a server of the version that is tried; it takes loopback for a network like any other.
+
+        Of several, with `--workers`, it returns the first.
+        """
         tree = tree or self.tree
         port = _free_port()
         more = ["--metrics", str(port)] if has_metrics else []
@@ -125,10 +128,14 @@ class Lab:
         command = tree.serve("--host", host, "--port", "0", *more, *options)
         process = self.start(*command, tree=tree, enter=enter, **settings)
         assert process.stdout is not None
-        words = process.stdout.readline().decode().split()
-        if len(words) < 4:
+        if "--workers" in options:
+            line = next((line for line in process.stdout if line.startswith(b"server ")), b"").decode()
+            served = line.split()[1:2]  # the cluster file names them all
+        else:
+            served = process.stdout.readline().decode().split()[3:4]
+        if not served:
             raise RuntimeError(f"the server did not start: {command}")
-        name, _, served_port = words[3].rpartition(":")
+        name, _, served_port = served[0].rpartition(":")
         return Served(process, (name.strip("[]"), int(served_port)), port)
 
     def cluster_file(self, *addresses: Address, policy: Policy | None = None) -> str:

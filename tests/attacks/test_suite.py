@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.__main__ import run_row
+from tests.attacks.__main__ import is_meant, run_row
 from tests.attacks.figures import Figure, at_least, told
 from tests.attacks.junk import KINDS, datagrams_of
 from tests.attacks.lab import Lab, Skipped
@@ -83,6 +83,15 @@ def test_an_unknown_row_is_refused() -> None:
     done = run("no-such-row")
     assert done.returncode == 2
     assert "there is no row no-such-row: --list names them" in done.stderr
+
+
+def test_rows_are_named_whole_or_by_how_they_begin() -> None:
+    assert [line.split()[0] for line in run("--list", "credit-b", "loops").stdout.splitlines()] == [
+        "credit-burst",
+        "loops",
+    ]
+    assert is_meant("junk-asks", ["junk-"]) and not is_meant("junk-asks", ["unk"])
+    assert is_meant("known-flood", ["known-flood"]) and not is_meant("credit-far", ["credit-near"])
 
 
 def test_the_list_has_every_row() -> None:

@@ -38,3 +38,31 @@ def test_each_row_has_figures() -> None:
 
 def test_the_commits_that_the_page_names_are_those_of_the_suite() -> None:
     assert OLD in section()
+
+
+def others() -> str:
+    page = (ROOT / "docs/reliability.md").read_text()
+    return page.partition("## What other attacks there are")[2]
+
+
+def test_the_list_of_attacks_names_rows_and_tests_that_exist() -> None:
+    names = {row.name for row in ROWS} | {"junk-"}
+    for line in [line for line in others().splitlines() if line.startswith("| ")][1:]:
+        means = line.split(" | ")[-1]
+        words = re.findall(r"`([^`]+)`", means)
+        assert words or "](" in means, line
+        path = ""
+        for word in words:
+            if word.endswith(".py"):
+                path = word
+            elif word.startswith("test_"):
+                assert re.search(rf"^def {word}\(", (ROOT / path).read_text(), re.M), (path, word)
+            else:
+                assert word in names or word == "make fuzz", word
+
+
+def test_each_row_stands_in_the_list_of_attacks() -> None:
+    """Those where nobody attacks do not."""
+    named = set(re.findall(r"`([a-z0-9-]+)`", others()))
+    missing = {row.name for row in ROWS} - named
+    assert {name for name in missing if not name.startswith(("junk-", "credit-"))} == set()

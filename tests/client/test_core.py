@@ -4,13 +4,16 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
 from math import sqrt
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
 from kcast.client import core as core_module
+from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
+from kcast.client.dedup import CopyFilter
 from kcast.client.errors import Backlog, MessageTooLarge
 from kcast.client.events import (
     Delivery,
@@ -26,6 +29,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.gaps import GapTracker
 from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.session import QUEUE_MAX
 from kcast.hashring.policy import Policy
@@ -627,3 +631,11 @@ def test_numbers_of_other_libraries_are_numbers() -> None:
     not_whole: dict[str, Any] = {"repeat": 2.5}
     with pytest.raises(TypeError, match="repeat is a whole number"):
         client.publish(b"t", b"x", lab.now, **not_whole)
+
+
+def test_what_it_remembers_is_what_it_was_given() -> None:
+    """Also while that is empty."""
+    copies, gaps = CopyFilter(window_count=3), GapTracker(publishers_max=3)
+    core = ClientCore(lab([("127.0.0.1", 7400)]), Random(1), copies=copies, gaps=gaps)
+    assert core._deliveries._copies is copies
+    assert core._deliveries.gaps is gaps

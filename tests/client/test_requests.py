@@ -1,5 +1,6 @@
 """client/requests.py: what awaits an answer, and what silence means. PROTOCOL §5.10, §7.4."""
 
+from base64 import urlsafe_b64encode
 from random import Random
 
 import pytest
@@ -50,6 +51,21 @@ def test_nonces_are_of_64_bits_and_none_is_used_twice(requests: Requests) -> Non
     assert len(nonces) == 1000
     assert {len(nonce) for nonce in nonces} == {11}
     assert requests.take(wire.Pong(b"other", 1)) is None
+
+
+def test_replies_with_other_nonces_answer_nothing(requests: Requests) -> None:
+    """Whoever does not see a request must guess 64 bits: none of 40,000 tries is taken, nor what is alike."""
+    chance = Random(2)
+    waiting = [asked(requests, kind) for kind in Kind]
+    overdue = asked(requests, now=NOW - 60)
+    assert requests.give_up(NOW - 1) == [overdue]
+    nonce = waiting[0].nonce
+    alike = [b"", nonce[:-1], nonce + b"A", nonce[::-1], nonce.swapcase(), nonce[:10] + b"!", b"A" * 11]
+    guesses = [urlsafe_b64encode(chance.randbytes(8)).rstrip(b"=") for _ in range(10_000)]
+    for guess in (*alike, *guesses):
+        for reply in replies_to(guess).values():
+            assert requests.take(reply) is None
+    assert len(requests) == len(waiting)
 
 
 def test_how_many_are_under_way(requests: Requests) -> None:

@@ -1,8 +1,8 @@
-"""The short form of `python -m tests.endurance`: it runs, and what grows is found."""
+"""The short forms of `python -m tests.endurance`: they run, and what grows is found."""
 
 import pytest
 
-from tests.endurance import virtual
+from tests.endurance import real, virtual
 from tests.endurance.flat import growth, is_flat
 
 
@@ -30,3 +30,20 @@ def test_flat_is_judged_by_the_last_quarter_and_the_second(samples: list[float],
 def test_few_samples_tell_nothing() -> None:
     with pytest.raises(ValueError, match="7 samples: 8 are needed"):
         growth([1.0] * 7)
+
+
+@pytest.mark.world
+@pytest.mark.long
+def test_a_real_server_and_its_users_are_measured() -> None:
+    told: list[str] = []
+    outcome = real.run(0.1, told.append)
+    assert list(outcome.losses()) == []
+    assert len(outcome.server_bytes) == len(outcome.users_bytes) == len(told) >= 14
+    assert outcome.came > 100
+
+
+def test_what_grows_and_what_is_lost_is_told() -> None:
+    flat, grown = [5e7] * 16, [5e7] * 12 + [6e7] * 4
+    assert list(real.Outcome(flat, flat, 100, 100, []).faults()) == []
+    faults = list(real.Outcome(flat, grown, 1000, 998, ["Traceback"]).faults())
+    assert faults == ["the clients grew by 1.200", "998 of 1000 messages came", "Traceback"]

@@ -231,6 +231,55 @@ def test_who_had_nothing_waiting_is_served_before_the_rest_of_a_large_audience(l
     assert CLIENT in [destination for destination, _ in sent(bench.egress.next_slice(NOW))]
 
 
+def copies_until(bench: Bench, topic: bytes, transmits: list[Transmit]) -> int:
+    """How many copies of lines leave before the first of a topic, beginning with those given."""
+    count = 0
+    while True:
+        for data, _, destinations, _ in transmits:
+            lines = wire.split_lines(data)[0]
+            if any(line.startswith(topic + b" ") for line in lines):
+                return count
+            count += len(lines) * len(destinations)
+        assert bench.egress.ready_at(NOW) is not None, "it never leaves"
+        transmits = bench.egress.next_slice(NOW)
+
+
+def test_who_has_had_a_turn_comes_first_again_soon() -> None:
+    """200 publishers have bulk; after 2,500 copies the first of them does not wait for the others."""
+    topics = {b"t%d" % number: crowd(128, number) for number in range(200)}
+    bench = Bench(topics | {b"late": [CLIENT]})
+    for topic in topics:
+        bench.put(topic.ljust(5) + b"m" * 1100, publisher=topic.decode())
+    left = 0
+    while left < 2500:
+        left += calls(bench.egress.next_slice(NOW))
+    bench.put(b"late 1", publisher="t0")
+    assert copies_until(bench, b"late", bench.egress.next_slice(NOW)) < 200
+
+
+def test_lines_times_subscribers_that_are_put_together_are_bounded() -> None:
+    """100 publishers come at once, all to the same ten: so no datagrams are packed for long in one go."""
+    topics = {b"t%d" % number: crowd(10) for number in range(4000)}
+    bench = Bench(topics)
+    for number in range(100):
+        bench.put(*(b"t%d m" % topic for topic in range(number, 4000, 100)), publisher=f"p{number}")
+    transmits = bench.flush()
+    pairs = [len(wire.split_lines(each.data)[0]) * len(each.destinations) for each in transmits]
+    assert sum(pairs) == 40_000
+    assert max(pairs) < 12_000
+
+
+def test_large_audiences_of_two_publishers_are_served_by_turns() -> None:
+    bench = Bench({b"t": crowd(20_000, 1), b"u": crowd(20_000, 2)})
+    bench.put(b"t 1", publisher="p")
+    bench.put(b"u 1", publisher="q")
+    got = Counter[bytes]()
+    while got.total() < 5000:
+        for data, _, destinations, _ in bench.egress.next_slice(NOW):
+            got[data[:1]] += len(destinations)
+    assert min(got[b"t"], got[b"u"]) > 1500
+
+
 def test_publishers_that_all_have_much_get_equal_parts() -> None:
     """Whatever the sizes of their messages and audiences: parts are equal in cost."""
     bench = Bench({b"a": crowd(20_000, 1), b"b": crowd(500, 2), b"c": crowd(4000, 3)})

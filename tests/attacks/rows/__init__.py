@@ -1,7 +1,7 @@
 """All rows of the attack suite, in the order of docs/reliability.md."""
 
 from tests.attacks.row import Row
-from tests.attacks.rows import bounded, budgets, clients, fairness, floods, servers, strangers
+from tests.attacks.rows import bounded, budgets, clients, cookies, fairness, floods, servers, strangers
 
 ROWS: tuple[Row, ...] = (
     *fairness.ROWS,
@@ -9,6 +9,7 @@ ROWS: tuple[Row, ...] = (
     *budgets.ROWS,
     *bounded.ROWS,
     *strangers.ROWS,
+    *cookies.ROWS,
     *clients.ROWS,
     *servers.ROWS,
 )

@@ -14,7 +14,9 @@ from tests.support.namespaces import Namespace, why_not
 
 PORTS = 20_000
 PORTS_PER_PROCESS = 4_000
+PORT_COPIES_PER_S_MIN = 50_000
 UPLINK_BITS_PER_S = 100_000_000
+UPLINK_SHARE_MIN = 50  # percent of it that is in use while it is attacked
 
 
 def need_namespaces() -> None:
@@ -90,7 +92,8 @@ def many_ports(lab: Lab) -> Iterator[Figure]:
     times, seconds = (5, 4.0) if lab.is_full else (7, 1.0)
     server = lab.serve("--leases-per-prefix", str(PORTS + 10))
     attackers = _ports(lab, server, "127.9.9.9", PORTS, unentered, rate=20, seconds=seconds)
-    yield told("leases", server.metrics()["kcast_leases"])
+    yield at_least("leases", server.metrics()["kcast_leases"], PORTS)
+    before = server.metrics()["kcast_copies_total"]
     honest = lab.honest(server.address, times * (2 * seconds + 0.5) + 1, rate=200)
     time.sleep(0.5)
     starts = []
@@ -100,6 +103,8 @@ def many_ports(lab: Lab) -> Iterator[Figure]:
         _begin(attackers[0])
         time.sleep(seconds + 0.5)
     result = honest.result()
+    copies = (server.metrics()["kcast_copies_total"] - before - len(result.sent)) / (times * seconds)
+    yield at_least("copies that the attacker caused", copies, PORT_COPIES_PER_S_MIN, "/s")
     quiet = [result.within(at - seconds, at).p50_ms for at in starts]
     attacked = [result.within(at, at + seconds).p50_ms for at in starts]
     yield told("p50 in quiet", median(quiet), "ms")
@@ -139,9 +144,23 @@ def uplink(lab: Lab) -> Iterator[Figure]:
     honest = lab.honest(server.address, seconds + 1.5, rate=100, enter=clients.call)
     _begin(attackers[0])
     began = time.monotonic()
+    time.sleep(1)
+    sent_bytes, at = _sent_bytes(router, "out"), time.monotonic()
+    time.sleep(seconds - 2)
+    sent_bytes, at = _sent_bytes(router, "out") - sent_bytes, time.monotonic() - at
+    yield at_least("of the link in use", 100 * 8 * sent_bytes / at / UPLINK_BITS_PER_S, UPLINK_SHARE_MIN, "%")
     result = honest.result().within(began + 1, began + seconds)
     yield at_least("delivered", result.delivered_percent, 95, "%")
     yield told("p50", result.p50_ms, "ms")
+
+
+def _sent_bytes(namespace: Namespace, device: str) -> int:
+    """Returns what a device has sent so far; see proc_net(5)."""
+    for line in namespace.run("cat", "/proc/net/dev").splitlines():
+        name, _, numbers = line.partition(":")
+        if name.strip() == device:
+            return int(numbers.split()[8])
+    raise ValueError(device)
 
 
 ROWS = (

@@ -12,13 +12,14 @@ from kcast.client.aio import Client
 from kcast.client.events import Drop
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
-from tests.attacks.figures import Figure, at_most, told
+from tests.attacks.figures import Figure, at_least, at_most, told
 from tests.attacks.junk import KINDS, datagrams_of
 from tests.attacks.lab import Lab, Skipped
 from tests.attacks.row import Row
 from tests.attacks.wire_peer import WirePeer
 from tests.support.machine import has_ipv6
 
+ANSWERED_MIN = 0.1  # of the mutated requests, else they show nothing
 _REPLIES = (
     b"%= n " + b"A" * 32 + b" 0\n",
     b"%+ n 60 " + b"A" * 32 + b" 0\n",
@@ -64,27 +65,30 @@ def amplification(lab: Lab) -> Iterator[Figure]:
         "fifo": ("--table", "fifo"),
         "draining": (),
         "with work": ("--work-bits", "12"),
+        "two workers": ("--workers", "2"),  # of which the first is attacked
     }
     if has_ipv6():
-        cases["IPv6"] = ("--host", "::1")
+        cases["IPv6"] = ()
     for seed, (name, options) in enumerate(cases.items()):
         host = "::1" if name == "IPv6" else "127.0.0.1"
-        server = lab.serve(*(options if host != "::1" else ()), "--challenge-rate", "0", host=host)
+        server = lab.serve(*options, "--challenge-rate", "0", host=host)
         if name == "draining":
             with WirePeer(server.address) as peer:
                 peer.lease(b"t")
             server.process.terminate()
             time.sleep(0.1)
-        most = _most(server.address, list(mutated(seed, count)))
+        most, answered = _most(server.address, list(mutated(seed, count)))
+        yield at_least(f"{name}: answered", answered, ANSWERED_MIN * count)
         yield at_most(f"{name}: bytes back for a byte", most, 1)
         if name != "draining":
             yield at_most(f"{name}: leases", server.metrics()["kcast_leases"], 0)
         server.end()
 
 
-def _most(server: Address, datagrams: list[bytes]) -> float:
-    """Sends each from a port of its own. Returns the most that came back for one, as a ratio of bytes."""
-    most = 0.0
+def _most(server: Address, datagrams: list[bytes]) -> tuple[float, int]:
+    """Sends each from a port of its own. Returns the most that came back for one, as a ratio of bytes, and
+    the number of those that were answered."""
+    most, answered = 0.0, 0
     for start in range(0, len(datagrams), 100):
         peers = [WirePeer(server) for _ in datagrams[start : start + 100]]
         for peer, data in zip(peers, datagrams[start:], strict=False):
@@ -92,8 +96,10 @@ def _most(server: Address, datagrams: list[bytes]) -> float:
         time.sleep(0.02)
         for peer, data in zip(peers, datagrams[start:], strict=False):
             with peer:
-                most = max(most, peer.take_bytes() / max(1, len(data)))
-    return most
+                came_bytes = peer.take_bytes()
+                answered += came_bytes > 0
+                most = max(most, came_bytes / max(1, len(data)))
+    return most, answered
 
 
 def loops(lab: Lab) -> Iterator[Figure]:
@@ -117,6 +123,7 @@ def loops(lab: Lab) -> Iterator[Figure]:
         for server, had in zip((first, second), before, strict=True)
     )
     yield told("forged", count, "datagrams")
+    yield at_least("arrived of them", arrived / count, 1)
     # Each may be answered once, or forwarded to the topic that was subscribed to in the other's name.
     yield at_most("arrived for each", arrived / count, 2.01)
     later = sum(server.metrics()["kcast_received_datagrams_total"] for server in (first, second))
@@ -182,8 +189,11 @@ def odd_datagrams(lab: Lab) -> Iterator[Figure]:
             known.say(data)
             time.sleep(0.001)
         known.open_publish_lease()  # it still answers
-    yield told("datagrams", 2 * len(odd))
     result = honest.result()
+    arrived = server.metrics()["kcast_received_datagrams_total"] - len(result.sent)
+    yield at_least("odd datagrams that arrived", arrived, 0.9 * 2 * len(odd))
+    yield at_least("of them too long", server.dropped("oversize"), 4)
+    yield at_least("honest ones", len(result.sent), 200)
     yield at_most("leases lost", result.leases_lost, 0)
     yield at_most("lost", 100 - result.delivered_percent, 0, "%")
     yield at_most("ended with an error", float(server.process.poll() is not None), 0)
