@@ -17,6 +17,7 @@ from random import Random
 from kcast.client.allowance import Allowance, Spending
 from kcast.client.cookies import Cookie
 from kcast.client.credit import Credit
+from kcast.client.intervals import ASK_INTERVAL_S
 from kcast.client.keeping import Keeping
 from kcast.client.leases import Leases, Sort
 from kcast.client.requests import LINE_BYTES_MAX, Backoff, Kind, Request, Requests, Stamped
@@ -31,8 +32,6 @@ PAID_REQUESTS_MAX = 2  # ... of them with a stamp, so that neither these nor ren
 # to find; and while a server is full, there must always be a stamp whose cookie is young enough.
 PAUSE_S_MIN = 5.0
 PAUSE_S_MAX = 4 * RENEWAL_INTERVAL_S_MAX
-
-ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its ttl
 
 _NEW = (Sort.NEW,)
 

@@ -37,9 +37,10 @@ class _Lease:
 
 
 class Leases:
-    """The topics (wire form) wanted at one server."""
+    """The topics (wire form) wanted at one server: `size_bytes` in all, with their LF."""
 
     def __init__(self) -> None:
+        self.size_bytes = 0
         self._leases: dict[bytes, _Lease] = {}
         self._heaps: list[list[tuple[float, bytes]]] = [[] for _ in ALL]
         self._expiring: list[tuple[float, bytes]] = []
@@ -55,6 +56,7 @@ class Leases:
         """Wants a lease from now on."""
         if topic not in self._leases:
             self._leases[topic] = _Lease(due_at=now)
+            self.size_bytes += len(topic) + 1
             heapq.heappush(self._heaps[Sort.NEW], (now, topic))
 
     def unwant(self, topic: bytes) -> None:
@@ -63,6 +65,7 @@ class Leases:
         if lease is not None:
             self._set_live(topic, lease, False)
             del self._leases[topic]
+            self.size_bytes -= len(topic) + 1
 
     def is_wanted(self, topic: bytes) -> bool:
         """Whether it is wanted, live or not."""
