@@ -223,11 +223,14 @@ class LeaseRequests:
     @property
     def _takes_new(self) -> bool:
         """Whether new leases are taken up when they are due: free of charge, or by looking for a stamp."""
+        if not self.price_bits:
+            return True
         is_ready = self._stamps.next_ready() == -inf
-        is_doubtful = self._pause.has_failed and self._requests.count(Kind.PAID) > 0
+        is_paying = self._requests.count(Kind.PAID) > 0
+        is_doubtful = self._pause.has_failed and is_paying
         # More could not be kept; or not as many more as are being paid for.
-        is_full = self._leases.room < (inf if self._requests.count(Kind.PAID) else 1)
-        return not self.price_bits or not (
+        is_full = self._leases.room < (inf if is_paying else 1)
+        return not (
             self._stamps.is_minting or is_ready or is_doubtful or is_full or self.is_dear or self.is_draining
         )
 
