@@ -17,6 +17,7 @@ from random import Random
 from kcast.client.allowance import Allowance, Spending
 from kcast.client.cookies import Cookie
 from kcast.client.credit import Credit
+from kcast.client.intervals import ASK_INTERVAL_S
 from kcast.client.keeping import Keeping
 from kcast.client.leases import Leases, Sort
 from kcast.client.requests import LINE_BYTES_MAX, Backoff, Kind, Request, Requests, Stamped
@@ -31,8 +32,6 @@ PAID_REQUESTS_MAX = 2  # ... of them with a stamp, so that neither these nor ren
 # to find; and while a server is full, there must always be a stamp whose cookie is young enough.
 PAUSE_S_MIN = 5.0
 PAUSE_S_MAX = 4 * RENEWAL_INTERVAL_S_MAX
-
-ASK_INTERVAL_S = 5.0  # between questions to a lost server that never told its ttl
 
 _NEW = (Sort.NEW,)
 
@@ -82,16 +81,26 @@ class LeaseRequests:
 
     def work(self, tries: int, now: float) -> int:
         """Tries at most `tries` stamps, if the server may still cost that; returns how many were tried."""
+        for_renewals = for_new = 0
+        if self.keeping.is_minting and self._allowance.may_keep(now):
+            for_renewals = self.keeping.work(tries)
+            self._allowance.spend_on_keeping(for_renewals)
+        elif self.keeping.is_minting:
+            self.keeping.stop(self._allowance.keeps_again_at(now))
+        if self._stamps.is_minting and for_renewals < tries:
+            for_new = self._work_for_new(tries - for_renewals, now)
+        return for_renewals + for_new
+
+    def _work_for_new(self, tries: int, now: float) -> int:
         if not self._allowance.is_left(now):
-            self.keeping.stop(now)
             self.bought_nothing(now)
             self._leases.ask_again(self._stamps.stop(), now)
             return 0
-        for_renewals = self.keeping.work(tries)
-        for_new = self._stamps.work(tries - for_renewals)
-        self._allowance.spend(for_renewals, now, is_lasting=True)
-        self._allowance.spend(for_new, now)
-        return for_renewals + for_new
+        tried = self._stamps.work(tries)
+        self._allowance.spend(tried, now)
+        if not self._stamps.is_minting and (found := self._stamps.newest) is not None:
+            self._allowance.found(found.stamp)
+        return tried
 
     def unwant(self, topic: bytes) -> None:
         """Lets a lease run out."""
@@ -149,6 +158,10 @@ class LeaseRequests:
             return []
         # Leases that fall due a little later go along, so that renewals stay together.
         horizon = now + interval_s / 5
+        if self.keeping.bits:
+            tries = self._allowance.tries_to_keep(interval_s, now)
+            for topic in self.keeping.plan(tries, lines_max):
+                self._allowance.unwanted(topic)
         has_price = self.price_bits > 0
         free = self._free
         sending = self._renewal_for_credit(cookie, now) if self.credit.is_wanted else []
@@ -165,9 +178,10 @@ class LeaseRequests:
         if self.keeping.bits:
             self.keeping.begin(cookie, lines_max, now)
         if has_price and self._takes_new_at(now) and self._leases.is_due(now, _NEW):
-            count_max = min(lines_max - 1, topics_max(self.price_bits))
+            count_max = int(min(lines_max - 1, topics_max(self.price_bits), self._leases.room))
             topics = self._leases.take_due(horizon, count_max, LINE_BYTES_MAX, _NEW)
             self._stamps.begin(cookie, topics, self.price_bits)
+            self._allowance.begin_search()
             self._has_searched = True
         return sending
 
@@ -209,10 +223,15 @@ class LeaseRequests:
     @property
     def _takes_new(self) -> bool:
         """Whether new leases are taken up when they are due: free of charge, or by looking for a stamp."""
+        if not self.price_bits:
+            return True
         is_ready = self._stamps.next_ready() == -inf
-        is_doubtful = self._pause.has_failed and self._requests.count(Kind.PAID) > 0
-        return not self.price_bits or not (
-            self._stamps.is_minting or is_ready or is_doubtful or self.is_dear or self.is_draining
+        is_paying = self._requests.count(Kind.PAID) > 0
+        is_doubtful = self._pause.has_failed and is_paying
+        # More could not be kept; or not as many more as are being paid for.
+        is_full = self._leases.room < (inf if is_paying else 1)
+        return not (
+            self._stamps.is_minting or is_ready or is_doubtful or is_full or self.is_dear or self.is_draining
         )
 
     def _takes_new_at(self, now: float) -> bool:
@@ -259,8 +278,8 @@ class LeaseRequests:
             if request.kind is Kind.PAID:
                 self._pause.reset()
                 self._has_searched = False
-                if is_new:
-                    self._allowance.bought(topic, now)
+                if is_new and request.stamped is not None:
+                    self._allowance.bought(topic, request.stamped.stamp, now)
             else:
                 self._allowance.renewed(topic, now)
         return news

@@ -2,7 +2,8 @@
 
 A lease is *live* while the server's promise stands. Otherwise it is *new*. A new one may have a price
 (PROTOCOL §5.11). So may the renewal of a live one, but not of the first few that the server has granted
-(§7.9). So the three kinds are asked for apart. Times are kept in heaps, and entries stay there when a time
+(§7.9). So these kinds are asked for apart. Where the renewals have a price, those that were granted last may
+have to run out (`keep_at_most`). Times are kept in heaps, and entries stay there when a time
 changes: an entry counts only if it still agrees with its lease.
 """
 
@@ -21,6 +22,7 @@ class Sort(IntEnum):
     NEW = 0
     FIRST = 1  # one of the first that were granted, of those that are live
     MORE = 2  # another that is live
+    LATER = 3  # one that is live, granted after those that can be kept: not to be renewed
 
 
 RENEWALS = (Sort.FIRST, Sort.MORE)
@@ -37,9 +39,10 @@ class _Lease:
 
 
 class Leases:
-    """The topics (wire form) wanted at one server."""
+    """The topics (wire form) wanted at one server: `size_bytes` in all, with their LF."""
 
     def __init__(self) -> None:
+        self.size_bytes = 0
         self._leases: dict[bytes, _Lease] = {}
         self._heaps: list[list[tuple[float, bytes]]] = [[] for _ in ALL]
         self._expiring: list[tuple[float, bytes]] = []
@@ -47,6 +50,8 @@ class Leases:
         # The live ones in the order in which they were granted.
         self._first: dict[bytes, None] = {}
         self._more: dict[bytes, None] = {}
+        self._later: dict[bytes, None] = {}
+        self._more_max = inf
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -55,6 +60,7 @@ class Leases:
         """Wants a lease from now on."""
         if topic not in self._leases:
             self._leases[topic] = _Lease(due_at=now)
+            self.size_bytes += len(topic) + 1
             heapq.heappush(self._heaps[Sort.NEW], (now, topic))
 
     def unwant(self, topic: bytes) -> None:
@@ -63,6 +69,7 @@ class Leases:
         if lease is not None:
             self._set_live(topic, lease, False)
             del self._leases[topic]
+            self.size_bytes -= len(topic) + 1
 
     def is_wanted(self, topic: bytes) -> bool:
         """Whether it is wanted, live or not."""
@@ -76,7 +83,16 @@ class Leases:
     @property
     def has_new(self) -> bool:
         """Whether any is wanted that is not live."""
-        return len(self._leases) > len(self._first) + len(self._more)
+        return len(self._leases) > self._live_count
+
+    @property
+    def room(self) -> float:
+        """How many more could be kept, if they were granted."""
+        return LEASES_KEPT_FREE + self._more_max - self._live_count
+
+    @property
+    def _live_count(self) -> int:
+        return len(self._first) + len(self._more) + len(self._later)
 
     def next_due(self, sorts: Iterable[Sort] = ALL) -> float | None:
         """Returns when the first lease of these sorts is due (perhaps too early, never too late), or None."""
@@ -188,10 +204,22 @@ class Leases:
     def void(self, now: float) -> list[bytes]:
         """Ends all leases, since the server knows none of them any more; returns the topics of live ones."""
         self._void_at = now
-        live = [*self._first, *self._more]
+        live = [*self._first, *self._more, *self._later]
         for topic in live:
             self._set_live(topic, self._leases[topic], False)
         return live
+
+    def keep_at_most(self, count: float) -> list[bytes]:
+        """Lets all live leases run out but the first ones and `count` more, those granted first; returns
+        those."""
+        self._more_max = count
+        behind = list(self._more)[int(count) :] if count < len(self._more) else []
+        for topic in behind:
+            del self._more[topic]
+            self._set_sort(topic, self._leases[topic], Sort.LATER)
+        self._later = dict.fromkeys(behind) | self._later
+        self._move_up()
+        return behind
 
     def put_behind(self, topics: Iterable[bytes]) -> None:
         """Takes it that others were granted before these: the server counts in another order."""
@@ -210,18 +238,33 @@ class Leases:
         if is_live == (lease.sort is not Sort.NEW):
             return
         if is_live:
-            is_first = len(self._first) < LEASES_KEPT_FREE
-            (self._first if is_first else self._more)[topic] = None
-            self._set_sort(topic, lease, Sort.FIRST if is_first else Sort.MORE)
+            sort = Sort.LATER
+            if len(self._first) < LEASES_KEPT_FREE:
+                sort = Sort.FIRST
+            elif len(self._more) < self._more_max:
+                sort = Sort.MORE
+            self._live(sort)[topic] = None
+            self._set_sort(topic, lease, sort)
             return
-        was_first = lease.sort is Sort.FIRST
-        del (self._first if was_first else self._more)[topic]
+        del self._live(lease.sort)[topic]
         self._set_sort(topic, lease, Sort.NEW)
-        if was_first and self._more:
-            next_one = next(iter(self._more))
-            del self._more[next_one]
-            self._first[next_one] = None
-            self._set_sort(next_one, self._leases[next_one], Sort.FIRST)
+        self._move_up()
+
+    def _live(self, sort: Sort) -> dict[bytes, None]:
+        return {Sort.FIRST: self._first, Sort.MORE: self._more}.get(sort, self._later)
+
+    def _move_up(self) -> None:
+        """Fills the places that have become free, with those granted first of the rest."""
+        while len(self._first) < LEASES_KEPT_FREE and (rest := self._more or self._later):
+            self._move(rest, self._first, Sort.FIRST)
+        while len(self._more) < self._more_max and self._later:
+            self._move(self._later, self._more, Sort.MORE)
+
+    def _move(self, source: dict[bytes, None], target: dict[bytes, None], sort: Sort) -> None:
+        topic = next(iter(source))
+        del source[topic]
+        target[topic] = None
+        self._set_sort(topic, self._leases[topic], sort)
 
     def _set_sort(self, topic: bytes, lease: _Lease, sort: Sort) -> None:
         lease.sort = sort

@@ -26,11 +26,12 @@ from collections.abc import Collection, Iterable
 from math import inf
 from random import Random
 
+from kcast.client import intervals
 from kcast.client.allowance import Spending
 from kcast.client.cluster import ServerEntry
 from kcast.client.cookies import Cookies
 from kcast.client.events import Outcome
-from kcast.client.lease_requests import ASK_INTERVAL_S, LeaseRequests
+from kcast.client.lease_requests import LeaseRequests
 from kcast.client.leases import Leases
 from kcast.client.liveness import Liveness, Sign
 from kcast.client.notices import Change, Notice
@@ -44,7 +45,6 @@ from kcast.pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
     COOKIE_PUBLISH_LIFE_S,
     LINES_PER_DATAGRAM_MAX,
-    RENEWAL_INTERVAL_S_MAX,
     RENEWALS_PER_TTL,
 )
 
@@ -135,12 +135,9 @@ class Session:
     @property
     def renewal_interval_s(self) -> float:
         """Seconds between renewals (§7.3), or between questions while the server's ttl is not known."""
-        return self._interval_s(self._renewals_per_ttl)
-
-    def _interval_s(self, renewals_per_ttl: float) -> float:
-        if self.ttl_s is None:
-            return ASK_INTERVAL_S
-        return min(self.ttl_s / renewals_per_ttl, RENEWAL_INTERVAL_S_MAX)
+        usual_s = intervals.usual_s(self.ttl_s, self._renewals_per_ttl)
+        is_short = usual_s < intervals.RENEWAL_INTERVAL_S_MIN
+        return intervals.bounded_s(usual_s, self._leases) if is_short else usual_s
 
     def rank(self, now: float) -> int:
         """Returns the server's rank for publishers, from 0 (best) to 3.
@@ -367,11 +364,11 @@ class Session:
         if not self._cookies.is_of_now(request.cookie):
             return  # what it promised is gone
         self.ttl_s = max(1.0, receipt.ttl_s)
-        self._keep_cookie(receipt, request, now)
+        is_newest = self._keep_cookie(receipt, request, now)
         refused = [] if refusal is None else refused_topics(refusal, request.topics)
         granted = [topic for topic in request.topics if topic not in refused]
         interval_s = self.renewal_interval_s
-        if request.topics:
+        if request.topics and is_newest:
             credit_bytes = number(receipt.attributes.get("credit"), CREDIT_DIGITS_MAX)
             self.credit.told(credit_bytes, interval_s, now)
         self._tell_leases(self._lease_requests.granted(granted, request, self.ttl_s, interval_s, now))
@@ -426,12 +423,14 @@ class Session:
         self._lines_max = max(LINES_MIN, min(self._lines_max, fewer_lines(refusal, line_count)))
         return line_count > self._lines_max
 
-    def _keep_cookie(self, reply: wire.Challenge | wire.Receipt, request: Request, now: float) -> None:
-        """Takes a cookie, and the prices that were told with it, if no newer one is known."""
-        if self._cookies.keep(reply.cookie, request.sent_at):
+    def _keep_cookie(self, reply: wire.Challenge | wire.Receipt, request: Request, now: float) -> bool:
+        """Takes a cookie, and the prices that were told with it; returns False if a newer one is known."""
+        is_newest = self._cookies.keep(reply.cookie, request.sent_at)
+        if is_newest:
             self._lease_requests.price_bits = reply.bits
             keep_bits = number(reply.attributes.get("keep")) or 0
             self._lease_requests.keeping.told(keep_bits, self.renewal_interval_s, now)
+        return is_newest
 
     def _tell_refused(self, topics: Collection[bytes], request: Request, reason: str, now: float) -> None:
         ended, is_later = self._lease_requests.refused(topics, request, reason, self.renewal_interval_s, now)
@@ -457,7 +456,7 @@ class Session:
         # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
         # It is used only if the server has told recently that it does not drain. Draining takes longer than
         # the usual renewal interval, so nothing is sent bare to a server that may have stopped since.
-        interval_s = self._interval_s(RENEWALS_PER_TTL)
+        interval_s = intervals.usual_s(self.ttl_s, RENEWALS_PER_TTL)
         has_lease = self._outbox.lease_until - now > interval_s
         has_heard = not self.is_draining and now - self.heard_at <= interval_s
         cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)

@@ -16,6 +16,7 @@ from random import Random
 
 from kcast.client.allowance import Spending
 from kcast.client.cluster import ServerEntry
+from kcast.client.intervals import TTL_S_BELIEVED
 from kcast.client.session import Session
 from kcast.pubsub.endpoint import Address, format_address
 
@@ -65,8 +66,9 @@ class Sessions:
 
     @property
     def ttl_s_max(self) -> float:
-        """The longest ttl that any server has told; 0 before that."""
-        return max((session.ttl_s or 0.0 for session in self._by_name.values()), default=0.0)
+        """The longest ttl that any server has told, at most `TTL_S_BELIEVED`; 0 before that."""
+        told_s = (session.ttl_s or 0.0 for session in self._by_name.values())
+        return min(max(told_s, default=0.0), TTL_S_BELIEVED)
 
     def of(self, server: ServerEntry, now: float) -> Session:
         """Returns the session of a server; makes one where there is none."""

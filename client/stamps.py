@@ -40,6 +40,11 @@ class Stamps:
         """The price for a new lease at which a stamp is looked for; None while none is."""
         return None if self._wanted is None else self._wanted.bits
 
+    @property
+    def newest(self) -> Stamped | None:
+        """The one of those to be sent that was found last, or sent again last."""
+        return self._ready[-1][1] if self._ready else None
+
     def next_ready(self) -> float | None:
         """Returns when the first stamp that was found may be sent, or None."""
         return min([at for at, _ in self._ready]) if self._ready else None

@@ -72,7 +72,8 @@ class Views:
     too. `held` are all those in which subscribers want leases. `is_moving` tells whether any of this can
     change, so that `look` is of use.
 
-    `offset_s` makes seconds since 1970 of `now`; `ttl_s` is the longest that a server has told.
+    `offset_s` makes seconds since 1970 of `now`; `ttl_s` is the longest that a server
+    has told, within reason (`kcast.client.sessions`).
     """
 
     def __init__(self, cluster: Cluster, unix_s: float) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from kcast.client.credit import CREDIT_BYTES_SMALL, PAUSE_S_MAX, PAUSE_S_MIN, Credit
 from kcast.client.requests import Kind, Request
+from kcast.pubsub import wire
 from tests.support.credit_server import START, CreditLine, CreditServer, Forwarding, RealServer
+from tests.support.fake_server import Talk
 
 SIZE_BYTES = 1200
 
@@ -189,3 +191,18 @@ def test_pauses_grow_from_the_second_that_gains_nothing() -> None:
     assert credit.due_at is None
     credit.took(CREDIT_BYTES_SMALL, now)
     assert credit.is_due(now), "it has gained"
+
+
+def test_late_receipt_does_not_hide_that_little_is_left() -> None:
+    talk = Talk()
+    talk.want(b"t", b"u")
+    talk.exchange()
+    credit = talk.session.credit
+    credit.told(CREDIT_BYTES_SMALL, 20.0, talk.now)
+    credit.took(CREDIT_BYTES_SMALL, talk.now)
+    (first,) = talk.send()
+    talk.now += 10.0
+    (second,) = talk.send()
+    for asked, told in ((second, 100), (first, 10**6)):
+        talk.reply(wire.Receipt(asked.nonce, 60, b"%032d" % told, 0, {"credit": str(told)}))
+    assert credit.took(50, talk.now)

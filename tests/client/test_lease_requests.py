@@ -453,7 +453,7 @@ def test_server_that_counts_its_first_ones_otherwise_is_followed() -> None:
     assert Change.LEASES not in talk.changes()
 
 
-def test_keeping_is_paid_from_what_the_server_may_cost() -> None:
+def test_keeping_costs_a_share_of_a_core() -> None:
     """At 18 bits a datagram, and 4 us a try, each round costs a second."""
     talk = keeping(60, 18)
     talk.session._lease_requests._allowance._spending.try_s = 4e-6

@@ -11,7 +11,8 @@ from itertools import pairwise
 import pytest
 
 from kcast.client.events import Outcome
-from kcast.client.lease_requests import ASK_INTERVAL_S, PAUSE_S_MAX
+from kcast.client.intervals import ASK_INTERVAL_S
+from kcast.client.lease_requests import PAUSE_S_MAX
 from kcast.client.notices import Change
 from kcast.pubsub import wire
 from tests.support.fake_server import Asked, FakeServer, Talk, topics_of

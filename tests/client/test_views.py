@@ -373,3 +373,20 @@ def test_list_that_is_only_renewed_is_no_news() -> None:
     assert (world.core.view, world.leased_at()) == (view, before)
     assert world.core.view.cluster.name == "renewed"
     assert world.core._views.next_timeout() is None
+
+
+@pytest.mark.parametrize("from_s", [None, -1.0, 60.0])
+def test_server_that_says_a_ttl_of_months_is_left_soon_after_it_was_removed(from_s: float | None) -> None:
+    world = World(Policy(2, 2, 2))
+    world.core.clock_offset_s = 1e9
+    for server in world.servers.values():
+        server.ttl_s = 9_999_999
+    world.core.subscribe(b"t", world.now)
+    world.run(30)
+    liar, other = world.core.server_states()
+    servers = tuple(each for each in world.cluster.servers if each.name == other)
+    at = None if from_s is None else world.now + 1e9 + from_s
+    cluster = replace(world.cluster, servers=servers, policy=Policy(1, 1, 1))
+    world.core.adopt(cluster, world.now, at)
+    world.run(LATE_S + 2 * 600.0 + 120)
+    assert liar not in world.core.server_states()

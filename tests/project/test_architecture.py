@@ -35,7 +35,14 @@ CORES = (
     ),
     *("client/signed_text.py", "client/cluster_facts.py", "client/cluster_reader.py"),
     *("client/view.py", "client/envelope.py", "client/lines.py", "client/dedup.py", "client/gaps.py"),
-    *("client/leases.py", "client/rtt.py", "client/session.py", "client/core.py", "client/events.py"),
+    *(
+        "client/intervals.py",
+        "client/leases.py",
+        "client/rtt.py",
+        "client/session.py",
+        "client/core.py",
+        "client/events.py",
+    ),
     *("client/requests.py", "client/stamps.py", "client/lease_requests.py", "client/outbox.py"),
     *(
         "client/numbering.py",

@@ -11,8 +11,9 @@ from itertools import islice
 
 import pytest
 
+from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.limits import Limits
+from kcast.pubsub.limits import LEASES_KEPT_FREE, Limits
 from kcast.pubsub.server import Server
 from tests.simulation.admission import PricesTrue
 from tests.simulation.crowd import Greedy, Witness, addresses, scattered_addresses
@@ -112,3 +113,34 @@ def run_until_joined(world: World, clients: list[ClientHost]) -> float:
     while held(clients) < wanted(clients) and world.clock.time < began + 60:
         world.run_for(0.5)
     return world.clock.time - began
+
+
+def test_client_with_many_topics_keeps_them_on_servers_that_are_full() -> None:
+    """They are honest; a renewal costs 12 to 14 bits, and 18 those of a datagram."""
+    servers, topics, seconds = 3, 40, 400.0
+    limits = Limits(leases=CAPACITY, leases_per_prefix=CAPACITY, topics=10 * CAPACITY)
+    options = Options(
+        servers=servers,
+        clients=0,
+        topics=3 * topics,
+        policy=Policy(servers, servers, servers),
+        limits=limits,
+        uneven=False,
+        ttl_s=60,
+        tries_per_ms=1000,
+        try_s=4e-7,
+    )
+    world = World(options)
+    apart = scattered_addresses()
+    short = sorted(world.topics, key=len)[:topics]
+    clients = subscribed(world, islice(apart, 1), short, topics)
+    world.run_for(SETTLE_S)
+    assert held(clients) == wanted(clients) == servers * topics
+    witness = Witness(world)
+    others = CAPACITY - topics
+    subscribed(world, islice(apart, others // LEASES_KEPT_FREE), short, LEASES_KEPT_FREE)
+    world.run_for(seconds)
+    story = f"{held(clients)} of {wanted(clients)}; fewer: {witness.fewer_of(clients)[:3]}"
+    assert all(server.core.leases.is_nearly_full for server in world.servers), story
+    assert witness.fewer_of(clients) == [] and held(clients) == wanted(clients), story
+    world.finish()

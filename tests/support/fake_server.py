@@ -11,7 +11,7 @@ from kcast.client.notices import Change
 from kcast.client.session import Session
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.endpoint import Address, datagrams
-from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN
+from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN, WORK_DATAGRAM_BITS
 
 V4: Address = ("192.0.2.1", 7400)
 V6: Address = ("2001:db8::1", 7400)
@@ -59,6 +59,7 @@ class FakeServer:
 
     bits: int = 0
     keep_bits: int = 0
+    keep_bits_max: int = WORK_DATAGRAM_BITS  # that renewals cost together
     ttl_s: int = 60
     lines_max: int = 64
     tells_lines: bool = True
@@ -105,7 +106,7 @@ class FakeServer:
         new = {topic for topic in topics if topic not in standing}
         more = set(topics) & set(standing[8:]) if self.keep_bits else set()
         price = stamp.price_bits(self._issued[asked.cookie][2], len(new))
-        keep_price = min(18, stamp.price_bits(self.keep_bits, len(more)))
+        keep_price = min(self.keep_bits_max, stamp.price_bits(self.keep_bits, len(more)))
         worth = asked.stamp, asked.cookie, topics
         is_paid = not price or (worth[0] is not None and stamp.is_valid(worth[0], *worth[1:], price))
         is_kept = not more or (worth[0] is not None and stamp.is_valid(worth[0], *worth[1:], keep_price))
