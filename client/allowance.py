@@ -189,7 +189,7 @@ class Allowance:
         self._saved_s -= tries * self._spending.try_s
 
     def tries_to_keep(self, interval_s: float, now: float) -> float:
-        """Returns how many tries may be planned for keeping leases in such a time."""
+        """Returns the number of tries that may be planned for keeping leases in this time."""
         share = self._spending.share(self, now)
         return PLANNED * share * interval_s / self._spending.try_s if self._spending.try_s else inf
 

@@ -23,7 +23,7 @@ def usual_s(ttl_s: float | None, renewals_per_ttl: float) -> float:
 
 
 def bounded_s(usual_s: float, leases: Leases) -> float:
-    """Returns the seconds between renewals of these leases, where they are usually so many.
+    """Returns the seconds between renewals of these leases, where `usual_s` is what the ttl asks for.
 
     A ttl that is shorter than that does not keep them: they are asked for anew as often.
     """

@@ -29,7 +29,7 @@ _MORE = (Sort.MORE,)
 
 
 def sustained(bits: int, tries: float, lines: int) -> int:
-    """Returns how many leases at `bits` each can be renewed with so many tries, `lines` in a datagram."""
+    """Returns how many leases at `bits` each can be renewed with these tries, `lines` in a datagram."""
     full = 2 ** _price(bits, lines)
     count = int(tries // full)
     rest_bits = int(log2(rest)) if (rest := tries - count * full) >= 1 else -1
@@ -71,7 +71,7 @@ class Keeping:
             self._plan = 0, 0, 0.0
 
     def plan(self, tries: float, lines_max: int) -> list[bytes]:
-        """Decides how many leases are kept with so many tries an interval; returns those that no longer are.
+        """Decides which leases are kept with these tries an interval; returns those that no longer are.
 
         `lines_max` counts all lines of a datagram.
         """

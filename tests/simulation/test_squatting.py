@@ -117,7 +117,7 @@ def run_until_joined(world: World, clients: list[ClientHost]) -> float:
 
 def test_client_with_many_topics_keeps_them_on_servers_that_are_full() -> None:
     """They are honest; a renewal costs 12 to 14 bits, and 18 those of a datagram."""
-    servers, topics, seconds = 3, 40, 400.0
+    servers, topics, seconds = 3, 40, 700.0
     limits = Limits(leases=CAPACITY, leases_per_prefix=CAPACITY, topics=10 * CAPACITY)
     options = Options(
         servers=servers,
