@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from kcast.client import keeping, stamps
 from kcast.client.allowance import (
     ALL_S,
     DOUBT_S,
@@ -169,7 +170,12 @@ def test_server_that_sells_a_lease_for_almost_nothing_now_and_then_gets_no_more(
 @pytest.mark.parametrize("keep_bits", [0, 4, 9])
 @pytest.mark.parametrize("every_s", [30.0, 150.0, 10**9])
 @pytest.mark.parametrize("ttl_s", [1, 15, 60])
-def test_no_server_gets_more_whatever_it_keeps(keep_bits: int, every_s: float, ttl_s: int) -> None:
+def test_no_server_gets_more_whatever_it_keeps(
+    keep_bits: int, every_s: float, ttl_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lease costs half a second, and a renewal of several as much."""
+    for module in (keeping, stamps):
+        monkeypatch.setattr(module, "WORK_DATAGRAM_BITS", 9)
     server = Forgetful(bits=9, keep_bits=keep_bits, keep_bits_max=9, ttl_s=ttl_s, every_s=every_s)
     several = Several(server, topics=40)
     for _ in range(3):
