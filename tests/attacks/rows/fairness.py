@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from kcast.pubsub.endpoint import format_address
 from tests.attacks.figures import Figure, at_least, at_most, median, told
 from tests.attacks.lab import Enter, Lab, Served, Skipped, unentered
+from tests.attacks.ports import TOPIC
 from tests.attacks.row import Row
 from tests.support import dead_neighbours
 from tests.support.namespaces import Namespace, why_not
 
 PORTS = 20_000
+SUBSCRIBERS = 12_000
 PORTS_PER_PROCESS = 4_000
 PORT_COPIES_PER_S_MIN = 50_000
 UPLINK_BITS_PER_S = 100_000_000
@@ -115,6 +117,25 @@ def many_ports(lab: Lab) -> Iterator[Figure]:
     yield at_least("delivered", min(delivered), 99.9, "%")
 
 
+def many_subscribers(lab: Lab) -> Iterator[Figure]:
+    """One IP takes 12,000 leases on a topic of others, and does nothing else."""
+    seconds = 15.0 if lab.is_full else 6.0
+    server = lab.serve("--leases-per-prefix", str(PORTS), "--ttl", "120")
+    _ports(lab, server, "127.9.9.9", SUBSCRIBERS, unentered)
+    leases = server.metrics()["kcast_leases"]
+    yield at_least("leases", leases, SUBSCRIBERS)
+    sent = [server.metrics()["kcast_copies_total"], *_unsent(server)]
+    result = lab.honest(server.address, seconds, rate=100, topic=TOPIC.decode()).result()
+    copies = sum([server.metrics()["kcast_copies_total"], *_unsent(server)]) - sum(sent)
+    yield at_least("copies that they would get", copies / seconds, 50 * SUBSCRIBERS, "/s")
+    yield at_least("delivered", result.delivered_percent, 99.9, "%")
+    yield told("p50", result.p50_ms, "ms")
+
+
+def _unsent(server: Served) -> list[float]:
+    return [server.dropped(reason) for reason in ("credit", "crowd", "egress-rate")]
+
+
 def uplink(lab: Lab) -> Iterator[Figure]:
     """60 messages of 1200 bytes a second go to 4,000 leases of one party, by 100 Mbit/s with 1 s of queue."""
     need_namespaces()
@@ -167,5 +188,6 @@ ROWS = (
     Row("dead-neighbours-v4", "99.9 %", dead_neighbours_v4, in_short=False),
     Row("dead-neighbours-v6", "99.9 %", dead_neighbours_v6),
     Row("many-ports", "p50 at most doubled; 99.9 %", many_ports),
+    Row("many-subscribers", "99.9 %", many_subscribers, in_short=False),
     Row("uplink", "95 %", uplink),
 )
