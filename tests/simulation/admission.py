@@ -252,11 +252,14 @@ class AudienceTrue(Checker):
                     self.fail(f"{turn.host.name} says {request.answer!r} to {request.packet.data!r}")
 
     def _holds(self, turn: ServerTurn, topics: set[bytes], told: str | None) -> bool:
-        """Leases of this very turn may have come before or after the request."""
+        """Leases of this very turn may have come before or after the request, and gone."""
         if told is None:
             return True
         boot, now = turn.boot, turn.now
-        least = max(len(boot.audience(topic, now)) for topic in topics)
+        gone = set(turn.evicted)
+        least = max(
+            sum((address, topic) not in gone for address in boot.audience(topic, now)) for topic in topics
+        )
         most = max(
             sum(boot.possible.has((address, topic), now) for address in boot.leases_by_topic.get(topic, ()))
             for topic in topics

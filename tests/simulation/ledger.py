@@ -239,9 +239,12 @@ class Boot:
         limits, perhaps = self.options.limits, self.perhaps_established
         perhaps.intersection_update(self.possible.live(now))
         perhaps.add(lease)
-        has_room = len(perhaps) <= 0.75 * limits.leases
-        has_room_for_topics = len({topic for _, topic in perhaps}) <= 0.75 * limits.topics
-        if has_room and has_room_for_topics:
+        network = prefix_of(lease[0][0])
+        neighbours = sum(prefix_of(host) == network for (host, _), _ in perhaps)
+        has_room = len(perhaps) <= 0.75 * limits.leases and neighbours <= 0.75 * limits.leases_per_prefix
+        # Nobody here knows whose network has opened which topic.
+        topics_max = 0.75 * min(limits.topics, limits.topics_per_prefix)
+        if has_room and len({topic for _, topic in perhaps}) <= topics_max:
             self.established.add(lease)
 
     def is_leased(self, address: Address, topic: bytes, now: float) -> bool:
@@ -353,6 +356,7 @@ class Copies:
     last_at: float
     last_arrival: int
     delivered: int = 0
+    again: int = 0  # how often it may be delivered again, for what came in between
     raw_due: int = 0  # how often it should have been delivered, were it raw
     raw_open: list[tuple[float, set[str]]] = field(default_factory=list)
 
@@ -439,6 +443,8 @@ class Ledger:
                 entry = known.get(line)
                 if entry is None or (line not in turn.copies and self._is_forgotten(turn, entry)):
                     entry = known[line] = Copies(now, 0)
+                elif line in turn.copies and self._is_forgotten(turn, entry):
+                    entry.again += 1  # in one turn so much came between that this one was forgotten
                 entry.take_raw(turn.host.world.server_at[packet.source].name, now)
                 entry.last_at, entry.last_arrival = now, self._arrivals[name]
                 turn.copies[line] = entry
