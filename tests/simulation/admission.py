@@ -261,7 +261,7 @@ class AudienceTrue(Checker):
             sum((address, topic) not in gone for address in boot.audience(topic, now)) for topic in topics
         )
         most = max(
-            sum(boot.possible.has((address, topic), now) for address in boot.leases_by_topic.get(topic, ()))
+            len({lease for lease in (*boot.possible.live(now), *gone) if lease[1] == topic})
             for topic in topics
         )
         return least <= int(told) <= most
