@@ -260,10 +260,8 @@ class AudienceTrue(Checker):
         least = max(
             sum((address, topic) not in gone for address in boot.audience(topic, now)) for topic in topics
         )
-        most = max(
-            len({lease for lease in (*boot.possible.live(now), *gone) if lease[1] == topic})
-            for topic in topics
-        )
+        perhaps = gone.union(boot.possible.live(now))
+        most = max(sum(leased == topic for _, leased in perhaps) for topic in topics)
         return least <= int(told) <= most
 
 
