@@ -390,7 +390,9 @@ class Server:
         is_open = self._is_open_to(source)
         if subscribes and is_open:
             self._leasing.expire(now)
-            self._leasing.ask(subscribes, None, FREE, source, now)
+            refused, _ = self._leasing.ask(subscribes, None, FREE, source, now)
+            if refused.bit_count() < len(subscribes):
+                self._subscribers.leased(source, now, is_bare=True)
         elif subscribes:
             self.drops[Drop.UNVOUCHED_SUBSCRIBE] += len(subscribes)
         if publishes:

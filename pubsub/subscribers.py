@@ -31,6 +31,7 @@ from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.rates import EvenParts, Rate, Want
 
 EXPIRED_MAX = 1000  # forgotten in one go
+FORMER_MAX = 2  # as many addresses as a table has leases: half of those remembered have none any more
 
 
 class _Subscriber:
@@ -56,11 +57,11 @@ class _Subscriber:
         self.proven_bytes = 0
         self.taken_bytes = [0, 0, 0]  # in this half of a ttl, and in the two before
         self.taken_since = now
-        self.window_bytes = CREDIT_BYTES_MIN
+        self.window_bytes: float = CREDIT_BYTES_MIN
         self.kept_until = now
 
     @property
-    def credit_bytes(self) -> int:
+    def credit_bytes(self) -> float:
         return self.window_bytes - (self.sent_bytes - self.proven_bytes)
 
     def prove(self, ttl_s: float, now: float) -> None:
@@ -106,14 +107,23 @@ class Subscribers:
 
     # --- Leases and cookies --------------------------------------------------------------------------
 
-    def leased(self, address: Address, now: float) -> None:
-        """Takes note that a lease of this address was opened or renewed."""
+    def leased(self, address: Address, now: float, *, is_bare: bool = False) -> None:
+        """Takes note that a lease of this address was opened or renewed; `is_bare` if no cookie was shown.
+
+        Who has shown none, at an open server, has rates but no credit: nothing would ever refill it.
+        """
         subscriber = self._subscribers.get(address)
         if subscriber is None:
             if not self._networks.of(address[0]):
                 return
             subscriber = self._subscribers[address] = _Subscriber(self._rates_of(address), now)
+            if is_bare:
+                subscriber.window_bytes = inf
             self.sources.add(address)
+            if len(self._subscribers) > FORMER_MAX * self._limits.leases:
+                self._forget_oldest()
+        elif not is_bare and subscriber.window_bytes == inf:
+            subscriber.window_bytes, subscriber.proven_bytes = CREDIT_BYTES_MIN, subscriber.sent_bytes
         self._keep(address, subscriber, now)
 
     def showed(self, address: Address, minted_at: float, now: float) -> None:
@@ -139,7 +149,9 @@ class Subscribers:
     def credit_bytes(self, address: Address) -> int | None:
         """Returns the bytes that this address is still sent without a sign of life; None if unbounded."""
         subscriber = self._subscribers.get(address)
-        return None if subscriber is None else max(0, subscriber.credit_bytes)
+        if subscriber is None or subscriber.window_bytes == inf:
+            return None
+        return max(0, int(subscriber.credit_bytes))
 
     def next_expiry(self) -> float | None:
         """Returns when the first address is forgotten; None if there is none."""
@@ -152,12 +164,15 @@ class Subscribers:
             address, subscriber = next(iter(self._subscribers.items()), (None, None))
             if address is None or subscriber is None or subscriber.kept_until > now:
                 return
-            del self._subscribers[address]
-            self.sources.remove(address)
-            for share, _ in self._networks.shares_of(address):
-                self._rate_users[share] -= 1
-                if not self._rate_users[share]:
-                    del self._rate_users[share], self._rates[share]
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        address, _ = self._subscribers.popitem(last=False)
+        self.sources.remove(address)
+        for share, _ in self._networks.shares_of(address):
+            self._rate_users[share] -= 1
+            if not self._rate_users[share]:
+                del self._rate_users[share], self._rates[share]
 
     def _keep(self, address: Address, subscriber: _Subscriber, now: float) -> None:
         subscriber.kept_until = now + self._kept_s
@@ -191,7 +206,7 @@ class Subscribers:
             if unproven_bytes + size_bytes > CREDIT_BYTES_MIN:
                 credit_bytes = subscriber.credit_bytes
                 if credit_bytes < size_bytes:
-                    fitting_bytes = max(0, credit_bytes) // segment_bytes * segment_bytes
+                    fitting_bytes = max(0, int(credit_bytes)) // segment_bytes * segment_bytes
                     self._refuse(Drop.CREDIT, data[fitting_bytes:])
             if fitting_bytes and not self._is_within_rates(address, subscriber, wire_bytes, now):
                 self._refuse(Drop.EGRESS_RATE, data[:fitting_bytes])

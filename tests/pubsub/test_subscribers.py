@@ -287,3 +287,49 @@ def test_copies_without_credit_are_not_counted_as_sent() -> None:
     assert server.counts["copies_sent"] + server.drops[Drop.CREDIT] == 100
     assert server.counts["copies_sent"] == CREDIT_BYTES_MIN // len(LINE)
     assert sent(flushed(server)) == []
+
+
+# --- Without a cookie, at an open server ----------------------------------------------------------------
+
+
+def test_who_has_shown_no_cookie_has_rates_and_no_credit() -> None:
+    bench = Bench(egress_bytes_per_s=200_000)
+    bench.subscribers.leased(CLIENT, START, is_bare=True)
+    assert bench.subscribers.credit_bytes(CLIENT) is None
+    got = sum(bench.send(10_000, CLIENT, now=START + number / 100) for number in range(1000))
+    assert 9 * 200_000 < got < 12 * 200_000
+    assert bench.drops.keys() == {Drop.EGRESS_RATE}
+
+
+def test_who_then_shows_a_cookie_has_credit_from_then_on() -> None:
+    bench = Bench()
+    bench.subscribers.leased(CLIENT, START, is_bare=True)
+    bench.send(1_000_000, CLIENT)
+    bench.renew(START, START + 1)
+    assert bench.credit() == CREDIT_BYTES_MIN
+    bench.subscribers.leased(CLIENT, START + 2, is_bare=True)
+    assert bench.credit() == CREDIT_BYTES_MIN, "a bare renewal may be forged, and proves nothing"
+
+
+def test_bare_renewals_keep_what_is_known_of_an_address() -> None:
+    """Its credit was forgotten 128 s after its last cookie, though its lease stood."""
+    server = new_server(open_to=lambda source: True)
+    lease(server, CLIENT, b"t")
+    publish_lease(server, OTHER)
+    got = 0
+    for second in range(0, 400, 10):
+        now = START + second
+        server.handle_timeout(now)
+        send(server, b"t\n", CLIENT, now)
+        lease(server, OTHER, now=now)
+        for _ in range(5):
+            got += sum(len(data) for where, data in send(server, LINE, OTHER, now) if where == CLIENT)
+    assert 0 < got <= CREDIT_BYTES_MIN
+
+
+def test_no_more_addresses_are_remembered_than_twice_the_leases() -> None:
+    bench = Bench(leases=100)
+    for number in range(1000):
+        bench.subscribers.leased((f"10.0.{number >> 8}.{number & 255}", 1), START + number)
+    assert len(bench.subscribers) == 200
+    assert ("10.0.3.231", 1) in bench.subscribers
