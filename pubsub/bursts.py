@@ -22,17 +22,13 @@ def whole_topic(data: bytes, segment_bytes: int, lines_max: int) -> tuple[bytes,
     second = data[segment_bytes : 2 * segment_bytes].lstrip(b"\n")
     if second and not second.startswith(prefix):
         return None
-    # Each datagram ends with LF, so the search for `LF topic SP` begins with the LF before it.
-    count, needle = data.count, b"\n" + prefix
-    newline_count = count(b"\n")
-    if newline_count <= lines_max:
-        line_counts = [1 + count(needle)]
-    else:
-        line_counts = [
-            count(needle, max(0, start - 1), start + segment_bytes)
-            for start in range(0, len(data), segment_bytes)
-        ]
-        line_counts[0] += 1
+    needle = b"\n" + prefix
+    newline_count = data.count(b"\n")
+    # Counted in as few pieces as show that no datagram has too many.
+    datagrams_of_piece = max(1, lines_max * len(data) // (newline_count * segment_bytes))
+    line_counts = _line_counts(data, needle, datagrams_of_piece * segment_bytes)
+    if max(line_counts) > lines_max and datagrams_of_piece > 1:
+        line_counts = _line_counts(data, needle, segment_bytes)
     if sum(line_counts) != newline_count and b"\n\n" in data:
         newline_count = sum(len(wire.split_lines(each)[0]) for each in datagrams(data, segment_bytes))
     if sum(line_counts) != newline_count or max(line_counts) > lines_max or not wire.is_topic(topic):
@@ -52,7 +48,7 @@ def publishes_by_topic(data: bytes, segment_bytes: int, lines_max: int) -> dict[
     if data.startswith(b"%") or b"\n%" in data:
         return None
     lines = data.split(b"\n")
-    if len(lines) > lines_max and max(_line_counts(data, segment_bytes)) > lines_max:
+    if len(lines) > lines_max and max(_newline_counts(data, segment_bytes)) > lines_max:
         return None
     by_topic: defaultdict[bytes, list[bytes]] = defaultdict(list)
     for line in lines:
@@ -64,7 +60,19 @@ def publishes_by_topic(data: bytes, segment_bytes: int, lines_max: int) -> dict[
     return by_topic or None
 
 
-def _line_counts(data: bytes, segment_bytes: int) -> list[int]:
+def _line_counts(data: bytes, needle: bytes, piece_bytes: int) -> list[int]:
+    """Returns how many lines begin in each piece: the first, and those where LF and what follows is `needle`.
+
+    Each piece ends with LF, so the search in the next one begins with the LF before it.
+    """
+    count = data.count
+    line_counts = [1 + count(needle, 0, piece_bytes)]
+    for end in range(2 * piece_bytes, len(data) + piece_bytes, piece_bytes):
+        line_counts.append(count(needle, end - piece_bytes - 1, end))
+    return line_counts
+
+
+def _newline_counts(data: bytes, segment_bytes: int) -> list[int]:
     """Returns the number of lines in each datagram, blank ones included."""
     count = data.count
     return [count(b"\n", start, start + segment_bytes) for start in range(0, len(data), segment_bytes)]

@@ -85,6 +85,21 @@ def test_lines_are_bounded_in_each_datagram_of_a_burst(lines: int, lines_max: in
     assert found == ((b"t", lines + 1) if whole else None)
 
 
+def test_lines_are_bounded_wherever_in_a_burst_they_are_many() -> None:
+    rng = random.Random(6)
+    refused_count = 0
+    for _ in range(3000):
+        segment_bytes = rng.choice((60, 300))
+        parts = [b"t \n" * rng.randint(1, rng.choice((4, 12))) for _ in range(rng.choice((2, 5, 40)))]
+        data = b"".join(part.ljust(segment_bytes, b"\n") for part in parts[:-1]) + parts[-1]
+        line_counts = [part.count(b"\n") for part in parts]
+        is_within = max(line_counts) <= 8
+        found = whole_topic(data, segment_bytes, 8)
+        assert found == ((b"t", sum(line_counts)) if is_within else None), (data, segment_bytes)
+        refused_count += not is_within
+    assert 400 < refused_count < 2800
+
+
 def test_burst_of_publishes_is_sorted_as_its_datagrams_would_be() -> None:
     rng = random.Random(5)
     sorted_count = 0
