@@ -28,6 +28,7 @@ class Credit:
     def begin_anew(self) -> None:
         """Forgets all, since no lease stands any more."""
         self._told_bytes: int | None = None  # None where the server forwards without end
+        self._told_sent_at = float("-inf")  # when the request was sent whose answer told that
         self._taken_bytes = 0
         self._taken_at = float("-inf")
         self.is_wanted = False
@@ -53,12 +54,15 @@ class Credit:
             self.is_wanted = True
         return self.is_wanted and self._under_way is None
 
-    def told(self, credit_bytes: int | None, interval_s: float, now: float) -> None:
+    def told(self, credit_bytes: int | None, sent_at: float, interval_s: float, now: float) -> None:
         """Takes what the server still forwards; None if it sets no bound.
 
-        Where that is little, more is wanted if any copy has come within this interval.
+        `sent_at` is when the request was sent that this answers: what a late answer tells is out of date. Where
+        little is left, more is wanted if any copy has come within this interval.
         """
-        self._told_bytes, self._taken_bytes = credit_bytes, 0
+        if sent_at < self._told_sent_at:
+            return
+        self._told_bytes, self._told_sent_at, self._taken_bytes = credit_bytes, sent_at, 0
         is_small = credit_bytes is not None and credit_bytes < CREDIT_BYTES_SMALL
         self.is_wanted = is_small and self._taken_at > now - interval_s
         if not is_small:

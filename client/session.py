@@ -364,13 +364,13 @@ class Session:
         if not self._cookies.is_of_now(request.cookie):
             return  # what it promised is gone
         self.ttl_s = max(1.0, receipt.ttl_s)
-        is_newest = self._keep_cookie(receipt, request, now)
+        self._keep_cookie(receipt, request, now)
         refused = [] if refusal is None else refused_topics(refusal, request.topics)
         granted = [topic for topic in request.topics if topic not in refused]
         interval_s = self.renewal_interval_s
-        if request.topics and is_newest:
+        if request.topics:
             credit_bytes = number(receipt.attributes.get("credit"), CREDIT_DIGITS_MAX)
-            self.credit.told(credit_bytes, interval_s, now)
+            self.credit.told(credit_bytes, request.sent_at, interval_s, now)
         self._tell_leases(self._lease_requests.granted(granted, request, self.ttl_s, interval_s, now))
         if refusal is not None:
             self._tell_refused(refused, request, refusal.reason, now)
@@ -423,14 +423,12 @@ class Session:
         self._lines_max = max(LINES_MIN, min(self._lines_max, fewer_lines(refusal, line_count)))
         return line_count > self._lines_max
 
-    def _keep_cookie(self, reply: wire.Challenge | wire.Receipt, request: Request, now: float) -> bool:
-        """Takes a cookie, and the prices that were told with it; returns False if a newer one is known."""
-        is_newest = self._cookies.keep(reply.cookie, request.sent_at)
-        if is_newest:
+    def _keep_cookie(self, reply: wire.Challenge | wire.Receipt, request: Request, now: float) -> None:
+        """Takes a cookie, and the prices that were told with it, unless a newer one is known."""
+        if self._cookies.keep(reply.cookie, request.sent_at):
             self._lease_requests.price_bits = reply.bits
             keep_bits = number(reply.attributes.get("keep")) or 0
             self._lease_requests.keeping.told(keep_bits, self.renewal_interval_s, now)
-        return is_newest
 
     def _tell_refused(self, topics: Collection[bytes], request: Request, reason: str, now: float) -> None:
         ended, is_later = self._lease_requests.refused(topics, request, reason, self.renewal_interval_s, now)

@@ -133,16 +133,16 @@ def request() -> Request:
 def test_server_that_tells_no_credit_needs_none() -> None:
     credit = Credit()
     assert not credit.took(10**9, 0.0)
-    credit.told(100_000, 20.0, 0.0)
+    credit.told(100_000, 0.0, 20.0, 0.0)
     assert credit.took(10**9, 0.0)
-    credit.told(None, 20.0, 0.0)
+    credit.told(None, 0.0, 20.0, 0.0)
     assert not credit.took(10**9, 0.0)
     assert credit.due_at is None
 
 
 def test_half_of_the_credit_is_due() -> None:
     credit = Credit()
-    credit.told(100_000, 20.0, 0.0)
+    credit.told(100_000, 0.0, 20.0, 0.0)
     assert not credit.took(49_999, 1.0)
     assert credit.due_at is None
     assert credit.took(1, 1.0)
@@ -151,14 +151,14 @@ def test_half_of_the_credit_is_due() -> None:
 
 def test_one_is_under_way_at_a_time() -> None:
     credit, asked = Credit(), request()
-    credit.told(100_000, 20.0, 0.0)
+    credit.told(100_000, 0.0, 20.0, 0.0)
     credit.took(50_000, 1.0)
     credit.asked(asked)
     assert not credit.took(50_000, 1.0)
     assert credit.due_at is None
     credit.closed(request(), 1.1)
     assert credit.due_at is None, "another one"
-    credit.told(100_000, 20.0, 1.2)
+    credit.told(100_000, 1.2, 20.0, 1.2)
     credit.closed(asked, 1.2)
     assert credit.due_at is None
     assert credit.took(50_000, 1.3)
@@ -167,27 +167,27 @@ def test_one_is_under_way_at_a_time() -> None:
 def test_little_credit_is_due_if_copies_came_within_the_interval() -> None:
     credit = Credit()
     credit.took(1, 1.0)
-    credit.told(CREDIT_BYTES_SMALL - 1, 20.0, 21.0)
+    credit.told(CREDIT_BYTES_SMALL - 1, 21.0, 20.0, 21.0)
     assert credit.due_at is None
     assert credit.took(1, 22.0)
-    credit.told(CREDIT_BYTES_SMALL - 1, 20.0, 41.9)
+    credit.told(CREDIT_BYTES_SMALL - 1, 41.9, 20.0, 41.9)
     assert credit.is_due(41.9)
 
 
 def test_pauses_grow_from_the_second_that_gains_nothing() -> None:
     credit, now, pauses = Credit(), 0.0, []
-    credit.told(0, 20.0, now)
+    credit.told(0, now, 20.0, now)
     credit.took(1, now)
     for _ in range(8):
         asked = request()
         credit.asked(asked)
-        credit.told(0, 20.0, now)
+        credit.told(0, now, 20.0, now)
         credit.closed(asked, now)
         assert credit.due_at is not None
         pauses.append(credit.due_at - now)
         now = credit.due_at
     assert pauses == pytest.approx([0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
-    credit.told(CREDIT_BYTES_SMALL, 20.0, now)
+    credit.told(CREDIT_BYTES_SMALL, now, 20.0, now)
     assert credit.due_at is None
     credit.took(CREDIT_BYTES_SMALL, now)
     assert credit.is_due(now), "it has gained"
@@ -198,7 +198,7 @@ def test_late_receipt_does_not_hide_that_little_is_left() -> None:
     talk.want(b"t", b"u")
     talk.exchange()
     credit = talk.session.credit
-    credit.told(CREDIT_BYTES_SMALL, 20.0, talk.now)
+    credit.told(CREDIT_BYTES_SMALL, talk.now, 20.0, talk.now)
     credit.took(CREDIT_BYTES_SMALL, talk.now)
     (first,) = talk.send()
     talk.now += 10.0
@@ -206,3 +206,19 @@ def test_late_receipt_does_not_hide_that_little_is_left() -> None:
     for asked, told in ((second, 100), (first, 10**6)):
         talk.reply(wire.Receipt(asked.nonce, 60, b"%032d" % told, 0, {"credit": str(told)}))
     assert credit.took(50, talk.now)
+
+
+def test_receipt_tells_of_credit_though_a_later_request_was_answered_first() -> None:
+    """Else the client would take the credit for boundless until its next usual renewal (seed 450)."""
+    talk = Talk()
+    talk.want(b"t")
+    (ask,) = talk.send()
+    talk.reply(wire.Challenge(ask.nonce, b"%032d" % 1, 0, {}))
+    (lease,) = talk.send()
+    talk.now += 0.1
+    talk.session.publish(b"t m\n", 1, True)
+    (publish,) = talk.send()
+    talk.reply(wire.Receipt(publish.nonce, 60, b"%032d" % 3, 0, {}))
+    talk.reply(wire.Receipt(lease.nonce, 60, b"%032d" % 2, 0, {"credit": "65536"}))
+    assert not talk.session.credit.took(30_000, talk.now)
+    assert talk.session.credit.took(3_000, talk.now)
