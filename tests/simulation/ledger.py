@@ -450,7 +450,11 @@ class Ledger:
                 turn.copies[line] = entry
         for event in turn.events:
             if isinstance(event, Delivery):
-                line = line_of(event, turn.copies)
+                # Others may write one envelope in two ways, which are two messages: each may be delivered.
+                undelivered = [line for line, entry in turn.copies.items() if not entry.delivered]
+                line = line_of(event, undelivered)
+                if line not in turn.copies:
+                    line = line_of(event, turn.copies)
                 turn.delivered.add(line)
                 self.delivered[name][line] += 1
                 if line in turn.copies:

@@ -128,6 +128,13 @@ REGRESSIONS = {
     "bare lines came in one burst with the vouch that opened their lease": options_of_seed(8164),
     "a replay came from an IPv6 address to an IPv4 one, and brought a cookie": options_of_seed(8247),
     "a client of two families moved on and on, and waited long for a stamp after that": options_of_seed(5518),
+    "a client's first lease was answered after its publish, and it took credit for boundless": (
+        options_of_seed(450)
+    ),
+    "all asked a server that was back in the same seconds, and some were turned away for long": (
+        options_of_seed(449)
+    ),
+    "a liar wrote a message in a second way, and a checker took the two for one": options_of_seed(3457),
 }
 """What seeds have found, with the settings that they stood for then."""
 
