@@ -57,8 +57,8 @@ class Credit:
     def told(self, credit_bytes: int | None, sent_at: float, interval_s: float, now: float) -> None:
         """Takes what the server still forwards; None if it sets no bound.
 
-        `sent_at` is when the request was sent that this answers: what a late answer tells is out of date. Where
-        little is left, more is wanted if any copy has come within this interval.
+        `sent_at` is when the request was sent that this answers: what a late answer tells is out of date.
+        Where little is left, more is wanted if any copy has come within this interval.
         """
         if sent_at < self._told_sent_at:
             return

@@ -254,7 +254,7 @@ class Session:
             self._see(Sign.SILENCE)
             self._control_not_before = now + self._requests.timeout_s * (2 ** (self._misses - 1) - 1)
             return
-        # All of its clients may have missed it at once. When it is back, it answers so many strangers a second.
+        # All of its clients have lost it at once; back again, it answers few strangers a second.
         wait_s = self.renewal_interval_s * self._rng.uniform(0.5, 0.9) / len(self.addresses)
         if now < self.hurried_until:
             wait_s = min(wait_s, HURRY_INTERVAL_S)
