@@ -32,6 +32,7 @@ PAID_REQUESTS_MAX = 2  # ... of them with a stamp, so that neither these nor ren
 # to find; and while a server is full, there must always be a stamp whose cookie is young enough.
 PAUSE_S_MIN = 5.0
 PAUSE_S_MAX = 4 * RENEWAL_INTERVAL_S_MAX
+AGAIN_S_MAX = 1.0  # ... and before a stamp is sent again that was not answered, from the second time on
 
 _NEW = (Sort.NEW,)
 
@@ -61,6 +62,7 @@ class LeaseRequests:
         self._stamps = Stamps()
         self._allowance = Allowance(spending)
         self._pause = Backoff()  # between searches for stamps that bought nothing
+        self._again = Backoff()  # between sendings of stamps, none of which was answered
         self._has_searched = False  # since a search was last counted as a success or a failure
         self._is_window_open = True
 
@@ -256,7 +258,9 @@ class LeaseRequests:
         if request.stamped is None:
             self._leases.ask_again(request.topics, now)
         elif request.kind is Kind.PAID:
-            self._stamps.send_again(request.stamped, -inf)
+            # A server that answers all but these would be asked without a pause.
+            self._again.failed(now, now, self._requests.timeout_s, AGAIN_S_MAX)
+            self._stamps.send_again(request.stamped, self._again.not_before)
         else:
             self.keeping.send_again(request.stamped)
 
@@ -276,6 +280,7 @@ class LeaseRequests:
             if is_new:
                 news.append(topic)
             if request.kind is Kind.PAID:
+                self._again.reset()
                 self._pause.reset()
                 self._has_searched = False
                 if is_new and request.stamped is not None:
@@ -291,6 +296,7 @@ class LeaseRequests:
         asked for again only later."""
         again_at = now + interval_s
         if request.kind is Kind.PAID:
+            self._again.reset()
             self.bought_nothing(now)
         if reason in _NOT_OF_LEASES:
             self._leases.ask_again(topics, again_at)

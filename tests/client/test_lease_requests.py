@@ -8,7 +8,7 @@ from operator import sub
 
 import pytest
 
-from kcast.client.lease_requests import PAID_REQUESTS_MAX, REQUESTS_MAX
+from kcast.client.lease_requests import AGAIN_S_MAX, PAID_REQUESTS_MAX, REQUESTS_MAX
 from kcast.client.liveness import Liveness
 from kcast.client.notices import Change
 from kcast.client.stamps import topics_max
@@ -224,6 +224,27 @@ def test_a_stamp_whose_datagram_got_lost_pays_for_the_next() -> None:
     assert talk.asked[-1].stamp == lost.stamp
     assert talk.asked[-1].nonce != lost.nonce
     assert not talk.session.is_minting
+
+
+def test_a_server_that_is_silent_about_stamps_alone_is_sent_few_of_them() -> None:
+    """It answers renewals all the time, so it does not count as silent (seed 8799)."""
+
+    class Choosy(FakeServer):
+        def answer(self, asked: Asked, now: float) -> list[wire.Reply]:
+            return [] if asked.stamp is not None else super().answer(asked, now)
+
+    talk = Talk(Choosy(ttl_s=3))
+    talk.want(b"t")
+    talk.exchange()
+    talk.server.bits = 4
+    talk.run(2.0)
+    talk.want(*topics_of(40))
+    talk.run(10.0, tries_per_s=10**6)
+    talk.asked.clear()
+    talk.run(10.0, tries_per_s=10**6)
+    sent = [asked for asked in talk.asked if asked.stamp is not None]
+    assert 5 <= len(sent) <= 10.0 / (0.5 + AGAIN_S_MAX) + 1
+    assert talk.is_leased(b"t")
 
 
 def test_a_stamp_outlives_a_silence_and_nothing_is_paid_twice() -> None:

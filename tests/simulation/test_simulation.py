@@ -134,6 +134,7 @@ REGRESSIONS = {
     "all asked a server that was back in the same seconds, and some were turned away for long": (
         options_of_seed(449)
     ),
+    "a liar answered all but what was paid for, which was sent without a pause": options_of_seed(8799),
     "a liar wrote a message in a second way, and a checker took the two for one": options_of_seed(3457),
 }
 """What seeds have found, with the settings that they stood for then."""
