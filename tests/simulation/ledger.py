@@ -444,7 +444,9 @@ class Ledger:
                 if entry is None or (line not in turn.copies and self._is_forgotten(turn, entry)):
                     entry = known[line] = Copies(now, 0)
                 elif line in turn.copies and self._is_forgotten(turn, entry):
-                    entry.again += 1  # in one turn so much came between that this one was forgotten
+                    # In one turn so much came between that this one was forgotten, and from whom it came.
+                    entry.again += 1
+                    entry.raw_open.clear()
                 entry.take_raw(turn.host.world.server_at[packet.source].name, now)
                 entry.last_at, entry.last_arrival = now, self._arrivals[name]
                 turn.copies[line] = entry

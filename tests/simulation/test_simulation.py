@@ -135,6 +135,9 @@ REGRESSIONS = {
         options_of_seed(449)
     ),
     "a liar answered all but what was paid for, which was sent without a pause": options_of_seed(8799),
+    "a raw line was forgotten within a turn, and a checker still knew from whom it had come": (
+        options_of_seed(5508)
+    ),
     "a liar wrote a message in a second way, and a checker took the two for one": options_of_seed(3457),
 }
 """What seeds have found, with the settings that they stood for then."""
