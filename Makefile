@@ -22,7 +22,7 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 	lint format bench constraints lock dist clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
 
 demo:  ## a cluster on this machine, servers killed, delivery measured against prediction
 	@$(SETUP)
@@ -43,7 +43,7 @@ test: lint  ## all checks and tests but the slow ones, which it names at its end
 		'make test-compat (beside version 0.1.0, 1 min). make test-attacks floods real servers (3 min),' \
 		'make fuzz looks for inputs that no test has'
 
-test-fast:  ## the sans-IO cores, codec, ring and simulation, in half a minute: 20 of 200 seeds, no socket
+test-fast:  ## the sans-IO cores, codec, ring and simulation, in three minutes: 20 of 200 seeds, no socket
 	@$(SETUP) dev load spark trust list-log
 	KCAST_SIM_SEEDS=20 $(BIN)/pytest -n 2 --dist worksteal -m 'not (world or long)' --ignore tests/client/cli \
 		tests/hashring tests/pubsub tests/client tests/simulation $(ARGS)

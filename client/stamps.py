@@ -88,7 +88,11 @@ class Stamps:
         return None
 
     def send_again(self, stamped: Stamped, at: float) -> None:
-        """Sends the same stamp again, from a time on, since it has bought nothing yet."""
+        """Sends the same stamp again, from a time on, since it has bought nothing yet.
+
+        Once: a request that was given up, and sent again, may be answered late, and be refused then.
+        """
+        self._ready = [entry for entry in self._ready if entry[1] != stamped]
         self._ready.append((at, stamped))
 
     def drop(self) -> list[bytes]:

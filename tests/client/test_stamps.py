@@ -108,3 +108,14 @@ def test_drop_lets_all_go() -> None:
 
 def test_topics_of_a_datagram() -> None:
     assert [topics_max(bits) for bits in (1, 10, 17, 18, 24)] == [131_072, 256, 2, 1, 1]
+
+
+def test_a_stamp_that_is_to_be_sent_twice_is_sent_once() -> None:
+    """A refusal comes late: its request was given up, and the stamp waits to be sent again (seed 8799)."""
+    stamps = Stamps()
+    stamped = Stamped(Cookie(b"c" * 32, 0.0, 0), [b"t"], 4, b"5")
+    stamps.send_again(stamped, 1.0)
+    stamps.send_again(stamped, 2.0)
+    assert stamps.take_ready(1.5) is None
+    assert stamps.take_ready(2.0) == stamped
+    assert stamps.take_ready(9.0) is None
