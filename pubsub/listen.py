@@ -87,7 +87,7 @@ def _plain(host: str) -> str:
 
 def _bind_failure(error: OSError, where: str) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use; stop the other server or give --port"
+        return f"{where} is in use; stop the other server, which may drain for half a minute, or give --port"
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"{where}: permission denied; give a --port above 1023"
     if error.errno == errno.EADDRNOTAVAIL:

@@ -86,7 +86,7 @@ def test_no_address_is_refused(stack: ExitStack) -> None:
 
 def test_a_taken_port_is_said_so_and_leaves_nothing_open(stack: ExitStack) -> None:
     port = open_ports(stack, "127.0.0.1")[0].address[1]
-    with pytest.raises(ListenError, match=rf"^127\.0\.0\.1:{port} is in use; stop the other server or give"):
+    with pytest.raises(ListenError, match=rf"^127\.0\.0\.1:{port} is in use; stop the other server"):
         open_ports(stack, "127.0.0.1", port=port)
 
 

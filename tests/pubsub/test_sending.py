@@ -139,7 +139,8 @@ def test_the_port_is_taken_for_another_server_of_the_same_user(stack: ExitStack)
     )
     assert done.returncode == 1
     assert done.stderr.endswith(
-        f" kcast serve: 127.0.0.1:{port.address[1]} is in use; " + "stop the other server or give --port\n"
+        f" kcast serve: 127.0.0.1:{port.address[1]} is in use; "
+        + "stop the other server, which may drain for half a minute, or give --port\n"
     )
 
 

@@ -125,7 +125,8 @@ def test_a_taken_port_is_one_line(serve: Serve) -> None:
     output, errors = second.communicate(timeout=WAIT_S)
     assert output == ""
     assert untimed(errors) == (
-        f"kcast serve: {host}:{port} is in use; stop the other server or give --port\n"
+        f"kcast serve: {host}:{port} is in use; stop the other server, which may drain for half a minute, "
+        "or give --port\n"
     )
     assert second.returncode == 1
 

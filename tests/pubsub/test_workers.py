@@ -364,8 +364,8 @@ def test_a_taken_port_is_one_line(serve: Serve) -> None:
         rest, complaints = process.communicate(timeout=WAIT_S)
     assert (rest, process.returncode) == ("", 1)
     assert (
-        untimed(complaints)
-        == f"kcast serve: 127.0.0.1:{port} is in use; stop the other server or give --port\n"
+        untimed(complaints) == f"kcast serve: 127.0.0.1:{port} is in use; stop the other server, "
+        "which may drain for half a minute, or give --port\n"
     )
 
 
