@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{'table':6} {'':38} {'bytes':>7} {'open us':>8} {'renew us':>9} {'expire us':>10}")
     for kind in TABLES:
         for name, case in CASES.items():
-            # A table that is nearly full knows who holds few leases, and how long each has been kept (§7.10).
+            # A table that is nearly full knows who is on probation, and who holds few leases (§7.10).
             for places, ending in (2 * leases, ""), (leases, ", full"):
                 held = bytes_per_lease(kind, case, leases, places)
                 open_us, renew_us, expire_us = table_us(kind, case, leases, places)
