@@ -1,17 +1,17 @@
 """What leaves together: lines packed for each subscriber, once for all who want the same. Sans-IO."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit
+from kcast.pubsub.router import Packer, Routes
 from kcast.pubsub.table import LeaseTable
 
 CALLS_MAX = 64  # in a slice: a sixth of a millisecond
 WHOLE_CALLS_MAX = 100  # what goes to so many is not cut, since a slice costs as much as some twenty calls
-PAIRS_MAX = 8192  # topics times subscribers in a batch: some milliseconds to put together
-LINE_PAIRS_MAX = 65_536  # lines times subscribers: as long to pack, where no two want the same
+COPIES_MAX = 32_768  # lines times subscribers in a batch: some milliseconds to put together
 COST_BYTES_MAX = 4 * 1024 * 1024  # in a batch, what copies cost beside their bytes included
 ADDRESSES_MAX = 1024  # in a batch: a few milliseconds to send, and for so long nobody in it comes first
 LATE_S = 1.0  # what waits for longer is held against the table again: leases may have ended (§7.1)
@@ -35,41 +35,43 @@ class Batch:
     __slots__ = (
         "_cost_bytes_max",
         "_mark",
+        "_packer",
+        "_senders",
+        "copies",
         "cost_bytes",
         "found_at",
-        "line_pairs",
-        "pairs",
         "ready",
         "ready_addresses",
-        "topics",
-        "wanted",
-        "wanted_by",
     )
 
-    def __init__(self, now: float, mark: bytes = b"", cost_bytes_max: float = COST_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        now: float,
+        make_packer: Callable[[], Packer],
+        mark: bytes = b"",
+        cost_bytes_max: float = COST_BYTES_MAX,
+    ) -> None:
         self._mark = mark
         self._cost_bytes_max = cost_bytes_max
+        self._packer = make_packer()
+        self._senders: set[Hashable] = set()  # of the lines that are still to be packed
         self.cost_bytes = 0  # of what was put in
+        self.copies = 0
         self.found_at = now  # when the first of the audiences was that it is for
-        self.pairs = 0
-        self.line_pairs = 0
         self.ready: deque[Ready] = deque()
         self.ready_addresses = 0  # that what is ready goes to
-        self.topics: set[bytes] = set()  # of the lines that are still to be packed
-        self.wanted: list[list[bytes]] = []  # lines that are packed together for those who want them ...
-        self.wanted_by: defaultdict[Address, list[int]] = defaultdict(list)  # ... by their places there
 
     @property
     def has_room(self) -> bool:
         """Whether more may be put in it."""
-        if self.fullness >= 1 or self.cost_bytes >= self._cost_bytes_max:
+        if self.copies >= COPIES_MAX or self.cost_bytes >= self._cost_bytes_max:
             return False
-        return self.ready_addresses + len(self.wanted_by) < ADDRESSES_MAX
+        return self.ready_addresses + len(self._packer) < ADDRESSES_MAX
 
     @property
     def fullness(self) -> float:
         """What it took to put it together, as a part of what it may take."""
-        return max(self.pairs / PAIRS_MAX, self.line_pairs / LINE_PAIRS_MAX)
+        return self.copies / COPIES_MAX
 
     @property
     def calls_of_slice(self) -> int:
@@ -81,26 +83,35 @@ class Batch:
                 return max(CALLS_MAX, calls)
         return CALLS_MAX
 
-    def add(self, transmit: Transmit, line_count: int) -> None:
-        """Takes what needs no packing."""
-        self.ready.append(Ready(transmit, line_count))
-        self.ready_addresses += len(transmit.destinations)
+    def add_lines(self, data: bytes, routes: Routes, sender: Hashable) -> tuple[int, int, list[bytes]]:
+        """Takes a sender's publishes, to be packed with others; returns what `Packer.add` does."""
+        added = self._packer.add(data, routes)
+        self._senders.add(sender)
+        self.copies += added[0]
+        return added
+
+    def add_lines_for(self, data: bytes, addresses: Sequence[Address], copies: int, sender: Hashable) -> None:
+        """Takes a sender's publishes for these subscribers, to be packed with others."""
+        self._packer.add_for(data, addresses)
+        self._senders.add(sender)
+        self.copies += copies
+
+    def add_run(self, transmit: Transmit, line_count: int, sender: Hashable) -> None:
+        """Takes what leaves as it is, behind what the sender put in before."""
+        if sender in self._senders:
+            self.pack()
+        self._add(transmit, line_count)
+        self.copies += len(transmit.destinations)
 
     def pack(self) -> None:
-        """Packs each subscriber's lines together, once for subscribers who want the same."""
-        if not self.wanted:
-            return
-        audiences: defaultdict[tuple[int, ...], list[Address]] = defaultdict(list)
-        for address, places in self.wanted_by.items():
-            audiences[tuple(places)].append(address)
-        wanted = self.wanted
-        for chosen, addresses in audiences.items():
-            lines = [line for place in chosen for line in wanted[place]]
-            packed = wire.pack_lines(lines, mark=self._mark)
-            self.add(Transmit(*packed, addresses), len(lines))
-        self.wanted.clear()
-        self.wanted_by.clear()
-        self.topics.clear()
+        """Packs the lines of each subscriber."""
+        for data, segment_bytes, addresses, line_count in self._packer.pack(self._mark):
+            self._add(Transmit(data, segment_bytes, addresses), line_count)
+        self._senders.clear()
+
+    def _add(self, transmit: Transmit, line_count: int) -> None:
+        self.ready.append(Ready(transmit, line_count))
+        self.ready_addresses += len(transmit.destinations)
 
     def drop_late(self, table: LeaseTable, now: float) -> int:
         """Drops, of what has waited for long, the copies of leases that have ended; returns their number."""

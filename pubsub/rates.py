@@ -142,15 +142,15 @@ class _Kept:
 class Demand(NamedTuple):
     """What publishes ask for: lines, the copies that they cause, and the bytes of these.
 
-    `is_vouched` says whether a cookie was shown with them: nobody else can have sent them. `unwanted` are
-    topics among them without a subscriber.
+    If they can leave as they came, `topic` is the one that all are of. `is_vouched` says whether a cookie was
+    shown with them: nobody else can have sent them.
     """
 
     lines: int
     copies: int
     size_bytes: int
+    topic: bytes | None = None
     is_vouched: bool = False
-    unwanted: tuple[bytes, ...] = ()
 
 
 class _Buckets:

@@ -23,7 +23,7 @@ CORES = (
         "pubsub/table.py",
         "pubsub/price.py",
         "pubsub/leasing.py",
-        "pubsub/bursts.py",
+        "pubsub/router.py",
         "pubsub/egress.py",
         "pubsub/subscribers.py",
         "pubsub/networks.py",

@@ -261,7 +261,7 @@ def test_lines_of_a_subscriber_are_put_together_in_order(server: Server) -> None
     for source, datagram in ((CLIENT, b"t 1\nu 1\n"), (OTHER, b"u 2\nt 2\n"), (CLIENT, b"t 3\nv 1\n")):
         server.receive(Burst(datagram, len(datagram), source), START)
     back = sent(server.flush(START))
-    assert sorted(back) == [(OTHER, b"t 1\nt 3\nu 1\nu 2\nt 2\n"), (THIRD, b"u 1\nu 2\n")]
+    assert sorted(back) == [(OTHER, b"t 1\nu 1\nt 3\nu 2\nt 2\n"), (THIRD, b"u 1\nu 2\n")]
     assert server.flush(START) == []
 
 
