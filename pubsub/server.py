@@ -294,11 +294,10 @@ class Server:
             self._challenge(vouch.nonce, datagram, source, now)
             return False
         lines = bare.split(datagram, self.drops)
-        if len(lines) > self.limits.lines_per_datagram:
+        lines_max = self.limits.lines_per_datagram
+        if len(lines) > lines_max:
             self.drops[Drop.TOO_MANY_LINES] += 1
-            self._refuse_whole(
-                vouch, "size", datagram, source, {"lines": str(self.limits.lines_per_datagram)}
-            )
+            self._refuse_whole(vouch, "size", datagram, source, {"lines": str(lines_max)})
             return True
         subscribes, publishes, controls = wire.sorted_lines(lines[1:])
         for line in controls:
