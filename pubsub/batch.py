@@ -1,12 +1,12 @@
 """What leaves together: lines packed for each subscriber, once for all who want the same. Sans-IO."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit
-from kcast.pubsub.router import Packer, Routes
+from kcast.pubsub.router import Packed, PackerLike, Routes
 from kcast.pubsub.table import LeaseTable
 
 CALLS_MAX = 64  # in a slice: a sixth of a millisecond
@@ -17,16 +17,13 @@ ADDRESSES_MAX = 1024  # in a batch: a few milliseconds to send, and for so long 
 LATE_S = 1.0  # what waits for longer is held against the table again: leases may have ended (§7.1)
 
 
-class Ready(NamedTuple):
-    """What is ready to leave, and the number of lines in it."""
+class Taken(NamedTuple):
+    """What leaves: `calls` is the number of destinations, `size_bytes` what is sent to all of them."""
 
-    transmit: Transmit
-    line_count: int
-
-    @property
-    def copies(self) -> int:
-        """Lines times destinations."""
-        return self.line_count * len(self.transmit.destinations)
+    transmits: list[Transmit]
+    calls: int
+    size_bytes: int
+    copies: int
 
 
 class Batch:
@@ -47,7 +44,7 @@ class Batch:
     def __init__(
         self,
         now: float,
-        make_packer: Callable[[], Packer],
+        make_packer: Callable[[], PackerLike],
         mark: bytes = b"",
         cost_bytes_max: float = COST_BYTES_MAX,
     ) -> None:
@@ -58,7 +55,7 @@ class Batch:
         self.cost_bytes = 0  # of what was put in
         self.copies = 0
         self.found_at = now  # when the first of the audiences was that it is for
-        self.ready: deque[Ready] = deque()
+        self.ready: deque[Packed] = deque()
         self.ready_addresses = 0  # that what is ready goes to
 
     @property
@@ -78,7 +75,7 @@ class Batch:
         """How many calls the next slice may have: more than usual if all, or the first, then leaves whole."""
         if not self.ready:
             return CALLS_MAX
-        for calls in (self.ready_addresses, len(self.ready[0].transmit.destinations)):
+        for calls in (self.ready_addresses, len(self.ready[0][2])):
             if calls <= WHOLE_CALLS_MAX:
                 return max(CALLS_MAX, calls)
         return CALLS_MAX
@@ -96,35 +93,52 @@ class Batch:
         self._senders.add(sender)
         self.copies += copies
 
-    def add_run(self, transmit: Transmit, line_count: int, sender: Hashable) -> None:
+    def add_run(self, run: Packed, sender: Hashable) -> None:
         """Takes what leaves as it is, behind what the sender put in before."""
         if sender in self._senders:
             self.pack()
-        self._add(transmit, line_count)
-        self.copies += len(transmit.destinations)
+        self.ready.append(run)
+        self.ready_addresses += len(run.addresses)
+        self.copies += len(run.addresses)
 
     def pack(self) -> None:
         """Packs the lines of each subscriber."""
-        for data, segment_bytes, addresses, line_count in self._packer.pack(self._mark):
-            self._add(Transmit(data, segment_bytes, addresses), line_count)
+        self.ready_addresses += len(self._packer)
+        self.ready.extend(self._packer.pack(self._mark))
         self._senders.clear()
 
-    def _add(self, transmit: Transmit, line_count: int) -> None:
-        self.ready.append(Ready(transmit, line_count))
-        self.ready_addresses += len(transmit.destinations)
+    def take(self, calls_max: float, bytes_max: float) -> Taken:
+        """Takes out what leaves next, of so many calls and bytes, or little more."""
+        transmits: list[Transmit] = []
+        calls = size_bytes = copies = 0
+        ready = self.ready
+        while ready and calls < calls_max and size_bytes < bytes_max:
+            data, segment_bytes, addresses, line_count = ready.popleft()
+            count = len(addresses)
+            if count > 1 and (calls + count > calls_max or size_bytes + len(data) * count > bytes_max):
+                most = max(1, int(min(calls_max - calls, (bytes_max - size_bytes) // len(data))))
+                if most < count:
+                    ready.appendleft(Packed(data, segment_bytes, addresses[most:], line_count))
+                    addresses, count = addresses[:most], most
+            transmits.append(Transmit(data, segment_bytes, addresses))
+            calls += count
+            size_bytes += len(data) * count
+            copies += line_count * count
+        self.ready_addresses -= calls
+        return Taken(transmits, calls, size_bytes, copies)
 
     def drop_late(self, table: LeaseTable, now: float) -> int:
         """Drops, of what has waited for long, the copies of leases that have ended; returns their number."""
         if now <= self.found_at + LATE_S or not self.ready:
             return 0
-        before = sum([ready.copies for ready in self.ready])
+        before = _copies_of(self.ready)
         self.ready = deque(self._still_wanted(table, now))
-        self.ready_addresses = sum([len(ready.transmit.destinations) for ready in self.ready])
+        self.ready_addresses = sum([len(addresses) for _, _, addresses, _ in self.ready])
         self.found_at = now
-        return before - sum([ready.copies for ready in self.ready])
+        return before - _copies_of(self.ready)
 
-    def _still_wanted(self, table: LeaseTable, now: float) -> Iterator[Ready]:
-        for (data, segment_bytes, destinations, _), line_count in self.ready:
+    def _still_wanted(self, table: LeaseTable, now: float) -> Iterator[Packed]:
+        for data, segment_bytes, destinations, line_count in self.ready:
             lines = wire.split_lines(data)[0]
             topics = {line.partition(b" ")[0] for line in lines}
             audiences: defaultdict[frozenset[bytes], list[Address]] = defaultdict(list)
@@ -133,7 +147,12 @@ class Batch:
                 audiences[wanted].append(address)
             for wanted, addresses in audiences.items():
                 if len(wanted) == len(topics):
-                    yield Ready(Transmit(data, segment_bytes, addresses), line_count)
+                    yield Packed(data, segment_bytes, addresses, line_count)
                 elif wanted:
                     rest = [line for line in lines if line.partition(b" ")[0] in wanted]
-                    yield Ready(Transmit(*wire.pack_lines(rest, mark=self._mark), addresses), len(rest))
+                    yield Packed(*wire.pack_lines(rest, mark=self._mark), addresses, len(rest))
+
+
+def _copies_of(ready: Iterable[Packed]) -> int:
+    """Lines times addresses."""
+    return sum([line_count * len(addresses) for _, _, addresses, line_count in ready])

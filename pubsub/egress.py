@@ -25,14 +25,14 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub import wire
-from kcast.pubsub.batch import COST_BYTES_MAX, Batch, Ready
+from kcast.pubsub.batch import COST_BYTES_MAX, Batch
 from kcast.pubsub.crowds import Crowd
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES
 from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.rates import Demand, Rate
-from kcast.pubsub.router import PYTHON, Router
+from kcast.pubsub.router import PYTHON, Packed, Router
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 from kcast.pubsub.turns import Turns
@@ -234,23 +234,16 @@ class Egress:
         transmits: list[Transmit] = []
         copies, refused = 0, self._subscribers.refused
         fullness = 0.0  # of the batches that have left in this slice
-        while batch and batch.ready and calls_left > 0 and bytes_left > 0:
-            transmit, line_count = batch.ready.popleft()
-            size_bytes, count = len(transmit.data), len(transmit.destinations)
-            most = max(1, int(min(calls_left, bytes_left // size_bytes)))
-            if count > most:
-                rest = transmit._replace(destinations=transmit.destinations[most:])
-                batch.ready.appendleft(Ready(rest, line_count))
-                transmit = transmit._replace(destinations=transmit.destinations[:most])
-                count = most
-            batch.ready_addresses -= count
-            transmits.append(transmit)
-            calls_left -= count
-            bytes_left -= size_bytes * count
-            copies += line_count * count
-            if not batch.ready and calls_left > 0 and bytes_left > 0:
-                fullness += batch.fullness
-                batch = self._next_batch(now) if fullness < 0.5 else None
+        while batch and batch.ready:
+            taken = batch.take(calls_left, bytes_left)
+            transmits += taken.transmits
+            copies += taken.copies
+            calls_left -= taken.calls
+            bytes_left -= taken.size_bytes
+            fullness += batch.fullness
+            if batch.ready or calls_left <= 0 or bytes_left <= 0 or fullness >= 0.5:
+                break
+            batch = self._next_batch(now)
         if self._subscribers:
             transmits = [part for each in transmits for part in self._subscribers.granted(each, now)]
         self._counts["copies_sent"] += copies - (self._subscribers.refused - refused)
@@ -380,7 +373,7 @@ class Egress:
             # the memory.
             lines = wire.split_lines(parcel.data)[0]
             parcel.data, parcel.segment_bytes = wire.pack_lines(lines, mark=self._mark)
-        batch.add_run(Transmit(parcel.data, parcel.segment_bytes, chunk), parcel.line_count, sender)
+        batch.add_run(Packed(parcel.data, parcel.segment_bytes, chunk, parcel.line_count), sender)
 
     def _put_to_crowd(self, parcel: _Parcel, crowd: Crowd, now: float) -> None:
         """Takes what goes to a crowd: it waits as if the crowd's party had published it."""

@@ -20,7 +20,9 @@ from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS
 from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
 from kcast.pubsub.machine import is_one_of_several
+from kcast.pubsub.native import BEST, MISSING
 from kcast.pubsub.networks import Networks
+from kcast.pubsub.router import PYTHON
 from kcast.pubsub.server import Server
 from kcast.pubsub.sockets import uses_linux
 from kcast.pubsub.udp import UdpPort
@@ -48,10 +50,18 @@ class ServeSettings:
     tells_audience: bool
     open_to: str
     exempts_loopback: bool
+    is_native: bool
     receive_buffer_bytes: int
     metrics: Address | None
     tap: str | None
     tap_bytes: int
+
+
+def router_name(settings: ServeSettings) -> str:
+    """Returns which router these servers have, and why it is not the native one."""
+    if not settings.is_native:
+        return "routing in Python, as --no-native says"
+    return f"routing in Python: {MISSING}" if MISSING else "routing in native code"
 
 
 def warn(settings: ServeSettings, servers: Sequence[Sequence[UdpPort]], log: Log) -> None:
@@ -82,7 +92,7 @@ def serve(
     `on_ready` and `lifeline` are as in `driver.run`.
     """
     addresses = [port.address for port in ports]
-    outlets = [port.open_outlets() for port in ports]
+    outlets = [port.open_outlets(is_native=settings.is_native) for port in ports]
     if uses_linux() and not all(outlets):
         log.warning(
             "senders",
@@ -170,6 +180,7 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
         own_addresses=own_addresses(addresses),
         open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
         exempts_loopback=settings.exempts_loopback,
+        router=BEST if settings.is_native else PYTHON,
         tap=tap,
     )
 

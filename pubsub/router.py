@@ -200,11 +200,27 @@ class Packer:
         return packed
 
 
+class PackerLike(Protocol):
+    """A `Packer` of one of the two routers."""
+
+    def __len__(self) -> int:
+        """Returns the number of subscribers."""
+
+    def add(self, data: bytes, routes: Routes, /) -> tuple[int, int, list[bytes]]:
+        """Does as `Packer.add`."""
+
+    def add_for(self, data: bytes, addresses: Sequence[Address], /) -> None:
+        """Does as `Packer.add_for`."""
+
+    def pack(self, mark: bytes, /) -> Sequence[Packed]:
+        """Does as `Packer.pack`; what it returns are tuples of the same."""
+
+
 class Router(NamedTuple):
-    """One of the two routers, which do the same."""
+    """One of the two routers, which do the same. `survey` returns a tuple of what a `Survey` has."""
 
     survey: Callable[[bytes, int, int, Routes], Survey | None]
-    make_packer: Callable[[], Packer]
+    make_packer: Callable[[], PackerLike]
 
 
 PYTHON = Router(survey, Packer)

@@ -21,7 +21,7 @@ from kcast.pubsub.limits import (
 )
 from kcast.pubsub.listen import is_wildcard, open_ports
 from kcast.pubsub.log import Log
-from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, serve, warn
+from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, router_name, serve, warn
 from kcast.pubsub.serve_options import (
     LOOPBACK,
     UNITS,
@@ -69,6 +69,7 @@ class Given:
     open: bool
     open_to_anyone: bool
     no_loopback_exemption: bool
+    no_native: bool
     head: tuple[str, str | None]
     hide_audience: bool
     metrics: Address | None
@@ -106,6 +107,7 @@ class Given:
             tells_audience=not self.hide_audience,
             open_to="anyone" if self.open_to_anyone else "local" if self.open else "",
             exempts_loopback=not self.no_loopback_exemption,
+            is_native=not self.no_native,
             receive_buffer_bytes=self.receive_buffer,
             metrics=self.metrics,
             tap=self.tap,
@@ -276,6 +278,12 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
 )
 @option(
     _OPERATION,
+    "--no-native",
+    is_flag=True,
+    help="Route publishes in Python though native code was built for it. It does the same more slowly.",
+)
+@option(
+    _OPERATION,
     "--metrics",
     callback=host_port,
     metavar="[HOST:]PORT",
@@ -399,7 +407,7 @@ def _serve_one(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> i
 
     def announce() -> None:
         # Whoever started the server waits for this line. If it cannot be written, the server ends.
-        problem = _print(f"kcast: serving on {where} (ttl {settings.ttl_s} s)\n")
+        problem = _print(f"kcast: serving on {where} (ttl {settings.ttl_s} s, {router_name(settings)})\n")
         if problem:
             _fail(log, problem)
 
@@ -427,6 +435,7 @@ def _serve_several(
             log.error("stdout", problem)
         return not problem
 
+    log.info("router", f"{len(servers)} servers, {router_name(settings)}")
     return Supervisor(servers, work, log, announce).run()
 
 

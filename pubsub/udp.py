@@ -259,7 +259,7 @@ class UdpPort:
         for data, segment_bytes, destinations, _ in transmits:
             send(data, segment_bytes, destinations)
 
-    def open_outlets(self) -> bool:
+    def open_outlets(self, *, is_native: bool = True) -> bool:
         """Lets copies leave by another socket than answers from now on, as `kcast.pubsub.sending` says.
 
         Returns False where the system cannot: then all leaves by the one socket, as before. Of several
@@ -270,7 +270,10 @@ class UdpPort:
         size_bytes = self.send_buffer_bytes
         try:
             self._outlets = Outlets(
-                lambda: open_sender(self._socket, size_bytes), self.send_errors, clock=clock.now
+                lambda: open_sender(self._socket, size_bytes),
+                self.send_errors,
+                clock=clock.now,
+                is_native=is_native,
             )
         except OSError:
             # Else others could join the port, and would be given a part of what arrives.

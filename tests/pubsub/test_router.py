@@ -8,9 +8,10 @@ import pytest
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Burst, datagrams
-from kcast.pubsub.router import PYTHON, Many, Router, whole_topic
+from kcast.pubsub.router import Many, Router, whole_topic
 from tests.support.naive_router import RouteTable, check_packer, check_survey
 from tests.support.random_bursts import random_burst
+from tests.support.routers import ROUTERS
 from tests.support.server_core import (
     CLIENT,
     OTHER,
@@ -100,7 +101,6 @@ def test_lines_are_bounded_wherever_in_a_burst_they_are_many() -> None:
     assert 400 < refused_count < 2800
 
 
-ROUTERS = {"python": PYTHON}
 ADDRESSES = [("192.0.2.1", port) for port in range(1, 9)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
-from kcast.pubsub.router import Many, Packed, Packer, Route, Router, Routes, Survey
+from kcast.pubsub.router import Many, Packed, PackerLike, Route, Router, Routes, Survey
 
 
 class RouteTable(dict[bytes, Route]):
@@ -80,7 +80,7 @@ def check_survey(router: Router, data: bytes, segment_bytes: int, lines_max: int
     return expected is not None
 
 
-def check_packer(packer: Packer, texts: Sequence[bytes], routes: Routes, mark: bytes) -> list[Packed]:
+def check_packer(packer: PackerLike, texts: Sequence[bytes], routes: Routes, mark: bytes) -> list[Packed]:
     """Holds a packer to what it is to do with these publishes; returns what it packed."""
     naive = NaivePacker()
     for number, text in enumerate(texts):
@@ -92,7 +92,7 @@ def check_packer(packer: Packer, texts: Sequence[bytes], routes: Routes, mark: b
         else:
             assert packer.add(text, routes) == naive.add(text, routes)
         assert len(packer) == len(naive.lines_of)
-    packed = packer.pack(mark)
+    packed = [Packed(*each) for each in packer.pack(mark)]
     assert len(packer) == 0 and packer.pack(mark) == []
     expected = naive.datagrams_of(mark)
     found = {address: each for each in packed for address in each.addresses}
