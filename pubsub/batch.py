@@ -108,7 +108,7 @@ class Batch:
         self._senders.clear()
 
     def take(self, calls_max: float, bytes_max: float) -> Taken:
-        """Takes out what leaves next, of so many calls and bytes, or little more."""
+        """Takes out what leaves next: this number of calls and bytes, or little more."""
         transmits: list[Transmit] = []
         calls = size_bytes = copies = 0
         ready = self.ready

@@ -19,3 +19,5 @@ else:
 
 BEST = NATIVE or PYTHON
 """The fastest router there is."""
+
+DESCRIPTION = f"routing in Python: {MISSING}" if MISSING else "routing in native code"

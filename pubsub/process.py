@@ -20,7 +20,7 @@ from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS
 from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
 from kcast.pubsub.machine import is_one_of_several
-from kcast.pubsub.native import BEST, MISSING
+from kcast.pubsub.native import BEST, DESCRIPTION
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.router import PYTHON
 from kcast.pubsub.server import Server
@@ -57,11 +57,9 @@ class ServeSettings:
     tap_bytes: int
 
 
-def router_name(settings: ServeSettings) -> str:
-    """Returns which router these servers have, and why it is not the native one."""
-    if not settings.is_native:
-        return "routing in Python, as --no-native says"
-    return f"routing in Python: {MISSING}" if MISSING else "routing in native code"
+def routing_of(settings: ServeSettings) -> str:
+    """Returns in which code these servers route, and why it is not native."""
+    return DESCRIPTION if settings.is_native else "routing in Python, as --no-native says"
 
 
 def warn(settings: ServeSettings, servers: Sequence[Sequence[UdpPort]], log: Log) -> None:

@@ -21,7 +21,7 @@ from kcast.pubsub.limits import (
 )
 from kcast.pubsub.listen import is_wildcard, open_ports
 from kcast.pubsub.log import Log
-from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, router_name, serve, warn
+from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, routing_of, serve, warn
 from kcast.pubsub.serve_options import (
     LOOPBACK,
     UNITS,
@@ -407,7 +407,7 @@ def _serve_one(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> i
 
     def announce() -> None:
         # Whoever started the server waits for this line. If it cannot be written, the server ends.
-        problem = _print(f"kcast: serving on {where} (ttl {settings.ttl_s} s, {router_name(settings)})\n")
+        problem = _print(f"kcast: serving on {where} (ttl {settings.ttl_s} s, {routing_of(settings)})\n")
         if problem:
             _fail(log, problem)
 
@@ -435,7 +435,7 @@ def _serve_several(
             log.error("stdout", problem)
         return not problem
 
-    log.info("router", f"{len(servers)} servers, {router_name(settings)}")
+    log.info("router", f"{len(servers)} servers, {routing_of(settings)}")
     return Supervisor(servers, work, log, announce).run()
 
 

@@ -69,7 +69,24 @@ def _told(run: Callable[[], _Result]) -> _Result:
         sys.exit(EXIT_USAGE)
 
 
+def _tell_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not context.resilient_parsing:
+        from importlib.metadata import version
+
+        from kcast.pubsub.native import DESCRIPTION
+
+        click.echo(f"kcast {version('kcast')}, {DESCRIPTION}")
+        context.exit()
+
+
 @click.group(cls=_Commands, members=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kcast")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_tell_version,
+    help="Show the version, and whether native code was built.",
+)
 def main() -> None:
     """Publish/subscribe over UDP with dumb servers and smart clients."""

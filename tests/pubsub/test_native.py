@@ -127,10 +127,30 @@ import sys
 sys.modules["kcast.pubsub._router"] = sys.modules["kcast.pubsub._sender"] = None
 from kcast.pubsub import native, outlet, router
 assert native.NATIVE is None and native.BEST is router.PYTHON and outlet._native is None
-print(native.MISSING)
+from kcast.client.cli import main
+sys.argv = ["kcast", "--version"]
+main()
 """
 
 
 def test_without_native_code_it_is_python_that_routes() -> None:
     found = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
-    assert found.stdout == "native code was not built, for want of a C compiler\n"
+    assert found.stdout.endswith(", routing in Python: native code was not built, for want of a C compiler\n")
+
+
+WRONG = """
+import sys
+class Loader:
+    def find_spec(self, name, path=None, target=None):
+        if name == "kcast.pubsub._router":
+            raise ImportError("_router.abi3.so: wrong ELF class")
+sys.meta_path.insert(0, Loader())
+from kcast.pubsub import native, router
+assert native.BEST is router.PYTHON
+print(native.DESCRIPTION)
+"""
+
+
+def test_code_that_was_built_for_something_else_is_told() -> None:
+    found = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, check=True)
+    assert found.stdout == "routing in Python: _router.abi3.so: wrong ELF class\n"
