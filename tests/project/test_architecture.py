@@ -137,7 +137,7 @@ LAYERS = {
         ("users", "results"),
         ("faults",),
         ("capture", "clusters"),
-        ("charts", "scenario"),
+        ("charts", "scenario", "timerfd"),
     ),
     "spark": (
         ("submit",),
