@@ -3,7 +3,6 @@
 It also shows what a price of new leases (PROTOCOL §5.11) means in computing time, measured on this machine.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -18,6 +17,7 @@ from kcast.client.cli.common import (
 )
 from kcast.client.cli.forecast import Setting, Work, all_of_k, few_publish, measured_tries_per_s, predict
 from kcast.client.cli.layout import folded, paragraph, table
+from kcast.client.cli.policy_options import policy_of, policy_options
 from kcast.client.cli.text import tell, to_json
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import TTL_S_DEFAULT, WORK_BITS_MAX, Limits
@@ -30,14 +30,7 @@ _LABEL_CHARS = len("best TTL   ")
 @click.command("plan")
 @cluster_option
 @click.option("--hosts", type=click.IntRange(1, 100_000), help="Hosts in the cluster.")
-@click.option("--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A scheme of the note of 2004.")
-@click.option("--k", type=click.IntRange(1, 1000), metavar="K", help="Number of a topic's hosts.")
-@click.option(
-    "--publish", type=click.IntRange(1, 1000), metavar="M", help="Number that each message goes to."
-)
-@click.option(
-    "--subscribe", type=click.IntRange(1, 1000), metavar="N", help="Number that a subscriber leases at."
-)
+@policy_options
 @click.option(
     "--down", type=Number(0, 1), metavar="P", help=f"Share of time a host is down. [default: {DOWN_DEFAULT}]"
 )
@@ -128,7 +121,7 @@ def command(
         cluster = load_cluster_if_named("plan", cluster_name)
         if hosts is None:
             hosts = len(cluster.hosts) if cluster else HOSTS_DEFAULT
-        policy = cluster.policy if cluster and not own else _policy(scheme, hosts, k, publish, subscribe)
+        policy = cluster.policy if cluster and not own else policy_of(scheme, hosts, k, publish, subscribe)
         if down_exactly is not None and down_exactly > hosts:
             raise click.UsageError(
                 f"--down-exactly is {down_exactly}, but there are {count_of(hosts, 'host')}."
@@ -138,32 +131,6 @@ def command(
         work = None if work_bits is None else Work(work_bits, measured_tries_per_s())
         for line in _as_json(policy, setting, work) if as_json else _as_text(policy, setting, work):
             tell(line)
-
-
-def _policy(
-    scheme: str | None, hosts: int, k: int | None, publish: int | None, subscribe: int | None
-) -> Policy:
-    """Returns the policy that the options describe. Raises click.UsageError."""
-    try:
-        if scheme == "S":
-            return Policy.from_scheme("S", k=k, publish=publish, subscribe=subscribe)
-        if scheme == "R":
-            return Policy.from_scheme("R", servers=hosts, k=k, publish=publish, subscribe=subscribe)
-        if scheme == "CH":
-            return Policy.from_scheme("CH", k=k, publish=publish, subscribe=subscribe)
-        k = Policy().k if k is None else k
-        few = min(k, Policy().publish)
-        if publish is None:
-            publish = few if subscribe in (None, k) else k
-        return Policy(k, publish, k if subscribe is None else subscribe)
-    except ValueError as error:
-        raise click.UsageError(_as_typed(str(error))) from None
-
-
-def _as_typed(text: str) -> str:
-    """Returns what a policy complains of, with options as they are typed: `--k 3` for `k=3`."""
-    text = re.sub(r"\b(k|publish|subscribe)=(\d+)", r"--\1 \2", text)
-    return re.sub(r"(takes no|raise|lower|set) (k|publish|subscribe)\b", r"\1 --\2", text)
 
 
 # --- Output ------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ LAYERS = {
     "client/trust": (("publisher",), ("reach", "witness"), ("state",), ("checks",), ("forms",), ("",)),
     "loadtest": (
         ("locustfile", "shapes"),
-        ("demo", "load"),
+        ("bench", "demo", "load"),
         ("users", "results"),
         ("faults",),
         ("capture", "clusters"),

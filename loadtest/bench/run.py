@@ -1,0 +1,181 @@
+"""Runs a benchmark: starts its workers, follows them to the end, and puts their figures together."""
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic, monotonic_ns
+from typing import Protocol
+
+from kcast.client.cli.common import count_of
+from kcast.hashring.policy import Policy
+from kcast.loadtest.bench import figures
+from kcast.loadtest.bench.course import Course, Progress
+from kcast.loadtest.bench.figures import Delivered, Published
+from kcast.loadtest.bench.plan import BenchPlan, spread
+from kcast.loadtest.bench.worker import Job
+from kcast.loadtest.bench.workers import BenchFailed, Workers
+
+START_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 10.0
+FIGURES_TIMEOUT_S = 10.0  # from when workers are told to stop
+_START_S = 0.1  # until which all have heard when the start is
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster to use. `text` is that of its file, None where `name` leads to it.
+
+    `cpu_ns` tells the CPU time that its servers have had; None where they are not the benchmark's own.
+    """
+
+    text: str | None
+    name: str
+    servers: int
+    policy: Policy
+    cpu_ns: Callable[[], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchResult:
+    """What came of a benchmark. `servers_cpu_ns` is None where the servers are not its own."""
+
+    published: Published | None
+    delivered: Delivered | None
+    servers_cpu_ns: int | None
+    is_interrupted: bool
+
+
+class Watcher(Protocol):
+    """Is told how a benchmark goes."""
+
+    def say(self, text: str) -> None:
+        """Takes a line."""
+
+    def progress(self, progress: Progress) -> None:
+        """Called several times a second."""
+
+    def clear(self) -> None:
+        """There will be no more progress."""
+
+
+def run(plan: BenchPlan, target: Target, watcher: Watcher, wait_s: float = 0.0) -> BenchResult:
+    """Runs a benchmark to its end, or until Ctrl-C; `wait_s` is for the first message of others.
+
+    Raises BenchFailed; KeyboardInterrupt before the start, and the second time.
+    """
+    publishers = spread(plan.publishers, _cores()) if plan.publishes else []
+    subscribers = spread(plan.subscribers, _cores()) if plan.subscribes else []
+    jobs = [_job(plan, target, [], each) for each in subscribers]
+    jobs += [_job(plan, target, each, []) for each in publishers]
+    subscribing = set(range(len(subscribers)))
+    publishing = set(range(len(subscribers), len(jobs)))
+    with Workers(jobs) as workers:
+        names = _await_ready(workers, target, watcher)
+        cpu_before_ns = target.cpu_ns() if target.cpu_ns else 0
+        start_ns = monotonic_ns() + int(_START_S * 1e9)
+        workers.go({"go_ns": start_ns, "names": names if plan.publishes else None})
+        course = Course(plan, publishing, subscribing, start_ns / 1e9, wait_s)
+        is_interrupted = False
+        try:
+            _follow(workers, course, watcher)
+        except KeyboardInterrupt:
+            is_interrupted = True
+            course.end_early()
+            workers.stop(*sorted(publishing - course.figures.keys()))
+            _follow(workers, course, watcher)
+        finally:
+            watcher.clear()
+        cpu_ns = target.cpu_ns() - cpu_before_ns if target.cpu_ns else None
+    return _result(plan, course, publishing, subscribing, cpu_ns, is_interrupted)
+
+
+def _cores() -> int:
+    with suppress(AttributeError):  # not Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _job(plan: BenchPlan, target: Target, publishers: Sequence[int], subscribers: Sequence[int]) -> Job:
+    return {
+        "plan": plan.as_json(),
+        "publishers": list(publishers),
+        "subscribers": list(subscribers),
+        "text": target.text,
+        "name": target.name,
+        "ready_timeout_s": READY_TIMEOUT_S,
+    }
+
+
+def _await_ready(workers: Workers, target: Target, watcher: Watcher) -> list[str]:
+    """Waits until all are ready; returns the names of the publishers."""
+    names: list[str] = []
+    leased = wanted = 0
+    waiting, until = len(workers), monotonic() + START_TIMEOUT_S
+    for each in workers.told(_POLL_S):
+        if monotonic() > until:
+            raise BenchFailed(
+                f"{waiting} of {len(workers)} processes of the benchmark are not ready after "
+                f"{START_TIMEOUT_S:g} s; is this machine very busy?"
+            )
+        if each is None:
+            continue
+        told = each.told
+        names += told["names"]
+        leased, wanted, waiting = leased + told["leased"], wanted + told["wanted"], waiting - 1
+        if told["without_receipt"] or told["without_lease"]:
+            what = "a receipt" if told["without_receipt"] else "a lease"
+            why = "is this machine very busy?"
+            if target.cpu_ns is None:
+                why = f"'kcast doctor --cluster {shlex.quote(target.name)}' says why"
+            raise BenchFailed(f"no server gives {what}: {why}")
+        if not waiting:
+            break
+    if leased < wanted:
+        watcher.say(f"only {leased} of {count_of(wanted, 'lease')} stand: some servers do not answer")
+    return names
+
+
+def _follow(workers: Workers, course: Course, watcher: Watcher) -> None:
+    """Returns when all have told their figures."""
+    stopped_at: dict[int, float] = {}
+    for each in workers.told(_POLL_S):
+        now = monotonic()
+        if each is not None:
+            course.take(each.worker, each.told, now)
+        if course.is_done:
+            return
+        watcher.progress(course.progress(now))
+        ready = course.subscribers_to_stop(now) - stopped_at.keys()
+        if ready:
+            workers.stop(*ready)
+            stopped_at.update(dict.fromkeys(ready, now))
+        if any(
+            now > at + FIGURES_TIMEOUT_S for worker, at in stopped_at.items() if worker not in course.figures
+        ):
+            raise BenchFailed("a process of the benchmark does not end; is this machine very busy?")
+
+
+def _result(
+    plan: BenchPlan,
+    course: Course,
+    publishing: set[int],
+    subscribing: set[int],
+    servers_cpu_ns: int | None,
+    is_interrupted: bool,
+) -> BenchResult:
+    published = delivered = None
+    if publishing:
+        published = figures.published(plan, *_counts(course, publishing, "publishers"))
+    if subscribing:
+        clients, cpu_ns = _counts(course, subscribing, "subscribers")
+        delivered = figures.delivered(clients, published.messages if published else None, cpu_ns)
+    return BenchResult(published, delivered, servers_cpu_ns, is_interrupted)
+
+
+def _counts(course: Course, workers: set[int], side: str) -> tuple[list[figures.Told], int]:
+    """Returns what each client of these workers has counted, and the CPU time of the workers."""
+    told = [course.figures[worker] for worker in sorted(workers)]
+    return [client for each in told for client in each[side]], sum(each["cpu_ns"] for each in told)
