@@ -53,7 +53,7 @@ class Course:
                 self._first_at = now
 
     def end_early(self) -> None:
-        """Has subscribers wait for what has been published, and no longer for publishers elsewhere."""
+        """Has publishers stop, and subscribers wait for what has been published, but for no others."""
         self._ends_early = True
 
     def progress(self, now: float) -> Progress:
@@ -71,16 +71,12 @@ class Course:
         """Whether all have told their figures."""
         return self.figures.keys() >= self._publishing | self._subscribing
 
-    @property
-    def are_publishers_done(self) -> bool:
-        """Whether all who publish have told their figures."""
-        return self.figures.keys() >= self._publishing
-
-    def subscribers_to_stop(self, now: float) -> set[int]:
-        """Returns the workers whose subscribers have nothing more to wait for."""
+    def to_stop(self, now: float) -> set[int]:
+        """Returns the workers that are to stop: their subscribers have nothing more to wait for."""
+        publishing = self._publishing - self.figures.keys()
+        if publishing:
+            return publishing if self._ends_early else set()
         left = self._subscribing - self.figures.keys()
-        if not self.are_publishers_done:
-            return set()
         is_quiet = now >= self._grew_at + QUIET_S
         if self._publishing:
             published = self._sum("attempted")

@@ -6,9 +6,8 @@ from math import ceil
 from os import fsencode
 from typing import Any, Literal, Self
 
-from kcast.client.lines import room
+from kcast.client.lines import room, wire_topic_of
 from kcast.loadtest.scenario import ID_CHARS, payload
-from kcast.pubsub.wire import encode_topic
 
 Kind = Literal["pub", "sub", "pubsub", "latency"]
 
@@ -29,7 +28,7 @@ class BenchPlan:
     for no end, and for as fast as receipts come. `topic` may hold bytes that are no UTF-8, as `os.fsdecode`
     has them. Each publisher takes the topics in turn; each subscriber has all of them.
 
-    Raises ValueError, with the options in its message, for settings that make no benchmark.
+    Raises ValueError, with the options in its message, for settings that make no benchmark, and TopicError.
     """
 
     kind: Kind
@@ -57,13 +56,12 @@ class BenchPlan:
                 f"--subscribers {self.subscribers} times --topics {self.topics} is more than "
                 f"{SUBSCRIPTIONS_MAX}: lower one of them"
             )
-        if self.publishes:
-            fits = room(encode_topic(max(self.topic_names, key=len))).text_bytes
-            if self.size_bytes > fits:
-                raise ValueError(
-                    f"--size {self.size_bytes} is too large: on this topic {fits} bytes fit, as a message is "
-                    "one datagram"
-                )
+        fits = room(wire_topic_of(max(self.topic_names, key=len), is_own=False)).text_bytes
+        if self.publishes and self.size_bytes > fits:
+            raise ValueError(
+                f"--size {self.size_bytes} is too large: on this topic {fits} bytes fit, as a message is "
+                "one datagram"
+            )
 
     @property
     def publishes(self) -> bool:

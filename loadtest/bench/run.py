@@ -2,13 +2,13 @@
 
 import os
 import shlex
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, monotonic_ns
-from typing import Protocol
+from typing import Protocol, Self
 
-from kcast.client.cli.common import count_of
 from kcast.hashring.policy import Policy
 from kcast.loadtest.bench import figures
 from kcast.loadtest.bench.course import Course, Progress
@@ -19,7 +19,7 @@ from kcast.loadtest.bench.workers import BenchFailed, Workers
 
 START_TIMEOUT_S = 60.0
 READY_TIMEOUT_S = 10.0
-FIGURES_TIMEOUT_S = 10.0  # from when workers are told to stop
+STOP_TIMEOUT_S = 30.0  # until which a worker that was told to stop has told its figures
 _START_S = 0.1  # until which all have heard when the start is
 _POLL_S = 0.1
 
@@ -64,7 +64,7 @@ class Watcher(Protocol):
 def run(plan: BenchPlan, target: Target, watcher: Watcher, wait_s: float = 0.0) -> BenchResult:
     """Runs a benchmark to its end, or until Ctrl-C; `wait_s` is for the first message of others.
 
-    Raises BenchFailed; KeyboardInterrupt before the start, and the second time.
+    Raises BenchFailed; KeyboardInterrupt where Ctrl-C comes before the start, or a second time.
     """
     publishers = spread(plan.publishers, _cores()) if plan.publishes else []
     subscribers = spread(plan.subscribers, _cores()) if plan.subscribes else []
@@ -74,22 +74,37 @@ def run(plan: BenchPlan, target: Target, watcher: Watcher, wait_s: float = 0.0) 
     publishing = set(range(len(subscribers), len(jobs)))
     with Workers(jobs) as workers:
         names = _await_ready(workers, target, watcher)
+        if not plan.publishes:
+            watcher.say(f"waits for messages, at most {wait_s:g} s for the first")
         cpu_before_ns = target.cpu_ns() if target.cpu_ns else 0
         start_ns = monotonic_ns() + int(_START_S * 1e9)
         workers.go({"go_ns": start_ns, "names": names if plan.publishes else None})
         course = Course(plan, publishing, subscribing, start_ns / 1e9, wait_s)
-        is_interrupted = False
-        try:
-            _follow(workers, course, watcher)
-        except KeyboardInterrupt:
-            is_interrupted = True
-            course.end_early()
-            workers.stop(*sorted(publishing - course.figures.keys()))
-            _follow(workers, course, watcher)
-        finally:
-            watcher.clear()
+        with _FirstCtrlC() as ctrl_c:
+            try:
+                _follow(workers, course, watcher, ctrl_c)
+            finally:
+                watcher.clear()
         cpu_ns = target.cpu_ns() - cpu_before_ns if target.cpu_ns else None
-    return _result(plan, course, publishing, subscribing, cpu_ns, is_interrupted)
+    return _result(plan, course, publishing, subscribing, cpu_ns, ctrl_c.has_come)
+
+
+class _FirstCtrlC:
+    """Notes the first Ctrl-C within a `with`, in place of raising KeyboardInterrupt; the second raises it."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _take(self, *_: object) -> None:
+        self.has_come = True
+        signal.signal(signal.SIGINT, self._before)
 
 
 def _cores() -> int:
@@ -134,11 +149,11 @@ def _await_ready(workers: Workers, target: Target, watcher: Watcher) -> list[str
         if not waiting:
             break
     if leased < wanted:
-        watcher.say(f"only {leased} of {count_of(wanted, 'lease')} stand: some servers do not answer")
+        watcher.say(f"only {leased} of {wanted} leases stand: some servers do not answer")
     return names
 
 
-def _follow(workers: Workers, course: Course, watcher: Watcher) -> None:
+def _follow(workers: Workers, course: Course, watcher: Watcher, ctrl_c: _FirstCtrlC) -> None:
     """Returns when all have told their figures."""
     stopped_at: dict[int, float] = {}
     for each in workers.told(_POLL_S):
@@ -148,13 +163,13 @@ def _follow(workers: Workers, course: Course, watcher: Watcher) -> None:
         if course.is_done:
             return
         watcher.progress(course.progress(now))
-        ready = course.subscribers_to_stop(now) - stopped_at.keys()
-        if ready:
-            workers.stop(*ready)
-            stopped_at.update(dict.fromkeys(ready, now))
-        if any(
-            now > at + FIGURES_TIMEOUT_S for worker, at in stopped_at.items() if worker not in course.figures
-        ):
+        if ctrl_c.has_come:
+            course.end_early()
+        ready = course.to_stop(now) - stopped_at.keys()
+        workers.stop(*ready)
+        stopped_at.update(dict.fromkeys(ready, now))
+        left = stopped_at.keys() - course.figures.keys()
+        if any(now > stopped_at[worker] + STOP_TIMEOUT_S for worker in left):
             raise BenchFailed("a process of the benchmark does not end; is this machine very busy?")
 
 

@@ -64,9 +64,7 @@ def on_cluster(plan: BenchPlan, cluster_name: str, *, wait_s: float, as_json: bo
     where = f"{cluster_name} ({counted(target.servers, 'server')}, policy {cluster.policy})"
     if plan.publishes:
         say(NAME, f"sends load to {where}, which others may use; Ctrl-C ends it")
-        say(NAME, _described(plan))
-    else:
-        say(NAME, f"{_described(plan)} of {where}, at most {wait_s:g} s for the first")
+    say(NAME, _described(plan) + ("" if plan.publishes else f" of {where}"))
     with _ended_by_ctrl_c():
         result = run(plan, target, ProgressLine(plan), wait_s)
     return _tell(plan, target, result, as_json=as_json)
@@ -102,7 +100,7 @@ def _described(plan: BenchPlan) -> str:
     topics = counted(plan.topics, "topic") + f" ({plan.topic}" + ("/0, ...)" if plan.topics > 1 else ")")
     subscribers = counted(plan.subscribers, "subscriber")
     if not plan.publishes:
-        return f"{subscribers}, {topics}: waits for messages"
+        return f"{subscribers}, {topics}"
     who = counted(plan.publishers, "publisher") + (f", {subscribers}" if plan.subscribes else "")
     what = "messages" if plan.count is None else counted(plan.count, "message")
     receipts = "" if plan.confirm else ", without receipts"

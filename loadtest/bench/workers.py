@@ -66,6 +66,11 @@ class Workers:
     def __len__(self) -> int:
         return len(self._jobs)
 
+    @property
+    def process_ids(self) -> tuple[int, ...]:
+        """The process ids of all, until they have ended."""
+        return tuple(process.process_id for process in self._processes)
+
     def go(self, go: Go) -> None:
         """Has all begin."""
         for process in self._processes:
@@ -85,7 +90,7 @@ class Workers:
             for number, process in enumerate(self._processes):
                 selector.register(process.output, selectors.EVENT_READ, (number, process))
             while True:
-                ready = selector.select(timeout_s) if selector.get_map() else []
+                ready = selector.select(timeout_s)
                 if not ready:
                     yield None
                 for key, _ in ready:
@@ -128,6 +133,11 @@ class _Process:
         self._input, self.output = self._popen.stdin, self._popen.stdout
         self._rest = b""
         self._has_told_figures = False
+
+    @property
+    def process_id(self) -> int:
+        """Its process id."""
+        return self._popen.pid
 
     def say(self, order: Any) -> None:
         """Gives an order; one that has ended gets none, and `read` will tell."""
