@@ -53,7 +53,7 @@ class Course:
                 self._first_at = now
 
     def end_early(self) -> None:
-        """Has publishers stop, and subscribers wait for what has been published, but for no others."""
+        """Makes publishers stop, and subscribers wait for what has been published, but for no others."""
         self._ends_early = True
 
     def progress(self, now: float) -> Progress:

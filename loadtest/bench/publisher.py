@@ -53,7 +53,7 @@ class Publisher:
         self._timer = _Timer()
 
     async def warm_up(self) -> bool:
-        """Has every server of every topic know this publisher; returns whether any of them answers.
+        """Makes this publisher known to all servers of its topics; returns whether any of them answers.
 
         Otherwise the first messages would wait for cookies.
         """

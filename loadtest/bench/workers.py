@@ -72,12 +72,12 @@ class Workers:
         return tuple(process.process_id for process in self._processes)
 
     def go(self, go: Go) -> None:
-        """Has all begin."""
+        """Tells all to begin."""
         for process in self._processes:
             process.say(go)
 
     def stop(self, *workers: int) -> None:
-        """Has these workers stop, and tell their figures."""
+        """Tells these workers to stop, and to tell their figures."""
         for worker in workers:
             self._processes[worker].say({})
 
