@@ -125,6 +125,8 @@ def _run(kind: Kind, topic: str, options: given.Options) -> None:
     cluster_name, as_json = options.pop("cluster_name"), options.pop("as_json")
     wait_s = options.pop("wait_s", 0.0)
     with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
+        if sys.stdout is None:
+            raise OSError("standard output is closed")
         if kind == "sub" and cluster_name is None:
             raise click.UsageError(
                 "give --cluster FILE, the cluster at which others publish; for both use 'kcast bench pubsub'"

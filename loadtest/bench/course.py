@@ -1,11 +1,14 @@
 """How far a benchmark has come, by what its workers tell, and when its subscribers are to stop. Sans-IO."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kcast.loadtest.bench.plan import BenchPlan
 
-QUIET_S = 1.5  # in which nothing more has come: then the rest is lost
+# After this number of reports by which nothing more has come, a worker has nothing more to wait for. The time
+# since would not tell: a worker with much to read reports late.
+QUIET_REPORTS = 15
 WAIT_S_DEFAULT = 60.0  # for the first message of publishers elsewhere
 
 
@@ -37,7 +40,7 @@ class Course:
         self._wait_s = wait_s
         self._told: dict[int, Mapping[str, Any]] = {}
         self._first_at: float | None = None  # when the first message had been delivered
-        self._grew_at = began_at  # when more had been delivered than before
+        self._still: Counter[int] = Counter()  # by worker: its reports since more was delivered
         self._ends_early = False
 
     def take(self, worker: int, told: Mapping[str, Any], now: float) -> None:
@@ -45,10 +48,11 @@ class Course:
         if told["is"] == "figures":
             self.figures[worker] = told
             return
-        before = self._sum("delivered")
+        before = self._told[worker]["delivered"] if worker in self._told else 0
         self._told[worker] = told
-        if self._sum("delivered") > before:
-            self._grew_at = now
+        self._still[worker] += 1
+        if told["delivered"] > before:
+            self._still[worker] = 0
             if self._first_at is None:
                 self._first_at = now
 
@@ -77,17 +81,17 @@ class Course:
         if publishing:
             return publishing if self._ends_early else set()
         left = self._subscribing - self.figures.keys()
-        is_quiet = now >= self._grew_at + QUIET_S
+        quiet = {each for each in left if self._still[each] >= QUIET_REPORTS}
         if self._publishing:
             published = self._sum("attempted")
-            return {each for each in left if is_quiet or self._least(each) >= published}
+            return quiet | {each for each in left if self._least(each) >= published}
         if self._ends_early:
             return left
         if self._first_at is None:
             return left if now >= self._began_at + self._wait_s else set()
         if self._plan.duration_s is not None:
             return left if now >= self._first_at + self._plan.duration_s else set()
-        return left if is_quiet else set()
+        return quiet
 
     def _least(self, worker: int) -> int:
         least: int = self._told[worker]["least"] if worker in self._told else 0

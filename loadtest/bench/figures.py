@@ -86,6 +86,16 @@ class Delivered:
     cpu_us: float
 
 
+@dataclass(frozen=True, slots=True)
+class ServerFigures:
+    """What the benchmark's own servers did: their CPU time from the start on, the copies that they sent, and
+    what they dropped, by reason (docs/operations.md, Reasons)."""
+
+    cpu_ns: int
+    copies: int
+    drops: Mapping[str, int]
+
+
 def published(plan: BenchPlan, clients: Sequence[Told], cpu_ns: int) -> Published:
     """Returns the figures of the publishers, whose processes took this CPU time."""
     outcomes: Counter[str] = Counter()

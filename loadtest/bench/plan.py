@@ -115,6 +115,11 @@ class Part:
         """Returns the topic of its message of this number, from 0. Each publisher begins with another one."""
         return self._topics[(self._publisher + number) % len(self._topics)]
 
+    @property
+    def interval_ns(self) -> int:
+        """How long after its message another publisher's is due, or its own next one; 0 without a rate."""
+        return 0 if self._plan.rate is None else int(_NS_PER_S / self._plan.rate)
+
     def due_ns(self, number: int) -> int:
         """Returns when its message of this number is due, in ns after the start; 0 without a rate."""
         if self._plan.rate is None:

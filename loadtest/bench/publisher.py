@@ -40,9 +40,7 @@ class Publisher:
         self.behind = Latencies()  # how much later than due messages were published
         self.receipt_times = Latencies()  # from when a message was due until its outcome was known
         self.begun_ns = 0  # when the publishing began
-        self.ended_ns = (
-            0  # when the last receipt came; with a rate, when the next message would have been due
-        )
+        self.ended_ns = 0  # when the last receipt came; with a rate, when anybody's next is due
         self.are_servers_lost = False
         self._client = client
         self._plan = plan
@@ -140,8 +138,8 @@ class Publisher:
             self.behind.add(now_ns - due_ns)
             self._awaited += 1
             self._publish(due_ns).add_done_callback(partial(self._settle_open, due_ns))
+            self.ended_ns = max(now_ns, due_ns + self._part.interval_ns)
             due_ns = start_ns + self._part.due_ns(self.attempted)
-            self.ended_ns = max(now_ns, due_ns)
             if self.attempted % TURN_MESSAGES_MAX == 0:
                 await asyncio.sleep(0)
         while self._awaited:

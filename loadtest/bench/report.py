@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from kcast.client.cli.layout import paragraph, table
-from kcast.loadtest.bench.figures import Delivered, Published
+from kcast.loadtest.bench.figures import Delivered, Published, ServerFigures
 from kcast.loadtest.bench.plan import BenchPlan
 from kcast.loadtest.bench.publisher import TOO_FAST
 from kcast.loadtest.bench.run import BenchResult, Target
@@ -34,12 +34,11 @@ def as_json(plan: BenchPlan, target: Target, result: BenchResult) -> dict[str, A
         "kcast": version("kcast"),
         "policy": str(target.policy),
         "servers": target.servers,
-        "own_servers": target.cpu_ns is not None,
+        "own_servers": None if result.servers is None else asdict(result.servers),
         "interrupted": result.is_interrupted,
         "settings": settings,
         "published": None if result.published is None else asdict(result.published),
         "delivered": None if result.delivered is None else asdict(result.delivered),
-        "servers_cpu_s": None if result.servers_cpu_ns is None else result.servers_cpu_ns / 1e9,
     }
 
 
@@ -84,12 +83,17 @@ def _facts(plan: BenchPlan, target: Target, result: BenchResult) -> Iterator[tup
     if result.delivered is not None:
         yield "lost", _lost(result.delivered)
         yield "duplicates", _duplicates(target, result.delivered)
-    if result.servers_cpu_ns is not None:
-        yield "servers", _servers(result, result.servers_cpu_ns)
+    if result.servers is not None:
+        yield "servers", _cpu(result, result.servers)
+        if result.servers.drops:
+            drops = ", ".join(f"{name} {count:,}" for name, count in result.servers.drops.items())
+            yield "", f"dropped: {drops} (docs/operations.md, Reasons)"
 
 
 def _receipts(plan: BenchPlan, published: Published) -> str:
     words = [f"not asked for; {published.sent:,} sent"]
+    if not plan.confirm and published.with_receipt:
+        words.append(f"{published.with_receipt:,} had one all the same")
     if plan.confirm:
         words = [f"{published.with_receipt:,} of {counted(published.attempted, 'message')}"]
         heard = [servers for servers in published.receipts if servers]
@@ -127,15 +131,15 @@ def _duplicates(target: Target, delivered: Delivered) -> str:
     return f"{copies}; {twice or 'no message was delivered twice'}"
 
 
-def _servers(result: BenchResult, cpu_ns: int) -> str:
+def _cpu(result: BenchResult, servers: ServerFigures) -> str:
     seconds = max(side.seconds for _, side in _sides(result) if side is not None)
-    words = [f"{cpu_ns / 1e9:.2f} s of CPU time"]
+    words = [f"{servers.cpu_ns / 1e9:.2f} s of CPU time"]
     if seconds:
-        words.append(f"{cpu_ns / 1e9 / seconds:.2f} of a core")
-    if result.delivered is not None and result.delivered.copies:
-        words.append(f"{significant(cpu_ns / 1000 / result.delivered.copies)} us for each copy")
+        words.append(f"{servers.cpu_ns / 1e9 / seconds:.2f} of a core")
+    if servers.copies:
+        words.append(f"{significant(servers.cpu_ns / 1000 / servers.copies)} us for each copy")
     elif result.published is not None and result.published.messages:
-        words.append(f"{significant(cpu_ns / 1000 / result.published.messages)} us for each message")
+        words.append(f"{significant(servers.cpu_ns / 1000 / result.published.messages)} us for each message")
     return ", ".join(words)
 
 

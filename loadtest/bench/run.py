@@ -3,7 +3,7 @@
 import os
 import shlex
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, monotonic_ns
@@ -12,7 +12,8 @@ from typing import Protocol, Self
 from kcast.hashring.policy import Policy
 from kcast.loadtest.bench import figures
 from kcast.loadtest.bench.course import Course, Progress
-from kcast.loadtest.bench.figures import Delivered, Published
+from kcast.loadtest.bench.figures import Delivered, Published, ServerFigures
+from kcast.loadtest.bench.own_servers import OwnServers
 from kcast.loadtest.bench.plan import BenchPlan, spread
 from kcast.loadtest.bench.worker import Job
 from kcast.loadtest.bench.workers import BenchFailed, Workers
@@ -28,23 +29,23 @@ _POLL_S = 0.1
 class Target:
     """The cluster to use. `text` is that of its file, None where `name` leads to it.
 
-    `cpu_ns` tells the CPU time that its servers have had; None where they are not the benchmark's own.
+    `own` are its servers; None where they are not the benchmark's own.
     """
 
     text: str | None
     name: str
     servers: int
     policy: Policy
-    cpu_ns: Callable[[], int] | None = None
+    own: OwnServers | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """What came of a benchmark. `servers_cpu_ns` is None where the servers are not its own."""
+    """What came of a benchmark. `servers` is None where these are not its own."""
 
     published: Published | None
     delivered: Delivered | None
-    servers_cpu_ns: int | None
+    servers: ServerFigures | None
     is_interrupted: bool
 
 
@@ -76,7 +77,7 @@ def run(plan: BenchPlan, target: Target, watcher: Watcher, wait_s: float = 0.0) 
         names = _await_ready(workers, target, watcher)
         if not plan.publishes:
             watcher.say(f"waits for messages, at most {wait_s:g} s for the first")
-        cpu_before_ns = target.cpu_ns() if target.cpu_ns else 0
+        cpu_before_ns = target.own.cpu_ns() if target.own else 0
         start_ns = monotonic_ns() + int(_START_S * 1e9)
         workers.go({"go_ns": start_ns, "names": names if plan.publishes else None})
         course = Course(plan, publishing, subscribing, start_ns / 1e9, wait_s)
@@ -85,8 +86,12 @@ def run(plan: BenchPlan, target: Target, watcher: Watcher, wait_s: float = 0.0) 
                 _follow(workers, course, watcher, ctrl_c)
             finally:
                 watcher.clear()
-        cpu_ns = target.cpu_ns() - cpu_before_ns if target.cpu_ns else None
-    return _result(plan, course, publishing, subscribing, cpu_ns, ctrl_c.has_come)
+        servers = None
+        if target.own is not None:
+            cpu_ns = target.own.cpu_ns() - cpu_before_ns
+            copies, drops = target.own.end()
+            servers = ServerFigures(cpu_ns, copies, dict(sorted(drops.items())))
+    return _result(plan, course, publishing, subscribing, servers, ctrl_c.has_come)
 
 
 class _FirstCtrlC:
@@ -143,7 +148,7 @@ def _await_ready(workers: Workers, target: Target, watcher: Watcher) -> list[str
         if told["without_receipt"] or told["without_lease"]:
             what = "a receipt" if told["without_receipt"] else "a lease"
             why = "is this machine very busy?"
-            if target.cpu_ns is None:
+            if target.own is None:
                 why = f"'kcast doctor --cluster {shlex.quote(target.name)}' says why"
             raise BenchFailed(f"no server gives {what}: {why}")
         if not waiting:
@@ -178,7 +183,7 @@ def _result(
     course: Course,
     publishing: set[int],
     subscribing: set[int],
-    servers_cpu_ns: int | None,
+    servers: ServerFigures | None,
     is_interrupted: bool,
 ) -> BenchResult:
     published = delivered = None
@@ -187,7 +192,7 @@ def _result(
     if subscribing:
         clients, cpu_ns = _counts(course, subscribing, "subscribers")
         delivered = figures.delivered(clients, published.messages if published else None, cpu_ns)
-    return BenchResult(published, delivered, servers_cpu_ns, is_interrupted)
+    return BenchResult(published, delivered, servers, is_interrupted)
 
 
 def _counts(course: Course, workers: set[int], side: str) -> tuple[list[figures.Told], int]:

@@ -17,30 +17,29 @@ from kcast.client.cli.text import tell, to_json
 from kcast.client.cluster import Cluster, format_cluster
 from kcast.client.source import CLUSTER_VARIABLE
 from kcast.hashring.policy import Policy
+from kcast.loadtest.bench.own_servers import own_servers
 from kcast.loadtest.bench.plan import BenchPlan
 from kcast.loadtest.bench.report import as_json as json_of
 from kcast.loadtest.bench.report import as_text, notes
 from kcast.loadtest.bench.run import BenchResult, Target, run
 from kcast.loadtest.bench.view import NAME, ProgressLine, counted
-from kcast.loadtest.clusters.processes import ProcessCluster
-from kcast.loadtest.clusters.servers import UNLIMITED
-from kcast.pubsub.limits import TTL_S_DEFAULT
-
-HOST = "127.0.0.1"
+from kcast.loadtest.bench.workers import BenchFailed
+from kcast.loadtest.clusters.servers import ServerFailed
 
 
 def on_own_servers(plan: BenchPlan, servers: int, policy: Policy, *, as_json: bool) -> int:
     """Runs a benchmark on servers that it starts and stops; returns the exit code.
 
-    Raises ServerFailed, BenchFailed and OSError.
+    Ends the program where that fails. Raises OSError.
     """
-    with _ended_by_ctrl_c(), _servers(servers, policy) as cluster:
+    if named := os.environ.get(CLUSTER_VARIABLE):
+        say(
+            NAME,
+            f"{CLUSTER_VARIABLE} names {named}, which gets no load: --cluster {named} would send it there",
+        )
+    with _ended_in_words(), own_servers(servers, policy) as own:
         target = Target(
-            text=format_cluster(cluster.cluster(policy)),
-            name="servers",
-            servers=servers,
-            policy=policy,
-            cpu_ns=lambda: sum(stat.cpu_ns for stat in cluster.stats()),
+            text=format_cluster(own.cluster), name="servers", servers=servers, policy=policy, own=own
         )
         say(NAME, _described(plan))
         result = run(plan, target, ProgressLine(plan))
@@ -50,7 +49,7 @@ def on_own_servers(plan: BenchPlan, servers: int, policy: Policy, *, as_json: bo
 def on_cluster(plan: BenchPlan, cluster_name: str, *, wait_s: float, as_json: bool) -> int:
     """Runs a benchmark on a cluster; returns the exit code. `wait_s` is for the first message of others.
 
-    Raises ClusterError, BenchFailed and OSError.
+    Ends the program where that fails. Raises ClusterError and OSError.
     """
     cluster = load_cluster_to_use(NAME, cluster_name, is_watched=False)
     what = to_watch(cluster)
@@ -65,34 +64,21 @@ def on_cluster(plan: BenchPlan, cluster_name: str, *, wait_s: float, as_json: bo
     if plan.publishes:
         say(NAME, f"sends load to {where}, which others may use; Ctrl-C ends it")
     say(NAME, _described(plan) + ("" if plan.publishes else f" of {where}"))
-    with _ended_by_ctrl_c():
+    with _ended_in_words():
         result = run(plan, target, ProgressLine(plan), wait_s)
     return _tell(plan, target, result, as_json=as_json)
 
 
 @contextmanager
-def _servers(count: int, policy: Policy) -> Iterator[ProcessCluster]:
-    if named := os.environ.get(CLUSTER_VARIABLE):
-        say(
-            NAME,
-            f"{CLUSTER_VARIABLE} names {named}, which gets no load; --cluster {named} would send it there",
-        )
-    servers = counted(count, "server")
-    try:
-        with ProcessCluster(count, ttl_s=int(TTL_S_DEFAULT), options=UNLIMITED) as cluster:
-            say(NAME, f"started {servers} on {HOST}, policy {policy}")
-            yield cluster
-    finally:
-        say(NAME, f"stopped the {servers.removeprefix('1 ')}")
-
-
-@contextmanager
-def _ended_by_ctrl_c() -> Iterator[None]:
-    """Ends the program where Ctrl-C came before there were any figures."""
+def _ended_in_words() -> Iterator[None]:
+    """Ends the program where there are no figures: after Ctrl-C, or with what processes have said."""
     try:
         yield
     except KeyboardInterrupt:
         fail(NAME, "ended by Ctrl-C, without figures", EXIT_INTERRUPTED)
+    except (BenchFailed, ServerFailed) as error:
+        tell(f"kcast {NAME}: {error}", err=True)  # of several lines, where there is the end of a log
+        sys.exit(EXIT_FAILURE)
 
 
 def _described(plan: BenchPlan) -> str:
@@ -114,8 +100,6 @@ def _described(plan: BenchPlan) -> str:
 
 def _tell(plan: BenchPlan, target: Target, result: BenchResult, *, as_json: bool) -> int:
     """Prints what came of it; returns the exit code."""
-    if sys.stdout is None:
-        raise OSError("standard output is closed")
     if as_json:
         tell(to_json(json_of(plan, target, result)))
     elif result.published or (result.delivered and result.delivered.messages):

@@ -10,6 +10,7 @@ which it stops. It answers likewise on standard output: `ready`, `progress` agai
 import asyncio
 import json
 import os
+import resource
 import sys
 from contextlib import AsyncExitStack, suppress
 from time import process_time_ns
@@ -171,15 +172,24 @@ async def _take(
 
 def main() -> int:
     """Works; returns the exit code."""
+    _allow_files()
     try:
         uvloop.run(_work())
     except asyncio.CancelledError:
         return 0
     except (KcastError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
         with suppress(OSError):
-            _say({"is": "failed", "why": str(error)})
+            _say({"is": "failed", "why": why or str(error)})
         return 1
     return 0
+
+
+def _allow_files() -> None:
+    """Allows this process as many open files as it may have: each client takes two."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kcast.hashring.policy import Policy
-from kcast.loadtest.bench.figures import Delivered, Published, delivered, published
+from kcast.loadtest.bench.figures import Delivered, Published, ServerFigures, delivered, published
 from kcast.loadtest.bench.latencies import Latencies
 from kcast.loadtest.bench.plan import BenchPlan
 from kcast.loadtest.bench.report import as_json, as_text, notes
@@ -16,7 +16,10 @@ from kcast.loadtest.bench.run import BenchResult, Target
 
 S = 1_000_000_000
 PLAN = BenchPlan(kind="pubsub", publishers=2, subscribers=2, count=1000, size_bytes=100)
-TARGET = Target(text="", name="servers", servers=5, policy=Policy(5, 3, 5), cpu_ns=lambda: 0)
+TARGET = Target(text="", name="servers", servers=5, policy=Policy(5, 3, 5))
+
+
+SERVERS = ServerFigures(cpu_ns=500_000_000, copies=6006, drops={})
 
 
 def times(*times_ms: float) -> dict[str, Any]:
@@ -108,13 +111,13 @@ def test_clients_that_got_nothing_or_one_message_have_no_rate() -> None:
 def result(
     publishers: Mapping[str, Any] | None = None,
     subscribers: Mapping[str, Any] | None = None,
-    servers_cpu_ns: int | None = 500_000_000,
+    servers: ServerFigures | None = SERVERS,
 ) -> BenchResult:
     expected = None if publishers is None else 1001
     return BenchResult(
         None if publishers is None else published(PLAN, [a_publisher(**publishers)] * 2, 30_000_000),
         None if subscribers is None else delivered([a_subscriber(**subscribers)] * 2, expected, 60_000_000),
-        servers_cpu_ns,
+        servers,
         is_interrupted=False,
     )
 
@@ -182,7 +185,6 @@ def test_latencies_at_a_rate_have_three_legs() -> None:
         ({}, {"delivered": 1000}, "lost        2 of 2,002 (0.10 %)"),
         ({}, {"twice": 1, "duplicates": 0}, "duplicates  2 messages delivered twice"),
         ({}, {"duplicates": 0}, "duplicates  none came"),
-        ({}, None, "servers     0.50 s of CPU time, 0.25 of a core, 500 us for each message"),
     ],
 )
 def test_lines(publishers: dict[str, Any] | None, subscribers: dict[str, Any] | None, line: str) -> None:
@@ -222,6 +224,13 @@ def test_a_publisher_that_is_a_little_late_is_no_news() -> None:
     assert list(notes(PLAN, result({"behind": times(0.39)}, {}))) == []
 
 
+def test_servers_that_sent_no_copies_and_servers_that_dropped_some() -> None:
+    made = result({}, None, ServerFigures(500_000_000, 0, {}))
+    assert "servers     0.50 s of CPU time, 0.25 of a core, 500 us for each message" in shown(made)
+    made = result({}, None, ServerFigures(500_000_000, 0, {"credit": 1200, "late": 3}))
+    assert shown(made)[-1] == "            dropped: credit 1,200, late 3 (docs/operations.md, Reasons)"
+
+
 # Programs read these names: a later version may add some, and must not take any away.
 KEYS = {
     "type",
@@ -234,7 +243,6 @@ KEYS = {
     "settings",
     "published",
     "delivered",
-    "servers_cpu_s",
 }
 
 
@@ -247,6 +255,6 @@ def test_json_has_all_figures() -> None:
     assert made["delivered"].keys() == Delivered.__dataclass_fields__.keys()
     assert made["published"]["receipts"] == {"3": 1000}
     assert made["delivered"]["latency"]["p99_ms"] == 4.0
-    assert made["servers_cpu_s"] == 0.5
+    assert made["own_servers"] == {"cpu_ns": 500_000_000, "copies": 6006, "drops": {}}
     alone = as_json(PLAN, TARGET, result({}, None, None))
-    assert (alone["delivered"], alone["servers_cpu_s"]) == (None, None)
+    assert (alone["delivered"], alone["own_servers"]) == (None, None)
