@@ -8,6 +8,7 @@ which it stops. It answers likewise on standard output: `ready`, `progress` agai
 """
 
 import asyncio
+import errno
 import json
 import os
 import resource
@@ -177,12 +178,18 @@ def main() -> int:
         uvloop.run(_work())
     except asyncio.CancelledError:
         return 0
-    except (KcastError, OSError) as error:
-        why = error.strerror if isinstance(error, OSError) else None
-        with suppress(OSError):
-            _say({"is": "failed", "why": why or str(error)})
-        return 1
+    except KcastError as error:
+        return _fail(str(error))
+    except OSError as error:
+        advice = ": raise 'ulimit -Hn', or take fewer clients" if error.errno == errno.EMFILE else ""
+        return _fail(f"{error.strerror or error}{advice}")
     return 0
+
+
+def _fail(why: str) -> int:
+    with suppress(OSError):
+        _say({"is": "failed", "why": why})
+    return 1
 
 
 def _allow_files() -> None:
