@@ -20,6 +20,7 @@ from kcast.client.cli.text import escaped
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
 from kcast.client.trust.extras import MissingExtra
+from kcast.client.trust.extras import how_to_install as how_to_install  # for commands of other packages
 from kcast.client.trust.state import places
 from kcast.client.watch import Watch
 from kcast.pubsub import clock
@@ -175,11 +176,6 @@ def topic_argument(text: str) -> bytes:
 
 
 # --- Text for people ---------------------------------------------------------------------------------
-
-
-def how_to_install(extra: str) -> str:
-    """Returns what to type for an extra. kcast is on no package index, so it comes from a checkout."""
-    return f"pip install '.[{extra}]' in a checkout of kcast"
 
 
 def count_of(count: int, noun: str) -> str:

@@ -296,7 +296,7 @@ SIGNED = [
     ("context add prod @prod", "context prod: @prod is not known here"),
 ]
 if find_spec("nacl") is None:
-    WRONG_USAGE += [(line, "a signed list needs the extra 'trust': pip install") for line, _ in SIGNED]
+    WRONG_USAGE += [(line, "a signed list needs the extra 'trust': ") for line, _ in SIGNED]
 else:
     FAILURES += SIGNED
 
