@@ -650,8 +650,20 @@ ONE_HOST = "server 127.0.0.1:1\nserver 127.0.0.1:2\nserver 127.0.0.1:3\n"
             "4 servers on 2 hosts count as 2 (the policy wants 3 hosts, there are 2); "
             "for several hosts on one machine add a line 'lab'",
         ),
-        ("lab\n" + ONE_HOST, "the policy wants 5 hosts, there are 3"),
-        ("server 127.0.0.1:1\n", "the policy wants 5 hosts, there is 1"),
+        (
+            "lab\n" + ONE_HOST,
+            "the policy wants 5 hosts, there are 3; without a line 'policy' it is 5/3/5, and for 3 hosts you "
+            "can write 'policy k=3 publish=2 subscribe=3'",
+        ),
+        (
+            "server 127.0.0.1:1\n",
+            "the policy wants 5 hosts, there is 1; without a line 'policy' it is 5/3/5, and for 1 host you "
+            "can write 'policy k=1 publish=1 subscribe=1'",
+        ),
+        (
+            "policy k=3 publish=2 subscribe=3\nlab\nserver 127.0.0.1:1\nserver 127.0.0.1:2\n",
+            "the policy wants 3 hosts, there are 2",
+        ),
         ("policy k=1 publish=1 subscribe=1\n" + ONE_HOST, None),
         ("policy scheme=S\n" + ONE_HOST, None),
     ],
