@@ -9,6 +9,13 @@ from kcast.client.resembling import did_you_mean
 # What a message or topic looks like that has been taken for an option: -5, -3.5.
 _NO_OPTION = re.compile(r"-[^A-Za-z-]")
 
+# What click says of a wrong word, in plain words.
+_PLAIN = (
+    (re.compile(r"is not a valid integer( range)?\b"), "is not a whole number"),
+    (re.compile(r"is not a valid float( range)?\b"), "is not a number"),
+    (re.compile(r"'\[([A-Z]+)\](\.\.\.)?'"), r"'\1'"),  # an argument that may be left out
+)
+
 _ADDRESS = "servers stand in the cluster file: --cluster FILE"
 _OPEN_TO_ALL = "there are no users and passwords here"
 _NO_SESSION = "servers keep nothing for clients"
@@ -49,6 +56,8 @@ def one_line(error: click.UsageError) -> str:
         text = _no_such_option(error)
     else:
         text = " ".join(error.format_message().split())
+        for pattern, plain in _PLAIN:
+            text = pattern.sub(plain, text)
         text = text[:1].lower() + text[1:] if text[1:2].islower() else text
     return f"{text.removesuffix('.')} (see {command_of(error)} --help)"
 
