@@ -1,4 +1,4 @@
-"""The options for a policy where no cluster file says it: --scheme, --k, --publish, --subscribe."""
+"""A policy where no cluster file says it: 5/3/5, or the options --scheme, --k, --publish, --subscribe."""
 
 import re
 from collections.abc import Callable
@@ -9,6 +9,26 @@ import click
 from kcast.hashring.policy import Policy
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def policy_argument(command: _Command) -> _Command:
+    """Adds the argument POLICY, such as 5/3/5, as parameter `policy`; it may be left out."""
+    return click.argument("policy", required=False, callback=_read, metavar="[POLICY]")(command)
+
+
+def _read(ctx: click.Context, param: click.Parameter, text: str | None) -> Policy | None:
+    if text is None:
+        return None
+    numbers = re.fullmatch(r"(\d{1,4})/(\d{1,4})/(\d{1,4})", text)
+    if numbers is None:
+        raise click.BadParameter(
+            f"expected K/PUBLISH/SUBSCRIBE, such as {Policy()}, not {text!r}", ctx, param
+        )
+    k, publish, subscribe = map(int, numbers.groups())
+    try:
+        return Policy(k, publish, subscribe)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def policy_options(command: _Command) -> _Command:
