@@ -6,7 +6,7 @@ from collections.abc import Collection
 from kcast.loadtest.bench.latencies import Latencies
 from kcast.loadtest.bench.plan import WARM_UP_NS, time_of
 
-SEQUENCES_MAX = 100_000  # of a topic and a publisher; those of further publishers are counted without gaps
+SEQUENCES_MAX = 20_000  # of a topic and a publisher; further ones are counted, but not looked at for gaps
 JUMP_MAX = 1_000_000  # what is further away is no gap: the publisher, or somebody in its name, begins anew
 
 
@@ -20,12 +20,7 @@ class Sequence:
         self._lowest = self._highest = seq
         self._firsts: list[int] = []  # the first number of each run
         self._ends: list[int] = []  # the number after the last
-        self._given_up = 0  # missing ones from before the publisher began anew
-
-    @property
-    def missing(self) -> int:
-        """The number of messages between the lowest and the highest that have not come."""
-        return self._given_up + sum(self._ends) - sum(self._firsts)
+        self.missing = 0  # also those from before the publisher began anew
 
     def take(self, seq: int) -> bool:
         """Notes a further message; returns False where it has come before."""
@@ -36,17 +31,21 @@ class Sequence:
             self._begin_anew(seq)
             return True
         if seq > self._highest:
-            self._firsts.append(self._highest + 1)
-            self._ends.append(seq)
+            self._miss(len(self._firsts), self._highest + 1, seq)
             self._highest = seq
             return True
         if seq < self._lowest:
-            if seq < self._lowest - 1:
-                self._firsts.insert(0, seq + 1)
-                self._ends.insert(0, self._lowest)
+            self._miss(0, seq + 1, self._lowest)
             self._lowest = seq
             return True
         return self._fill(seq)
+
+    def _miss(self, index: int, first: int, end: int) -> None:
+        """Notes a run of missing numbers, if there are any in it."""
+        if first < end:
+            self._firsts.insert(index, first)
+            self._ends.insert(index, end)
+            self.missing += end - first
 
     def _fill(self, seq: int) -> bool:
         """Takes a number out of the run that it is in; returns False where it is in none."""
@@ -57,10 +56,10 @@ class Sequence:
         rest = [(low, high) for low, high in ((first, seq), (seq + 1, end)) if low < high]
         self._firsts[index : index + 1] = [low for low, _ in rest]
         self._ends[index : index + 1] = [high for _, high in rest]
+        self.missing -= 1
         return True
 
     def _begin_anew(self, seq: int) -> None:
-        self._given_up = self.missing
         self._firsts.clear()
         self._ends.clear()
         self._lowest = self._highest = seq
@@ -79,17 +78,13 @@ class Received:
         self.bytes = 0  # of payloads
         self.twice = 0
         self.foreign = 0
+        self.missing = 0  # between others of their publisher on their topic
         self.latencies = Latencies()
         self.first_ns: int | None = None  # when the first and the last message came
         self.last_ns: int | None = None
         self._publishers = None if publishers is None else frozenset(publishers)
         self._wants_latencies = wants_latencies
         self._sequences: dict[tuple[bytes, str], Sequence] = {}
-
-    @property
-    def missing(self) -> int:
-        """The number of messages that are missing between others of their publisher on their topic."""
-        return sum(sequence.missing for sequence in self._sequences.values())
 
     def take(self, topic: bytes, publisher: str | None, seq: int | None, payload: bytes, now_ns: int) -> None:
         """Takes a message; `publisher` and `seq` are None where it is raw."""
@@ -113,7 +108,10 @@ class Received:
     def _is_new(self, key: tuple[bytes, str], seq: int) -> bool:
         sequence = self._sequences.get(key)
         if sequence is not None:
-            return sequence.take(seq)
+            before = sequence.missing
+            is_new = sequence.take(seq)
+            self.missing += sequence.missing - before
+            return is_new
         if len(self._sequences) < SEQUENCES_MAX:
             self._sequences[key] = Sequence(seq)
         return True

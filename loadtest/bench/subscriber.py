@@ -1,11 +1,12 @@
 """One subscriber of a benchmark: takes what comes to its topics, and counts it."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Collection
 from time import monotonic_ns
 from typing import Any
 
-from kcast.client.aio import Client, Drop
+from kcast.client.aio import AllServersLost, Client, Drop
 from kcast.loadtest.bench.plan import BenchPlan
 from kcast.loadtest.bench.received import Received
 
@@ -18,11 +19,25 @@ class Subscriber:
         self._client = client
         self._plan = plan
         self._before: Counter[str] = Counter()
+        self._events = client.events()
         self._subscription = client.subscribe(plan.topic_names)
 
     async def ready(self, timeout_s: float) -> tuple[int, int]:
-        """Waits until all leases stand, at most this long; returns how many do, and how many are wanted."""
-        return await self._subscription.ready(timeout_s)
+        """Waits until all leases stand, or no server answers, at most this long; returns how many leases do,
+        and how many are wanted."""
+        waiting = [
+            asyncio.create_task(self._subscription.ready(timeout_s)),
+            asyncio.create_task(self._all_servers_are_lost()),
+        ]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        return self._subscription.leases
+
+    async def _all_servers_are_lost(self) -> None:
+        async for event in self._events:
+            if isinstance(event, AllServersLost):
+                return
 
     def begin(self, publishers: Collection[str] | None) -> None:
         """Counts from now on what these publish; None: what anybody publishes, whose clock may be another."""

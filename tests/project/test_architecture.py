@@ -74,6 +74,8 @@ CORES = (
     ),
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
+    *("loadtest/bench/course.py", "loadtest/bench/figures.py", "loadtest/bench/latencies.py"),
+    *("loadtest/bench/plan.py", "loadtest/bench/received.py"),
 )
 
 CORE_LINES_MAX = 500
