@@ -13,7 +13,9 @@ from kcast.loadtest.bench.run import BenchResult, Target
 from kcast.loadtest.bench.view import counted
 from kcast.loadtest.charts.words import percent_digits, significant
 from kcast.loadtest.results.percentiles import Percentiles
-from kcast.loadtest.results.verdicts import PUBLISH_DELAY_MAX
+
+LATE_SHARE_MAX = 0.5  # of the latency, at the 99th percentile of both
+CPU_NS_MIN = 100_000_000  # the system counts it in hundredths of a second: less says nothing of a message
 
 _HEADS = ("", "messages", "seconds", "messages/s", "MB/s", "CPU us/message")
 _HEADS_EACH = ("slowest/s", "mean/s", "fastest/s")
@@ -134,6 +136,8 @@ def _duplicates(target: Target, delivered: Delivered) -> str:
 def _cpu(result: BenchResult, servers: ServerFigures) -> str:
     seconds = max(side.seconds for _, side in _sides(result) if side is not None)
     words = [f"{servers.cpu_ns / 1e9:.2f} s of CPU time"]
+    if servers.cpu_ns < CPU_NS_MIN:
+        return f"{words[0]}, too little to say more of it"
     if seconds:
         words.append(f"{servers.cpu_ns / 1e9 / seconds:.2f} of a core")
     if servers.copies:
@@ -169,7 +173,7 @@ def notes(plan: BenchPlan, result: BenchResult) -> Iterator[str]:
             advice = f": {_ADVICE[reason]}" if reason in _ADVICE else ""
             yield f"{counted(count, 'refusal')} for the reason '{reason}'{advice}"
         slowest_ms = 0.0 if delivered is None else delivered.latency.p99_ms
-        if published.behind.p99_ms > PUBLISH_DELAY_MAX * slowest_ms > 0:
+        if published.behind.p99_ms > LATE_SHARE_MAX * slowest_ms > 0:
             yield (
                 "messages were published late, so the latencies tell more of this machine than of servers: "
                 "give a lower --rate"
