@@ -33,6 +33,8 @@ load:  ## load tests: kcast load, with all that it needs
 	@$(BIN)/kcast load $(ARGS)
 
 analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
+	$(if $(strip $(ARGS)),,$(error give the capture to analyse: make analyse ARGS=RUN, where RUN is a folder such as \
+		load-out/20261120-171341, or ARGS=--simulate))
 	@$(SETUP) spark
 	@$(BIN)/kcast analyse $(ARGS)
 

@@ -31,6 +31,10 @@ _COMMANDS = {
         "kcast.loadtest.demo.command",
         "kill servers of a cluster here, and compare what arrives with theory",
     ),
+    "bench": (
+        "kcast.loadtest.bench.command",
+        "measure messages a second, latency and loss, here or on a cluster",
+    ),
     "load": ("kcast.loadtest.load.command", "run load tests, with faults, and capture them"),
     "analyse": ("kcast.spark.command", "analyse captures of load tests, and compare them with theory"),
     "help": ("kcast.client.cli.help", "the help of a command"),

@@ -74,6 +74,8 @@ CORES = (
     ),
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
+    *("loadtest/bench/course.py", "loadtest/bench/figures.py", "loadtest/bench/latencies.py"),
+    *("loadtest/bench/plan.py", "loadtest/bench/received.py"),
 )
 
 CORE_LINES_MAX = 500
@@ -133,11 +135,11 @@ LAYERS = {
     "client/trust": (("publisher",), ("reach", "witness"), ("state",), ("checks",), ("forms",), ("",)),
     "loadtest": (
         ("locustfile", "shapes"),
-        ("demo", "load"),
+        ("bench", "demo", "load"),
         ("users", "results"),
         ("faults",),
         ("capture", "clusters"),
-        ("charts", "scenario"),
+        ("charts", "scenario", "timerfd"),
     ),
     "spark": (
         ("submit",),
