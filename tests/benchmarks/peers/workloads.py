@@ -1,0 +1,90 @@
+"""Workloads: who subscribes to what, and the messages that are published, encoded beforehand."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+RING_MESSAGES = 2048  # at least; few enough to stay in the cache of a core
+
+SAMPLED, PLAIN, LAST = b"~", b".", b"!"
+"""A payload's first byte, if it tells when it was due or not, and its last. They occur nowhere else."""
+
+STAMP_DIGITS = 8
+SIZE_BYTES_MIN = 1 + STAMP_DIGITS + 1
+
+
+class Workload(NamedTuple):
+    """Subscriber i has every topic t for which (t + i) % (subscribers // fan_out) is 0.
+
+    Messages go to all topics in turn; `size_bytes` is what a payload has.
+    """
+
+    name: str
+    topic_count: int
+    subscriber_count: int
+    fan_out: int
+    size_bytes: int = 100
+
+    def topics_of(self, subscriber: int) -> list[bytes]:
+        every = self.subscriber_count // self.fan_out
+        return [topic(number) for number in range(-subscriber % every, self.topic_count, every)]
+
+    @property
+    def lease_count(self) -> int:
+        return self.topic_count * self.fan_out
+
+
+def topic(number: int) -> bytes:
+    """Returns a topic's name; those of 100,000 are equally long."""
+    return b"t%05d" % number
+
+
+def payload(size_bytes: int) -> bytes:
+    return PLAIN.ljust(size_bytes - 1, b".") + LAST
+
+
+class Ring:
+    """Encoded publishes of a workload, all equally long, which are sent from the first to the last over and over.
+
+    Some of them are sampled: each tells when it was due. Which ones is drawn, so that no pattern of the load
+    decides what latency is seen.
+    """
+
+    def __init__(self, workload: Workload, encode: Callable[[bytes, bytes], bytes]) -> None:
+        rounds = -(-RING_MESSAGES // workload.topic_count)
+        message = payload(workload.size_bytes)
+        frames = [encode(topic(number), message) for number in range(workload.topic_count)]
+        self.message_bytes = len(frames[0])
+        if any(len(frame) != self.message_bytes for frame in frames):
+            raise ValueError("the encoding gives frames of different lengths")
+        self.message_count = len(frames) * rounds
+        self.data = bytearray(b"".join(frames) * rounds)
+        self.view = memoryview(self.data)
+        self._first_byte = frames[0].rindex(message)
+        self._sampled: list[int] = []
+
+    def sample(self, share: float, random: Random) -> None:
+        """Has this share of the messages tell when they were due."""
+        self._mark(PLAIN)
+        count = max(1, min(self.message_count, round(share * self.message_count)))
+        self._sampled = sorted(random.sample(range(self.message_count), count))
+        self._mark(SAMPLED)
+
+    def _mark(self, first: bytes) -> None:
+        for number in self._sampled:
+            self.data[number * self.message_bytes + self._first_byte] = first[0]
+
+    def stamp(self, start: int, stop: int, due_us: Callable[[int], int]) -> None:
+        """Writes into the sampled ones of the messages from `start` to before `stop` when they are due.
+
+        The ring has message number n at n % message_count; no more than one lap may be asked for.
+        """
+        lap = start - start % self.message_count
+        begin, end = start - lap, stop - lap
+        sampled = self._sampled
+        for index in range(bisect_left(sampled, begin), bisect_left(sampled, end)):
+            place = sampled[index] * self.message_bytes + self._first_byte + 1
+            self.data[place : place + STAMP_DIGITS] = b"%0*x" % (STAMP_DIGITS, due_us(lap + sampled[index]))
+        if end > self.message_count:
+            self.stamp(lap + self.message_count, stop, due_us)
