@@ -30,8 +30,7 @@ def open_socket(number: int = 0) -> socket.socket:
     for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
         sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
     sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
-    sock.bind((f"127.0.0.{1 + number // RECEIVE_CALLS_MAX = 16  # of one subscriber at a time
-PORTS_PER_ADDRESS}", 0))
+    sock.bind((f"127.0.0.{1 + number // PORTS_PER_ADDRESS}", 0))
     return sock
 
 
