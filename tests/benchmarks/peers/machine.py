@@ -1,6 +1,7 @@
 """What a benchmark needs of the machine: cores for servers and for the load, CPU clocks, descriptors."""
 
 import os
+import platform
 import resource
 import time
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 
 class Cores(NamedTuple):
-    """The load has a core of its own, and servers have the others; all have the same one where there is one."""
+    """The load has a core of its own, and the servers have the others. Where there is one, all share it."""
 
     load: int
     servers: tuple[int, ...]
@@ -27,14 +28,17 @@ def cores() -> Cores:
 
 
 def family_of(process_id: int) -> list[int]:
-    """Returns a process and all that descend from it, those that have ended left out."""
+    """Returns a process and all that descend from it."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it has ended
+        children.setdefault(parent, []).append(int(folder.name))
     found = [process_id]
     for each in found:  # which grows meanwhile
-        for children in Path(f"/proc/{each}/task").glob("*/children"):
-            try:
-                found.extend(map(int, children.read_text().split()))
-            except OSError:
-                continue  # the thread has ended
+        found.extend(children.get(each, ()))
     return found
 
 
@@ -42,13 +46,13 @@ def cpu_s(process_ids: Iterable[int]) -> float:
     """Returns the user and system time that processes have used, those of all their threads.
 
     The clock is that of clock_getcpuclockid(3). It counts nanoseconds, where /proc/PID/stat has hundredths of
-    a second.
+    a second. Raises OSError where one has ended.
     """
     return sum(time.clock_gettime(~process_id << 3 | 2) for process_id in process_ids)
 
 
 def raise_descriptors(wanted: int) -> int:
-    """Lets this process, and those that it starts, open so many files, or as many as it may; returns how many."""
+    """Lets this process and its children open so many files, or as many as it may; returns how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (max(wanted, hard), hard):
         try:
@@ -57,3 +61,30 @@ def raise_descriptors(wanted: int) -> int:
         except (OSError, ValueError):
             continue  # only root may go beyond the hard limit
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def description() -> dict[str, str]:
+    """Returns what a reader wants to know of this machine."""
+    system = platform.freedesktop_os_release().get("PRETTY_NAME", "") if _has_os_release() else ""
+    return {
+        "processor": _processor(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "system": system,
+        "python": platform.python_version(),
+    }
+
+
+def _has_os_release() -> bool:
+    return Path("/etc/os-release").exists() or Path("/usr/lib/os-release").exists()
+
+
+def _processor() -> str:
+    """The name that Linux has for it; else the architecture's."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "") or (
+        platform.machine()
+    )

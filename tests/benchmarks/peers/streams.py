@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from tests.benchmarks.peers.session import READY_S, Arrivals, Failed, Poller, Session
-from tests.benchmarks.peers.workloads import Ring, Workload, topic
+from tests.benchmarks.peers.workloads import Ring, Workload, payload
 
 SEND_BYTES_MAX = 256 * 1024  # per call, so that what arrives is not kept waiting
 
@@ -28,7 +28,7 @@ class Broker(Protocol):
         """Encodes a copy as a subscriber gets it."""
 
     def greetings(self, topics: Sequence[bytes]) -> list[bytes]:
-        """Returns what a client with these subscriptions says; before the next of it, an answer is awaited."""
+        """Returns what a client with these subscriptions says. Each has an answer, which is awaited."""
 
     def answer(self, topics: Sequence[bytes], step: int) -> bytes:
         """Returns the answer to one of the greetings; its end, where its beginning varies."""
@@ -56,7 +56,7 @@ def greet(sock: socket.socket, broker: Broker, topics: Sequence[bytes]) -> None:
 
 
 def await_question(sock: socket.socket, broker: Broker) -> None:
-    """Answers what a broker asks, before there is a load between whose copies it would stand. Raises Failed."""
+    """Answers what a broker asks, so that it does not come between the copies. Raises Failed."""
     try:
         heard = sock.recv(65_536)
     except TimeoutError:
@@ -107,17 +107,18 @@ class StreamSession(Session):
         super().__init__(Ring(workload, broker.publish))
         self._poller = poller
         self._sent_bytes = 0
-        copy_bytes = len(broker.copy(topic(0), b"." * workload.size_bytes))
+        copy_bytes = len(broker.copy(workload.topic(0), payload(workload.size_bytes)))
         self._descriptors: list[int] = []
-        everyone = [workload.topics_of(number) for number in range(workload.subscriber_count)]
-        sockets = [stack.enter_context(connect(address)) for _ in (*everyone, ())]
-        for sock, topics in zip(sockets, (*everyone, ()), strict=True):
-            greet(sock, broker, topics)
+        sockets = []
+        for number in range(workload.subscriber_count):
+            sockets.append(stack.enter_context(connect(address)))
+            greet(sockets[-1], broker, workload.topics_of(number))
+        self._publisher = stack.enter_context(connect(address))
+        greet(self._publisher, broker, ())
         if broker.question:
-            for sock in sockets:
+            for sock in (*sockets, self._publisher):
                 await_question(sock, broker)
-        *subscribers, self._publisher = sockets
-        for sock in subscribers:
+        for sock in sockets:
             self._watch(sock, _Subscriber(self, sock, copy_bytes).take)
         self._watch(self._publisher, self._hear)
         stack.callback(self._forget)

@@ -1,8 +1,8 @@
-"""A trial: a session gets an open-loop load for a moment, and it is told what came of it."""
+"""A trial: sessions get an open-loop load for a moment, and it is told what came of it."""
 
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -13,12 +13,18 @@ from tests.benchmarks.peers.session import Poller, Session
 GRACE_S = 0.05  # after the last message: a copy that takes longer is not delivered
 QUIET_S = 0.25  # without a copy: the rest is lost
 DRAIN_S_MAX = 5.0
-SAMPLES_PER_S = 20_000
+SAMPLED_COPIES_PER_S = 20_000  # more would cost the load too much
+SAMPLED_MESSAGES_MIN = 30
+
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a load. `due` are the copies of all messages that were due, sent or not."""
+    """What came of a load. `due` are the copies of all messages that were due, sent or not.
+
+    `quiet_us` are latencies on a topic of its own, with little traffic.
+    """
 
     due: int
     delivered: int
@@ -27,7 +33,8 @@ class Trial:
     server_cpu_s: float
     load_cpu_s: float
     elapsed_s: float
-    latencies_us: "array[int]" = field(repr=False)
+    latencies_us: Sequence[int] = field(repr=False)
+    quiet_us: Sequence[int] = field(repr=False, default=())
 
     @property
     def share_delivered(self) -> float:
@@ -35,7 +42,8 @@ class Trial:
         return self.delivered / self.due if self.due else 1.0
 
     @property
-    def delivered_per_s(self) -> float:
+    def copies_per_s(self) -> float:
+        """Copies delivered a second."""
         return self.delivered / self.seconds
 
     @property
@@ -45,65 +53,119 @@ class Trial:
 
     @property
     def load_us(self) -> float | None:
+        """The load's own CPU time for each copy that came."""
         return self.load_cpu_s / self.copies * 1e6 if self.copies else None
 
 
+class Lane:
+    """A session with its schedule, in a trial that begins at `start_s`."""
+
+    def __init__(self, session: Session, schedule: Schedule, fan_out: int, start_s: float) -> None:
+        self.session = session
+        self.schedule = schedule
+        self._fan_out = fan_out
+        self._base = session.position
+        self._copies_before = session.arrivals.copies
+        self._start_us = (start_s - session.arrivals.epoch_s) * 1e6
+        session.arrivals.latencies_us = array("q")
+
+    def _due_us(self, message: int) -> int:
+        return int(self._start_us + self.schedule.due_s(message - self._base) * 1e6)
+
+    def send(self, tick: int) -> bool:
+        """Sends what is due in the ticks up to this one, or a part; whether it is worth trying again at once."""
+        due = self._base + self.schedule.due(tick)
+        before = self.session.position
+        if before >= due:
+            return False
+        self.session.send(due, self._due_us)
+        return before < self.session.position < due
+
+    @property
+    def copies(self) -> int:
+        """Those that have come in this trial."""
+        return self.session.arrivals.copies - self._copies_before
+
+    @property
+    def due(self) -> int:
+        """The copies of all messages of the schedule."""
+        return self.schedule.message_count * self._fan_out
+
+    @property
+    def awaited(self) -> int:
+        """The copies of all messages that have been sent."""
+        return (self.session.position - self._base) * self._fan_out
+
+
+def sampled_share(schedule: Schedule, fan_out: int) -> float:
+    """Returns what share of messages tells when it was due."""
+    messages = max(1, schedule.message_count)
+    copies_per_s = messages * fan_out / schedule.seconds
+    return max(SAMPLED_COPIES_PER_S / copies_per_s, SAMPLED_MESSAGES_MIN / messages)
+
+
 def run(
-    session: Session,
+    sessions: Sequence[tuple[Session, Schedule, int]],
     poller: Poller,
-    process_ids: list[int],
-    schedule: Schedule,
-    fan_out: int,
+    process_ids: Sequence[int],
     random: Random,
-    clock: Callable[[], float] = time.monotonic,
+    *,
+    quiet: tuple[Session, Schedule] | None = None,
+    is_spinning: bool = False,
+    clock: Clock = time.monotonic,
 ) -> Trial:
-    """Loads the session by the schedule; returns when all copies have come, or no more do."""
-    session.ring.sample(SAMPLES_PER_S / max(1.0, schedule.rate * fan_out), random)
-    arrivals = session.arrivals
-    arrivals.latencies_us = array("q")
-    copies_before, base = arrivals.copies, session.position
+    """Loads sessions by their schedules, which have the same ticks; each has its number of copies a message.
+
+    Returns when all copies have come, or no more do. A load that `is_spinning` does not sleep between ticks.
+    """
+    for session, schedule, fan_out in sessions:
+        session.ring.sample(sampled_share(schedule, fan_out), random)
+    pace = sessions[0][1]
+    start_s = clock() + pace.tick_s
+    lanes = [Lane(session, schedule, fan_out, start_s) for session, schedule, fan_out in sessions]
+    if quiet is not None:
+        quiet[0].ring.sample(1.0, random)
+        aside = [Lane(*quiet, 1, start_s)]
+    else:
+        aside = []
     start_cpu_s, start_load_s = cpu_s(process_ids), time.process_time()
-    start_s = clock() + schedule.tick_s
-    start_us = (start_s - arrivals.epoch_s) * 1e6
-    end_s = start_s + schedule.seconds
-
-    def due_us(message: int) -> int:
-        return int(start_us + schedule.due_s(message - base) * 1e6)
-
-    while (now_s := clock()) < end_s and not session.broken:
-        tick = int((now_s - start_s) // schedule.tick_s)
-        due = base + schedule.due(tick) if tick >= 0 else base
-        before = session.position
-        if before < due:
-            session.send(due, due_us)
-        is_behind = before < session.position < due
-        poller.turn(0.0 if is_behind else start_s + (tick + 1) * schedule.tick_s - clock())
-    while clock() < end_s + GRACE_S and not session.broken:
+    end_s = start_s + pace.seconds
+    while (now_s := clock()) < end_s and not _broken(lanes):
+        tick = int((now_s - start_s) // pace.tick_s)
+        is_behind = [lane.send(tick) for lane in (*lanes, *aside)] if tick >= 0 else ()
+        wait_s = 0.0 if is_spinning or any(is_behind) else start_s + (tick + 1) * pace.tick_s - clock()
+        poller.turn(wait_s)
+    while clock() < end_s + GRACE_S and not _broken(lanes):
         poller.turn(end_s + GRACE_S - clock())
-    delivered = arrivals.copies - copies_before
-    _drain(session, poller, lambda: (session.position - base) * fan_out + copies_before, clock)
+    delivered = sum(lane.copies for lane in lanes)
+    elapsed_s = clock() - start_s
+    _drain(lanes, poller, clock)
     return Trial(
-        due=schedule.message_count * fan_out,
+        due=sum(lane.due for lane in lanes),
         delivered=delivered,
-        copies=arrivals.copies - copies_before,
-        seconds=schedule.seconds,
+        copies=sum(lane.copies for lane in lanes),
+        seconds=pace.seconds,
         server_cpu_s=cpu_s(process_ids) - start_cpu_s,
         load_cpu_s=time.process_time() - start_load_s,
-        elapsed_s=clock() - start_s,
-        latencies_us=arrivals.latencies_us,
+        elapsed_s=max(elapsed_s, clock() - start_s - QUIET_S),
+        latencies_us=[each for lane in lanes for each in lane.session.arrivals.latencies_us],
+        quiet_us=[each for lane in aside for each in lane.session.arrivals.latencies_us],
     )
 
 
-def _drain(
-    session: Session, poller: Poller, awaited: Callable[[], int], clock: Callable[[], float]
-) -> None:
+def _broken(lanes: Sequence[Lane]) -> str:
+    return next((lane.session.broken for lane in lanes if lane.session.broken), "")
+
+
+def _drain(lanes: Sequence[Lane], poller: Poller, clock: Clock) -> None:
     """Takes what still comes, so that the next trial begins with nothing on its way."""
     deadline_s, quiet_at_s = clock() + DRAIN_S_MAX, clock() + QUIET_S
-    while not session.broken and (now_s := clock()) < min(deadline_s, quiet_at_s):
-        is_whole = session.settle()
-        if is_whole and session.arrivals.copies >= awaited():
+    while not _broken(lanes) and (now_s := clock()) < min(deadline_s, quiet_at_s):
+        is_settled = all([lane.session.settle() for lane in lanes])
+        if is_settled and all(lane.copies >= lane.awaited for lane in lanes):
             return
         if poller.turn(min(quiet_at_s - now_s, 0.02)):
             quiet_at_s = clock() + QUIET_S
-    if not session.broken and (not session.settle() or clock() >= deadline_s):
-        session.broken = f"it is still busy {DRAIN_S_MAX:g} s later"
+    for lane in lanes:
+        if not _broken(lanes) and (not lane.session.settle() or clock() >= deadline_s):
+            lane.session.broken = f"it is still busy {DRAIN_S_MAX:g} s later"
