@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for row in every:
             if row.name in wanted:
                 run.rows[row.name] = row.measure(bench)
-                print(terminal(run, row.name, row.title), flush=True)
+                print(terminal(run, row.name), flush=True)
                 if options.json:
                     options.json.write_text(json.dumps(run.to_json(), indent=1) + "\n")
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from tests.benchmarks.peers.client_rows import NATS_PY, PACED
 from tests.benchmarks.peers.kinds import BEFORE, BETTER_OF, FORWARDER, KCAST, NATIVE, PYTHON
+from tests.benchmarks.peers.programs.client_load import SATURATED
 from tests.benchmarks.peers.results import Run
 
 
@@ -55,11 +57,28 @@ def _server_bars() -> Iterator[Bar]:
         yield Bar(row, "1", "server_us", PYTHON, BETTER_OF, python)
     for subject in KCAST:
         yield Bar("fan-out-1", "3", "copies_per_s", subject, (f"kcast {BEFORE}",), 2.0, is_least=True)
-        yield Bar("single", "0.1", "server_us", subject, (FORWARDER.name,), 1.1)
-        yield Bar("single", "1.5", "server_us", subject, (FORWARDER.name,), 0.67)
+        for row in ("single", "single-256"):
+            yield Bar(row, "0.1", "server_us", subject, (FORWARDER.name,), 1.1)
+            yield Bar(row, "1.5", "server_us", subject, (FORWARDER.name,), 0.67)
 
 
-BARS = (*_server_bars(),)
+def _client_bars() -> Iterator[Bar]:
+    for row, native, python in (("client-k1", 4.0, 2.5), ("client-k5", 3.0, 2.0)):
+        yield _messages(row, f"{NATIVE}, batches", native)
+        yield _messages(row, f"{PYTHON}, batches", python)
+    for kcast, faster, slower in ((NATIVE, 1.5, 1.0), (PYTHON, 1.3, 1.25)):
+        yield _messages("client-k1", f"{kcast}, no confirm", faster)
+        yield _messages("client-k1", f"{kcast}, confirm", 1.0)
+        for figure in ("p50_us", "p99_us"):
+            yield Bar("client-k1", PACED, figure, f"{kcast}, no confirm", (NATS_PY,), slower)
+            yield Bar("client-k1", PACED, figure, f"{kcast}, confirm", (NATS_PY,), 1.4)
+
+
+def _messages(row: str, subject: str, least: float) -> Bar:
+    return Bar(row, SATURATED, "messages_per_s", subject, (NATS_PY,), least, is_least=True)
+
+
+BARS = (*_server_bars(), *_client_bars())
 
 
 def judge(run: Run, row: str) -> list[Judged]:

@@ -15,7 +15,6 @@ SEGMENTS_MAX = 64  # per call, in older kernels
 CALL_BYTES_MAX = 65_507
 CALLS_MAX = 4  # at a time, so that what arrives is not kept waiting
 RECEIVE_CALLS_MAX = 16  # of one subscriber at a time
-SENDER_COUNT = 256
 SINGLES_MAX = 32  # at a time
 
 
@@ -58,7 +57,9 @@ class DatagramSession(Session):
             sock.setblocking(False)
             poller.add(sock.fileno(), _Subscriber(self, sock).take)
             stack.callback(poller.remove, sock.fileno())
-        self._publishers = [stack.enter_context(open_socket()) for _ in range(self._publisher_count())]
+        self._publishers = [
+            stack.enter_context(open_socket()) for _ in range(workload.single_publishers or 1)
+        ]
         for publisher in self._publishers:
             if takes_leases:
                 greet(publisher, server)
@@ -69,12 +70,8 @@ class DatagramSession(Session):
         self._control = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", lines * size))]
         self._call_messages = lines * min(SEGMENTS_MAX, CALL_BYTES_MAX // (lines * size))
 
-    def _publisher_count(self) -> int:
-        return 1
-
     def send(self, until: int, due_us: Callable[[int], int]) -> None:
-        ring, size = self.ring, self.ring.message_bytes
-        (publisher,) = self._publishers
+        ring, size, publisher = self.ring, self.ring.message_bytes, self._publishers[0]
         for _ in range(CALLS_MAX):
             first = self.position % ring.message_count
             count = min(until - self.position, ring.message_count - first, self._call_messages)
@@ -93,10 +90,10 @@ class DatagramSession(Session):
 
 
 class SingleSession(DatagramSession):
-    """Publishers that take turns, with a datagram for each message.
+    """One or more publishers that take turns, with a datagram for each message.
 
-    No kernel joins datagrams from different ports, and no two messages in a row go to one subscriber if there
-    are many topics: so nothing can be batched on any way in or out.
+    Loopback joins only datagrams that left in one call (UDP_SEGMENT), and no two messages in a row go to one
+    subscriber if there are many topics: so nothing can be batched on the way in or out.
     """
 
     def __init__(
@@ -107,16 +104,13 @@ class SingleSession(DatagramSession):
         self._messages = [view[at : at + size] for at in range(0, len(view), size)]
         self._sends = [publisher.send for publisher in self._publishers]
 
-    def _publisher_count(self) -> int:
-        return SENDER_COUNT
-
     def send(self, until: int, due_us: Callable[[int], int]) -> None:
         stop = min(until, self.position + SINGLES_MAX)
         self.ring.stamp(self.position, stop, due_us)
-        messages, sends, count = self._messages, self._sends, self.ring.message_count
+        messages, sends = self._messages, self._sends
         for number in range(self.position, stop):
             try:
-                sends[number % SENDER_COUNT](messages[number % count])
+                sends[number % len(sends)](messages[number % len(messages)])
             except OSError:
                 continue
         self.position = stop
@@ -126,5 +120,5 @@ def open_session(
     workload: Workload, server: Address, stack: ExitStack, poller: Poller, *, takes_leases: bool
 ) -> Session:
     """Opens the session that suits the workload. Raises Failed."""
-    kind = SingleSession if workload.is_single else DatagramSession
+    kind = SingleSession if workload.single_publishers else DatagramSession
     return kind(workload, server, stack, poller, takes_leases=takes_leases)

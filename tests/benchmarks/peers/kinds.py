@@ -21,7 +21,7 @@ from tests.benchmarks.peers.streams import Broker, StreamSession
 from tests.benchmarks.peers.workloads import Workload, payload
 from tests.support.trees import Tree
 
-HERE = Path(__file__).parent
+PROGRAMS = Path(__file__).parent / "programs"
 
 Command = Callable[[Path, int, Workload], Sequence[str]]
 """Of a folder for the server's files, a TCP port for it (0 if it chooses its own), and what it will do."""
@@ -173,12 +173,12 @@ def _loop_arguments(workload: Workload) -> tuple[str, str]:
 
 
 def _bare_in_python(folder: Path, port: int, workload: Workload) -> Sequence[str]:
-    return sys.executable, str(HERE / "bare.py"), *_loop_arguments(workload)
+    return sys.executable, str(PROGRAMS / "bare.py"), *_loop_arguments(workload)
 
 
 def _bare_in_c(folder: Path, port: int, workload: Workload) -> Sequence[str]:
     program = folder / "bare"
-    compile_c(HERE / "bare.c", program)
+    compile_c(PROGRAMS / "bare.c", program)
     return str(program), *_loop_arguments(workload)
 
 
@@ -198,7 +198,7 @@ def compile_c(source: Path, program: Path) -> None:
 
 
 BARE = (Kind("bare loop, Python", _bare_in_python), Kind("bare loop, C", _bare_in_c))
-FORWARDER = Kind("forwarder", lambda *_: (sys.executable, str(HERE / "forwarder.py")))
+FORWARDER = Kind("forwarder", lambda *_: (sys.executable, str(PROGRAMS / "forwarder.py")))
 
 
 def version(kind: Kind) -> str:

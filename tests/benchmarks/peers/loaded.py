@@ -98,7 +98,7 @@ class LoadedServer:
         return highest_rate(lambda rate: self.trial(rate, seconds).share_delivered >= SUSTAINED, first)
 
     def _run(self, rate: float, seconds: float) -> Trial:
-        is_single = self._workload.is_single
+        is_single = self._workload.single_publishers > 0
         tick_s = min(self._tick_s, 1 / rate) if is_single else self._tick_s
         schedule = Schedule(rate / len(self._sessions), seconds, tick_s)
         quiet = Schedule(QUIET_PER_S, seconds, tick_s)

@@ -13,7 +13,10 @@ Figures = dict[str, float | None]
 
 @dataclass
 class Subject:
-    """A server or a client in a row: rounds by load. `highest_per_s` are copies a second that it sustains."""
+    """A server or a client in a row: its rounds by load.
+
+    `highest_per_s` are the copies a second that it sustains.
+    """
 
     loads: dict[str, list[Figures]] = field(default_factory=dict)
     highest_per_s: float | None = None
@@ -26,14 +29,22 @@ class Subject:
 
 @dataclass
 class RowResult:
-    """A row: what was measured of each subject. `unit_per_s` is the rate that is the load 1, in copies a second.
+    """A row: what was measured of each subject.
 
-    `skipped` says of whom there are no figures, and why.
+    Ratios are made with the best of `references`. `unit_per_s` is the rate that is the load 1, in copies a
+    second. `skipped` says of whom there are no figures, and why.
     """
 
+    title: str
+    references: list[str]
     unit_per_s: float | None = None
     subjects: dict[str, Subject] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def loads(self) -> list[str]:
+        """All loads of the row, in order."""
+        return list(dict.fromkeys(load for subject in self.subjects.values() for load in subject.loads))
 
     def ratios(self, load: str, figure: str, subject: str, others: Iterable[str]) -> list[float]:
         """Returns for each round the subject's figure, divided by the best of the others' in that round.
@@ -82,9 +93,10 @@ class Run:
             raise ValueError(f"its format is {found.get('format')}, and {FORMAT} is known: measure again")
         rows = {
             name: RowResult(
-                row["unit_per_s"],
-                {each: Subject(**subject) for each, subject in row["subjects"].items()},
-                row["skipped"],
+                **{
+                    **row,
+                    "subjects": {each: Subject(**subject) for each, subject in row["subjects"].items()},
+                }
             )
             for name, row in found["rows"].items()
         }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tests.benchmarks.peers.bench import Bench
+from tests.benchmarks.peers.client_rows import ClientRow
 from tests.benchmarks.peers.kinds import BARE, BETTER_OF, FORWARDER, MOSQUITTO, NATS, REDIS, Kind, kcast
 from tests.benchmarks.peers.results import RowResult
 from tests.benchmarks.peers.server_rows import ServerRow
@@ -49,6 +50,10 @@ def rows(here: Sequence[Kind], tree: Tree, before: Sequence[Kind]) -> list[Row]:
             rounds_share=GROWTH_ROUNDS,
             has_quiet_topic=has_quiet_topic,
         )
+
+    def single(name: str, title: str, publisher_count: int) -> ServerRow:
+        workload = Workload(256, 256, 1, single_publishers=publisher_count)
+        return ServerRow(name, title, workload, lambda: [*here, FORWARDER], SINGLE_LOADS, (FORWARDER.name,))
 
     return [
         main("1-to-1", "One topic, one subscriber", Workload(1, 1, 1)),
@@ -109,15 +114,15 @@ def rows(here: Sequence[Kind], tree: Tree, before: Sequence[Kind]) -> list[Row]:
             rounds_share=GROWTH_ROUNDS,
             uses_all_cores=True,
         ),
-        ServerRow(
-            "single",
-            "One message a datagram: 256 topics, each with one subscriber",
-            Workload(256, 256, 1, is_single=True),
-            lambda: [*here, FORWARDER],
-            SINGLE_LOADS,
-            (FORWARDER.name,),
+        single(
+            "single", "One message a datagram, from one publisher to 256 topics with a subscriber each", 1
+        ),
+        single("single-256", "The same from 256 publishers that take turns", 256),
+        ClientRow("client-k1", "One client, one server", tree, "k=1 publish=1 subscribe=1", 1),
+        ClientRow(
+            "client-k5", "One client, five servers, policy 5/3/5", tree, "k=5 publish=3 subscribe=5", 5
         ),
     ]
 
 
-SHORT = ("1-to-1", "1-to-100", "fan-out-10", "fan-out-1", "single")
+SHORT = ("1-to-1", "1-to-100", "fan-out-10", "fan-out-1", "single", "client-k1")

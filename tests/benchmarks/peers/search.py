@@ -28,7 +28,7 @@ def highest_rate(sustains: Callable[[float], bool], first: float) -> float:
 
 
 def _climb(holds: Callable[[float], bool], rate: float, step: float) -> tuple[float, float]:
-    """Returns the last rate for which it holds and the first for which it does not, or 0 if none was found."""
+    """Returns the last rate for which it holds, and the first for which it does not, or else 0."""
     for _ in range(STEPS_MAX):
         if not holds(rate * step):
             return rate, rate * step

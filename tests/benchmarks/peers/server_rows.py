@@ -20,9 +20,9 @@ SPARE_DESCRIPTORS = 500
 class ServerRow:
     """Servers with the same workload.
 
-    `loads` are factors of a unit: of the highest rate that the best one of `unit_of` sustains. If all of these
-    are skipped, it is that of the best server that there is. With `finds_highest` the highest rate of all
-    servers is looked for, else only that of those.
+    `loads` are factors of a unit: of the highest rate that the best one of `unit_of` sustains; with these the
+    ratios are made, too. If all of them are skipped, the unit is that of the best server that there is. With
+    `finds_highest` the highest rate of all servers is looked for, else only that of those.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ServerRow:
 
     def measure(self, bench: Bench) -> RowResult:
         """Measures all servers of the row that there are."""
-        result = RowResult()
+        result = RowResult(self.title, list(self.unit_of))
         kinds = bench.present(self.kinds())
         needed = (self.workload.subscriber_count + 1) * len(kinds) + SPARE_DESCRIPTORS
         if needed > bench.descriptors:

@@ -20,7 +20,7 @@ class Failed(Exception):
 
 
 class Poller:
-    """Waits for what arrives, to within some 50 microseconds, where `epoll.poll` waits for whole milliseconds.
+    """Waits for what arrives, to within some 50 microseconds; `epoll.poll` has whole milliseconds.
 
     Open it before all sockets: `select` takes only low descriptors.
     """
@@ -73,7 +73,7 @@ class Arrivals:
         self.view = memoryview(self.buffer)
 
     def read_times(self, size_bytes: int) -> int:
-        """Reads the times in the buffer's first bytes; returns where the first begins that is cut off, or -1."""
+        """Reads the times in the buffer's first bytes; returns where one is cut off at the end, or -1."""
         buffer = self.buffer
         at = buffer.find(SAMPLED, 0, size_bytes)
         if at < 0:

@@ -14,8 +14,8 @@ SEND_BYTES_MAX = 256 * 1024  # per call, so that what arrives is not kept waitin
 class Broker(Protocol):
     """A protocol of brokers: what is said, and what is heard. Publishes are never acknowledged.
 
-    `question` is what the broker asks each client once, some seconds after it came, and `reply` the answer; or
-    both are empty.
+    `question` is what the broker asks each client once, some seconds after it came, and `reply` the answer.
+    Both are empty if it asks nothing.
     """
 
     question: bytes

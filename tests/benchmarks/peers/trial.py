@@ -73,7 +73,7 @@ class Lane:
         return int(self._start_us + self.schedule.due_s(message - self._base) * 1e6)
 
     def send(self, tick: int) -> bool:
-        """Sends what is due in the ticks up to this one, or a part; whether it is worth trying again at once."""
+        """Sends what is due by this tick, or a part of it; whether to go on at once with the rest."""
         due = self._base + self.schedule.due(tick)
         before = self.session.position
         if before >= due:
@@ -161,8 +161,7 @@ def _drain(lanes: Sequence[Lane], poller: Poller, clock: Clock) -> None:
     """Takes what still comes, so that the next trial begins with nothing on its way."""
     deadline_s, quiet_at_s = clock() + DRAIN_S_MAX, clock() + QUIET_S
     while not _broken(lanes) and (now_s := clock()) < min(deadline_s, quiet_at_s):
-        is_settled = all([lane.session.settle() for lane in lanes])
-        if is_settled and all(lane.copies >= lane.awaited for lane in lanes):
+        if all(lane.session.settle() and lane.copies >= lane.awaited for lane in lanes):
             return
         if poller.turn(min(quiet_at_s - now_s, 0.02)):
             quiet_at_s = clock() + QUIET_S

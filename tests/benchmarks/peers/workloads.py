@@ -29,8 +29,8 @@ class Workload:
     size_bytes: int = 100
     idle_count: int = 0
     prefix: bytes = b"t"
-    is_single: bool = False
-    """Whether each message has a datagram of its own, from another port than the one before."""
+    single_publishers: int = 0
+    """If not 0, each message has a datagram of its own, and so many publishers take turns."""
 
     def topics_of(self, subscriber: int) -> list[bytes]:
         """Returns the topics that a subscriber has."""

@@ -1,4 +1,4 @@
-"""A bare loop: takes bursts from the kernel, and sends as many copies as a server would, without looking at them.
+"""A bare loop: takes bursts from the kernel, and sends as many copies as a server would.
 
     python bare.py MESSAGE_BYTES FAN_OUT
 
