@@ -4,6 +4,8 @@ import argparse
 import json
 import os
 import shlex
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -13,94 +15,159 @@ from tempfile import TemporaryDirectory
 
 from tests.benchmarks.peers import machine
 from tests.benchmarks.peers.bench import Bench
-from tests.benchmarks.peers.kinds import BEFORE, Kind, kcast, kcasts
+from tests.benchmarks.peers.kinds import BEFORE, kcast, kcasts
 from tests.benchmarks.peers.pacing import TICK_S
+from tests.benchmarks.peers.page import filled
+from tests.benchmarks.peers.plots import plots
 from tests.benchmarks.peers.results import Run
-from tests.benchmarks.peers.rows import SHORT, rows
+from tests.benchmarks.peers.rows import SHORT, Row, rows
 from tests.benchmarks.peers.session import Poller
 from tests.benchmarks.peers.tables import terminal
 from tests.benchmarks.peers.trial import GRACE_S
+from tests.support.checkout import ROOT
 from tests.support.trees import HERE, NoHistory, tree_of
 
 DESCRIPTORS = 60_000
+ROUNDS, SHORT_ROUNDS = 5, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, and prints what was found."""
+    options = given(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that servers are ended
+    try:
+        run = stored(options.json)
+        if not options.render:
+            measure(run, options)
+        if options.write:
+            write(run, options.write)
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted")
+    except (NoHistory, ValueError, OSError) as error:
+        sys.exit(f"peers: {error}")
+
+
+def given(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Returns the parsed command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.peers",
-        description="Measures kcast beside brokers: the same load for each, taking turns. docs/performance.md "
-        "explains each row.",
+        description="Measures kcast beside brokers: the same load for each, taking turns. "
+        "docs/performance.md explains each row.",
     )
-    parser.add_argument("--only", action="append", metavar="ROW", help="a row; give it again for more")
-    parser.add_argument("--short", action="store_true", help="a few rows and rounds: some minutes")
-    parser.add_argument("--list", action="store_true", help="only the names of rows")
-    parser.add_argument("--rounds", type=int, metavar="N", help="5 by default, with --short 2")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each load")
-    parser.add_argument(
-        "--tick-us", type=float, default=TICK_S * 1e6, help="what is due in it is sent together"
+    add = parser.add_argument
+    add("--only", action="append", metavar="ROW", help="measure this row; give it again for more")
+    add("--short", action="store_true", help="some rows, and fewer rounds: a few minutes")
+    add("--list", action="store_true", help="only print the names of rows")
+    add("--rounds", type=int, metavar="N", help=f"{ROUNDS} by default, with --short {SHORT_ROUNDS}")
+    add("--seconds", type=float, default=1.0, help="of each load, 1 by default")
+    add(
+        "--tick-us",
+        type=float,
+        default=TICK_S * 1e6,
+        help="messages due in it are sent together; 500 by default",
     )
-    parser.add_argument(
+    add(
         "--beside", action="append", default=[], metavar="COMMIT|FOLDER", help="another version of kcast, too"
     )
-    parser.add_argument("--without", action="append", default=[], metavar="SERVER", help="leave one out")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
+    add("--without", action="append", default=[], metavar="SERVER", help="leave a server or client out")
+    add(
+        "--json", type=Path, metavar="FILE", help="keep what was found, beside the rows that FILE has already"
+    )
+    add("--write", type=Path, metavar="PAGE", help="put what FILE has into PAGE, and plots beside it")
+    add("--render", action="store_true", help="measure nothing, only write PAGE")
     options = parser.parse_args(arguments)
+    options.command = shlex.join(["python", "-m", "tests.benchmarks.peers", *(arguments or sys.argv[1:])])
+    if options.rounds is not None and options.rounds < 1:
+        parser.error("--rounds: give 1 or more")
+    if options.seconds <= 0 or options.tick_us <= 0:
+        parser.error("--seconds, --tick-us: give more than 0")
+    if (options.write or options.render) and not options.json:
+        parser.error("--write and --render need --json FILE")
+    return options
+
+
+def stored(file: Path | None) -> Run:
+    """Returns what a file has; nothing yet where there is none. Raises ValueError and OSError."""
+    if file is None or not file.exists():
+        return Run(machine.description())
+    return Run.from_json(json.loads(file.read_text()))
+
+
+def measure(run: Run, options: argparse.Namespace) -> None:
+    """Measures rows; prints each as it is done, and keeps it."""
+    if run.machine != machine.description():
+        raise ValueError(f"{options.json} was measured on another machine: give another file")
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kcast-bench-")))
-        here = kcasts(HERE)
-        before: list[Kind] = []
-        report = Reporter()
-        skipped = dict.fromkeys(options.without, "it was left out")
-        try:
-            here += [kcast(tree_of(name, scratch), f"kcast {Path(name).name}") for name in options.beside]
-        except NoHistory as error:
-            parser.error(str(error))
-        try:
-            before = [kcast(tree_of(BEFORE, scratch), f"kcast {BEFORE}")]
-        except NoHistory as error:
-            skipped[f"kcast {BEFORE}"] = str(error)
-        every = rows(here, HERE, before)
-        if unknown := set(options.only or ()) - {row.name for row in every}:
-            parser.error(f"there is no row {', '.join(sorted(unknown))}: --list names them")
-        wanted = options.only or (SHORT if options.short else [row.name for row in every])
-        if options.list:
-            for row in every:
-                print(f"{row.name:16} {row.title}")
-            return
-        cores = machine.cores()
-        os.sched_setaffinity(0, {cores.load})
-        poller = Poller()
-        stack.callback(poller.close)
         bench = Bench(
-            cores,
-            poller,
-            report,
-            rounds=options.rounds or (2 if options.short else 5),
+            machine.cores(),
+            Poller(),
+            Reporter(),
+            rounds=options.rounds or (SHORT_ROUNDS if options.short else ROUNDS),
             seconds=options.seconds,
             search_seconds=options.seconds / 2,
             tick_s=options.tick_us / 1e6,
             descriptors=machine.raise_descriptors(DESCRIPTORS),
-            skipped=skipped,
+            skipped=dict.fromkeys(options.without, "it was left out"),
         )
-        run = Run(
-            command=shlex.join(["python", "-m", "tests.benchmarks.peers", *(arguments or sys.argv[1:])]),
-            machine=machine.description(),
-            method={
-                "rounds": bench.rounds,
-                "seconds": bench.seconds,
-                "tick_us": options.tick_us,
-                "grace_ms": GRACE_S * 1000,
-            },
-            versions=bench.versions,
-            skipped=bench.skipped,
-        )
-        for row in every:
-            if row.name in wanted:
-                run.rows[row.name] = row.measure(bench)
-                print(terminal(run, row.name), flush=True)
-                if options.json:
-                    options.json.write_text(json.dumps(run.to_json(), indent=1) + "\n")
+        stack.callback(bench.poller.close)
+        wanted = chosen(options, scratch, bench)
+        if options.list:
+            for row in wanted:
+                print(f"{row.name:16} {row.title}")
+            return
+        os.sched_setaffinity(0, {bench.cores.load})
+        run.command = options.command
+        run.method = {
+            "rounds": bench.rounds,
+            "seconds": bench.seconds,
+            "tick_us": options.tick_us,
+            "grace_ms": GRACE_S * 1000,
+        }
+        for row in wanted:
+            run.rows[row.name] = row.measure(bench)
+            run.rows[row.name].tree = commit()
+            run.versions |= bench.versions
+            run.skipped = bench.skipped
+            print(terminal(run, row.name), flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(run.to_json(), indent=1) + "\n")
+
+
+def chosen(options: argparse.Namespace, scratch: Path, bench: Bench) -> list[Row]:
+    """Returns the rows that are to be measured. Raises NoHistory, and ValueError where there is no such row."""
+    here = kcasts(HERE)
+    here += [kcast(tree_of(name, scratch), f"kcast {Path(name).name}") for name in options.beside]
+    before = f"kcast {BEFORE}"
+    try:
+        older = [kcast(tree_of(BEFORE, scratch), before)]
+    except NoHistory as error:
+        older = []
+        bench.skipped[before] = str(error)
+    every = {row.name: row for row in rows(here, HERE, older)}
+    names = options.only or (SHORT if options.short else list(every))
+    if unknown := [name for name in names if name not in every]:
+        raise ValueError(f"there is no row {', '.join(unknown)}: --list names them")
+    return [every[name] for name in names]
+
+
+def write(run: Run, page: Path) -> None:
+    """Puts what was found into a page, and plots beside it. Raises ValueError and OSError."""
+    page.write_text(filled(page.read_text(), run))
+    for name, drawing in plots(run):
+        page.with_name(f"{page.stem}-{name}.svg").write_text(drawing)
+
+
+def commit() -> str:
+    """Returns the commit of this checkout, with a mark where files differ from it; nothing without a history."""
+    done = subprocess.run(
+        ("git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip()
 
 
 class Reporter:

@@ -44,12 +44,10 @@ class Client:
     servers: str
     environment: Mapping[str, str]
 
-    def run(self, load: str, seconds: float, core: int) -> Figures:
-        """Runs a load; returns its figures. Raises Failed."""
-        command = (
-            "taskset", "-c", str(core), sys.executable, str(PROGRAMS / "client_load.py"),
-            self.way, self.servers, load, str(seconds),
-        )  # fmt: skip
+    def run(self, load: str, seconds: float) -> Figures:
+        """Runs a load, on this process's cores; returns its figures. Raises Failed."""
+        program = str(PROGRAMS / "client_load.py")
+        command = (sys.executable, program, self.way, self.servers, load, str(seconds))
         try:
             done = subprocess.run(
                 command,
@@ -133,7 +131,7 @@ def _nats(stack: ExitStack, result: RowResult, bench: Bench) -> Iterator[Client]
 def _try(client: Client, clients: list[Client], load: str, result: RowResult, bench: Bench) -> None:
     """Runs a client. One that fails is left out: there are no figures of it in this row."""
     try:
-        found = client.run(load, bench.seconds, bench.cores.load)
+        found = client.run(load, bench.seconds)
     except Failed as error:
         clients.remove(client)
         result.subjects.pop(client.name, None)

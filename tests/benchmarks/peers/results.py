@@ -31,12 +31,13 @@ class Subject:
 class RowResult:
     """A row: what was measured of each subject.
 
-    Ratios are made with the best of `references`. `unit_per_s` is the rate that is the load 1, in copies a
-    second. `skipped` says of whom there are no figures, and why.
+    Ratios are made with the best of `references`. `tree` is this project's commit. `unit_per_s` is the rate
+    that is the load 1, in copies a second. `skipped` says of whom there are no figures, and why.
     """
 
     title: str
     references: list[str]
+    tree: str = ""
     unit_per_s: float | None = None
     subjects: dict[str, Subject] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -74,9 +75,9 @@ class RowResult:
 class Run:
     """All rows of a run, and where and how they were measured."""
 
-    command: str
     machine: dict[str, str]
-    method: dict[str, float]
+    command: str = ""
+    method: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     rows: dict[str, RowResult] = field(default_factory=dict)
