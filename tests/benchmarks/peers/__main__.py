@@ -135,7 +135,7 @@ def measure(run: Run, options: argparse.Namespace) -> None:
 
 
 def chosen(options: argparse.Namespace, scratch: Path, bench: Bench) -> list[Row]:
-    """Returns the rows that are to be measured. Raises NoHistory, and ValueError where there is no such row."""
+    """Returns the rows that are to be measured. Raises NoHistory, and ValueError for an unknown row."""
     here = kcasts(HERE)
     here += [kcast(tree_of(name, scratch), f"kcast {Path(name).name}") for name in options.beside]
     before = f"kcast {BEFORE}"
@@ -159,7 +159,7 @@ def write(run: Run, page: Path) -> None:
 
 
 def commit() -> str:
-    """Returns the commit of this checkout, with a mark where files differ from it; nothing without a history."""
+    """Returns the commit of this checkout, with a mark where files differ from it; nothing without git."""
     done = subprocess.run(
         ("git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"),
         cwd=ROOT,

@@ -17,6 +17,7 @@ from tests.benchmarks.peers.workloads import Workload
 WARM_UP_S = 0.3
 WARM_UP_COPIES_PER_S = 20_000
 SUSTAINED = 0.9999
+TRIES = 2
 SATURATING_COPIES_PER_S = 30e6  # more than any server here forwards
 QUIET_PER_S = 200
 QUIET_WORKLOAD = Workload(topic_count=1, subscriber_count=1, fan_out=1, prefix=b"q")
@@ -92,10 +93,17 @@ class LoadedServer:
         return found
 
     def highest_rate(self, seconds: float) -> float:
-        """Looks for the highest rate, in messages a second, at which 99.99 % of the copies come in time."""
+        """Looks for the highest rate, in messages a second, at which 99.99 % of the copies come in time.
+
+        A rate at which they do not has a second try, since a machine stands still for a moment now and then.
+        """
+
+        def sustains(rate: float) -> bool:
+            return any(self.trial(rate, seconds).share_delivered >= SUSTAINED for _ in range(TRIES))
+
         saturated = self.trial(SATURATING_COPIES_PER_S / self._workload.fan_out, seconds)
         first = max(1.0, saturated.copies_per_s / self._workload.fan_out)
-        return highest_rate(lambda rate: self.trial(rate, seconds).share_delivered >= SUSTAINED, first)
+        return highest_rate(sustains, first)
 
     def _run(self, rate: float, seconds: float) -> Trial:
         is_single = self._workload.single_publishers > 0

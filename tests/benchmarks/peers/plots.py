@@ -128,7 +128,7 @@ def _by_name(run: Run) -> Scale:
 
 def _by_row(run: Run, load: str, figure: str, *, ends: tuple[str, str]) -> dict[str, Series]:
     rows = [run.rows[name] for name in MAIN if name in run.rows]
-    return _series({place: row for place, row in enumerate(rows)}, load, figure, ends, has_lines=False)
+    return _series(dict(enumerate(rows)), load, figure, ends, has_lines=False)
 
 
 def _growing(run: Run, growth: Growth) -> dict[str, Series]:

@@ -1,7 +1,7 @@
 """Rows in which servers get the same load: how it is measured, in rounds that take turns."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from tests.benchmarks.peers.bench import Bench, rotated
@@ -40,11 +40,12 @@ class ServerRow:
         """Measures all servers of the row that there are."""
         result = RowResult(self.title, list(self.unit_of))
         kinds = bench.present(self.kinds())
-        needed = (self.workload.subscriber_count + 1) * len(kinds) + SPARE_DESCRIPTORS
+        needed = self.workload.subscriber_count + SPARE_DESCRIPTORS
         if needed > bench.descriptors:
             why = f"it needs {needed:,} open files, and this process may have {bench.descriptors:,}"
             result.skipped = {kind.name: why for kind in kinds}
             return result
+        are_all_ready = needed * len(kinds) <= bench.descriptors
         with ExitStack() as stack:
             servers = [
                 stack.enter_context(
@@ -59,77 +60,95 @@ class ServerRow:
                 )
                 for kind in kinds
             ]
-            self._start(servers, result, bench)
-            unit = self._find_unit(servers, result, bench)
-            rounds = max(1, round(bench.rounds * self.rounds_share))
-            for number in range(rounds if unit else 0):
-                bench.report(f"{self.name}: round {number + 1} of {rounds}")
-                for label, factor in self.loads.items():
-                    for server in rotated(servers, number):
-                        self._try(server, servers, result, bench, label, factor * unit)
-            for server in servers:
-                if server.complaints:
-                    notes = result.subjects[server.name].notes
-                    notes.append(f"started again {len(server.complaints)} times: {server.complaints[0]}")
+            run = _RowRun(self, bench, result, servers, are_all_ready)
+            if unit := run.find_unit():
+                run.go_round(unit)
+            run.note_complaints()
         return result
 
-    def _start(self, servers: list[LoadedServer], result: RowResult, bench: Bench) -> None:
-        """Starts all; those that fail are left out."""
-        for server in list(servers):
-            try:
-                server.start()
-            except Failed as error:
-                _leave_out(server, servers, result, bench, error)
-            else:
-                result.subjects[server.name] = Subject()
 
-    def _find_unit(self, servers: list[LoadedServer], result: RowResult, bench: Bench) -> float:
-        """Returns the rate that is the load 1, in messages a second; 0 if there is no server."""
-        fan_out = self.workload.fan_out
-        has_unit = any(server.name in self.unit_of for server in servers)
-        for server in list(servers):
-            if not (self.finds_highest or server.name in self.unit_of or not has_unit):
-                continue
-            try:
-                rate = server.highest_rate(bench.search_seconds)
-            except Failed as error:
-                _leave_out(server, servers, result, bench, error)
-                continue
-            result.subjects[server.name].highest_per_s = rate * fan_out
-            bench.report(f"{self.name}: {server.name} sustains {rate * fan_out:,.0f} copies/s")
-        found = {name: each.highest_per_s for name, each in result.subjects.items() if each.highest_per_s}
-        named = [per_s for name, per_s in found.items() if name in self.unit_of and per_s]
-        result.unit_per_s = max(named or [per_s for per_s in found.values() if per_s], default=None)
-        return (result.unit_per_s or 0.0) / fan_out
+class _RowRun:
+    """A row while it is measured. Unless `are_all_ready`, a server is ended before the next one begins."""
 
-    def _try(
+    def __init__(
         self,
-        server: LoadedServer,
-        servers: list[LoadedServer],
-        result: RowResult,
+        row: ServerRow,
         bench: Bench,
-        label: str,
-        rate: float,
+        result: RowResult,
+        servers: list[LoadedServer],
+        are_all_ready: bool,
     ) -> None:
-        if server not in servers:
-            return
+        self._row = row
+        self._bench = bench
+        self._result = result
+        self._servers = servers
+        self._are_all_ready = are_all_ready
+
+    def find_unit(self) -> float:
+        """Returns the rate that is the load 1, in messages a second; 0 if there is no server.
+
+        Also starts all, so that those which do not start are known at once.
+        """
+        row, subjects = self._row, self._result.subjects
+        for server in list(self._servers):
+            with self._turn(server):
+                server.start()
+                subjects[server.name] = Subject()
+                if row.finds_highest or server.name in row.unit_of:
+                    self._find_highest(server)
+        if not any(subject.highest_per_s for subject in subjects.values()):
+            for server in list(self._servers):
+                with self._turn(server):
+                    self._find_highest(server)
+        found = {name: each.highest_per_s for name, each in subjects.items() if each.highest_per_s}
+        named = [per_s for name, per_s in found.items() if name in row.unit_of]
+        self._result.unit_per_s = max(named or found.values(), default=None)
+        return (self._result.unit_per_s or 0.0) / row.workload.fan_out
+
+    def _find_highest(self, server: LoadedServer) -> None:
+        per_s = server.highest_rate(self._bench.search_seconds) * self._row.workload.fan_out
+        self._result.subjects[server.name].highest_per_s = per_s
+        self._bench.report(f"{self._row.name}: {server.name} sustains {per_s:,.0f} copies/s")
+
+    def go_round(self, unit: float) -> None:
+        """Measures all servers at all loads, with another one first in each round."""
+        rounds = max(1, round(self._bench.rounds * self._row.rounds_share))
+        loads = list(self._row.loads.items())
+        for number in range(rounds):
+            self._bench.report(f"{self._row.name}: round {number + 1} of {rounds}")
+            servers = rotated(self._servers, number)
+            if self._are_all_ready:
+                turns = [(server, [load]) for load in loads for server in servers]
+            else:
+                turns = [(server, loads) for server in servers]
+            for server, some in turns:
+                if server not in self._servers:
+                    continue
+                with self._turn(server):
+                    for label, factor in some:
+                        found = figures_of(server.trial(factor * unit, self._bench.seconds))
+                        self._result.subjects[server.name].loads.setdefault(label, []).append(found)
+
+    @contextmanager
+    def _turn(self, server: LoadedServer) -> Iterator[None]:
+        """A server's turn. One that fails is left out, and has no figures in this row."""
         try:
-            found = server.trial(rate, bench.seconds)
+            yield
         except Failed as error:
-            _leave_out(server, servers, result, bench, error)
-            return
-        result.subjects[server.name].loads.setdefault(label, []).append(figures_of(found))
+            self._servers.remove(server)
+            server.end()
+            self._result.subjects.pop(server.name, None)
+            self._result.skipped[server.name] = str(error)
+            self._bench.report(f"{server.name} is skipped in this row: {error}")
+        if not self._are_all_ready:
+            server.end()
 
-
-def _leave_out(
-    server: LoadedServer, servers: list[LoadedServer], result: RowResult, bench: Bench, error: Failed
-) -> None:
-    """Ends a server that fails. There are no figures of it in this row, not even of what went well."""
-    servers.remove(server)
-    server.end()
-    result.subjects.pop(server.name, None)
-    result.skipped[server.name] = str(error)
-    bench.report(f"{server.name} is skipped in this row: {error}")
+    def note_complaints(self) -> None:
+        """Notes which servers were started again, and why."""
+        for server in self._servers:
+            if server.complaints:
+                note = f"started again {len(server.complaints)} times: {server.complaints[0]}"
+                self._result.subjects[server.name].notes.append(note)
 
 
 def figures_of(trial: Trial) -> Figures:

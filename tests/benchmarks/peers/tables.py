@@ -121,7 +121,8 @@ def bar_words(judged: Judged) -> str:
     bar = judged.bar
     return (
         f"{bar.subject} at load {bar.load}, {FIGURES[bar.figure]}: {ratio(judged.ratio)} "
-        f"of {others_words(bar.others)} ({'at least' if bar.is_least else 'at most'} {bar.limit:g}: {mark(judged)})"
+        f"of {others_words(bar.others)} "
+        f"({'at least' if bar.is_least else 'at most'} {bar.limit:g}: {mark(judged)})"
     )
 
 

@@ -10,7 +10,8 @@ from tests.benchmarks.peers.machine import cpu_s
 from tests.benchmarks.peers.pacing import Schedule
 from tests.benchmarks.peers.session import Poller, Session
 
-GRACE_S = 0.05  # after the last message: a copy that takes longer is not delivered
+# After the last message: a copy that takes longer is not delivered. A message to many takes a while in itself.
+GRACE_S, GRACE_S_PER_COPY = 0.05, 1e-5
 QUIET_S = 0.25  # without a copy: the rest is lost
 DRAIN_S_MAX = 5.0
 SAMPLED_COPIES_PER_S = 20_000  # more would cost the load too much
@@ -130,13 +131,14 @@ def run(
         aside = []
     start_cpu_s, start_load_s = cpu_s(process_ids), time.process_time()
     end_s = start_s + pace.seconds
+    grace_end_s = end_s + GRACE_S + GRACE_S_PER_COPY * max(fan_out for _, _, fan_out in sessions)
     while (now_s := clock()) < end_s and not _broken(lanes):
         tick = int((now_s - start_s) // pace.tick_s)
         is_behind = [lane.send(tick) for lane in (*lanes, *aside)] if tick >= 0 else ()
         wait_s = 0.0 if is_spinning or any(is_behind) else start_s + (tick + 1) * pace.tick_s - clock()
         poller.turn(wait_s)
-    while clock() < end_s + GRACE_S and not _broken(lanes):
-        poller.turn(end_s + GRACE_S - clock())
+    while clock() < grace_end_s and not _broken(lanes):
+        poller.turn(grace_end_s - clock())
     delivered = sum(lane.copies for lane in lanes)
     elapsed_s = clock() - start_s
     _drain(lanes, poller, clock)

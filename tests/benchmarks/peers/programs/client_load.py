@@ -3,8 +3,8 @@
     python client_load.py CLIENT SERVERS LOAD SECONDS
 
 It prints a JSON object. It imports nothing of the project but the client, so that it can be run with that of
-another version. CLIENT is one of CLIENTS below. LOAD is `saturated` (bursts, with a bounded number of messages
-on their way), or messages a second, each due at its time, whatever became of the one before.
+another version. CLIENT is one of CLIENTS below. LOAD is `saturated` (bursts, with a bounded number of
+messages on their way), or messages a second, each due at its time, whatever became of the one before.
 """
 
 import asyncio
