@@ -34,7 +34,6 @@ ROUNDS, SHORT_ROUNDS = 5, 2
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, and prints what was found."""
     options = given(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that servers are ended
     try:
         run = stored(options.json)
         if not options.render:
@@ -116,6 +115,7 @@ def measure(run: Run, options: argparse.Namespace) -> None:
             for row in wanted:
                 print(f"{row.name:16} {row.title}")
             return
+        stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
         os.sched_setaffinity(0, {bench.cores.load})
         run.command = options.command
         run.method = {
@@ -181,4 +181,5 @@ class Reporter:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that servers are ended
     main()

@@ -33,12 +33,13 @@ def open_socket(number: int = 0) -> socket.socket:
 
 def greet(sock: socket.socket, server: Address, topics: Sequence[bytes] = ()) -> None:
     """Takes leases on these topics; without any, a publish lease. Raises Failed."""
-    challenge = _answer(sock, wire.request_datagram(wire.Ask(b"ask")), server)
+    challenge = _answer(sock, b"ask", wire.request_datagram(wire.Ask(b"ask")), server)
     if not isinstance(challenge, wire.Challenge):
         raise Failed(f"no challenge but {challenge}")
-    vouch = wire.Vouch(b"vouch", challenge.cookie, None)
-    for lines in in_datagrams(topics, DATAGRAM_BYTES_MAX - VOUCH_BYTES, LINES_PER_DATAGRAM_MAX - 1) or [[]]:
-        receipt = _answer(sock, wire.request_datagram(vouch, lines), server)
+    datagrams = in_datagrams(topics, DATAGRAM_BYTES_MAX - VOUCH_BYTES, LINES_PER_DATAGRAM_MAX - 1)
+    for number, lines in enumerate(datagrams or [[]]):
+        vouch = wire.Vouch(b"vouch%d" % number, challenge.cookie, None)
+        receipt = _answer(sock, vouch.nonce, wire.request_datagram(vouch, lines), server)
         if not isinstance(receipt, wire.Receipt):
             raise Failed(f"no receipt for leases but {receipt}")
 
@@ -58,11 +59,14 @@ def in_datagrams(topics: Sequence[bytes], size_bytes_max: int, lines_max: int) -
     return [lines[start : start + step] for start in range(0, len(lines), step)]
 
 
-def _answer(sock: socket.socket, request: bytes, server: Address) -> wire.Reply | None:
+def _answer(sock: socket.socket, nonce: bytes, request: bytes, server: Address) -> wire.Reply | None:
     """Asks, again where an answer is late; returns the answer. Raises Failed."""
     sock.settimeout(READY_S / ATTEMPTS)
     for _ in range(ATTEMPTS):
         sock.sendto(request, server)
         with suppress(TimeoutError):
-            return wire.parse_reply(sock.recv(65_536).split(b"\n")[0])
+            # An answer to the request before may come late.
+            while (reply := wire.parse_reply(sock.recv(65_536).split(b"\n")[0])) and reply.nonce != nonce:
+                continue
+            return reply
     raise Failed(f"no answer after {READY_S:g} s")

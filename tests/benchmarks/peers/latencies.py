@@ -8,14 +8,13 @@ PERCENTS = (50.0, 99.0, 99.9)
 
 
 def percentiles(latencies_us: Iterable[int], percents: Iterable[float] = PERCENTS) -> list[int | None]:
-    """Returns the least latency that so many percent do not exceed; None where there are too few to tell.
+    """Returns the latency that each percentage of them does not exceed; None where too few are there to tell.
 
-    A percentile is told if at least one latency lies above it in expectation: p99.9 takes a thousand.
+    A percentile is told if at least one latency would be above it: p99.9 takes a thousand.
     """
     ordered = array("q", sorted(latencies_us))
     found: list[int | None] = []
     for percent in percents:
-        rank = ceil(round(len(ordered) * percent / 100, 9))
-        is_told = ordered and len(ordered) * (100 - percent) >= 99.999
-        found.append(ordered[max(0, rank - 1)] if is_told else None)
+        above = round(len(ordered) * (100 - percent) / 100, 6)
+        found.append(ordered[ceil(len(ordered) - above) - 1] if above >= 1 else None)
     return found

@@ -39,6 +39,7 @@ class LoadedServer:
         tick_s: float,
         *,
         has_quiet_topic: bool = False,
+        grace_s: float = trial.GRACE_S,
     ) -> None:
         self.name = kind.name
         self._kind = kind
@@ -46,6 +47,7 @@ class LoadedServer:
         self._cores = cores
         self._poller = poller
         self._tick_s = tick_s
+        self._grace_s = grace_s
         self._random = Random(repr(workload))
         self._stack = ExitStack()
         self._has_quiet_topic = has_quiet_topic
@@ -84,7 +86,7 @@ class LoadedServer:
         self._run(WARM_UP_COPIES_PER_S / self._workload.fan_out, WARM_UP_S)
 
     def trial(self, rate: float, seconds: float) -> Trial:
-        """Loads it at so many messages a second. Raises Failed where it cannot be started, or ends."""
+        """Loads it with `rate` messages a second. Raises Failed where it cannot be started, or ends."""
         self.start()
         found = self._run(rate, seconds)
         if broken := next((session.broken for session in self._sessions if session.broken), ""):
@@ -117,6 +119,7 @@ class LoadedServer:
             self._random,
             quiet=None if self._quiet is None else (self._quiet, quiet),
             is_spinning=is_single,
+            grace_s=self._grace_s,
         )
         if self._process is not None:
             self._process.require_alive()

@@ -52,7 +52,7 @@ def cpu_s(process_ids: Iterable[int]) -> float:
 
 
 def raise_descriptors(wanted: int) -> int:
-    """Lets this process and its children open so many files, or as many as it may; returns how many."""
+    """Lets this process and its children open `wanted` files, or as many as they may; returns how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (max(wanted, hard), hard):
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.benchmarks.peers.session import READY_S, Failed
 
-END_S = 5.0
+DRAIN_S, END_S = 0.2, 5.0
 
 Process = subprocess.Popen[bytes]
 Address = tuple[str, int]
@@ -56,8 +56,8 @@ def running(
 ) -> Iterator[Running]:
     """A server, which is ended at the end, whatever happens.
 
-    With a port it is ready when that takes connections; without one, when it has told so many addresses.
-    Raises Failed with what it said.
+    With a port it is ready when that takes connections; without one, when it has told `server_count`
+    addresses. Raises Failed with what it said.
     """
     with scratch_folder() as folder, ExitStack() as stack:
         said = folder / "output"
@@ -92,13 +92,14 @@ def start(
 
 
 def end(process: Process) -> None:
-    """Ends a process."""
-    process.terminate()
-    try:
-        process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(END_S)
+    """Ends a process. A server of kcast forwards for a while after the first signal; a second one ends it."""
+    for wait_s in (DRAIN_S, END_S):
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(wait_s)
+            return
+    process.kill()
+    process.wait(END_S)
 
 
 def free_port() -> int:

@@ -14,6 +14,7 @@ from tests.benchmarks.peers.trial import Trial
 from tests.benchmarks.peers.workloads import Workload
 
 SPARE_DESCRIPTORS = 500
+NOTHING_SUSTAINED = "no server sustains any rate here: something else keeps this machine busy"
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,9 @@ class _RowRun:
                 with self._turn(server):
                     self._find_highest(server)
         found = {name: each.highest_per_s for name, each in subjects.items() if each.highest_per_s}
+        if not found:
+            self._result.skipped |= dict.fromkeys(subjects, NOTHING_SUSTAINED)
+            subjects.clear()
         named = [per_s for name, per_s in found.items() if name in row.unit_of]
         self._result.unit_per_s = max(named or found.values(), default=None)
         return (self._result.unit_per_s or 0.0) / row.workload.fan_out
@@ -146,7 +150,7 @@ class _RowRun:
     def note_complaints(self) -> None:
         """Notes which servers were started again, and why."""
         for server in self._servers:
-            if server.complaints:
+            if server.complaints and server.name in self._result.subjects:
                 note = f"started again {len(server.complaints)} times: {server.complaints[0]}"
                 self._result.subjects[server.name].notes.append(note)
 

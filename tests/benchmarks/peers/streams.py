@@ -66,12 +66,21 @@ def await_question(sock: socket.socket, broker: Broker) -> None:
     sock.sendall(broker.reply)
 
 
-class _Subscriber:
+class Listener(Protocol):
+    """Whom a subscriber tells what came, and that it can be of no more use."""
+
+    arrivals: Arrivals
+
+    def fail(self, why: str) -> None:
+        """Notes that a connection has ended."""
+
+
+class Subscriber:
     """Counts by length, since all copies are equally long. What of a time is cut off waits for the rest."""
 
     __slots__ = ("_arrivals", "_bytes", "_copy_bytes", "_cut", "_recv_into", "_session")
 
-    def __init__(self, session: "StreamSession", sock: socket.socket, copy_bytes: int) -> None:
+    def __init__(self, session: Listener, sock: socket.socket, copy_bytes: int) -> None:
         self._session = session
         self._recv_into = sock.recv_into
         self._arrivals = session.arrivals
@@ -119,7 +128,7 @@ class StreamSession(Session):
             for sock in (*sockets, self._publisher):
                 await_question(sock, broker)
         for sock in sockets:
-            self._watch(sock, _Subscriber(self, sock, copy_bytes).take)
+            self._watch(sock, Subscriber(self, sock, copy_bytes).take)
         self._watch(self._publisher, self._hear)
         stack.callback(self._forget)
 

@@ -30,7 +30,7 @@ class Workload:
     idle_count: int = 0
     prefix: bytes = b"t"
     single_publishers: int = 0
-    """If not 0, each message has a datagram of its own, and so many publishers take turns."""
+    """If not 0, each message has a datagram of its own, and this number of publishers take turns."""
 
     def topics_of(self, subscriber: int) -> list[bytes]:
         """Returns the topics that a subscriber has."""

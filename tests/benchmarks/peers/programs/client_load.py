@@ -215,7 +215,7 @@ async def saturate(client: Client, tally: Tally, seconds: float) -> Load:
 
 
 async def come_back(tally: Tally, count: int) -> bool:
-    """Waits until so many messages have come in all; False where none comes any more."""
+    """Waits until `count` messages have come in all; False where none comes any more."""
     while tally.received < count:
         tally.changed.clear()
         try:
