@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, LINES_PER_DATAGRAM_MAX
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.sockets import UDP_SEGMENT
 from tests.benchmarks.peers.kcast import Address, greet, open_socket, publish, subscribe_plainly
 from tests.benchmarks.peers.session import Poller, Session
@@ -66,7 +66,7 @@ class DatagramSession(Session):
             publisher.connect(server)
             publisher.setblocking(False)
         size = self.ring.message_bytes
-        lines = min(LINES_PER_DATAGRAM_MAX, DATAGRAM_BYTES_MAX // size)
+        lines = min(workload.lines_max, DATAGRAM_BYTES_MAX // size)
         self._control = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", lines * size))]
         self._call_messages = lines * min(SEGMENTS_MAX, CALL_BYTES_MAX // (lines * size))
 

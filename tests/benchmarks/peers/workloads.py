@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX
+
 RING_MESSAGES = 2048  # at least; few enough to stay in the cache of a core
 TOPICS_MAX = 100_000
 
@@ -29,6 +31,8 @@ class Workload:
     size_bytes: int = 100
     idle_count: int = 0
     prefix: bytes = b"t"
+    lines_max: int = LINES_PER_DATAGRAM_MAX
+    """Of a datagram that is published."""
     single_publishers: int = 0
     """If not 0, each message has a datagram of its own, and this number of publishers take turns."""
 
