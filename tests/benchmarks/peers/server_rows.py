@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from statistics import median
 
 from tests.benchmarks.peers.bench import Bench, rotated
 from tests.benchmarks.peers.kinds import Kind
 from tests.benchmarks.peers.latencies import percentiles
 from tests.benchmarks.peers.loaded import LoadedServer
-from tests.benchmarks.peers.results import Figures, RowResult, Subject
+from tests.benchmarks.peers.results import Figures, RowResult, Subject, middle
 from tests.benchmarks.peers.session import Failed
 from tests.benchmarks.peers.trial import Trial
 from tests.benchmarks.peers.workloads import Workload
 
 SPARE_DESCRIPTORS = 500
+SEARCHES = 3
 NOTHING_SUSTAINED = "no server sustains any rate here: something else keeps this machine busy"
 
 
@@ -86,7 +88,7 @@ class _RowRun:
         self._are_all_ready = are_all_ready
 
     def find_unit(self) -> float:
-        """Returns the rate that is the load 1, in messages a second; 0 if there is no server.
+        """Returns the rate that is the load 1, in messages a second; 0 if no server sustains any.
 
         Also starts all, so that those which do not start are known at once.
         """
@@ -95,12 +97,8 @@ class _RowRun:
             with self._turn(server):
                 server.start()
                 subjects[server.name] = Subject()
-                if row.finds_highest or server.name in row.unit_of:
-                    self._find_highest(server)
-        if not any(subject.highest_per_s for subject in subjects.values()):
-            for server in list(self._servers):
-                with self._turn(server):
-                    self._find_highest(server)
+        has_unit = any(name in row.unit_of for name in subjects)
+        self._find_highest(lambda name: row.finds_highest or name in row.unit_of or not has_unit)
         found = {name: each.highest_per_s for name, each in subjects.items() if each.highest_per_s}
         if not found:
             self._result.skipped |= dict.fromkeys(subjects, NOTHING_SUSTAINED)
@@ -109,14 +107,28 @@ class _RowRun:
         self._result.unit_per_s = max(named or found.values(), default=None)
         return (self._result.unit_per_s or 0.0) / row.workload.fan_out
 
-    def _find_highest(self, server: LoadedServer) -> None:
-        per_s = server.highest_rate(self._bench.search_seconds) * self._row.workload.fan_out
-        self._result.subjects[server.name].highest_per_s = per_s
-        self._bench.report(f"{self._row.name}: {server.name} sustains {per_s:,.0f} copies/s")
+    def _find_highest(self, is_wanted: Callable[[str], bool]) -> None:
+        """Looks for the highest rates, several times in turn: a machine is faster now and slower then."""
+        rates: dict[str, list[float]] = {}
+        for _ in range(self._times(SEARCHES)):
+            for server in list(self._servers):
+                if not is_wanted(server.name):
+                    continue
+                with self._turn(server):
+                    known = rates.setdefault(server.name, [])
+                    known.append(server.highest_rate(self._bench.search_seconds, middle(known)))
+        for name, found in rates.items():
+            if name in self._result.subjects:
+                per_s = median(found) * self._row.workload.fan_out
+                self._result.subjects[name].highest_per_s = per_s
+                self._bench.report(f"{self._row.name}: {name} sustains {per_s:,.0f} copies/s")
+
+    def _times(self, count: int) -> int:
+        return max(1, round(count * self._row.rounds_share))
 
     def go_round(self, unit: float) -> None:
         """Measures all servers at all loads, with another one first in each round."""
-        rounds = max(1, round(self._bench.rounds * self._row.rounds_share))
+        rounds = self._times(self._bench.rounds)
         loads = list(self._row.loads.items())
         for number in range(rounds):
             self._bench.report(f"{self._row.name}: round {number + 1} of {rounds}")
