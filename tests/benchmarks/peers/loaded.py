@@ -97,8 +97,8 @@ class LoadedServer:
     def highest_rate(self, seconds: float, guess: float | None = None) -> float:
         """Looks for the highest rate, in messages a second, at which 99.99 % of the copies come in time.
 
-        It begins with the guess, or with what comes through when there is far too much. A rate at which too few
-        come has a second try, since a machine stands still for a moment now and then.
+        It begins with the guess, or with what comes through when there is far too much. A rate at which too
+        few come has a second try, since a machine stands still for a moment now and then.
         """
 
         def sustains(rate: float) -> bool:

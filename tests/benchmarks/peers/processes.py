@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 from tests.benchmarks.peers.session import READY_S, Failed
 
 DRAIN_S, END_S = 0.2, 5.0
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 
 Process = subprocess.Popen[bytes]
 Address = tuple[str, int]
@@ -62,13 +64,17 @@ def running(
     with scratch_folder() as folder, ExitStack() as stack:
         said = folder / "output"
         output = stack.enter_context(said.open("w+b"))
+        # An interruption must not come between the start and the note that it has to be ended.
+        signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
         try:
             process = start(command, environment, cores, output.fileno())
+            stack.callback(end, process)
         except FileNotFoundError:
             raise Failed(f"{command[0]} is not installed") from None
         except OSError as error:
             raise Failed(f"{command[0]} does not start: {error}") from None
-        stack.callback(end, process)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
         yield Running(process, _await_ready(process, said, port, server_count), said)
 
 
@@ -86,9 +92,14 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C ends the benchmark, which then ends it
+            preexec_fn=_heed_interruptions,
         )
     finally:
         os.sched_setaffinity(0, mine)
+
+
+def _heed_interruptions() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
 
 
 def end(process: Process) -> None:
