@@ -42,6 +42,8 @@ class Kind:
     broker: Broker | None = None
     takes_leases: bool = False
     server_count: int = 1
+    must_say: str = ""
+    """What it says at start; else it is not what it is called here."""
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     @contextmanager
@@ -56,6 +58,7 @@ class Kind:
                 cores,
                 port=port,
                 server_count=self.server_count,
+                must_say=self.must_say,
             ) as process,
         ):
             yield process
@@ -92,7 +95,7 @@ _KCAST_OPTIONS = (
 )
 
 
-def kcast(tree: Tree, name: str, *options: str, server_count: int = 1) -> Kind:
+def kcast(tree: Tree, name: str, *options: str, server_count: int = 1, must_say: str = "") -> Kind:
     """Returns the server of a version."""
     known = [each for each in _KCAST_OPTIONS if tree.has_option(each.partition("=")[0])]
     command = tree.serve(*known, *options)
@@ -102,6 +105,7 @@ def kcast(tree: Tree, name: str, *options: str, server_count: int = 1) -> Kind:
         tree.kcast("--version"),
         takes_leases=True,
         server_count=server_count,
+        must_say=must_say,
         environment=tree.environment,
     )
 
@@ -112,10 +116,13 @@ BEFORE = "70c243b"  # this project before it was made as fast as brokers are
 
 
 def kcasts(tree: Tree) -> list[Kind]:
-    """Returns the servers of a version: in Python, and with its native part if it can have one."""
+    """Returns the servers of a version: in Python, and with its native part if it can have one.
+
+    Where that was not built, the native one does not start, and says so: it would be measured in Python.
+    """
     if not tree.has_option("--no-native"):
         return [kcast(tree, PYTHON)]
-    return [kcast(tree, NATIVE), kcast(tree, PYTHON, "--no-native")]
+    return [kcast(tree, NATIVE, must_say="routing in native code"), kcast(tree, PYTHON, "--no-native")]
 
 
 # --- Brokers -----------------------------------------------------------------------------------------

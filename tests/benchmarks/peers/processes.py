@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.benchmarks.peers.session import READY_S, Failed
 
-DRAIN_S, END_S = 0.2, 5.0
+SAID_S, DRAIN_S, END_S = 0.5, 0.2, 5.0
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 
 Process = subprocess.Popen[bytes]
@@ -55,11 +55,12 @@ def running(
     *,
     port: int = 0,
     server_count: int = 1,
+    must_say: str = "",
 ) -> Iterator[Running]:
     """A server, which is ended at the end, whatever happens.
 
     With a port it is ready when that takes connections; without one, when it has told `server_count`
-    addresses. Raises Failed with what it said.
+    addresses, and `must_say`. Raises Failed with what it said.
     """
     with scratch_folder() as folder, ExitStack() as stack:
         said = folder / "output"
@@ -75,7 +76,7 @@ def running(
             raise Failed(f"{command[0]} does not start: {error}") from None
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
-        yield Running(process, _await_ready(process, said, port, server_count), said)
+        yield Running(process, _await_ready(process, said, port, server_count, must_say), said)
 
 
 def start(
@@ -121,17 +122,28 @@ def free_port() -> int:
         return port
 
 
-def _await_ready(process: Process, said: Path, port: int, server_count: int) -> tuple[Address, ...]:
+def _await_ready(
+    process: Process, said: Path, port: int, server_count: int, must_say: str
+) -> tuple[Address, ...]:
     deadline_s = time.monotonic() + READY_S
+    found: tuple[Address, ...] = ()
     while time.monotonic() < deadline_s:
         if process.poll() is not None:
             raise Failed(_last_words(said) or f"it ended with exit code {process.returncode}")
         if port:
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 return (("127.0.0.1", port),)
-        elif len(found := addresses_in(said.read_text(errors="replace"))) >= server_count:
-            return found
+        else:
+            words = said.read_text(errors="replace")
+            found = addresses_in(words)
+            if len(found) >= server_count:
+                if must_say in words:
+                    return found
+                # It says all that it has to say in a moment.
+                deadline_s = min(deadline_s, time.monotonic() + SAID_S)
         time.sleep(0.02)
+    if found:
+        raise Failed(f"it does not say {must_say!r}, but {_last_words(said)!r}")
     raise Failed(f"it is not ready after {READY_S:g} s: {_last_words(said) or 'it said nothing'}")
 
 

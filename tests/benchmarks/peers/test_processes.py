@@ -83,6 +83,19 @@ def test_a_server_that_ends_at_once_fails_with_its_last_words() -> None:
 
 
 @pytest.mark.world
+def test_a_server_that_is_not_what_it_is_called_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.benchmarks.peers.processes.SAID_S", 0.1)
+    code = f"import time; {SERVING}; print('routing in Python', flush=True); time.sleep(60)"
+    with (
+        pytest.raises(Failed, match="does not say 'routing in native code', but .*routing in Python"),
+        running(program(code), os.environ, CORES, must_say="routing in native code"),
+    ):
+        pass
+    with running(program(code), os.environ, CORES, must_say="routing in Python") as server:
+        server.require_alive()
+
+
+@pytest.mark.world
 def test_a_server_runs_on_its_cores_and_is_ended() -> None:
     forever = f"import time; {SERVING}; time.sleep(60)"
     with running(program(forever), os.environ, CORES[-1:]) as server:
