@@ -87,7 +87,7 @@ def test_a_server_that_is_not_what_it_is_called_fails(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tests.benchmarks.peers.processes.SAID_S", 0.1)
     code = f"import time; {SERVING}; print('routing in Python', flush=True); time.sleep(60)"
     with (
-        pytest.raises(Failed, match="does not say 'routing in native code', but .*routing in Python"),
+        pytest.raises(Failed, match=r"does not say 'routing in native code', but .*routing in Python"),
         running(program(code), os.environ, CORES, must_say="routing in native code"),
     ):
         pass
