@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from tests.benchmarks.peers.bench import Bench, rotated
-from tests.benchmarks.peers.kinds import Kind
+from tests.benchmarks.peers.kinds import KCAST, Kind
 from tests.benchmarks.peers.latencies import percentiles
 from tests.benchmarks.peers.loaded import LoadedServer
 from tests.benchmarks.peers.results import Figures, RowResult, Subject, middle
@@ -108,11 +108,15 @@ class _RowRun:
         return (self._result.unit_per_s or 0.0) / row.workload.fan_out
 
     def _find_highest(self, is_wanted: Callable[[str], bool]) -> None:
-        """Looks for the highest rates, several times in turn: a machine is faster now and slower then."""
+        """Looks for the highest rates, of those that are compared several times in turn.
+
+        A machine is faster now and slower then; the median is less a matter of luck.
+        """
         rates: dict[str, list[float]] = {}
-        for _ in range(self._times(SEARCHES)):
+        for number in range(self._times(SEARCHES)):
             for server in list(self._servers):
-                if not is_wanted(server.name):
+                is_compared = server.name in (*self._row.unit_of, *KCAST)
+                if not is_wanted(server.name) or (number and not is_compared):
                     continue
                 with self._turn(server):
                     known = rates.setdefault(server.name, [])

@@ -13,7 +13,7 @@ from tests.benchmarks.peers.session import Poller, Session
 # After the last message: a copy that takes longer is not delivered. A message to many takes a while itself.
 GRACE_S, GRACE_S_PER_COPY = 0.05, 1e-5
 QUIET_S = 0.25  # without a copy: the rest is lost
-DRAIN_S_MAX = 5.0
+DRAIN_S_MAX = 1.5
 SAMPLED_COPIES_PER_S = 20_000  # more would cost the load too much
 SAMPLED_MESSAGES_MIN = 30
 
