@@ -15,6 +15,7 @@ CLIENTS_MAX = 1000  # of each side
 TOPICS_MAX = 1000
 SUBSCRIPTIONS_MAX = 20_000  # subscribers times topics; each is a lease at some servers
 SIZE_BYTES_MIN = ID_CHARS
+TOO_FAST = "rate"  # why a server refuses a publisher's messages that are too many (PROTOCOL §5.8)
 WARM_UP_NS = 0  # stands in messages that are not counted, where others have their time
 
 _NS_PER_S = 1_000_000_000

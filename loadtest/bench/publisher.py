@@ -13,7 +13,7 @@ from typing import Any
 
 from kcast.client.aio import AllServersLost, Client, Outcome, Published
 from kcast.loadtest.bench.latencies import Latencies
-from kcast.loadtest.bench.plan import WARM_UP_NS, BenchPlan, message
+from kcast.loadtest.bench.plan import TOO_FAST, WARM_UP_NS, BenchPlan, message
 from kcast.loadtest.timerfd import TimerFd
 
 OUTSTANDING_MAX = 256  # messages whose outcome is awaited, as fast as receipts come
@@ -21,7 +21,6 @@ OPEN_OUTSTANDING_MAX = 32_768  # the same open loop; the client itself takes twi
 TURN_MESSAGES_MAX = 64  # after which the client gets a turn to send
 WARM_UP_INTERVAL_S = 0.05
 REFUSED_PAUSE_S = 0.1  # after a server has refused a message for the publisher's rate
-TOO_FAST = "rate"  # the reason of such a refusal (PROTOCOL §5.8)
 
 _ROOM_POLL_S = 0.001
 

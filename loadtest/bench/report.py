@@ -7,8 +7,7 @@ from typing import Any
 
 from kcast.client.cli.layout import paragraph, table
 from kcast.loadtest.bench.figures import Delivered, Published, ServerFigures
-from kcast.loadtest.bench.plan import BenchPlan
-from kcast.loadtest.bench.publisher import TOO_FAST
+from kcast.loadtest.bench.plan import TOO_FAST, BenchPlan
 from kcast.loadtest.bench.run import BenchResult, Target
 from kcast.loadtest.bench.view import counted
 from kcast.loadtest.charts.words import percent_digits, significant

@@ -13,9 +13,9 @@ from kcast.hashring.policy import Policy
 from kcast.loadtest.bench import figures
 from kcast.loadtest.bench.course import Course, Progress
 from kcast.loadtest.bench.figures import Delivered, Published, ServerFigures
+from kcast.loadtest.bench.orders import Job
 from kcast.loadtest.bench.own_servers import OwnServers
 from kcast.loadtest.bench.plan import BenchPlan, spread
-from kcast.loadtest.bench.worker import Job
 from kcast.loadtest.bench.workers import BenchFailed, Workers
 
 START_TIMEOUT_S = 60.0

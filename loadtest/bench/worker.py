@@ -15,13 +15,14 @@ import resource
 import sys
 from contextlib import AsyncExitStack, suppress
 from time import process_time_ns
-from typing import Any, TypedDict
+from typing import Any
 
 import uvloop
 
 from kcast.client import cluster as clusters
 from kcast.client.aio import Client
 from kcast.client.cluster import Cluster
+from kcast.loadtest.bench.orders import Go, Job
 from kcast.loadtest.bench.plan import BenchPlan
 from kcast.loadtest.bench.publisher import Publisher
 from kcast.loadtest.bench.subscriber import Subscriber
@@ -30,24 +31,6 @@ from kcast.pubsub.errors import KcastError
 PROGRESS_INTERVAL_S = 0.1
 _LINE_BYTES_MAX = 1 << 20
 _OUTPUT = 1
-
-
-class Job(TypedDict):
-    """The first order: who runs here. `text` is that of a cluster file, None where `name` leads to one."""
-
-    plan: dict[str, Any]
-    publishers: list[int]
-    subscribers: list[int]
-    text: str | None
-    name: str
-    ready_timeout_s: float
-
-
-class Go(TypedDict):
-    """The second: when to begin, in ns of the monotonic clock, and who publishes; None for anybody."""
-
-    go_ns: int
-    names: list[str] | None
 
 
 class _Worker:

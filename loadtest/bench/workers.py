@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from kcast.loadtest.bench.worker import Go, Job
+from kcast.loadtest.bench.orders import Go, Job
 from kcast.pubsub.errors import KcastError
 
 PROGRAM = (

@@ -12,8 +12,8 @@ import pytest
 from kcast.client.cluster import format_cluster
 from kcast.hashring.policy import Policy
 from kcast.loadtest.bench import workers as module
+from kcast.loadtest.bench.orders import Job
 from kcast.loadtest.bench.plan import BenchPlan
-from kcast.loadtest.bench.worker import Job
 from kcast.loadtest.bench.workers import BenchFailed, Workers
 from kcast.loadtest.clusters.processes import ProcessCluster
 from tests.support.load_command import living
