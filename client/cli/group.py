@@ -77,9 +77,10 @@ def _tell_version(context: click.Context, _: click.Parameter, is_wanted: bool) -
     if is_wanted and not context.resilient_parsing:
         from importlib.metadata import version
 
+        from kcast.client.cli.text import tell
         from kcast.pubsub.native import DESCRIPTION
 
-        click.echo(f"kcast {version('kcast')}, {DESCRIPTION}")
+        tell(f"kcast {version('kcast')}, {DESCRIPTION}")
         context.exit()
 
 
