@@ -430,12 +430,11 @@ def _serve_several(
 
     def announce() -> bool:
         addresses = [[port.address for port in ports] for ports in servers]
-        problem = _print(cluster_file(addresses, is_lab=is_lab))
+        problem = _print(cluster_file(addresses, is_lab=is_lab) + f"# {routing_of(settings)}\n")
         if problem:
             log.error("stdout", problem)
         return not problem
 
-    log.info("router", f"{len(servers)} servers, {routing_of(settings)}")
     return Supervisor(servers, work, log, announce).run()
 
 
