@@ -7,7 +7,7 @@ Python, which does the same more slowly (`kcast.pubsub.router`).
 from kcast.pubsub.router import PYTHON, Router
 
 try:
-    from kcast.pubsub import _router
+    import kcast.pubsub._router as _router  # else what is missing is not told from what is wrong
 except ImportError as error:
     NATIVE: Router | None = None
     """The native router; None if there is none."""

@@ -90,7 +90,7 @@ def serve(
     `on_ready` and `lifeline` are as in `driver.run`.
     """
     addresses = [port.address for port in ports]
-    outlets = [port.open_outlets(is_native=settings.is_native) for port in ports]
+    outlets = [port.open_outlets() for port in ports]
     if uses_linux() and not all(outlets):
         log.warning(
             "senders",

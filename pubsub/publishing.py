@@ -111,7 +111,7 @@ class Publishing:
         Returns False for others. They are to be looked at datagram by datagram.
         """
         data, segment_bytes, source, _ = burst
-        if segment_bytes > DATAGRAM_BYTES_MAX:
+        if not 0 < segment_bytes <= DATAGRAM_BYTES_MAX:
             return False
         surveyed = self._survey(data, segment_bytes, self._limits.lines_per_datagram, self._table.routes(now))
         if surveyed is None:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn
 
 import click
@@ -376,12 +377,15 @@ def _run(given: Given) -> None:
     if given.metrics and given.metrics[1] and given.metrics[1] + number - 1 > 65_535:
         raise click.BadParameter(f"{number} ports go beyond 65535", param_hint="--metrics")
     log = Log(as_json=given.log == "json")
+    make_port = partial(UdpPort, is_native=not given.no_native)
     with ExitStack() as stack:
         servers = []
         try:
             for index in range(number):
                 port = given.port + index if given.port else 0
-                servers.append(open_ports(given.hosts, port, receive_buffer_bytes=given.receive_buffer))
+                servers.append(
+                    open_ports(given.hosts, port, receive_buffer_bytes=given.receive_buffer, make=make_port)
+                )
                 for each in servers[-1]:
                     stack.enter_context(each)
         except ValueError as error:
@@ -430,11 +434,12 @@ def _serve_several(
 
     def announce() -> bool:
         addresses = [[port.address for port in ports] for ports in servers]
-        problem = _print(cluster_file(addresses, is_lab=is_lab) + f"# {routing_of(settings)}\n")
+        problem = _print(cluster_file(addresses, is_lab=is_lab))
         if problem:
             log.error("stdout", problem)
         return not problem
 
+    log.info("router", f"{len(servers)} servers, {routing_of(settings)}")
     return Supervisor(servers, work, log, announce).run()
 
 

@@ -1,4 +1,4 @@
-"""pubsub/_router.c and pubsub/_sender.c: no access out of bounds, no undefined behaviour, no leak.
+"""pubsub/_router.c, _receiver.c and _sender.c: no access out of bounds, no undefined behaviour, no leak.
 
 And Python takes their place where they were not built.
 """
@@ -21,7 +21,12 @@ from tests.support.naive_router import RouteTable
 
 SOURCES = sorted((ROOT / "pubsub").glob("*.c"))
 LINES_MAX = 500
-TESTS = ("tests/pubsub/test_router.py", "tests/pubsub/test_outlet.py", "tests/fuzz/test_corpus.py")
+TESTS = (
+    "tests/pubsub/test_router.py",
+    "tests/pubsub/test_inlet.py",
+    "tests/pubsub/test_outlet.py",
+    "tests/fuzz/test_corpus.py",
+)
 WARNINGS = (
     *("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"),
     # Methods have the types that Python wants; and a type's slots that it does not name are empty.
@@ -81,7 +86,7 @@ def test_tests_pass_under_address_and_undefined_behaviour_sanitizers(tmp_path: P
         "-p",
         "tests.support.instrumented",
         "-k",
-        "router or native or outlet",
+        "router or native or inlet or outlet",
     ]
     found = subprocess.run(
         [*command, "-p", "no:cacheprovider", *TESTS],
@@ -91,7 +96,7 @@ def test_tests_pass_under_address_and_undefined_behaviour_sanitizers(tmp_path: P
         text=True,
     )
     assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]
-    assert "instrumented: _router" in found.stderr and "instrumented: _sender" in found.stderr
+    assert all(f"instrumented: {source.stem}" in found.stderr for source in SOURCES)
 
 
 @pytest.mark.skipif(NATIVE is None, reason="native code is not built")
@@ -124,9 +129,11 @@ def test_nothing_is_kept_of_what_was_routed() -> None:
 
 WITHOUT = """
 import sys
-sys.modules["kcast.pubsub._router"] = sys.modules["kcast.pubsub._sender"] = None
-from kcast.pubsub import native, outlet, router
-assert native.NATIVE is None and native.BEST is router.PYTHON and outlet._native is None
+for name in ("_router", "_receiver", "_sender"):
+    sys.modules[f"kcast.pubsub.{name}"] = None
+from kcast.pubsub import inlet, native, outlet, router
+assert native.NATIVE is None and native.BEST is router.PYTHON
+assert inlet._native is None and outlet._native is None
 from kcast.client.cli import main
 sys.argv = ["kcast", "--version"]
 main()
