@@ -2,6 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from math import inf
 from typing import NamedTuple
 
 from kcast.pubsub import wire
@@ -27,7 +28,10 @@ class Taken(NamedTuple):
 
 
 class Batch:
-    """What is put together, of `cost_bytes_max` or little more. Each datagram begins with `mark` (§4.4)."""
+    """What is put together, of `cost_bytes_max` or little more. Each datagram begins with `mark` (§4.4).
+
+    It has left when `ready` is empty again. Then `clear` makes it anew.
+    """
 
     __slots__ = (
         "_cost_bytes_max",
@@ -42,21 +46,21 @@ class Batch:
     )
 
     def __init__(
-        self,
-        now: float,
-        make_packer: Callable[[], PackerLike],
-        mark: bytes = b"",
-        cost_bytes_max: float = COST_BYTES_MAX,
+        self, make_packer: Callable[[], PackerLike], mark: bytes = b"", cost_bytes_max: float = COST_BYTES_MAX
     ) -> None:
         self._mark = mark
         self._cost_bytes_max = cost_bytes_max
         self._packer = make_packer()
         self._senders: set[Hashable] = set()  # of the lines that are still to be packed
-        self.cost_bytes = 0  # of what was put in
-        self.copies = 0
-        self.found_at = now  # when the first of the audiences was that it is for
         self.ready: deque[Packed] = deque()
         self.ready_addresses = 0  # that what is ready goes to
+        self.clear()
+
+    def clear(self) -> None:
+        """Makes it as new, after all has left."""
+        self.cost_bytes = 0  # of what was put in
+        self.copies = 0
+        self.found_at = inf  # when the first of the audiences was that it is for
 
     @property
     def has_room(self) -> bool:
@@ -80,11 +84,15 @@ class Batch:
                 return max(CALLS_MAX, calls)
         return CALLS_MAX
 
-    def add_lines(self, data: bytes, routes: Routes, sender: Hashable) -> tuple[int, int, list[bytes]]:
+    def add_lines(
+        self, data: bytes, routes: Routes, sender: Hashable, now: float
+    ) -> tuple[int, int, list[bytes]]:
         """Takes a sender's publishes, to be packed with others; returns what `Packer.add` does."""
         added = self._packer.add(data, routes)
         self._senders.add(sender)
         self.copies += added[0]
+        if now < self.found_at:
+            self.found_at = now
         return added
 
     def add_lines_for(self, data: bytes, addresses: Sequence[Address], copies: int, sender: Hashable) -> None:

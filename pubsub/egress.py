@@ -132,7 +132,6 @@ class Egress:
         router: Router = PYTHON,
     ) -> None:
         self._table = table
-        self._make_packer = router.make_packer
         self._subscribers = subscribers
         self._networks = networks
         self._counts = counts
@@ -147,8 +146,10 @@ class Egress:
         self._parties: dict[Hashable, _Party] = {}
         self._fresh: deque[_Queue] = deque()  # those that had nothing waiting
         self._waiting: Turns[_Queue] = Turns()
-        self._first = self._new_batch(0.0)  # what is left of the batch of those who come first
-        self._round = self._new_batch(0.0)  # ... and of that of those whose turn it is
+        self._first = Batch(router.make_packer, self._mark, self._batch_bytes_max)  # of those who come first
+        self._round = Batch(
+            router.make_packer, self._mark, self._batch_bytes_max
+        )  # of those whose turn it is
         self._in_round: set[Hashable] = set()  # whose it is
         self._first_bytes: Counter[Hashable] = Counter()  # what each network has had of its quantum in it
 
@@ -159,7 +160,7 @@ class Egress:
 
     def ready_at(self, now: float) -> float | None:
         """Returns when more can be sent, `now` if at once; None if nothing waits."""
-        is_any_left = self._queues or self._first.ready or self._round.ready
+        is_any_left = self._queues or self._first.copies or self._round.ready
         return self._uplink.ready_at(now) if is_any_left else None
 
     # --- What comes in -------------------------------------------------------------------------------
@@ -180,9 +181,16 @@ class Egress:
             return party.queues < QUEUES_MAX
         return queue.backlog_bytes * party.queues < part_bytes
 
-    def put(self, sender: Sender, data: bytes, segment_bytes: int, demand: Demand) -> None:
+    def put(self, sender: Sender, data: bytes, segment_bytes: int, demand: Demand, now: float) -> None:
         """Takes datagrams of `segment_bytes`, all whose lines are publishes. `demand` is what they cause."""
-        parcels = self._queue_of(sender, _backlog_of(demand)).parcels
+        cost_bytes = _backlog_of(demand)
+        if self._comes_first(sender, cost_bytes):
+            self._first_bytes[sender.party] += cost_bytes
+            taken_bytes, left = self._add_lines(self._first, data, sender, now)
+            if left:
+                self._queue_left(self._queue_of(sender, cost_bytes - taken_bytes), left)
+            return
+        parcels = self._queue_of(sender, cost_bytes).parcels
         pieces = -(-demand.copies // CHUNK_COPIES)
         if pieces <= 1 or len(data) <= segment_bytes:
             parcels.append(data)
@@ -195,6 +203,16 @@ class Egress:
         assert not self._mark
         queue = self._queue_of(sender, _backlog_of(demand))
         queue.parcels.append(_Parcel(topic, data, segment_bytes, demand.lines))
+
+    def _comes_first(self, sender: Sender, cost_bytes: int) -> bool:
+        """Whether what costs so much may be put in the first batch at once, without a queue."""
+        return (
+            sender.name not in self._queues
+            and self._first_bytes[sender.party] + cost_bytes <= QUANTUM_BYTES
+            and sender.name not in self._in_round  # nobody overtakes what he has sent before
+            and not self._first.ready
+            and self._first.has_room
+        )
 
     def _queue_of(self, sender: Sender, backlog_bytes: int, *, may_come_first: bool = True) -> _Queue:
         queue = self._queues.get(sender.name) or self._begin(sender, may_come_first)
@@ -228,7 +246,7 @@ class Egress:
 
     def next_slice(self, now: float) -> list[Transmit]:
         """Returns the next copies to send; none while the uplink is taken."""
-        bytes_left = min(BYTES_MAX, self._uplink.left(now))
+        bytes_left = min(BYTES_MAX, self._uplink.left(now)) if self._uplink.per_s else BYTES_MAX
         batch = self._next_batch(now) if bytes_left > 0 else None
         calls_left = batch.calls_of_slice if batch else 0
         transmits: list[Transmit] = []
@@ -240,8 +258,11 @@ class Egress:
             copies += taken.copies
             calls_left -= taken.calls
             bytes_left -= taken.size_bytes
+            if batch.ready:
+                break
             fullness += batch.fullness
-            if batch.ready or calls_left <= 0 or bytes_left <= 0 or fullness >= 0.5:
+            batch.clear()
+            if calls_left <= 0 or bytes_left <= 0 or fullness >= 0.5:
                 break
             batch = self._next_batch(now)
         if self._subscribers:
@@ -255,11 +276,16 @@ class Egress:
 
         Nothing may be ready in it yet, where to put it together takes longer than a slice may.
         """
-        self._drop_late(self._first, now)
-        if self._fresh and not self._first.ready:
-            self._put_first_together(now)
-        if self._first.ready:
-            return self._first
+        first = self._first
+        self._drop_late(first, now)
+        if not first.ready:
+            if self._fresh:
+                self._put_first_together(now)
+            if first.copies:
+                first.pack()
+                self._drop_late(first, now)
+        if first.ready:
+            return first
         self._drop_late(self._round, now)
         if not self._round.ready:
             self._in_round.clear()
@@ -273,10 +299,12 @@ class Egress:
     def _drop_late(self, batch: Batch, now: float) -> None:
         if batch.ready and (late := batch.drop_late(self._table, now)):
             self._drops[Drop.LATE] += late
+            if not batch.ready:
+                batch.clear()
 
     def _put_first_together(self, now: float) -> None:
         """Takes all of those who had nothing waiting, as far as the quanta of their networks go."""
-        batch = self._first = self._new_batch(now)
+        batch = self._first
         while self._fresh and batch.has_room:
             queue = self._fresh.popleft()
             sender = queue.sender
@@ -288,11 +316,10 @@ class Egress:
                 self._waiting.add(queue, sender.networks)
             else:
                 self._end(queue)
-        batch.pack()
 
     def _put_round_together(self, now: float) -> None:
         """Takes what queues give by turns."""
-        batch = self._round = self._new_batch(now)
+        batch = self._round
         for _ in range(PASSES_MAX):
             if not self._waiting or not batch.has_room:
                 break
@@ -308,9 +335,6 @@ class Egress:
                 self._end(queue)
         batch.pack()
 
-    def _new_batch(self, now: float) -> Batch:
-        return Batch(now, self._make_packer, self._mark, self._batch_bytes_max)
-
     def _serve(self, queue: _Queue, batch: Batch, now: float) -> None:
         """Takes from a queue what its deficit and the batch allow."""
         while queue.parcels and queue.deficit_bytes > 0 and batch.has_room:
@@ -322,13 +346,21 @@ class Egress:
                 self._take_chunk(queue, parcel, batch, now)
 
     def _take_lines(self, queue: _Queue, data: bytes, batch: Batch, now: float) -> None:
-        """Takes lines for whoever has leased their topics. Those of a large audience become parcels."""
-        copies, size_bytes, left = batch.add_lines(data, self._table.routes(now), queue.sender.name)
+        """Takes lines for whoever has leased their topics."""
+        cost_bytes, left = self._add_lines(batch, data, queue.sender, now)
+        self._charge(queue, cost_bytes)
+        if left:
+            self._queue_left(queue, left)
+
+    def _add_lines(self, batch: Batch, data: bytes, sender: Sender, now: float) -> tuple[int, list[bytes]]:
+        """Puts lines in a batch; returns what they cost, and those that were left: see `_queue_left`."""
+        copies, size_bytes, left = batch.add_lines(data, self._table.routes(now), sender.name, now)
         cost_bytes = size_bytes + COPY_COST_BYTES * copies
         batch.cost_bytes += cost_bytes
-        self._charge(queue, cost_bytes)
-        if not left:
-            return
+        return cost_bytes, left
+
+    def _queue_left(self, queue: _Queue, left: list[bytes]) -> None:
+        """Makes parcels of lines whose topics have large audiences, and drops those that nobody wants."""
         by_topic: defaultdict[bytes, list[bytes]] = defaultdict(list)
         for line in left:
             by_topic[line.partition(b" ")[0]].append(line)

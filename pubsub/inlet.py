@@ -86,7 +86,7 @@ class Inlet:
             if not number or not self.has_more:
                 break
             self._note(OSError(number, os.strerror(number)))
-        return bursts
+        return joined(bursts) if self._joins and len(bursts) > 1 else bursts  # those of several calls
 
     def _receive(self, bursts_max: int, bytes_max: int) -> list[Burst]:
         """Does the same with a call for each datagram or run."""

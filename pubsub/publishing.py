@@ -136,7 +136,7 @@ class Publishing:
         elif demand.topic is not None:
             self._egress.put_run(self._sender_of(source, demand), data, segment_bytes, demand.topic, demand)
         else:
-            self._egress.put(self._sender_of(source, demand), data, segment_bytes, demand)
+            self._egress.put(self._sender_of(source, demand), data, segment_bytes, demand, now)
 
     def _demand_of(self, data: bytes, now: float) -> Demand:
         """Returns what the publishes of one datagram cause."""

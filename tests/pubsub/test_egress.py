@@ -71,7 +71,7 @@ class Bench:
         data = b"\n".join(lines) + b"\n"
         surveyed = survey(data, len(data), len(lines), self.table.routes(NOW))
         assert surveyed is not None
-        self.egress.put(sender(publisher, networks), data, len(data), Demand(*surveyed))
+        self.egress.put(sender(publisher, networks), data, len(data), Demand(*surveyed), NOW)
 
     def put_run(self, data: bytes, segment_bytes: int, topic: bytes, line_count: int) -> None:
         audience = self.table.paid_count(topic)
@@ -141,7 +141,7 @@ def test_lapsed_leases_get_nothing() -> None:
     bench = Bench({b"t": [CLIENT]})
     bench.put(b"t 1")
     assert bench.flush(60.0) == []
-    assert bench.drops == {Drop.NO_SUBSCRIBER: 1}
+    assert bench.drops == {Drop.LATE: 1}
 
 
 def test_burst_leaves_as_it_came_and_after_what_came_before_it() -> None:

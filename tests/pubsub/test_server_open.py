@@ -228,7 +228,8 @@ class Lab:
 
 def unmark(server: Server) -> None:
     """The same server without the mark on its copies."""
-    server._egress._mark = b""
+    egress = server._egress
+    egress._mark = egress._first._mark = egress._round._mark = b""
 
 
 def forged_line(rng: random.Random) -> bytes:
