@@ -136,9 +136,7 @@ class Batch:
         return Taken(transmits, calls, size_bytes, copies)
 
     def drop_late(self, table: LeaseTable, now: float) -> int:
-        """Drops, of what has waited for long, the copies of leases that have ended; returns their number."""
-        if now <= self.found_at + LATE_S or not self.ready:
-            return 0
+        """Drops copies of leases that have ended since it was put together; returns their number."""
         before = _copies_of(self.ready)
         self.ready = deque(self._still_wanted(table, now))
         self.ready_addresses = sum([len(addresses) for _, _, addresses, _ in self.ready])

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from kcast.pubsub import clock
@@ -183,20 +184,22 @@ class Driver:
     def _take(self, port: UdpPort) -> float:
         """Takes what has arrived, about 32 bursts or what some milliseconds are enough for; returns the time.
         Lets the guard look if there may be more."""
-        receive, until = self._core.receive, clock.now() + RECEIVING_S_MAX
+        receive, guard = self._core.receive, self._guard
+        until = inf
         for _ in range(BURSTS_MAX // BURSTS_OF_PART):
             bursts = port.receive(BURSTS_OF_PART)
             now = self._read_clock()
             for burst in bursts:
                 receive(burst, now)
-            if self._guard is not None:
-                self._guard.saw(bursts)
+            if guard is not None:
+                guard.saw(bursts)
             if not port.has_more:
                 return now
+            until = min(until, now + RECEIVING_S_MAX)
             if clock.now() >= until:
                 break
-        if self._guard is not None:
-            self._look(self._guard)
+        if guard is not None:
+            self._look(guard)
         return now
 
     def _on_report_timer(self) -> None:

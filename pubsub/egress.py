@@ -25,7 +25,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub import wire
-from kcast.pubsub.batch import COST_BYTES_MAX, Batch
+from kcast.pubsub.batch import COST_BYTES_MAX, LATE_S, Batch
 from kcast.pubsub.crowds import Crowd
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Transmit
@@ -165,10 +165,15 @@ class Egress:
 
     # --- What comes in -------------------------------------------------------------------------------
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that not all senders have room for more."""
+        return self._backlog_bytes >= self._backlog_bytes_max
+
     def has_room(self, sender: Sender) -> bool:
         """Whether more of this sender can wait: yes, unless much waits, and its network has more than its
         part of that, and the sender more than its part of the network's."""
-        if self._backlog_bytes < self._backlog_bytes_max:
+        if not self.is_full:
             return True
         party = self._parties.get(sender.party)
         if party is None:
@@ -264,6 +269,10 @@ class Egress:
             batch.clear()
             if calls_left <= 0 or bytes_left <= 0 or fullness >= 0.5:
                 break
+            if not self._queues and not self._round.ready:  # as after most of a quiet server's turns
+                self._in_round.clear()
+                self._first_bytes.clear()
+                break
             batch = self._next_batch(now)
         if self._subscribers:
             transmits = [part for each in transmits for part in self._subscribers.granted(each, now)]
@@ -297,8 +306,9 @@ class Egress:
         return self._round
 
     def _drop_late(self, batch: Batch, now: float) -> None:
-        if batch.ready and (late := batch.drop_late(self._table, now)):
-            self._drops[Drop.LATE] += late
+        if batch.ready and now > batch.found_at + LATE_S:
+            if late := batch.drop_late(self._table, now):
+                self._drops[Drop.LATE] += late
             if not batch.ready:
                 batch.clear()
 

@@ -155,7 +155,7 @@ class Publishing:
         return clean
 
     def _take(self, source: Address, demand: Demand, now: float) -> Demand | None:
-        if not self._egress.has_room(self._sender_of(source, demand)):
+        if self._egress.is_full and not self._egress.has_room(self._sender_of(source, demand)):
             self._drops[Drop.BACKLOG] += demand.lines
             if not demand.is_vouched:
                 self.rates.note_overdrawn(source, now)
@@ -169,7 +169,9 @@ class Publishing:
         """Returns as whose these lines wait. Where too much waits of bare lines, which somebody may have
         forged, those with a cookie wait apart."""
         usual, apart = self._senders_of(source)
-        return usual if not demand.is_vouched or self._egress.has_room(usual) else apart
+        if not demand.is_vouched or not self._egress.is_full or self._egress.has_room(usual):
+            return usual
+        return apart
 
     def _make_senders(self, source: Address) -> tuple[Sender, Sender]:
         (name, _), *wider = self._networks.shares_of(source)

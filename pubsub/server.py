@@ -22,6 +22,7 @@ one, and much of it in slices (`kcast.pubsub.egress`).
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from random import Random
 
 from kcast.pubsub import bare, wire
@@ -128,8 +129,9 @@ class Server:
         )
         self.publish_leases = self._publishing.leases
         self._replies: list[Transmit] = []
-        self._egress_at: float | None = None
-        self._drained_at: float | None = None
+        self._egress_at = inf  # when more can be sent
+        self._ends_at: float | None = None  # when the first of all that is kept ends; None if unknown
+        self._drained_at = inf
         self.set_head(head)
         self._drain: dict[str, str] = {}
 
@@ -149,14 +151,16 @@ class Server:
         if source in self._own_addresses:
             self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(data, segment_bytes))
         elif self.publish_leases.left_s(source, now):
-            if self._open_to is not None or not self._publishing.take_burst(burst, now):
-                self._receive_known(burst, now)
+            if self._open_to is None and self._publishing.take_burst(burst, now):
+                return  # as most of what arrives; it neither opens nor ends anything
+            self._receive_known(burst, now)
         elif self._is_open_to(source):
             if source not in self._subscribers:
                 self._strangers[kind_of(data)] += _datagram_count(burst)  # to the filter of a flood it is one
             self._receive_known(burst, now)
         else:
             self._receive_unknown(burst, now)
+        self._ends_at = None
 
     def handle_timeout(self, now: float) -> None:
         """Forgets what has ended, a slice of it. Of addresses the last, since they outlive their leases."""
@@ -165,17 +169,17 @@ class Server:
         ends = self.leases.next_expiry(), self.publish_leases.next_expiry()
         if all(at is None or at > now for at in ends):
             self._subscribers.expire(now)
+        self._ends_at = None
 
     def next_timeout(self) -> float | None:
         """Returns when the first lease of either kind ends, or more can be sent, or the draining ends."""
-        ends = (
-            self.leases.next_expiry(),
-            self.publish_leases.next_expiry(),
-            self._subscribers.next_expiry(),
-            self._egress_at,
-            self._drained_at,
-        )
-        return min([at for at in ends if at is not None], default=None)
+        if self._ends_at is None:
+            tables = self.leases, self.publish_leases, self._subscribers
+            self._ends_at = min(
+                [at for each in tables if (at := each.next_expiry()) is not None], default=inf
+            )
+        due = min(self._ends_at, self._egress_at, self._drained_at)
+        return None if due == inf else due
 
     def flush(self, now: float) -> list[Transmit]:
         """Returns what is to be sent now: answers first, then a slice of the copies."""
@@ -183,7 +187,8 @@ class Server:
         replies, self._replies = self._replies, []
         self._egress.charge_uplink(replies, now)
         copies = self._egress.next_slice(now)
-        self._egress_at = self._egress.ready_at(now)
+        ready_at = self._egress.ready_at(now)
+        self._egress_at = inf if ready_at is None else ready_at
         return replies + copies
 
     @property
@@ -205,11 +210,11 @@ class Server:
     @property
     def is_draining(self) -> bool:
         """Whether `start_drain` was called."""
-        return self._drained_at is not None
+        return self._drained_at < inf
 
     def start_drain(self, now: float) -> None:
         """Begins to end (§7.6): every answer says so from now on, and new leases are refused."""
-        if self._drained_at is None:
+        if self._drained_at == inf:
             renewal_s = min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
             self._drained_at = now + renewal_s + DRAIN_MARGIN_S
             self._drain = {"drain": "1"}
@@ -217,7 +222,7 @@ class Server:
 
     def is_drained(self, now: float) -> bool:
         """Whether every client has had the time to hear of it, or no lease is left."""
-        if self._drained_at is None:
+        if self._drained_at == inf:
             return False
         # Health checks come every few seconds, and each leaves a lease whose copies nobody awaits.
         return now >= self._drained_at or len(self.leases) <= self.leases.audience_count(wire.HEALTH_TOPIC)
