@@ -1,14 +1,12 @@
 /* Routes publishes in native code. PROTOCOL section 4.3.
 
-   This is the twin of router.py, which says what `survey` and `Packer` do, and why. Both return the same, which
-   tests hold them to. It touches no socket, and knows nothing of leases: routes come from Python.
+   This is the twin of router.py, which says what `survey` and `Packer` do. Both return the same, which tests hold
+   them to. It touches no socket, and knows nothing of leases: routes come from Python.
 
    Memory. A packer keeps the texts that it was given, and remembers of each line where it stands in them. No
-   length comes from what arrived: lines end where LF is found within a text, or at its end.
+   length comes from what arrived: lines end where LF is found within a text, or at its end. */
 
-   It is built for the limited API: one build serves all versions of Python from 3.11 on. */
-
-#define Py_LIMITED_API 0x030B0000
+#define Py_LIMITED_API 0x030B0000 /* one build serves Python 3.11 and later */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -378,7 +376,11 @@ static PyObject *packed_of(const Packer *packer, PyObject *places, PyObject *add
         return NULL;
     fill(packer, places, mark, PyBytes_AsString(data), &segment_bytes);
     Py_ssize_t line_count = PyBytes_Size(places) / (Py_ssize_t)sizeof(uint32_t);
-    return Py_BuildValue("NnOn", data, (Py_ssize_t)segment_bytes, addresses, line_count);
+    PyTypeObject *transmit = *(PyTypeObject **)PyType_GetModuleState(Py_TYPE((PyObject *)packer));
+    PyObject *fields = Py_BuildValue("((NnOn))", data, (Py_ssize_t)segment_bytes, addresses, line_count);
+    PyObject *packed = fields ? ((newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new))(transmit, fields, NULL) : NULL;
+    Py_XDECREF(fields);
+    return packed;
 }
 
 /* Adds a subscriber to the list of those who get the same lines. Returns false with an exception set. */
@@ -463,12 +465,17 @@ static PyType_Spec packer_spec = {
 
 /* --- The module ------------------------------------------------------------------------------------------ */
 
+/* Its state is the class Transmit, which lives as long as it. */
 static int fill_module(PyObject *module)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, &packer_spec, NULL);
-    int is_done = type != NULL && PyModule_AddObjectRef(module, "Packer", type) == 0;
-    Py_XDECREF(type);
-    return is_done ? 0 : -1;
+    PyObject *endpoint = PyImport_ImportModule("kcast.pubsub.endpoint");
+    PyObject *transmit = endpoint ? PyObject_GetAttrString(endpoint, "Transmit") : NULL;
+    Py_XDECREF(endpoint);
+    if (transmit == NULL || !PyType_Check(transmit) || !PyType_IsSubtype((PyTypeObject *)transmit, &PyTuple_Type))
+        return -1;
+    *(PyObject **)PyModule_GetState(module) = transmit;
+    PyObject *packer = PyType_FromModuleAndSpec(module, &packer_spec, NULL);
+    return packer ? PyModule_AddType(module, (PyTypeObject *)packer) : -1; /* which lives as long as the module */
 }
 
 static PyMethodDef functions[] = {
@@ -482,12 +489,12 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "kcast.pubsub._router",
     .m_doc = "The twin of kcast.pubsub.router in native code.",
+    .m_size = sizeof(PyObject *),
     .m_methods = functions,
     .m_slots = module_slots,
 };
 
-PyMODINIT_FUNC
-PyInit__router(void)
+PyMODINIT_FUNC PyInit__router(void)
 {
     return PyModuleDef_Init(&definition);
 }

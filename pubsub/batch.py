@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Transmit
-from kcast.pubsub.router import Packed, PackerLike, Routes
+from kcast.pubsub.router import PackerLike, Routes
 from kcast.pubsub.table import LeaseTable
 
 CALLS_MAX = 64  # in a slice: a sixth of a millisecond
@@ -52,7 +52,7 @@ class Batch:
         self._cost_bytes_max = cost_bytes_max
         self._packer = make_packer()
         self._senders: set[Hashable] = set()  # of the lines that are still to be packed
-        self.ready: deque[Packed] = deque()
+        self.ready: deque[Transmit] = deque()
         self.ready_addresses = 0  # that what is ready goes to
         self.clear()
 
@@ -101,13 +101,13 @@ class Batch:
         self._senders.add(sender)
         self.copies += copies
 
-    def add_run(self, run: Packed, sender: Hashable) -> None:
+    def add_run(self, run: Transmit, sender: Hashable) -> None:
         """Takes what leaves as it is, behind what the sender put in before."""
         if sender in self._senders:
             self.pack()
         self.ready.append(run)
-        self.ready_addresses += len(run.addresses)
-        self.copies += len(run.addresses)
+        self.ready_addresses += len(run.destinations)
+        self.copies += len(run.destinations)
 
     def pack(self) -> None:
         """Packs the lines of each subscriber."""
@@ -117,23 +117,25 @@ class Batch:
 
     def take(self, calls_max: float, bytes_max: float) -> Taken:
         """Takes out what leaves next: this number of calls and bytes, or little more."""
-        transmits: list[Transmit] = []
+        taken: list[Transmit] = []
         calls = size_bytes = copies = 0
         ready = self.ready
         while ready and calls < calls_max and size_bytes < bytes_max:
-            data, segment_bytes, addresses, line_count = ready.popleft()
+            transmit = ready.popleft()
+            data, segment_bytes, addresses, line_count = transmit
             count = len(addresses)
             if count > 1 and (calls + count > calls_max or size_bytes + len(data) * count > bytes_max):
                 most = max(1, int(min(calls_max - calls, (bytes_max - size_bytes) // len(data))))
                 if most < count:
-                    ready.appendleft(Packed(data, segment_bytes, addresses[most:], line_count))
-                    addresses, count = addresses[:most], most
-            transmits.append(Transmit(data, segment_bytes, addresses))
+                    ready.appendleft(Transmit(data, segment_bytes, addresses[most:], line_count))
+                    transmit = Transmit(data, segment_bytes, addresses[:most], line_count)
+                    count = most
+            taken.append(transmit)
             calls += count
             size_bytes += len(data) * count
             copies += line_count * count
         self.ready_addresses -= calls
-        return Taken(transmits, calls, size_bytes, copies)
+        return Taken(taken, calls, size_bytes, copies)
 
     def drop_late(self, table: LeaseTable, now: float) -> int:
         """Drops copies of leases that have ended since it was put together; returns their number."""
@@ -143,7 +145,7 @@ class Batch:
         self.found_at = now
         return before - _copies_of(self.ready)
 
-    def _still_wanted(self, table: LeaseTable, now: float) -> Iterator[Packed]:
+    def _still_wanted(self, table: LeaseTable, now: float) -> Iterator[Transmit]:
         for data, segment_bytes, destinations, line_count in self.ready:
             lines = wire.split_lines(data)[0]
             topics = {line.partition(b" ")[0] for line in lines}
@@ -153,12 +155,12 @@ class Batch:
                 audiences[wanted].append(address)
             for wanted, addresses in audiences.items():
                 if len(wanted) == len(topics):
-                    yield Packed(data, segment_bytes, addresses, line_count)
+                    yield Transmit(data, segment_bytes, addresses, line_count)
                 elif wanted:
                     rest = [line for line in lines if line.partition(b" ")[0] in wanted]
-                    yield Packed(*wire.pack_lines(rest, mark=self._mark), addresses, len(rest))
+                    yield Transmit(*wire.pack_lines(rest, mark=self._mark), addresses, len(rest))
 
 
-def _copies_of(ready: Iterable[Packed]) -> int:
+def _copies_of(ready: Iterable[Transmit]) -> int:
     """Lines times addresses."""
     return sum([line_count * len(addresses) for _, _, addresses, line_count in ready])

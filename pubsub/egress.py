@@ -32,7 +32,7 @@ from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES
 from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.rates import Demand, Rate
-from kcast.pubsub.router import PYTHON, Packed, Router
+from kcast.pubsub.router import PYTHON, Router
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 from kcast.pubsub.turns import Turns
@@ -415,7 +415,7 @@ class Egress:
             # the memory.
             lines = wire.split_lines(parcel.data)[0]
             parcel.data, parcel.segment_bytes = wire.pack_lines(lines, mark=self._mark)
-        batch.add_run(Packed(parcel.data, parcel.segment_bytes, chunk, parcel.line_count), sender)
+        batch.add_run(Transmit(parcel.data, parcel.segment_bytes, chunk, parcel.line_count), sender)
 
     def _put_to_crowd(self, parcel: _Parcel, crowd: Crowd, now: float) -> None:
         """Takes what goes to a crowd: it waits as if the crowd's party had published it."""

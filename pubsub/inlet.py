@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kcast.pubsub.endpoint import Burst
-from kcast.pubsub.outlet import datagram_count, errno_name, plain_address
+from kcast.pubsub.endpoint import Burst, datagram_count
+from kcast.pubsub.outlet import errno_name, plain_address
 from kcast.pubsub.sockets import SO_TIMESTAMPNS, UDP_GRO, try_option, uses_linux
 
 try:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from kcast.pubsub.endpoint import Address, Transmit
+from kcast.pubsub.endpoint import Address, Transmit, datagram_count
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.sockets import UDP_SEGMENT, try_option, uses_linux
 
@@ -189,11 +189,6 @@ class Outlet:
         self._errors[errno_name(error)] += datagram_count(byte_count, segment_bytes)
         if self._on_refusal is not None and error.errno not in _NO_REFUSALS:
             self._on_refusal(plain_address(destination))
-
-
-def datagram_count(byte_count: int, segment_bytes: int) -> int:
-    """Returns the number of datagrams of a run; one without bytes is one."""
-    return max(1, -(-byte_count // max(1, segment_bytes)))
 
 
 def plain_address(sockaddr: tuple[str, int] | tuple[str, int, int, int]) -> Address:

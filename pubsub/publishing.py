@@ -8,7 +8,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.by_network import ByNetwork
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.egress import Egress, Sender
-from kcast.pubsub.endpoint import Address, Burst, Tap
+from kcast.pubsub.endpoint import Address, Burst, Tap, datagram_count
 from kcast.pubsub.expiring import ExpiringSet
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.networks import Networks
@@ -121,7 +121,7 @@ class Publishing:
             return False  # one datagram may overdraw a rate, a burst may not
         if self._take(source, demand, now):
             self._forward(data, segment_bytes, demand, source, now)
-        self._counts["datagrams_received"] += -(-len(data) // segment_bytes)
+        self._counts["datagrams_received"] += datagram_count(len(data), segment_bytes)
         return True
 
     def _forward(self, data: bytes, segment_bytes: int, demand: Demand, source: Address, now: float) -> None:

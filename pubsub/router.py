@@ -15,7 +15,7 @@ from operator import eq, mul
 from typing import NamedTuple, Protocol, cast
 
 from kcast.pubsub import wire
-from kcast.pubsub.endpoint import Address, datagrams
+from kcast.pubsub.endpoint import Address, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 
@@ -51,15 +51,6 @@ class Survey(NamedTuple):
     copies: int
     size_bytes: int
     topic: bytes | None
-
-
-class Packed(NamedTuple):
-    """Datagrams of `segment_bytes` (the last may be shorter) for each of `addresses`, with `lines` lines."""
-
-    data: bytes
-    segment_bytes: int
-    addresses: Sequence[Address]
-    lines: int
 
 
 def survey(data: bytes, segment_bytes: int, lines_max: int, routes: Routes) -> Survey | None:
@@ -187,15 +178,15 @@ class Packer:
             self._places[address] += added
         self._lines += lines
 
-    def pack(self, mark: bytes) -> list[Packed]:
+    def pack(self, mark: bytes) -> list[Transmit]:
         """Returns what each subscriber gets, and forgets it. Each datagram begins with `mark` (§4.4)."""
         addresses_of: defaultdict[tuple[int, ...], list[Address]] = defaultdict(list)
         for address, places in self._places.items():
             addresses_of[tuple(places)].append(address)
-        all_lines, packed = self._lines, []
+        all_lines, packed = self._lines, list[Transmit]()
         for chosen, addresses in addresses_of.items():
             lines = [all_lines[place] for place in chosen]
-            packed.append(Packed(*wire.pack_lines(lines, mark=mark), addresses, len(lines)))
+            packed.append(Transmit(*wire.pack_lines(lines, mark=mark), addresses, len(lines)))
         self._lines, self._places = [], defaultdict(list)
         return packed
 
@@ -212,8 +203,8 @@ class PackerLike(Protocol):
     def add_for(self, data: bytes, addresses: Sequence[Address], /) -> None:
         """Does as `Packer.add_for`."""
 
-    def pack(self, mark: bytes, /) -> Sequence[Packed]:
-        """Does as `Packer.pack`; what it returns are tuples of the same."""
+    def pack(self, mark: bytes, /) -> Sequence[Transmit]:
+        """Does as `Packer.pack`."""
 
 
 class Router(NamedTuple):

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 
 from kcast.pubsub.aside import Aside
-from kcast.pubsub.endpoint import Address, Transmit
+from kcast.pubsub.endpoint import Address, Transmit, datagram_count
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.neighbours import Neighbours, ask_kernel
-from kcast.pubsub.outlet import Outlet, datagram_count
+from kcast.pubsub.outlet import Outlet
 from kcast.pubsub.sockets import (
     BUFFER_BYTES_DEFAULT,
     SO_ATTACH_FILTER,
@@ -126,19 +126,20 @@ class Outlets:
         copies = self._copies
         together: list[Transmit] = []
         for each in transmits:
-            data, segment_bytes, destinations, is_answer = each
+            data, segment_bytes, destinations, line_count = each
             calls = len(destinations)
             if len(data) > segment_bytes:
                 calls *= -(-len(data) // DATAGRAM_BYTES_MAX)
             # Most are copies of one datagram. To count them is cheaper than to look at the buffer.
-            if calls <= copies.room_calls and not is_answer:
+            if calls <= copies.room_calls and line_count:
                 copies.room_calls -= calls
                 together.append(each)
                 continue
             if together:
                 copies.send_all(together)
                 together = []
-            self._send_with_care(self._answers if is_answer else copies, data, segment_bytes, destinations)
+            outlet = copies if line_count else self._answers
+            self._send_with_care(outlet, data, segment_bytes, destinations)
         if together:
             copies.send_all(together)
 

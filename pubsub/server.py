@@ -31,7 +31,7 @@ from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.door import Door
 from kcast.pubsub.drops import Drop, drop_of_control
 from kcast.pubsub.egress import Egress
-from kcast.pubsub.endpoint import Address, Burst, Tap, Transmit, datagrams
+from kcast.pubsub.endpoint import Address, Burst, Tap, Transmit, datagram_count, datagrams
 from kcast.pubsub.fifo_table import TABLES
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import (
@@ -156,7 +156,9 @@ class Server:
             self._receive_known(burst, now)
         elif self._is_open_to(source):
             if source not in self._subscribers:
-                self._strangers[kind_of(data)] += _datagram_count(burst)  # to the filter of a flood it is one
+                self._strangers[kind_of(data)] += datagram_count(
+                    len(data), segment_bytes
+                )  # to the filter of a flood it is one
             self._receive_known(burst, now)
         else:
             self._receive_unknown(burst, now)
@@ -174,10 +176,8 @@ class Server:
     def next_timeout(self) -> float | None:
         """Returns when the first lease of either kind ends, or more can be sent, or the draining ends."""
         if self._ends_at is None:
-            tables = self.leases, self.publish_leases, self._subscribers
-            self._ends_at = min(
-                [at for each in tables if (at := each.next_expiry()) is not None], default=inf
-            )
+            ends = [each.next_expiry() for each in (self.leases, self.publish_leases, self._subscribers)]
+            self._ends_at = min([at for at in ends if at is not None], default=inf)
         due = min(self._ends_at, self._egress_at, self._drained_at)
         return None if due == inf else due
 
@@ -235,7 +235,7 @@ class Server:
     def _receive_unknown(self, burst: Burst, now: float) -> None:
         """Takes a burst from a source that holds no publish lease."""
         data, segment_bytes, source, _ = burst
-        count = _datagram_count(burst)
+        count = datagram_count(len(data), segment_bytes)
         for index, datagram in enumerate(datagrams(data, segment_bytes)):
             self.counts["datagrams_received"] += 1
             if len(datagram) > DATAGRAM_BYTES_MAX:
@@ -493,13 +493,9 @@ class Server:
         if not is_proven:
             self.counts["unproven_bytes_received"] += len(request)
             self.counts["unproven_bytes_sent"] += len(answer)
-        self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
+        self._replies.append(Transmit(answer, len(answer), (source,), 0))
 
     def _audience_of(self, publishes: Sequence[bytes], now: float) -> int:
         """Returns about the largest number of leases on one of these topics, as a receipt can tell it."""
         topics = {line.partition(b" ")[0] for line in publishes}
         return min(max(self.leases.live_count(topic, now) for topic in topics), AUDIENCE_MAX)
-
-
-def _datagram_count(burst: Burst) -> int:
-    return -(-len(burst.data) // burst.segment_bytes) if burst.segment_bytes else 1

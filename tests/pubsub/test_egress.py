@@ -151,7 +151,7 @@ def test_burst_leaves_as_it_came_and_after_what_came_before_it() -> None:
     bench.put_run(b"x 1\nx 2\n", 4, b"x", 2)
     bench.put(b"t 3")
     transmits = bench.flush()
-    assert Transmit(b"t 1\nt 2\n", 4, (CLIENT, OTHER)) in transmits
+    assert Transmit(b"t 1\nt 2\n", 4, (CLIENT, OTHER), 2) in transmits
     assert lines_to(transmits)[OTHER] == [b"t 0", b"t 1", b"t 2", b"t 3"]
     assert bench.counts == {"copies_sent": 4 * 2 + 1}
     assert bench.drops == {Drop.NO_SUBSCRIBER: 2}

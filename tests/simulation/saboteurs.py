@@ -37,7 +37,7 @@ class LongWinded(Server):
     def _reply(self, request: bytes, source: Address, answer: bytes, *, is_proven: bool = True) -> None:
         answer = answer.ljust(len(request) + 1, b"\n")
         self.counts["answers_sent"] += 1
-        self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
+        self._replies.append(Transmit(answer, len(answer), (source,), 0))
 
 
 class Obliging(Server):

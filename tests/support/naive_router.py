@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from kcast.pubsub import wire
-from kcast.pubsub.endpoint import Address, datagrams
+from kcast.pubsub.endpoint import Address, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
-from kcast.pubsub.router import Many, Packed, PackerLike, Route, Router, Routes, Survey
+from kcast.pubsub.router import Many, PackerLike, Route, Router, Routes, Survey
 
 
 class RouteTable(dict[bytes, Route]):
@@ -80,7 +80,7 @@ def check_survey(router: Router, data: bytes, segment_bytes: int, lines_max: int
     return expected is not None
 
 
-def check_packer(packer: PackerLike, texts: Sequence[bytes], routes: Routes, mark: bytes) -> list[Packed]:
+def check_packer(packer: PackerLike, texts: Sequence[bytes], routes: Routes, mark: bytes) -> list[Transmit]:
     """Holds a packer to what it is to do with these publishes; returns what it packed."""
     naive = NaivePacker()
     for number, text in enumerate(texts):
@@ -92,16 +92,18 @@ def check_packer(packer: PackerLike, texts: Sequence[bytes], routes: Routes, mar
         else:
             assert packer.add(text, routes) == naive.add(text, routes)
         assert len(packer) == len(naive.lines_of)
-    packed = [Packed(*each) for each in packer.pack(mark)]
+    packed = list(packer.pack(mark))
     assert len(packer) == 0 and packer.pack(mark) == []
     expected = naive.datagrams_of(mark)
-    found = {address: each for each in packed for address in each.addresses}
-    assert sum(len(each.addresses) for each in packed) == len(found)
+    found = {address: each for each in packed for address in each.destinations}
+    assert sum(len(each.destinations) for each in packed) == len(found)
     assert found.keys() == expected.keys()
     for address, (data, segment_bytes, _, line_count) in found.items():
         cut = list(datagrams(data, segment_bytes))
         longest = max(map(len, expected[address]))
         assert cut == [each.ljust(longest, b"\n") for each in expected[address][:-1]] + expected[address][-1:]
         assert segment_bytes == longest and line_count == len(naive.lines_of[address])
-    assert len({tuple(naive.lines_of[each.addresses[0]]) for each in packed}) == len(packed), "packed twice"
+    assert len({tuple(naive.lines_of[each.destinations[0]]) for each in packed}) == len(packed), (
+        "packed twice"
+    )
     return packed
