@@ -22,6 +22,7 @@ uplink is busy or the machine was suspended, is held against the table again.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from kcast.pubsub import wire
@@ -158,10 +159,10 @@ class Egress:
         """What waits to be sent, with what each copy costs beside its bytes."""
         return self._backlog_bytes
 
-    def ready_at(self, now: float) -> float | None:
-        """Returns when more can be sent, `now` if at once; None if nothing waits."""
+    def ready_at(self, now: float) -> float:
+        """Returns when more can be sent, `now` if at once; infinity if nothing waits."""
         is_any_left = self._queues or self._first.copies or self._round.ready
-        return self._uplink.ready_at(now) if is_any_left else None
+        return self._uplink.ready_at(now) if is_any_left else inf
 
     # --- What comes in -------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ def datagrams(data: bytes, segment_bytes: int) -> Iterator[bytes]:
 
 
 def datagram_count(size_bytes: int, segment_bytes: int) -> int:
-    """Returns how many datagrams a `Burst` or a `Transmit` of so many bytes carries; one without bytes is one."""
+    """Returns the number of datagrams of a `Burst` or a `Transmit`; one without bytes is one."""
     return max(1, -(-size_bytes // max(1, segment_bytes)))
 
 
