@@ -12,6 +12,7 @@ the last turn said.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
@@ -73,6 +74,7 @@ class Client(ClientBase):
 
     def _prepare(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
         self._is_turn_scheduled = False
         self._is_mint_scheduled = False
 
@@ -227,8 +229,11 @@ class Client(ClientBase):
         self._is_turn_scheduled = False
         if not self._engine.is_open:
             return
-        self._wake_in(TURN_RETRY_S)  # a turn that raises must not be the last
-        self._wake_in(self._engine.turn())
+        delay_s: float | None = TURN_RETRY_S  # a turn that raises must not be the last
+        try:
+            delay_s = self._engine.turn()
+        finally:
+            self._wake_in(delay_s)
         if self.core.is_minting and not self._is_mint_scheduled:
             self._is_mint_scheduled = True
             self._loop.call_soon(self._mint)
@@ -240,9 +245,22 @@ class Client(ClientBase):
             self._turn()
 
     def _wake_in(self, delay_s: float | None) -> None:
+        """Sees to it that a turn is made after this time at the latest; None is for never.
+
+        A timer costs more than a turn has to do otherwise, so one that is set for earlier is left as it is.
+        """
+        at = inf if delay_s is None else self._loop.time() + delay_s
         if self._timer is not None:
+            if self._timer_at <= at < inf:
+                return
             self._timer.cancel()
-        self._timer = None if delay_s is None else self._loop.call_later(delay_s, self._turn)
+            self._timer = None
+        if delay_s is not None:
+            self._timer, self._timer_at = self._loop.call_at(at, self._turn_on_time), at
+
+    def _turn_on_time(self) -> None:
+        self._timer = None
+        self._turn()
 
 
 class _Waker:
@@ -290,6 +308,9 @@ class _Items(Generic[Item]):
         return self
 
     async def __anext__(self) -> Item:
+        items = self._inbox.items
+        if items and not self._engine.is_forked:
+            return items.popleft()
         item = await self.get()
         if item is None:
             raise StopAsyncIteration
@@ -297,11 +318,14 @@ class _Items(Generic[Item]):
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
         """Waits until the condition holds, the time is over, or no more will come."""
+        if timeout_s is None:
+            while not condition() and not self._inbox.is_ended:
+                self._waker.changed.clear()
+                await self._waker.changed.wait()
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while not condition() and not self._inbox.is_ended:
-                    self._waker.changed.clear()
-                    await self._waker.changed.wait()
+                await self._wait(condition, None)
 
 
 class Subscription(_Items[Delivery]):

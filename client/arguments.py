@@ -20,8 +20,13 @@ class PublishOptions(TypedDict, total=False):
     raw: bool
 
 
+_OPTIONS = frozenset(PublishOptions.__annotations__)
+
+
 def refuse_unknown(options: Iterable[str]) -> None:
     """Raises TypeError where one of these is no option of `publish`."""
+    if _OPTIONS.issuperset(options):
+        return
     for name in options:
         if name not in PublishOptions.__annotations__:
             meant = did_you_mean(name, PublishOptions.__annotations__)
@@ -36,6 +41,8 @@ def as_bytes(given: object, what: str) -> bytes:
 
     Raises TypeError; `what` names the argument in it.
     """
+    if type(given) is bytes:
+        return given
     if isinstance(given, str):
         return given.encode()
     if isinstance(given, bytes):

@@ -12,14 +12,13 @@ import heapq
 from collections import Counter
 from collections.abc import Collection
 from math import inf
-from numbers import Integral, Real
 from random import Random
 from typing import cast
 
-from kcast.client import envelope as enveloping
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.dedup import CopyFilter
-from kcast.client.deliveries import Deliveries
+from kcast.client.deliveries import Deliveries, has_only_copies
+from kcast.client.envelope import new_publisher
 from kcast.client.errors import Backlog
 from kcast.client.events import (
     AllServersLost,
@@ -37,10 +36,10 @@ from kcast.client.events import (
     Why,
 )
 from kcast.client.gaps import GapTracker
-from kcast.client.lines import publish_line, wire_topic_of
+from kcast.client.lines import Publisher, wire_topic_of
 from kcast.client.notices import Change, Notice
-from kcast.client.numbering import Numbering
-from kcast.client.publications import REPEAT_INTERVAL_S, Publication, Publications
+from kcast.client.publications import REPEAT_INTERVAL_S, Publication, Publications, check_repeats
+from kcast.client.routes import Routes
 from kcast.client.session import Session
 from kcast.client.sessions import Sessions
 from kcast.client.subscriptions import Subscriptions
@@ -102,11 +101,7 @@ class ClientCore:
         copies: CopyFilter | None = None,
         gaps: GapTracker | None = None,
     ) -> None:
-        self.publisher = publisher or enveloping.new_publisher(rng)
-        if not isinstance(self.publisher, str):
-            raise TypeError(f"publisher is of type {type(self.publisher).__name__}: give str")
-        if not enveloping.is_publisher(self.publisher):
-            raise ValueError(f"publisher is {publisher!r}: give 1 to 43 of A-Z, a-z, 0-9, '-' and '_'")
+        self._publisher = Publisher(publisher or new_publisher(rng))
         if not 1 <= renewals_per_ttl < inf:
             raise ValueError(f"renewals_per_ttl is {renewals_per_ttl}: give 1 or more, else leases lapse")
         self.clock_offset_s = 0.0
@@ -127,8 +122,8 @@ class ClientCore:
             self._views, rng, self._session, self._touch, lambda event: self._events.append(event)
         )
         self._deliveries = Deliveries(self._subscriptions, copies, gaps, self.counts, self.drops)
-        self._publications = Publications(rng, self._touch, self._tell_outcome, avoid_dead=avoid_dead)
-        self._seqs = Numbering()
+        self._routes = Routes(self._views, self._session, avoid_dead=avoid_dead)
+        self._publications = Publications(rng, self._routes, self._touch, self._tell_outcome)
         self._events: list[Event] = []
 
     # --- Verbs ---------------------------------------------------------------------------------------
@@ -168,31 +163,17 @@ class ClientCore:
 
         Raises wire.TopicError, MessageTooLarge, ValueError, TypeError and Backlog.
         """
-        if not isinstance(repeat, Integral) or not isinstance(repeat_interval_s, Real):
-            raise TypeError("repeat is a whole number, and repeat_interval_s a number of seconds")
-        if repeat < 1:
-            raise ValueError(f"repeat is {repeat}: a message is sent at least once")
-        if not 0 <= repeat_interval_s < inf:
-            raise ValueError(f"repeat_interval_s is {repeat_interval_s}: give 0 or more seconds")
+        if type(repeat) is not int or repeat != 1 or repeat_interval_s is not REPEAT_INTERVAL_S:
+            check_repeats(repeat, repeat_interval_s)
         if len(self._publications) >= UNSETTLED_MAX:
             raise Backlog(
                 f"{UNSETTLED_MAX} publishes await their outcome; wait for some, or use confirm=False"
             )
-        wire_topic = wire_topic_of(topic, is_own)
-        seq = None if raw else self._seqs.next(wire_topic)
-        line = publish_line(wire_topic, payload, self.publisher, seq)
-        if seq is not None:
-            self._seqs.use(wire_topic, seq)
         if self._views.is_moving:
             self._look(now)
-        view = self._views.present
-        candidates = [self._session(server, now) for server in view.servers(topic)]
-        count = view.policy.publish
-        publication = Publication(topic, seq, line, confirm, candidates, count, repeat - 1, repeat_interval_s)
-        if former := self._views.overlapping:
-            publication.count = max(each.policy.publish for each in (view, *former))
-            servers = (server for each in former for server in each.servers(topic))
-            publication.former = dict.fromkeys(self._session(server, now) for server in servers)
+        route = self._routes.make(topic, now, is_own=True) if is_own else self._routes.of(topic, now)
+        seq, line = self._publisher.line(route.wire_topic, payload, raw)
+        publication = Publication(topic, seq, line, confirm, route, repeat - 1, repeat_interval_s)
         return self._publications.begin(publication, now)
 
     def adopt(
@@ -218,6 +199,7 @@ class ClientCore:
             return
         if not self._views.look(now, self.clock_offset_s, self.sessions.ttl_s_max):
             return
+        self._routes.clear()
         changed = [] if self.view is before else self.sessions.adopt(self.view.by_name, now)
         self._subscriptions.follow(now)
         self._replace_all(now)
@@ -243,10 +225,14 @@ class ClientCore:
 
     def renew_publisher(self) -> None:
         """Takes a new publisher's name and begins its sequences at 1, as a forked process must (§9.1)."""
-        self.publisher = enveloping.new_publisher(self._rng)
-        self._seqs.clear()
+        self._publisher = Publisher(new_publisher(self._rng))
 
     # --- What is known -------------------------------------------------------------------------------
+
+    @property
+    def publisher(self) -> str:
+        """The name that its messages carry."""
+        return self._publisher.name
 
     @property
     def view(self) -> View:
@@ -256,11 +242,12 @@ class ClientCore:
     @property
     def avoid_dead(self) -> bool:
         """Whether servers believed dead are avoided; may be changed at any time."""
-        return self._publications.avoid_dead
+        return self._routes.avoid_dead
 
     @avoid_dead.setter
     def avoid_dead(self, avoid_dead: bool) -> None:
-        self._publications.avoid_dead = avoid_dead
+        self._routes.avoid_dead = avoid_dead
+        self._routes.clear()
 
     def lease_counts(self, topic: bytes) -> tuple[int, int]:
         """Returns the number of servers that hold a lease on this topic for us, and the number wanted."""
@@ -275,15 +262,13 @@ class ClientCore:
         `lost` includes servers that ask more for a new lease than a client pays.
         """
         return {
-            session.server.name: "lost" if session.is_lost else session.liveness.value
+            session.name: "lost" if session.is_lost else session.liveness.value
             for session in self.sessions.all()
         }
 
     def heads(self) -> dict[str, str]:
         """Returns the opaque string (`head=`, §5.1) that each server told last, by name, where one did."""
-        return {
-            session.server.name: session.head for session in self.sessions.all() if session.head is not None
-        }
+        return {session.name: session.head for session in self.sessions.all() if session.head is not None}
 
     # --- Work (§5.11) --------------------------------------------------------------------------------
 
@@ -334,6 +319,11 @@ class ClientCore:
         session = self.sessions.at.get(burst.source)
         if session is not None and session.address != burst.source:
             session = None  # the server is asked at another of its addresses at present
+        if session is not None and has_only_copies(burst):
+            self.counts["datagrams_received"] += -(-len(burst.data) // burst.segment_bytes)
+            lines = [line for line in burst.data.split(b"\n") if line]
+            self._receive_copies(lines, len(burst.data), session, now)
+            return
         for datagram in datagrams(burst.data, burst.segment_bytes):
             self.counts["datagrams_received"] += 1
             if session is None:
@@ -387,8 +377,10 @@ class ClientCore:
         return events
 
     def _tell_outcome(self, published: Published) -> None:
-        self.counts["published"] += published.topic[:1] != b"\0"  # kcast's own (§3.4) are no user's
-        self.outcomes.update(published.servers.values() if published.topic[:1] != b"\0" else ())
+        if published.topic[:1] != b"\0":  # kcast's own (§3.4) are no user's
+            self.counts["published"] += 1
+            for outcome in published.servers.values():
+                self.outcomes[outcome] += 1
         self._events.append(published)
 
     def flush(self, now: float) -> list[Transmit]:
@@ -409,25 +401,29 @@ class ClientCore:
         lines, unterminated = wire.split_lines(datagram)
         if unterminated:
             self.drops[Drop.UNTERMINATED] += 1
-        replies = []
-        has_copies = False
+        copies, replies = [], []
         for line in lines:
             if not wire.is_control(line):
-                has_copies = True
-                self._events += self._deliveries.take(line, session, now, self.clock_offset_s)
+                copies.append(line)
                 continue
             reply = wire.parse_reply(line)
             if reply is None:
                 self.drops[Drop.MALFORMED_CONTROL] += 1
             else:
                 replies.append(reply)
-        if has_copies and session.credit.took(len(datagram), now):
-            self._touch(session)
+        if copies:
+            self._receive_copies(copies, len(datagram), session, now)
         if replies:
             unasked = session.handle_replies(replies, now)
             if unasked:
                 self.drops[Drop.UNASKED_REPLY] += unasked
             self._digest(session, now)
+
+    def _receive_copies(self, lines: list[bytes], size_bytes: int, session: Session, now: float) -> None:
+        """Takes copies; `size_bytes` is the length of their datagrams."""
+        self._deliveries.take(lines, session, now, self.clock_offset_s, self._events)
+        if session.credit.took(size_bytes, now):
+            self._touch(session)
 
     # --- Sessions ------------------------------------------------------------------------------------
 
@@ -456,7 +452,8 @@ class ClientCore:
             self._minting.pop(session, None)
         if not has_sent:
             # It may have something to send. Only after that is its next wake-up known.
-            self._touch(session)
+            if not session.has_nothing_to_send(now):
+                self._touch(session)
             return
         at = session.next_timeout()
         if at is not None and at < self._wakeup_at.get(session, float("inf")):
@@ -466,7 +463,9 @@ class ClientCore:
 
     def _handle_notice(self, notice: Notice, session: Session, now: float) -> None:
         """Makes an event of what a session reports, and does what follows from it."""
-        server = session.server.name
+        server = session.name
+        if notice.change not in (Change.LEASES, Change.REFUSED):
+            self._routes.clear()
         match notice.change:
             case Change.LEASES:
                 self._subscriptions.count_leases(notice.topic)

@@ -19,7 +19,7 @@ import os
 import random
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import thread_time, time
@@ -310,8 +310,7 @@ class Engine:
     def _end(self, inbox: DeliveryInbox) -> None:
         """Lets go of what an inbox holds, and ends it."""
         if inbox.sequencer is not None:
-            for delivery in inbox.sequencer.release_all():
-                self._put(inbox, delivery)
+            self._put(inbox, inbox.sequencer.release_all())
         inbox.end()
 
     def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
@@ -329,8 +328,7 @@ class Engine:
             raise ValueError("one of these has an on_delivery, to which its deliveries go: leave it out")
         free = (each for each in self._subscribed() if each.target is each and not each.is_called)
         for source in sources or free:
-            for gone in inbox.take_over(source):
-                self._count_gone(gone)
+            self._count_gone(inbox.take_over(source))
         if sources:
             inbox.end_with_sources()
         else:
@@ -389,8 +387,7 @@ class Engine:
             self._timed_out_at = now
         port.send(endpoint.flush(now))
         self._resolver.ask(core.take_lookups(now), now)
-        for event in core.events():
-            self._dispatch(event, now)
+        self._tell(core.events(), now)
         due = [endpoint.next_timeout(), *(self._release(box, now, has_read_all) for box in self._holding)]
         due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
         due_at = min([at for at in due if at is not None], default=None)
@@ -415,7 +412,7 @@ class Engine:
                 with suppress(KcastError):
                     self.core.publish(topic, payload, now, is_own=True)
             case _:
-                self._dispatch(news, now)
+                self._tell((news,), now)
 
     def mint(self) -> None:
         """Works for a millisecond on the stamp that is being minted. The next turn sends what is found."""
@@ -426,24 +423,44 @@ class Engine:
         # What a found stamp leaves of its last tries counts as tried, which makes little difference.
         self.core.try_s += ((thread_time() - begun_s) / tries - self.core.try_s) / 8
 
-    def _dispatch(self, event: Event, now: float) -> None:
-        """Gives an event to those who wait for it."""
-        match event:
-            case Delivery():
-                if event.topic in self._own_topics and self._watch is not None:
-                    self._watch.hear(event.topic, event.payload, now)
-                for inbox in self._inboxes.get(event.topic, ()):
-                    if inbox.sequencer is None:
-                        self._put(inbox, event)
-                    else:
-                        for delivery in inbox.sequencer.put(event, now):
-                            self._put(inbox, delivery)
-                return
-            case Published():
+    def _tell(self, events: Iterable[Event], now: float) -> None:
+        """Gives events to those who wait for them, in order."""
+        deliveries: list[Delivery] = []  # the last ones in a row, of one topic
+        for event in events:
+            if isinstance(event, Delivery):
+                if deliveries and event.topic != deliveries[0].topic:
+                    self._deliver(deliveries, now)
+                    deliveries = []
+                deliveries.append(event)
+                continue
+            if deliveries:
+                self._deliver(deliveries, now)
+                deliveries = []
+            if isinstance(event, Published):
                 waiter = self._waiters.pop(event.handle, None)
                 if waiter is not None and not waiter.done():
                     waiter.set_result(event)
-                return
+            else:
+                self._tell_of_change(event, now)
+        if deliveries:
+            self._deliver(deliveries, now)
+
+    def _deliver(self, deliveries: Sequence[Delivery], now: float) -> None:
+        """Gives deliveries of one topic to those who subscribe to it."""
+        topic = deliveries[0].topic
+        if topic in self._own_topics and self._watch is not None:
+            for delivery in deliveries:
+                self._watch.hear(topic, delivery.payload, now)
+        for inbox in self._inboxes.get(topic, ()):
+            sequencer = inbox.sequencer
+            if sequencer is None:
+                self._put(inbox, deliveries)
+            else:
+                self._put(inbox, [ready for each in deliveries for ready in sequencer.put(each, now)])
+
+    def _tell_of_change(self, event: Event, now: float) -> None:
+        """Gives an event that is neither a delivery nor an outcome to those who listen."""
+        match event:
             case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic[:1] == b"\0":
                 return  # kcast's own: nobody has asked for it, also where it comes late
             case LeasesChanged():
@@ -451,15 +468,17 @@ class Engine:
                     inbox.put_leases(event.topic, event.leased, event.wanted)
         self._log.tell(event, now)
         for listener in self._listening():
-            self._put(listener, event)
+            self._put(listener, (event,))
 
-    def _put(self, inbox: Inbox[Any], item: Event) -> None:
-        self._count_gone(inbox.put(item))
+    def _put(self, inbox: Inbox[Any], items: Sequence[Event]) -> None:
+        if items:
+            self._count_gone(inbox.put(items))
 
-    def _count_gone(self, gone: object) -> None:
-        """Counts what had to go for something newer, if it is a delivery."""
-        if isinstance(gone, Delivery):
-            self.core.drops[Drop.SLOW_CONSUMER] += 1
+    def _count_gone(self, gone: Iterable[object]) -> None:
+        """Counts the deliveries that had to go for something newer."""
+        for each in gone:
+            if isinstance(each, Delivery):
+                self.core.drops[Drop.SLOW_CONSUMER] += 1
 
     def _release(self, inbox: DeliveryInbox, now: float, has_read_all: bool) -> float | None:
         """Delivers what an inbox has held long enough; returns when more is due, None while nothing is.
@@ -468,8 +487,7 @@ class Engine:
         """
         sequencer = inbox.sequencer
         assert sequencer is not None
-        for delivery in sequencer.release(now if has_read_all else now - sequencer.hold_s):
-            self._put(inbox, delivery)
+        self._put(inbox, sequencer.release(now if has_read_all else now - sequencer.hold_s))
         return sequencer.next_timeout()
 
 

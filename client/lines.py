@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-from kcast.client.envelope import PUBLISHER_CHARS, Envelope, format_envelope
+from kcast.client.envelope import PUBLISHER_CHARS, Envelope, format_envelope, is_publisher
 from kcast.client.errors import MessageTooLarge
+from kcast.client.numbering import Numbering
 from kcast.client.requests import LINE_BYTES_MAX
 from kcast.pubsub import wire
 
@@ -33,13 +34,41 @@ def room(wire_topic: bytes, publisher: str = "p" * PUBLISHER_CHARS, seq: int | N
     return Room(text_bytes, (text_bytes - len(";B=1")) * 3 // 4)
 
 
+class Publisher:
+    """A publisher's name, and the numbers of its messages on each topic.
+
+    Raises TypeError and ValueError for a name that no publisher can have.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"publisher is of type {type(name).__name__}: give str")
+        if not is_publisher(name):
+            raise ValueError(f"publisher is {name!r}: give 1 to 43 of A-Z, a-z, 0-9, '-' and '_'")
+        self.name = name
+        self._numbering = Numbering()
+
+    def line(self, wire_topic: bytes, payload: bytes, raw: bool) -> tuple[int | None, bytes]:
+        """Returns the number of the topic's next message, None where it is raw, and its line.
+
+        Raises MessageTooLarge.
+        """
+        if raw:
+            return None, publish_line(wire_topic, payload, self.name, None)
+        seq = self._numbering.next(wire_topic)
+        line = publish_line(wire_topic, payload, self.name, seq)
+        self._numbering.use(wire_topic, seq)
+        return seq, line
+
+
 def publish_line(wire_topic: bytes, payload: bytes, publisher: str, seq: int | None) -> bytes:
     """Returns a message's line, in an envelope unless `seq` is None. Raises MessageTooLarge."""
     if seq is None:
-        message = wire.encode_message(payload)
+        line = wire.publish_line(wire_topic, wire.encode_message(payload))
+    elif wire.message_bytes(payload) == len(payload):  # nothing in it is escaped: the usual message
+        line = b"%b %%@%b.%d %b\n" % (wire_topic, publisher.encode(), seq, payload)
     else:
-        message = format_envelope(Envelope(publisher, seq, payload))
-    line = wire.publish_line(wire_topic, message)
+        line = wire.publish_line(wire_topic, format_envelope(Envelope(publisher, seq, payload)))
     if len(line) > LINE_BYTES_MAX:
         raise MessageTooLarge(too_large(len(payload), room(wire_topic, publisher, seq)))
     return line

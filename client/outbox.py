@@ -8,9 +8,9 @@ too large gets as many as it takes.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from math import inf
+from typing import NamedTuple
 
 from kcast.client.cookies import Cookie
 from kcast.client.events import Outcome
@@ -23,14 +23,13 @@ PING_INTERVAL_S = 1.0
 _PONG_BYTES = len("%: 11-of-nonce 1000000 drain=1\n")  # a ping's datagram must be no shorter than its answer
 
 
-@dataclass(slots=True)
-class Settled:
-    """What became of a publish line at this server.
+class Settled(NamedTuple):
+    """What became of publish lines at this server.
 
-    `audience` is the one that its receipt told, if it did; `reason` that of its refusal, "" for all else.
+    `audience` is the one that their receipt told, if it did; `reason` that of their refusal, "" for all else.
     """
 
-    handle: int
+    lines: Collection[PublishLine]
     outcome: Outcome
     audience: int | None = None
     reason: str = ""
@@ -71,7 +70,8 @@ class Outbox:
         reason: str = "",
     ) -> None:
         """Notes what became of these lines."""
-        self._settled += [Settled(line.handle, outcome, audience, reason) for line in lines]
+        if lines:
+            self._settled.append(Settled(lines, outcome, audience, reason))
 
     def send_again(self, lines: Collection[PublishLine]) -> None:
         """Sends lines again that the server could not carry out."""
@@ -112,8 +112,8 @@ class Outbox:
         rest = [line for line in self._queue if not (may_go_bare and not line.confirm)]
         self._queue = deque(() if cookie is not None else rest)
         sending = self._bare(bare, lines_max, now) if bare else []
-        if cookie is not None:
-            sending += [(datagram, len(datagram)) for datagram in self._vouched(rest, cookie, lines_max, now)]
+        if cookie is not None and rest:
+            sending.append(_joined(list(self._vouched(rest, cookie, lines_max, now))))
         return sending
 
     def _bare(self, lines: list[PublishLine], lines_max: int, now: float) -> list[tuple[bytes, int]]:
@@ -147,3 +147,10 @@ class Outbox:
         request = self._requests.open(Kind.PUBLISH, now, cookie=cookie, lines=lines)
         vouch = wire.Vouch(request.nonce, cookie.text, None)
         return wire.request_datagram(vouch, [line.line for line in lines])
+
+
+def _joined(several: Sequence[bytes]) -> tuple[bytes, int]:
+    """Returns datagrams in one buffer, and their size in bytes: all but the last are padded to the same size,
+    so that the kernel can cut them (UDP_SEGMENT)."""
+    size_bytes = max(map(len, several))
+    return b"".join([*[wire.pad(datagram, size_bytes) for datagram in several[:-1]], several[-1]]), size_bytes

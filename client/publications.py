@@ -5,12 +5,15 @@ not answer goes to another one instead, as long as there is one that is believed
 """
 
 import heapq
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from numbers import Integral, Real
 from random import Random
 
 from kcast.client.events import Outcome, Published
 from kcast.client.outbox import Settled
+from kcast.client.routes import Route, Routes
 from kcast.client.session import Session
 
 REPEAT_INTERVAL_S = 0.2
@@ -18,47 +21,41 @@ REPEAT_INTERVAL_S = 0.2
 
 @dataclass(slots=True)
 class Publication:
-    """A message, and what is known of it at each server.
+    """A message, and what is known of it.
 
-    `line` is its wire form, with the LF. Each time it is sent to `count` of the candidates. After a change of
-    the cluster, `former` are the servers that the topic has in views that it overlaps with: see
-    `kcast.client.views`.
+    `line` is its wire form, with the LF. `sent_to` are the servers that it was sent to, the last one last.
+    `servers` and `reasons` are as in `Published`.
     """
 
     topic: bytes
     seq: int | None
     line: bytes
     confirm: bool
-    candidates: list[Session]
-    count: int
+    route: Route
     repeats_left: int
     repeat_interval_s: float
-    former: Collection[Session] = ()
     awaited: int = 0
-    sends: int = 0
-    last_send: dict[Session, int] = field(default_factory=dict)
-    outcomes: dict[Session, Outcome] = field(default_factory=dict)
-    reasons: dict[Session, str] = field(default_factory=dict)
+    sent_to: Sequence[Session] = ()
+    servers: dict[str, Outcome] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
     audience: int | None = None
 
 
 class Publications:
     """All messages of a client whose outcome is not known yet.
 
-    With `avoid_dead`, servers believed alive are preferred. `touch` is called with each session that has
-    something to send, `tell` with each outcome.
+    `touch` is called with each session that has something to send, `tell` with each outcome.
     """
 
     def __init__(
         self,
         rng: Random,
+        routes: Routes,
         touch: Callable[[Session], None],
         tell: Callable[[Published], None],
-        *,
-        avoid_dead: bool,
     ) -> None:
-        self.avoid_dead = avoid_dead
         self._rng = rng
+        self._routes = routes
         self._touch = touch
         self._tell = tell
         self._publications: dict[int, Publication] = {}
@@ -72,7 +69,7 @@ class Publications:
         """Sends a message for the first time; returns the handle that its outcome will carry."""
         self._handle += 1
         self._publications[self._handle] = publication
-        self._send(self._handle, publication, now)
+        self._send(self._handle, publication, publication.route.draw(self._rng), now)
         return self._handle
 
     def next_timeout(self) -> float | None:
@@ -86,65 +83,89 @@ class Publications:
             publication = self._publications.get(handle)
             if publication is not None:
                 publication.repeats_left -= 1
-                self._send(handle, publication, now)
+                route = publication.route
+                drawn = sorted(route.candidates, key=lambda each: self._rank(publication, each, now))
+                self._send(handle, publication, drawn[: route.count], now)
 
     def settle(self, settled: Settled, session: Session, now: float) -> None:
-        """Takes what became of a message at one server."""
-        handle, outcome = settled.handle, settled.outcome
-        publication = self._publications.get(handle)
-        if publication is None:
-            return  # a Ctrl-C came in the middle of `begin`
-        publication.awaited -= 1
-        if publication.outcomes.get(session) is not Outcome.RECEIPT:
-            publication.outcomes[session] = outcome
-            publication.reasons[session] = settled.reason
-        if settled.audience is not None:
-            publication.audience = max(settled.audience, publication.audience or 0)
-        is_silent = outcome is Outcome.NO_ANSWER
+        """Takes what became of messages at one server."""
+        lines, outcome, audience, reason = settled
+        name, is_silent = session.name, outcome is Outcome.NO_ANSWER
         # A server that has just come back has few leases yet, so another one is to forward the message too.
         # Not where it was refused: whoever publishes too much would only send more.
-        if self.avoid_dead and outcome is not Outcome.REFUSED and (is_silent or now < session.warm_at):
-            fresh = [s for s in publication.candidates if s not in publication.last_send and s.is_alive]
-            if not is_silent:
-                fresh = [s for s in fresh if s.is_warm(now)]
-            if fresh:
-                self._send_to(handle, publication, min(fresh, key=lambda s: self._rank(publication, s, now)))
-        if not publication.awaited and not publication.repeats_left:
-            self._finish(handle, publication)
+        is_lacking = self._routes.avoid_dead and (is_silent or now < session.warm_at)
+        for line in lines:
+            publication = self._publications.get(line.handle)
+            if publication is None:
+                continue  # a Ctrl-C came in the middle of `begin`
+            publication.awaited -= 1
+            if publication.servers.get(name) is not Outcome.RECEIPT:
+                publication.servers[name] = outcome
+                if reason:
+                    publication.reasons[name] = reason
+                elif publication.reasons:
+                    publication.reasons.pop(name, None)
+            if audience is not None:
+                publication.audience = max(audience, publication.audience or 0)
+            if is_lacking and outcome is not Outcome.REFUSED:
+                self._send_to_another(line.handle, publication, now, is_silent=is_silent)
+            if not publication.awaited and not publication.repeats_left:
+                self._finish(line.handle, publication)
 
-    def _send(self, handle: int, publication: Publication, now: float) -> None:
-        """Sends a message once, to as many servers as the policy says."""
-        drawn = sorted(publication.candidates, key=lambda session: self._rank(publication, session, now))
-        leavers = [
-            each for each in publication.former if each not in publication.candidates and each.is_alive
-        ]
-        for session in (*drawn[: publication.count], *leavers):
-            self._send_to(handle, publication, session)
+    def _send_to_another(self, handle: int, publication: Publication, now: float, *, is_silent: bool) -> None:
+        """Sends a message to one server more, if there is one that is believed alive."""
+        sent_to = publication.sent_to
+        fresh = [each for each in publication.route.candidates if each not in sent_to and each.is_alive]
+        if not is_silent:
+            fresh = [each for each in fresh if each.is_warm(now)]
+        if fresh:
+            another = min(fresh, key=lambda each: self._rank(publication, each, now))
+            self._send_to(handle, publication, (another,))
+
+    def _rank(self, publication: Publication, session: Session, now: float) -> tuple[int, int, float]:
+        """Alive first, then not yet used for this message, then least recently used, then by chance."""
+        rank = publication.route.rank(session, now, self._routes.avoid_dead)
+        sends = [number for number, each in enumerate(publication.sent_to, 1) if each is session]
+        return rank, sends[-1] if sends else 0, self._rng.random()
+
+    def _send(self, handle: int, publication: Publication, drawn: Sequence[Session], now: float) -> None:
+        """Sends a message once, to the servers that were drawn for it."""
+        self._send_to(handle, publication, drawn)
+        if leavers := publication.route.leavers():
+            self._send_to(handle, publication, leavers)
         if publication.repeats_left:
             heapq.heappush(self._repeats, (now + publication.repeat_interval_s, handle))
         elif not publication.awaited:
             self._finish(handle, publication)
 
-    def _rank(self, publication: Publication, session: Session, now: float) -> tuple[int, int, float]:
-        """Alive first, then not yet used for this message, then least recently used, then by chance."""
-        rank = session.rank(now) if self.avoid_dead else 0
-        if publication.former and session not in publication.former:
-            rank = max(rank, 2)  # subscribers may have still to lease there, as where it has just come back
-        return rank, publication.last_send.get(session, 0), self._rng.random()
-
-    def _send_to(self, handle: int, publication: Publication, session: Session) -> None:
-        publication.sends += 1
-        publication.last_send[session] = publication.sends
-        if session.publish(publication.line, handle, publication.confirm):
-            publication.awaited += 1
-            self._touch(session)
-        else:
-            publication.outcomes.setdefault(session, Outcome.QUEUE_FULL)
+    def _send_to(self, handle: int, publication: Publication, sessions: Sequence[Session]) -> None:
+        publication.sent_to = (*publication.sent_to, *sessions) if publication.sent_to else sessions
+        for session in sessions:
+            if session.publish(publication.line, handle, publication.confirm):
+                publication.awaited += 1
+                self._touch(session)
+            else:
+                publication.servers.setdefault(session.name, Outcome.QUEUE_FULL)
 
     def _finish(self, handle: int, publication: Publication) -> None:
         del self._publications[handle]
-        servers = {session.server.name: outcome for session, outcome in publication.outcomes.items()}
-        reasons = {session.server.name: reason for session, reason in publication.reasons.items() if reason}
         self._tell(
-            Published(handle, publication.topic, publication.seq, servers, publication.audience, reasons)
+            Published(
+                handle,
+                publication.topic,
+                publication.seq,
+                publication.servers,
+                publication.audience,
+                publication.reasons,
+            )
         )
+
+
+def check_repeats(repeat: int, repeat_interval_s: float) -> None:
+    """Raises TypeError and ValueError for what makes no sense."""
+    if not isinstance(repeat, Integral) or not isinstance(repeat_interval_s, Real):
+        raise TypeError("repeat is a whole number, and repeat_interval_s a number of seconds")
+    if repeat < 1:
+        raise ValueError(f"repeat is {repeat}: a message is sent at least once")
+    if not 0 <= repeat_interval_s < inf:
+        raise ValueError(f"repeat_interval_s is {repeat_interval_s}: give 0 or more seconds")

@@ -29,6 +29,7 @@ from random import Random
 from kcast.client import intervals
 from kcast.client.allowance import Spending
 from kcast.client.cluster import ServerEntry
+from kcast.client.control import Control
 from kcast.client.cookies import Cookies
 from kcast.client.events import Outcome
 from kcast.client.lease_requests import LeaseRequests
@@ -37,7 +38,7 @@ from kcast.client.liveness import Liveness, Sign
 from kcast.client.notices import Change, Notice
 from kcast.client.outbox import Outbox, Settled
 from kcast.client.replies import fewer_lines, number, refused_topics
-from kcast.client.requests import CONTROL, Kind, Request, Requests
+from kcast.client.requests import Kind, Request, Requests
 from kcast.client.whereabouts import FAMILIES, Whereabouts
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
@@ -67,6 +68,8 @@ class Session:
     `renewals_per_ttl` is the number of times a lease is renewed while the server's promise lasts. `spending`
     is what all sessions of the client have cost.
 
+    `name` is the server's: `IP:port`, or the name and port by which it is known.
+
     `liveness` is changed in `_see` only. Price (`_lease_requests.is_dear`) and draining are no part of it.
     """
 
@@ -79,6 +82,7 @@ class Session:
         spending: Spending | None = None,
     ) -> None:
         self.server = server
+        self.name = server.name
         self._whereabouts = Whereabouts(server.addresses, families)
         self.notices: list[Notice] = []
         self.ttl_s: float | None = None
@@ -92,13 +96,12 @@ class Session:
         self._lines_max = LINES_PER_DATAGRAM_MAX
         self._is_told_lost = self.liveness is Liveness.LOST
         self._misses = 0  # silences of control since the last answer
-        self.heard_at = -inf  # when the request was made that was answered last
-        self._control_not_before = -inf  # because of silence; an answer ends it
         self._requests = Requests(rng)
         self._leases = Leases()
         self._lease_requests = LeaseRequests(self._leases, self._requests, rng, spending or Spending())
         self.credit = self._lease_requests.credit  # counts copies (§7.7)
         self._outbox = Outbox(self._requests, QUEUE_MAX)
+        self._control = Control(self._requests, self._leases, self._lease_requests, self._cookies)
 
     # --- What the core asks of it --------------------------------------------------------------------
 
@@ -121,6 +124,11 @@ class Session:
     def is_alive(self) -> bool:
         """Whether it is believed to serve; a server never asked is given the benefit of the doubt."""
         return self._is_answering and not self._lease_requests.is_dear
+
+    @property
+    def heard_at(self) -> float:
+        """When the request was made that was answered last; -inf before."""
+        return self._control.heard_at
 
     @property
     def is_draining(self) -> bool:
@@ -154,10 +162,12 @@ class Session:
 
     def want(self, topic: bytes, now: float) -> None:
         """Holds a lease on this topic (wire form) from now on."""
+        self._control.stir()
         self._leases.want(topic, now)
 
     def unwant(self, topic: bytes) -> None:
         """Lets the lease run out."""
+        self._control.stir()
         self._lease_requests.unwant(topic)
 
     def is_leased(self, topic: bytes) -> bool:
@@ -179,9 +189,10 @@ class Session:
 
     def locate(self, addresses: Iterable[Address], now: float) -> None:
         """Takes the addresses that the server has from now on; without any it is lost."""
+        self._control.stir()
         before = self.address
         if self._whereabouts.take(addresses):
-            self._control_not_before = now
+            self._control.not_before = now
             if before is not None:
                 self._begin_at_address(now)
         if self.address is None:
@@ -195,28 +206,22 @@ class Session:
     def _is_answering(self) -> bool:
         return self.liveness is Liveness.ALIVE
 
-    @property
-    def _is_checked(self) -> bool:
-        """Whether it is asked every renewal interval anyway: does it still drain, is it still too dear?"""
-        return self.is_draining or self._lease_requests.is_dear
-
     def next_timeout(self) -> float | None:
         """Returns when `handle_timeout` or `datagrams_to_send` has something to do; None for never."""
         if not self.addresses:
             return None
-        times = [self._requests.next_deadline(), self._leases.next_expiry()]
-        not_before = self._control_not_before
-        if self._is_answering:
-            if self._is_checked and not self._requests.count(*CONTROL):
-                times.append(max(self.heard_at + self.renewal_interval_s, not_before))
-            due = self._lease_requests.next_due()
-            times.append(None if due is None else max(due, not_before))
-        elif not self._requests.count(*CONTROL):
-            times.append(not_before)
-        return min([at for at in times if at is not None], default=None)
+        due_at = self._control.next_due(self._is_answering, self.renewal_interval_s)
+        deadline = self._requests.next_deadline()
+        at = due_at if deadline is None else min(due_at, deadline)
+        return None if at == inf else at
+
+    def has_nothing_to_send(self, now: float) -> bool:
+        """Whether `datagrams_to_send` would surely return nothing."""
+        return not len(self._outbox) and self._control.is_quiet(now)
 
     def handle_timeout(self, now: float) -> None:
         """Gives up requests that were not answered in time, and leases that were not renewed."""
+        self._control.stir()
         for request in self._requests.give_up(now):
             self._unanswered(request, now)
         self._tell_leases(self._lease_requests.expire(now))
@@ -227,6 +232,7 @@ class Session:
 
         Such a message can be forged, so it only makes us ask sooner and prefer others; no lease is given up.
         """
+        self._control.stir()
         for request in self._requests.give_up():
             self._unanswered(request, now)
 
@@ -238,7 +244,7 @@ class Session:
             self._outbox.lease_until = -inf
             if is_silence and self._is_answering:
                 self._see(Sign.SILENCE)
-                self._control_not_before = now
+                self._control.not_before = now
             return
         self._lease_requests.unanswered(request, now)
         if request.kind is Kind.ASK:
@@ -252,7 +258,7 @@ class Session:
         self._misses += 1
         if self._misses < LOST_AFTER_MISSES:
             self._see(Sign.SILENCE)
-            self._control_not_before = now + self._requests.timeout_s * (2 ** (self._misses - 1) - 1)
+            self._control.not_before = now + self._requests.timeout_s * (2 ** (self._misses - 1) - 1)
             return
         # All of its clients have lost it at once; back again, it answers few strangers a second.
         wait_s = self.renewal_interval_s * self._rng.uniform(0.5, 0.9) / len(self.addresses)
@@ -263,14 +269,17 @@ class Session:
             if len(self.addresses) > 1:
                 wait_s = 0.0  # the next address has not been asked yet
         self._move(now)
-        self._control_not_before = now + wait_s
+        self._control.not_before = now + wait_s
 
     def _see(self, sign: Sign) -> bool:
         """Moves `liveness` along its table; nothing else does. Returns whether it has changed."""
         before, self.liveness = self.liveness, self.liveness.after(sign)
-        if self.liveness is not before:
-            logger.debug("%s: %s -> %s (%s)", self.server.name, before, self.liveness, sign)
-        return self.liveness is not before
+        if self.liveness is before:
+            return False
+        logger.debug("%s: %s -> %s (%s)", self.name, before, self.liveness, sign)
+        if self.liveness is Liveness.SUSPECTED:
+            self.notices.append(Notice(Change.SUSPECTED))
+        return True
 
     def _move(self, now: float) -> None:
         """Asks the server at its next address. There our own address differs too, and nothing that we had
@@ -318,6 +327,7 @@ class Session:
             if request is None:
                 unasked += 1
                 continue
+            before = self.liveness, self.ttl_s, *self._control.standing
             is_newest = self._answered(request, reply, now)
             match reply:
                 case wire.Receipt():
@@ -333,15 +343,17 @@ class Session:
                     self._outbox.lease_until = now + reply.left_s if reply.left_s else -inf
             self.credit.closed(request, now)
             self._judge(now)
+            if request.is_control or (self.liveness, self.ttl_s, *self._control.standing) != before:
+                self._control.stir()
         return unasked
 
     def _answered(self, request: Request, reply: wire.Reply, now: float) -> bool:
         """Takes what every answer tells: that the server is there, whether it drains, and its price. Returns
         whether no later news has come before."""
         is_newest = self._requests.heard(request, now)
-        self.heard_at = max(self.heard_at, request.sent_at)
+        self._control.heard_at = max(self._control.heard_at, request.sent_at)
         self._misses = 0
-        self._control_not_before = -inf
+        self._control.not_before = -inf
         before, was_draining = self.liveness, self.is_draining
         self._see(Sign.ANSWER)
         if is_newest:
@@ -449,50 +461,29 @@ class Session:
             self._outbox.give_up()
         if not self.addresses:
             return []
+        self._requests.begin_round()
+        sending = self._lines_to_send(now)
+        if self.has_nothing_to_send(now):
+            return sending
         self._judge(now)
         self._lease_requests.let_go(self._cookies.era, now)
-        self._requests.begin_round()
-        # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
-        # It is used only if the server has told recently that it does not drain. Draining takes longer than
-        # the usual renewal interval, so nothing is sent bare to a server that may have stopped since.
+        controls = self._control.datagrams(
+            self._is_answering, self.renewal_interval_s, self._lines_max, len(self._outbox), now
+        )
+        return sending + [(datagram, len(datagram)) for datagram in controls]
+
+    def _lines_to_send(self, now: float) -> list[tuple[bytes, int]]:
+        """Returns the datagrams with lines to publish.
+
+        Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
+        It is used only if the server has told recently that it does not drain. Draining takes longer than the
+        usual renewal interval, so nothing is sent bare to a server that may have stopped since.
+        """
+        if not len(self._outbox):
+            return []
         interval_s = intervals.usual_s(self.ttl_s, RENEWALS_PER_TTL)
         has_lease = self._outbox.lease_until - now > interval_s
-        has_heard = not self.is_draining and now - self.heard_at <= interval_s
+        has_heard = not self.is_draining and now - self._control.heard_at <= interval_s
         cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)
-        sending = self._outbox.datagrams_to_send(
-            now, cookie, self._lines_max, may_go_bare=has_lease and has_heard
-        )
-        return sending + [(datagram, len(datagram)) for datagram in self._control_datagrams(now)]
-
-    def _control_datagrams(self, now: float) -> list[bytes]:
-        controls = self._requests.count(*CONTROL)
-        datagrams: list[bytes] = []
-        if now >= self._control_not_before:
-            is_check_due = self._is_checked and now >= self.heard_at + self.renewal_interval_s
-            if not controls and (is_check_due or not self._is_answering):
-                datagrams.append(self._probe(now))
-            if self._is_answering and now >= self._lease_requests.not_before:
-                datagrams += self._lease_datagrams(now)
-        if len(self._outbox) and not datagrams and not controls:
-            # Lines still in the queue wait for a cookie, which must not wait for the next renewal.
-            datagrams.append(self._ask(now))
-        return datagrams
-
-    def _probe(self, now: float) -> bytes:
-        """Asks whether the server is there, and renews what it can on the way.
-
-        The cookie is shown where there is one, to learn whether it is still the server that we knew.
-        """
-        cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
-        if cookie is None:
-            return self._ask(now)
-        return self._lease_requests.probe(cookie, self._lines_max, now)
-
-    def _lease_datagrams(self, now: float) -> list[bytes]:
-        cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
-        if cookie is not None:
-            return self._lease_requests.datagrams(cookie, self._lines_max, self.renewal_interval_s, now)
-        return [self._ask(now)] if self._lease_requests.is_due(now) else []
-
-    def _ask(self, now: float) -> bytes:
-        return wire.request_datagram(wire.Ask(self._requests.open(Kind.ASK, now).nonce))
+        may_go_bare = has_lease and has_heard
+        return self._outbox.datagrams_to_send(now, cookie, self._lines_max, may_go_bare=may_go_bare)

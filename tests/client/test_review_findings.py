@@ -21,7 +21,7 @@ from kcast.hashring.policy import Policy
 from kcast.loadtest.demo.tally import CONFIDENCE, phase_confidence
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.server import Server
 from tests.support.client_lab import ALL, FEW_PUBLISH, PUB, SUB, Lab, of_kind
@@ -200,7 +200,8 @@ def test_what_a_server_refused_when_it_had_forgotten_is_sent_again_in_order() ->
         for _ in range(4000):
             pending += 1
             assert line.session.publish(b"t %d%b\n" % (pending, b"x" * 700), pending, True)
-        line.out += [(line.now, data) for data, _ in line.session.datagrams_to_send(line.now)]
+        for data, size in line.session.datagrams_to_send(line.now):
+            line.out += [(line.now, each) for each in datagrams(data, size)]
     line.restart()
     answers = []
     for _, datagram in line.out:
@@ -211,8 +212,9 @@ def test_what_a_server_refused_when_it_had_forgotten_is_sent_again_in_order() ->
         line.session.handle_replies([reply], line.now)
     again = [
         int(published.split(b" ")[1].strip(b"x") or 0)
-        for data, _ in line.session.datagrams_to_send(line.now)
-        for published in data.splitlines()[1:]
+        for data, size in line.session.datagrams_to_send(line.now)
+        for each in datagrams(data, size)
+        for published in each.splitlines()[1:]
         if published
     ]
     assert len(again) == pending and again == sorted(again)

@@ -481,7 +481,7 @@ class Inventive(ClientCore):
 
     def events(self) -> list[Event]:
         return [
-            replace(event, payload=b"rumour") if isinstance(event, Delivery) else event
+            event._replace(payload=b"rumour") if isinstance(event, Delivery) else event
             for event in super().events()
         ]
 
@@ -491,7 +491,7 @@ class Boastful(ClientCore):
 
     def events(self) -> list[Event]:
         return [
-            replace(event, servers=dict.fromkeys(event.servers, Outcome.RECEIPT))
+            event._replace(servers=dict.fromkeys(event.servers, Outcome.RECEIPT))
             if isinstance(event, Published)
             else event
             for event in super().events()

@@ -226,7 +226,8 @@ class Talk:
         return [change for change, _, _ in self.notices()]
 
     def outcomes(self) -> list[tuple[int, Outcome]]:
-        return [(each.handle, each.outcome) for each in self.session.take_settled()]
+        settled = self.session.take_settled()
+        return [(line.handle, each.outcome) for each in settled for line in each.lines]
 
     def want(self, *topics: bytes) -> None:
         for topic in topics:
