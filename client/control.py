@@ -58,8 +58,6 @@ class Control:
 
         `is_answering` is whether the server is alive, `interval_s` the time between renewals.
         """
-        if self.quiet_until > -inf:
-            return self.quiet_until
         times = [self._leases.next_expiry()]
         if is_answering:
             if self._is_checked and not self._requests.count(*CONTROL):

@@ -8,9 +8,8 @@ Each server's handshake, leases and liveness are in its session (`kcast.client.s
 way are in `kcast.client.publications`, and what comes of copies in `kcast.client.deliveries`.
 """
 
-import heapq
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Sequence
 from math import inf
 from random import Random
 from typing import cast
@@ -19,7 +18,6 @@ from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.dedup import CopyFilter
 from kcast.client.deliveries import Deliveries, has_only_copies
 from kcast.client.envelope import new_publisher
-from kcast.client.errors import Backlog
 from kcast.client.events import (
     AllServersLost,
     Drop,
@@ -28,7 +26,6 @@ from kcast.client.events import (
     LeaseRefused,
     MachineSuspended,
     Outcome,
-    Published,
     ServerDraining,
     ServerForgot,
     ServerLost,
@@ -38,19 +35,20 @@ from kcast.client.events import (
 from kcast.client.gaps import GapTracker
 from kcast.client.lines import Publisher, wire_topic_of
 from kcast.client.notices import Change, Notice
-from kcast.client.publications import REPEAT_INTERVAL_S, Publication, Publications, check_repeats
+from kcast.client.publications import REPEAT_INTERVAL_S, Publications
 from kcast.client.routes import Routes
 from kcast.client.session import Session
 from kcast.client.sessions import Sessions
 from kcast.client.subscriptions import Subscriptions
 from kcast.client.view import View
 from kcast.client.views import Views, change_between
+from kcast.client.wakeups import Wakeups
 from kcast.client.whereabouts import FAMILIES, family_of
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
 
-UNSETTLED_MAX = 65_536
+FLUSH_BYTES_MAX = 131_072  # so that neither our own send buffer overflows, nor what comes back the other
 HURRY_S = 60.0  # for which lost servers are asked often after a suspension
 COUNTS = ("datagrams_received", "copies_received", "deliveries", "duplicates", "published")
 
@@ -60,8 +58,8 @@ class ClientCore:
 
     Its methods are of four kinds:
 
-    A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `counts`, `outcomes`, `drops`.
-    B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `renew_publisher`.
+    A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `holds_back`, and the counters.
+    B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `publish_many`, `renew_publisher`.
     C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`, `located`, `adopt`, `resumed`.
     D. What the caller is to do: send what `flush` returns, look up what `take_lookups` returns, tell the
        application of `events`, and then wait until `next_timeout` at most.
@@ -101,7 +99,6 @@ class ClientCore:
         copies: CopyFilter | None = None,
         gaps: GapTracker | None = None,
     ) -> None:
-        self._publisher = Publisher(publisher or new_publisher(rng))
         if not 1 <= renewals_per_ttl < inf:
             raise ValueError(f"renewals_per_ttl is {renewals_per_ttl}: give 1 or more, else leases lapse")
         self.clock_offset_s = 0.0
@@ -113,18 +110,19 @@ class ClientCore:
         self.sessions = Sessions(rng, frozenset(families), renewals_per_ttl)
         self._has_lost_some = False  # since it was last looked whether that are all
         self._are_all_lost = False  # and that was told
-        self._touched: dict[Session, None] = {}
+        self._touched: OrderedDict[Session, None] = OrderedDict()
         self._minting: dict[Session, None] = {}
-        self._wakeups: list[tuple[float, int, Session]] = []
-        self._wakeup_at: dict[Session, float] = {}
-        self._wakeup_count = 0
-        self._subscriptions = Subscriptions(
-            self._views, rng, self._session, self._touch, lambda event: self._events.append(event)
-        )
+        self._wakeups = Wakeups()
+        self._events: list[Event] = []
+        tell = self._events.append
+        self._subscriptions = Subscriptions(self._views, rng, self._session, self._touch, tell)
         self._deliveries = Deliveries(self._subscriptions, copies, gaps, self.counts, self.drops)
         self._routes = Routes(self._views, self._session, avoid_dead=avoid_dead)
-        self._publications = Publications(rng, self._routes, self._touch, self._tell_outcome)
-        self._events: list[Event] = []
+        self.publications = Publications(
+            Publisher(publisher or new_publisher(rng)),
+            *(rng, self._routes, self._touch, tell, self.counts, self.outcomes),
+        )
+        self._unsent_since: float | None = None  # there is more to send than one flush takes
 
     # --- Verbs ---------------------------------------------------------------------------------------
 
@@ -163,18 +161,24 @@ class ClientCore:
 
         Raises wire.TopicError, MessageTooLarge, ValueError, TypeError and Backlog.
         """
-        if type(repeat) is not int or repeat != 1 or repeat_interval_s is not REPEAT_INTERVAL_S:
-            check_repeats(repeat, repeat_interval_s)
-        if len(self._publications) >= UNSETTLED_MAX:
-            raise Backlog(
-                f"{UNSETTLED_MAX} publishes await their outcome; wait for some, or use confirm=False"
-            )
         if self._views.is_moving:
             self._look(now)
-        route = self._routes.make(topic, now, is_own=True) if is_own else self._routes.of(topic, now)
-        seq, line = self._publisher.line(route.wire_topic, payload, raw)
-        publication = Publication(topic, seq, line, confirm, route, repeat - 1, repeat_interval_s)
-        return self._publications.begin(publication, now)
+        return self.publications.publish(
+            topic, payload, now, repeat, repeat_interval_s, confirm=confirm, raw=raw, is_own=is_own
+        )
+
+    def publish_many(
+        self, topic: bytes, payloads: Sequence[bytes], now: float, *, confirm: bool = True, raw: bool = False
+    ) -> int:
+        """Sends messages of one topic, as `publish` sends each; returns the handle that `PublishedMany` will
+        carry.
+
+        Each has a draw of servers of its own. They leave as fast as the servers take them. Raises what
+        `publish` raises, and then none is sent.
+        """
+        if self._views.is_moving:
+            self._look(now)
+        return self.publications.publish_many(topic, payloads, now, confirm=confirm, raw=raw)
 
     def adopt(
         self,
@@ -225,14 +229,14 @@ class ClientCore:
 
     def renew_publisher(self) -> None:
         """Takes a new publisher's name and begins its sequences at 1, as a forked process must (§9.1)."""
-        self._publisher = Publisher(new_publisher(self._rng))
+        self.publications.publisher = Publisher(new_publisher(self._rng))
 
     # --- What is known -------------------------------------------------------------------------------
 
     @property
     def publisher(self) -> str:
         """The name that its messages carry."""
-        return self._publisher.name
+        return self.publications.publisher.name
 
     @property
     def view(self) -> View:
@@ -261,16 +265,18 @@ class ClientCore:
 
         `lost` includes servers that ask more for a new lease than a client pays.
         """
-        return {
-            session.name: "lost" if session.is_lost else session.liveness.value
-            for session in self.sessions.all()
-        }
+        return {each.name: "lost" if each.is_lost else each.liveness.value for each in self.sessions.all()}
 
     def heads(self) -> dict[str, str]:
         """Returns the opaque string (`head=`, §5.1) that each server told last, by name, where one did."""
         return {session.name: session.head for session in self.sessions.all() if session.head is not None}
 
     # --- Work (§5.11) --------------------------------------------------------------------------------
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether there are messages that wait for nothing but room on the way to their servers."""
+        return bool(self._touched) or any(each.outbox.go_on_at < inf for each in self.sessions.all())
 
     @property
     def is_minting(self) -> bool:
@@ -344,26 +350,23 @@ class ClientCore:
 
     def handle_timeout(self, now: float) -> None:
         """Does what has fallen due: sessions' deadlines, repeats, gaps."""
-        while self._wakeups and self._wakeups[0][0] <= now:
-            at, _, session = heapq.heappop(self._wakeups)
-            if self._wakeup_at.get(session) == at:
-                del self._wakeup_at[session]
+        if now >= self._wakeups.next_at:
+            for session in self._wakeups.take_due(now):
                 session.handle_timeout(now)
                 self._digest(session, now)
         if self._views.is_moving:
             self._look(now)
-        self._publications.handle_timeout(now)
+        self.publications.handle_timeout(now)
         self._events += self._deliveries.gaps.settle(now)
 
     def next_timeout(self) -> float | None:
-        """Returns when the next is due of sessions' deadlines, repeats, settling gaps, other views, lookups;
-        None where nothing is."""
-        wakeup_at = self._wakeups[0][0] if self._wakeups else None
-        times = (
-            *(wakeup_at, self._publications.next_timeout(), self._deliveries.gaps.next_timeout()),
-            *(self._views.next_timeout(), self.sessions.next_timeout()),
-        )
-        return min([at for at in times if at is not None], default=None)
+        """Returns when the next is due of sessions' deadlines, repeats, settling gaps, other views, lookups,
+        and what one flush could not take; None where nothing is."""
+        others = self._views.next_timeout(), self.sessions.next_timeout(), self._unsent_since
+        times = self.publications.next_timeout(), self._deliveries.gaps.next_timeout(), *others
+        at = min([at for at in times if at is not None], default=inf)
+        at = min(at, self._wakeups.next_at)
+        return None if at == inf else at
 
     def events(self) -> list[Event]:
         """Returns what has happened since the last call, in order."""
@@ -373,26 +376,27 @@ class ClientCore:
             if not self._are_all_lost and all(each.is_lost for each in sessions):
                 self._are_all_lost = True
                 self._events.append(AllServersLost(len(sessions)))
-        events, self._events = self._events, []
+        events = self._events.copy()
+        self._events.clear()
         return events
 
-    def _tell_outcome(self, published: Published) -> None:
-        if published.topic[:1] != b"\0":  # kcast's own (§3.4) are no user's
-            self.counts["published"] += 1
-            for outcome in published.servers.values():
-                self.outcomes[outcome] += 1
-        self._events.append(published)
-
     def flush(self, now: float) -> list[Transmit]:
-        """Returns what is to be sent now."""
-        transmits = []
-        while self._touched:
-            touched, self._touched = self._touched, {}
-            for session in touched:
-                sending = session.datagrams_to_send(now)
-                if session.address is not None:
-                    transmits += [Transmit(*buffer, (session.address,)) for buffer in sending]
-                self._digest(session, now, has_sent=True)
+        """Returns what is to be sent now: no more than the sender's own buffers take."""
+        transmits: list[Transmit] = []
+        size_bytes = 0
+        batches = self.publications.batches
+        if batches.waiting:
+            batches.hand_over(now)
+        while self._touched and size_bytes < FLUSH_BYTES_MAX:
+            session, _ = self._touched.popitem(last=False)
+            for data, segment_bytes in session.datagrams_to_send(now):
+                if (address := session.address) is not None:
+                    transmits.append(Transmit(data, segment_bytes, (address,)))
+                    size_bytes += len(data)
+            self._digest(session, now, has_sent=True)
+            if batches.waiting and not self._touched:
+                batches.hand_over(now)
+        self._unsent_since = now if self._touched else None
         return transmits
 
     # --- Receiving -----------------------------------------------------------------------------------
@@ -445,7 +449,7 @@ class ClientCore:
         for notice in notices:
             self._handle_notice(notice, session, now)
         for settled in session.take_settled():
-            self._publications.settle(settled, session, now)
+            self.publications.settle(settled, session, now)
         if session.is_minting:
             self._minting.setdefault(session)
         else:
@@ -456,10 +460,8 @@ class ClientCore:
                 self._touch(session)
             return
         at = session.next_timeout()
-        if at is not None and at < self._wakeup_at.get(session, float("inf")):
-            self._wakeup_at[session] = at
-            self._wakeup_count += 1
-            heapq.heappush(self._wakeups, (at, self._wakeup_count, session))
+        if at is not None:
+            self._wakeups.put(session, at)
 
     def _handle_notice(self, notice: Notice, session: Session, now: float) -> None:
         """Makes an event of what a session reports, and does what follows from it."""

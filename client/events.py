@@ -1,6 +1,7 @@
 """What a client tells its application."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
@@ -223,6 +224,38 @@ class Published(NamedTuple):
         return sum(1 for outcome in self.servers.values() if outcome is Outcome.SENT)
 
 
+class PublishedMany(NamedTuple):
+    """What became of messages that were published together, once nothing more is awaited.
+
+    `messages` is their number; `first_seq` the first one's number among this publisher's on the topic, None
+    where they were raw. The others follow it. `servers` has how many of them had which outcome, for each
+    server by name (`IP:port`). `without_receipt` are those that no server gave a receipt for, by their index
+    among the payloads, from 0. `audience`, `reasons` and `handle` are as in `Published`.
+    """
+
+    handle: int
+    topic: bytes
+    first_seq: int | None
+    messages: int
+    servers: Mapping[str, Mapping[Outcome, int]]
+    without_receipt: Sequence[int]
+    audience: int | None = None
+    reasons: Mapping[str, str] = {}
+
+    @property
+    def outcomes(self) -> Mapping[Outcome, int]:
+        """How often each outcome occurred, of each message at each server it was sent to."""
+        totals: Counter[Outcome] = Counter()
+        for counts in self.servers.values():
+            totals.update(counts)
+        return {outcome: totals[outcome] for outcome in Outcome}
+
+    @property
+    def receipts(self) -> int:
+        """Number of messages that a server gave a receipt for."""
+        return self.messages - len(self.without_receipt)
+
+
 Event = (
     Delivery
     | LeasesChanged
@@ -241,6 +274,7 @@ Event = (
     | Gap
     | GapFilled
     | Published
+    | PublishedMany
 )
 
 

@@ -1,5 +1,6 @@
 """Messages as lines to publish, and how much fits into one. Sans-IO. PROTOCOL §9.1, §9.5."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kcast.client.envelope import PUBLISHER_CHARS, Envelope, format_envelope, is_publisher
@@ -59,6 +60,33 @@ class Publisher:
         line = publish_line(wire_topic, payload, self.name, seq)
         self._numbering.use(wire_topic, seq)
         return seq, line
+
+    def lines(
+        self, wire_topic: bytes, payloads: Sequence[bytes], raw: bool
+    ) -> tuple[int | None, list[bytes]]:
+        """Returns the number of the first of several messages in a row, None where they are raw, and their
+        lines.
+
+        Raises MessageTooLarge, which tells the index; then none of the numbers is used.
+        """
+        first = None if raw else self._numbering.next(wire_topic)
+        joined = b"".join(payloads)
+        if first is not None and wire.message_bytes(joined) == len(joined):  # nothing is escaped: the usual
+            start = b"%b %%@%b." % (wire_topic, self.name.encode())
+            lines = [b"%b%d %b\n" % (start, seq, payload) for seq, payload in enumerate(payloads, first)]
+            if lines and len(max(lines, key=len)) <= LINE_BYTES_MAX:
+                self._numbering.use(wire_topic, first + len(lines) - 1)
+                return first, lines
+        lines = []
+        for index, payload in enumerate(payloads):
+            try:
+                seq = None if first is None else first + index
+                lines.append(publish_line(wire_topic, payload, self.name, seq))
+            except MessageTooLarge as error:
+                raise MessageTooLarge(f"payload {index} (from 0), so none was published: {error}") from None
+        if first is not None and lines:
+            self._numbering.use(wire_topic, first + len(lines) - 1)
+        return first, lines
 
 
 def publish_line(wire_topic: bytes, payload: bytes, publisher: str, seq: int | None) -> bytes:

@@ -1,22 +1,28 @@
 """Messages on their way: which servers each goes to, when it is sent again, what became of it. Sans-IO.
 
 PROTOCOL §8.5. A message goes to `publish` servers, drawn at random from its topic's. One that a server does
-not answer goes to another one instead, as long as there is one that is believed alive.
+not answer goes to another one instead, as long as there is one that is believed alive. Messages that are
+published together are in `kcast.client.batches`.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from numbers import Integral, Real
 from random import Random
 
-from kcast.client.events import Outcome, Published
+from kcast.client.batches import Batches
+from kcast.client.errors import Backlog
+from kcast.client.events import Outcome, Published, PublishedMany
+from kcast.client.lines import Publisher
 from kcast.client.outbox import Settled
 from kcast.client.routes import Route, Routes
 from kcast.client.session import Session
 
 REPEAT_INTERVAL_S = 0.2
+UNSETTLED_MAX = 65_536  # messages
 
 
 @dataclass(slots=True)
@@ -44,33 +50,73 @@ class Publication:
 class Publications:
     """All messages of a client whose outcome is not known yet.
 
-    `touch` is called with each session that has something to send, `tell` with each outcome.
+    `publisher` is who they are from. `touch` is called with each session that has something to send, `tell`
+    with each outcome. It adds to `counts` and `outcomes`. `batches` has those that are published together.
     """
 
     def __init__(
         self,
+        publisher: Publisher,
         rng: Random,
         routes: Routes,
         touch: Callable[[Session], None],
-        tell: Callable[[Published], None],
+        tell: Callable[[Published | PublishedMany], None],
+        counts: Counter[str],
+        outcomes: Counter[Outcome],
     ) -> None:
+        self.publisher = publisher
         self._rng = rng
         self._routes = routes
         self._touch = touch
         self._tell = tell
+        self._counts = counts
+        self._outcomes = outcomes
+        self.batches = Batches(rng, routes, touch, self._tell_of_many)
         self._publications: dict[int, Publication] = {}
         self._repeats: list[tuple[float, int]] = []
-        self._handle = 0
+        self.newest = 0  # the handle that was given last
 
-    def __len__(self) -> int:
-        return len(self._publications)
+    @property
+    def oldest(self) -> int | None:
+        """The smallest handle whose outcome is not known yet; None where all are."""
+        handles = next(iter(self._publications), None), self.batches.oldest
+        return min([handle for handle in handles if handle is not None], default=None)
 
-    def begin(self, publication: Publication, now: float) -> int:
-        """Sends a message for the first time; returns the handle that its outcome will carry."""
-        self._handle += 1
-        self._publications[self._handle] = publication
-        self._send(self._handle, publication, publication.route.draw(self._rng), now)
-        return self._handle
+    def publish(
+        self,
+        topic: bytes,
+        payload: bytes,
+        now: float,
+        repeat: int,
+        repeat_interval_s: float,
+        *,
+        confirm: bool,
+        raw: bool,
+        is_own: bool,
+    ) -> int:
+        """Sends a message: see `ClientCore.publish`."""
+        if type(repeat) is not int or repeat != 1 or repeat_interval_s is not REPEAT_INTERVAL_S:
+            _check_repeats(repeat, repeat_interval_s)
+        if len(self._publications) + self.batches.messages >= UNSETTLED_MAX:
+            self._require_room(1)
+        route = self._routes.make(topic, now, is_own=True) if is_own else self._routes.of(topic, now)
+        seq, line = self.publisher.line(route.wire_topic, payload, raw)
+        publication = Publication(topic, seq, line, confirm, route, repeat - 1, repeat_interval_s)
+        self.newest = handle = self.newest + 1
+        self._publications[handle] = publication
+        self._send(handle, publication, route.draw(self._rng), now)
+        return handle
+
+    def publish_many(
+        self, topic: bytes, payloads: Sequence[bytes], now: float, *, confirm: bool, raw: bool
+    ) -> int:
+        """Sends messages of one topic, from the next flush on: see `ClientCore.publish_many`."""
+        self._require_room(len(payloads))
+        route = self._routes.of(topic, now)
+        first_seq, lines = self.publisher.lines(route.wire_topic, payloads, raw)
+        self.newest += 1
+        self.batches.begin(self.newest, topic, first_seq, lines, confirm)
+        return self.newest
 
     def next_timeout(self) -> float | None:
         """Returns when the next message is to be sent again; None where none is."""
@@ -89,15 +135,15 @@ class Publications:
 
     def settle(self, settled: Settled, session: Session, now: float) -> None:
         """Takes what became of messages at one server."""
-        lines, outcome, audience, reason = settled
+        parcels, outcome, audience, reason = settled
         name, is_silent = session.name, outcome is Outcome.NO_ANSWER
-        # A server that has just come back has few leases yet, so another one is to forward the message too.
-        # Not where it was refused: whoever publishes too much would only send more.
-        is_lacking = self._routes.avoid_dead and (is_silent or now < session.warm_at)
-        for line in lines:
-            publication = self._publications.get(line.handle)
-            if publication is None:
-                continue  # a Ctrl-C came in the middle of `begin`
+        wants_another = self._routes.wants_another(session, outcome, now)
+        for parcel in parcels:
+            handle = parcel.handle
+            publication = self._publications.get(handle)
+            if publication is None:  # else a Ctrl-C came in the middle of `publish`
+                self.batches.settle(parcel, settled, session, now)
+                continue
             publication.awaited -= 1
             if publication.servers.get(name) is not Outcome.RECEIPT:
                 publication.servers[name] = outcome
@@ -107,20 +153,21 @@ class Publications:
                     publication.reasons.pop(name, None)
             if audience is not None:
                 publication.audience = max(audience, publication.audience or 0)
-            if is_lacking and outcome is not Outcome.REFUSED:
-                self._send_to_another(line.handle, publication, now, is_silent=is_silent)
+            if wants_another:
+                sent_to = publication.sent_to
+                another = publication.route.another(sent_to, self._rng, now, only_warm=not is_silent)
+                if another is not None:
+                    self._send_to(handle, publication, (another,))
             if not publication.awaited and not publication.repeats_left:
-                self._finish(line.handle, publication)
+                self._finish(handle, publication)
 
-    def _send_to_another(self, handle: int, publication: Publication, now: float, *, is_silent: bool) -> None:
-        """Sends a message to one server more, if there is one that is believed alive."""
-        sent_to = publication.sent_to
-        fresh = [each for each in publication.route.candidates if each not in sent_to and each.is_alive]
-        if not is_silent:
-            fresh = [each for each in fresh if each.is_warm(now)]
-        if fresh:
-            another = min(fresh, key=lambda each: self._rank(publication, each, now))
-            self._send_to(handle, publication, (another,))
+    def _require_room(self, messages: int) -> None:
+        """Raises Backlog where too many messages would await their outcome."""
+        waiting = len(self._publications) + self.batches.messages
+        if messages > UNSETTLED_MAX:
+            raise Backlog(f"{messages} messages are too many for one call: give {UNSETTLED_MAX} at most")
+        if waiting + messages > UNSETTLED_MAX:
+            raise Backlog(f"{waiting} publishes await their outcome; wait for some, or use confirm=False")
 
     def _rank(self, publication: Publication, session: Session, now: float) -> tuple[int, int, float]:
         """Alive first, then not yet used for this message, then least recently used, then by chance."""
@@ -149,6 +196,10 @@ class Publications:
 
     def _finish(self, handle: int, publication: Publication) -> None:
         del self._publications[handle]
+        if publication.topic[:1] != b"\0":  # kcast's own (§3.4) are no user's
+            self._counts["published"] += 1
+            for outcome in publication.servers.values():
+                self._outcomes[outcome] += 1
         self._tell(
             Published(
                 handle,
@@ -160,9 +211,14 @@ class Publications:
             )
         )
 
+    def _tell_of_many(self, published: PublishedMany) -> None:
+        self._counts["published"] += published.messages
+        for outcome, times in published.outcomes.items():
+            self._outcomes[outcome] += times
+        self._tell(published)
 
-def check_repeats(repeat: int, repeat_interval_s: float) -> None:
-    """Raises TypeError and ValueError for what makes no sense."""
+
+def _check_repeats(repeat: int, repeat_interval_s: float) -> None:
     if not isinstance(repeat, Integral) or not isinstance(repeat_interval_s, Real):
         raise TypeError("repeat is a whole number, and repeat_interval_s a number of seconds")
     if repeat < 1:

@@ -4,20 +4,45 @@ Most messages are on topics that had one before, and meanwhile nothing has chang
 is known of the servers. So a topic's servers are looked up and ranked once, and not for each message.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, compress
 from math import comb, inf
 from random import Random
+from typing import NamedTuple
 
 from kcast.client.cluster import ServerEntry
+from kcast.client.events import Outcome
 from kcast.client.lines import wire_topic_of
 from kcast.client.session import Session
 from kcast.client.views import Views
 
 ROUTES_MAX = 16_384  # topics
 CANDIDATES_MAX = 64  # of a route that is kept: with scheme R each topic has all servers
+DRAWS_MAX = 256  # messages for which servers are drawn at a time
 _SUBSETS_MAX = 256  # of a topic's servers, that are listed to draw one of them
+
+
+class Draws(NamedTuple):
+    """The servers drawn for messages in a row: to `sure` they go all, and to a subset of `others` each."""
+
+    sure: Sequence[Session]
+    others: Sequence[Session]
+    subsets: Sequence[Sequence[int]]
+    drawn: bytes  # which subset each message has
+
+    def of(self, position: int) -> Sequence[Session]:
+        """Returns the servers of one message."""
+        return (*self.sure, *[self.others[index] for index in self.subsets[self.drawn[position]]])
+
+    def by_session(self) -> Iterator[tuple[Session, Sequence[int]]]:
+        """Yields each server with the messages that it gets, by position: a range where it gets all."""
+        all_of_them = range(len(self.drawn))
+        for session in self.sure:
+            yield session, all_of_them
+        for index, session in enumerate(self.others):
+            has_it = bytes([index in subset for subset in self.subsets]).ljust(256, b"\0")
+            yield session, list(compress(all_of_them, self.drawn.translate(has_it)))
 
 
 class Route:
@@ -70,6 +95,28 @@ class Route:
             return (*self._sure, *rng.sample(self._others, self.count - len(self._sure)))
         subset = self._subsets[int(rng.random() * len(self._subsets))]
         return (*self._sure, *[self._others[index] for index in subset])
+
+    def draw_many(self, rng: Random, count: int) -> Draws:
+        """Returns the servers for `count` new messages, at most DRAWS_MAX: a draw for each."""
+        if not self._others:
+            return Draws(self._sure, (), ((),), bytes(count))
+        if self._subsets:
+            return Draws(self._sure, self._others, self._subsets, _numbers(rng, len(self._subsets), count))
+        indexes, missing = range(len(self._others)), self.count - len(self._sure)
+        subsets = [rng.sample(indexes, missing) for _ in range(count)]
+        return Draws(self._sure, self._others, subsets, bytes(range(count)))
+
+    def another(
+        self, sent_to: Collection[Session], rng: Random, now: float, *, only_warm: bool
+    ) -> Session | None:
+        """Returns one more server for a message, believed alive; None where there is none.
+
+        `only_warm` passes over those that have come back a moment ago.
+        """
+        fresh = [each for each in self.candidates if each not in sent_to and each.is_alive]
+        if only_warm:
+            fresh = [each for each in fresh if each.is_warm(now)]
+        return min(fresh, key=lambda each: (self.rank(each, now, True), rng.random()), default=None)
 
     def _rank_all(self, now: float, avoid_dead: bool) -> None:
         ranks = [self.rank(session, now, avoid_dead) for session in self.candidates]
@@ -126,9 +173,30 @@ class Routes:
             avoid_dead=self.avoid_dead,
         )
 
+    def wants_another(self, session: Session, outcome: Outcome, now: float) -> bool:
+        """Whether a message of which this became at a server goes to another one, too: where that is silent,
+        or has just come back, and so has few leases yet.
+
+        Not where it was refused: whoever publishes too much would only send more.
+        """
+        if not self.avoid_dead or outcome is Outcome.REFUSED:
+            return False
+        return outcome is Outcome.NO_ANSWER or now < session.warm_at
+
     def clear(self) -> None:
         """Forgets all routes: topics may have other servers now, or servers another rank."""
         self._routes.clear()
+
+
+def _numbers(rng: Random, below: int, count: int) -> bytes:
+    """Returns random numbers from 0 to below - 1, each as likely; `below` is at most 256."""
+    usable = 256 - 256 % below  # else the first ones would be likelier
+    number_of = bytes([value % below for value in range(256)])
+    drawn = b""
+    while len(drawn) < count:
+        more = rng.randbytes(count - len(drawn))
+        drawn += more.translate(number_of, bytes(range(usable, 256)))
+    return drawn
 
 
 @lru_cache(maxsize=64)

@@ -22,7 +22,7 @@ whose price is above what anyone pays counts as lost for those who want new leas
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 from random import Random
 
@@ -38,7 +38,7 @@ from kcast.client.liveness import Liveness, Sign
 from kcast.client.notices import Change, Notice
 from kcast.client.outbox import Outbox, Settled
 from kcast.client.replies import fewer_lines, number, refused_topics
-from kcast.client.requests import Kind, Request, Requests
+from kcast.client.requests import Kind, Parcel, Request, Requests
 from kcast.client.whereabouts import FAMILIES, Whereabouts
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
@@ -51,7 +51,7 @@ from kcast.pubsub.limits import (
 
 LOST_AFTER_MISSES = 3
 HURRY_INTERVAL_S = 2.0
-QUEUE_MAX = 4096  # lines that wait for one server's cookie
+QUEUE_MAX = 4096  # parcels that wait for one server's cookie, or for room in its window
 CREDIT_DIGITS_MAX = 10
 LINES_MIN = 2  # a vouch line, and one that it vouches for
 
@@ -68,7 +68,8 @@ class Session:
     `renewals_per_ttl` is the number of times a lease is renewed while the server's promise lasts. `spending`
     is what all sessions of the client have cost.
 
-    `name` is the server's: `IP:port`, or the name and port by which it is known.
+    `name` is the server's: `IP:port`, or the name and port by which it is known. A datagram to it has
+    `lines_max` lines at most, the vouch line counted. What is published there goes by its `outbox`.
 
     `liveness` is changed in `_see` only. Price (`_lease_requests.is_dear`) and draining are no part of it.
     """
@@ -93,14 +94,14 @@ class Session:
         self._rng = rng
         self._renewals_per_ttl = renewals_per_ttl
         self._cookies = Cookies()
-        self._lines_max = LINES_PER_DATAGRAM_MAX
+        self.lines_max = LINES_PER_DATAGRAM_MAX
         self._is_told_lost = self.liveness is Liveness.LOST
         self._misses = 0  # silences of control since the last answer
         self._requests = Requests(rng)
         self._leases = Leases()
         self._lease_requests = LeaseRequests(self._leases, self._requests, rng, spending or Spending())
         self.credit = self._lease_requests.credit  # counts copies (§7.7)
-        self._outbox = Outbox(self._requests, QUEUE_MAX)
+        self.outbox = Outbox(self._requests, QUEUE_MAX)
         self._control = Control(self._requests, self._leases, self._lease_requests, self._cookies)
 
     # --- What the core asks of it --------------------------------------------------------------------
@@ -174,13 +175,14 @@ class Session:
         """Whether the server has promised copies of this topic for now."""
         return self._leases.is_live(topic)
 
-    def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
-        """Sends a line (with its LF) with the next flush; returns False where too many wait already."""
-        return self._outbox.put(line, handle, confirm)
+    def publish(self, text: bytes, handle: int, confirm: bool, numbers: Sequence[int] = ()) -> bool:
+        """Sends a line, or several that stay together (each with its LF; a `Parcel`), with the next flush.
+        Returns False where too many wait already."""
+        return self.outbox.put(Parcel(text, handle, confirm, numbers))
 
     def take_settled(self) -> list[Settled]:
         """Returns what became of published lines since the last call."""
-        return self._outbox.take_settled()
+        return self.outbox.take_settled()
 
     def work(self, tries: int, now: float) -> int:
         """Tries at most `tries` stamps for the leases that wait for one; returns how many were tried."""
@@ -210,14 +212,16 @@ class Session:
         """Returns when `handle_timeout` or `datagrams_to_send` has something to do; None for never."""
         if not self.addresses:
             return None
-        due_at = self._control.next_due(self._is_answering, self.renewal_interval_s)
+        due_at = self._control.quiet_until
+        if due_at == -inf:
+            due_at = self._control.next_due(self._is_answering, self.renewal_interval_s)
         deadline = self._requests.next_deadline()
-        at = due_at if deadline is None else min(due_at, deadline)
+        at = min(due_at, self.outbox.go_on_at, inf if deadline is None else deadline)
         return None if at == inf else at
 
     def has_nothing_to_send(self, now: float) -> bool:
         """Whether `datagrams_to_send` would surely return nothing."""
-        return not len(self._outbox) and self._control.is_quiet(now)
+        return not len(self.outbox) and self._control.is_quiet(now)
 
     def handle_timeout(self, now: float) -> None:
         """Gives up requests that were not answered in time, and leases that were not renewed."""
@@ -240,15 +244,15 @@ class Session:
         """Deals with a request that was not answered in time."""
         is_silence = self._requests.is_silence(request)
         if not request.is_control:
-            self._outbox.settle(request.lines, Outcome.NO_ANSWER)
-            self._outbox.lease_until = -inf
+            self.outbox.settle(request.parcels, Outcome.NO_ANSWER)
+            self.outbox.lease_until = -inf
             if is_silence and self._is_answering:
                 self._see(Sign.SILENCE)
                 self._control.not_before = now
             return
         self._lease_requests.unanswered(request, now)
         if request.kind is Kind.ASK:
-            self._outbox.wait_again()
+            self.outbox.wait_again()
         if is_silence:
             self._missed(now)
 
@@ -290,15 +294,15 @@ class Session:
     def _begin_at_address(self, now: float) -> None:
         """Gives up what is under way, since another address is asked from now on."""
         for request in self._requests.move():
-            self._outbox.settle(request.lines, Outcome.NO_ANSWER)
+            self.outbox.settle(request.parcels, Outcome.NO_ANSWER)
         self._lease_requests.lost_way(self.renewal_interval_s, now)
         self._void(now)
 
     def _void(self, now: float) -> None:
         """Begins a new era: all that stood at the server is gone or of no use, cookies too."""
         self._cookies.begin_era()
-        self._lines_max = LINES_PER_DATAGRAM_MAX
-        self._outbox.lease_until = -inf
+        self.lines_max = LINES_PER_DATAGRAM_MAX
+        self.outbox.lease_until = -inf
         self._tell_leases(self._lease_requests.begin_anew(now))
 
     def _judge(self, now: float) -> None:
@@ -340,7 +344,7 @@ class Session:
                 case wire.Refusal():
                     self._handle_refusal(request, reply, now)
                 case wire.Pong() if is_newest:
-                    self._outbox.lease_until = now + reply.left_s if reply.left_s else -inf
+                    self.outbox.lease_until = now + reply.left_s if reply.left_s else -inf
             self.credit.closed(request, now)
             self._judge(now)
             if request.is_control or (self.liveness, self.ttl_s, *self._control.standing) != before:
@@ -351,6 +355,7 @@ class Session:
         """Takes what every answer tells: that the server is there, whether it drains, and its price. Returns
         whether no later news has come before."""
         is_newest = self._requests.heard(request, now)
+        self.outbox.window.answered(request.mark)
         self._control.heard_at = max(self._control.heard_at, request.sent_at)
         self._misses = 0
         self._control.not_before = -inf
@@ -373,7 +378,7 @@ class Session:
         self, request: Request, receipt: wire.Receipt, refusal: wire.Refusal | None, now: float
     ) -> None:
         audience = number(receipt.attributes.get("audience"))
-        self._outbox.settle(request.lines, Outcome.RECEIPT, audience)
+        self.outbox.settle(request.parcels, Outcome.RECEIPT, audience)
         if not self._cookies.is_of_now(request.cookie):
             return  # what it promised is gone
         self.ttl_s = max(1.0, receipt.ttl_s)
@@ -389,7 +394,7 @@ class Session:
             self._tell_refused(refused, request, refusal.reason, now)
         if not request.topics:
             is_open = receipt.attributes.get("bare") != "0"
-            self._outbox.lease_until = request.sent_at + self.ttl_s if is_open else -inf
+            self.outbox.lease_until = request.sent_at + self.ttl_s if is_open else -inf
 
     def _handle_challenge(self, request: Request, challenge: wire.Challenge, now: float) -> None:
         cookie = request.cookie
@@ -402,18 +407,18 @@ class Session:
             self._lease_requests.back_off(self.renewal_interval_s, now)
             # Of what a stranger sends at once a server answers one request (§5.2), so the rest may be silent.
             for other in self._requests.give_up_shown(self._cookies.era):
-                self._outbox.try_again(other.lines)
+                self.outbox.try_again(other.parcels)
             self._void(now)
         self._keep_cookie(challenge, request, now)
         self._leases.ask_again(request.topics, now)
-        self._outbox.try_again(request.lines)
+        self.outbox.try_again(request.parcels)
 
     def _handle_refusal(self, request: Request, refusal: wire.Refusal, now: float) -> None:
         if refusal.reason == "size" and self._shrink(request, refusal):
             if request.kind is Kind.PAID:
                 self._lease_requests.bought_nothing(now)
             self._leases.ask_again(request.topics, now)
-            self._outbox.send_again(request.lines)
+            self.outbox.send_again(request.parcels)
             return
         if refusal.reason == "size":
             self._lease_requests.back_off(self.renewal_interval_s, now)
@@ -425,16 +430,16 @@ class Session:
         # The refusal tells nothing of the other topics, which must not wait for ever.
         others = [topic for topic in request.topics if topic not in refused]
         self._leases.ask_again(others, now + self.renewal_interval_s)
-        self._outbox.settle(request.lines, Outcome.REFUSED, reason=refusal.reason)
+        self.outbox.settle(request.parcels, Outcome.REFUSED, reason=refusal.reason)
 
     def _shrink(self, request: Request, refusal: wire.Refusal) -> bool:
         """Puts fewer lines in a datagram from now on; returns whether that splits the one that was too long.
 
         The vouch line counts; one line beside it must be possible.
         """
-        line_count = 1 + len(request.topics) + len(request.lines)
-        self._lines_max = max(LINES_MIN, min(self._lines_max, fewer_lines(refusal, line_count)))
-        return line_count > self._lines_max
+        line_count = 1 + len(request.topics) + sum(parcel.line_count for parcel in request.parcels)
+        self.lines_max = max(LINES_MIN, min(self.lines_max, fewer_lines(refusal, line_count)))
+        return line_count > self.lines_max
 
     def _keep_cookie(self, reply: wire.Challenge | wire.Receipt, request: Request, now: float) -> None:
         """Takes a cookie, and the prices that were told with it, unless a newer one is known."""
@@ -458,7 +463,7 @@ class Session:
         """Returns what is to go to this server now: buffers, each with the size in bytes of the datagrams in
         it (the last may be shorter)."""
         if not self.addresses and self.liveness is Liveness.LOST:
-            self._outbox.give_up()
+            self.outbox.give_up()
         if not self.addresses:
             return []
         self._requests.begin_round()
@@ -468,7 +473,7 @@ class Session:
         self._judge(now)
         self._lease_requests.let_go(self._cookies.era, now)
         controls = self._control.datagrams(
-            self._is_answering, self.renewal_interval_s, self._lines_max, len(self._outbox), now
+            self._is_answering, self.renewal_interval_s, self.lines_max, len(self.outbox), now
         )
         return sending + [(datagram, len(datagram)) for datagram in controls]
 
@@ -479,11 +484,11 @@ class Session:
         It is used only if the server has told recently that it does not drain. Draining takes longer than the
         usual renewal interval, so nothing is sent bare to a server that may have stopped since.
         """
-        if not len(self._outbox):
+        if not len(self.outbox):
             return []
         interval_s = intervals.usual_s(self.ttl_s, RENEWALS_PER_TTL)
-        has_lease = self._outbox.lease_until - now > interval_s
+        has_lease = self.outbox.lease_until - now > interval_s
         has_heard = not self.is_draining and now - self._control.heard_at <= interval_s
         cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)
         may_go_bare = has_lease and has_heard
-        return self._outbox.datagrams_to_send(now, cookie, self._lines_max, may_go_bare=may_go_bare)
+        return self.outbox.datagrams_to_send(now, cookie, self.lines_max, may_go_bare=may_go_bare)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -488,7 +489,7 @@ def test_waiting_for_years_is_waiting() -> None:
     """No system waits that long at once."""
     with Client(NOBODY) as client:
         subscription = client.subscribe("t", hold_s=1e12)
-        client.core._wakeups.clear()
+        client.core._wakeups.next_at = inf
         with client._thread._lock:
             client.core._events.append(Delivery(b"t", b"", "s", "p", 2))
             client.core.next_timeout = lambda: None  # type: ignore[method-assign]

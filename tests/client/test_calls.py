@@ -21,7 +21,7 @@ from tests.client.test_core_servers import FEW_PUBLISH, World, known
 FIRST_COPY_CALLS = 35
 DUPLICATE_CALLS = 25
 BARE_CALLS = 177
-VOUCHED_CALLS = 201
+VOUCHED_CALLS = 200
 
 
 def calls_of(act: Callable[[], object]) -> Counter[str]:

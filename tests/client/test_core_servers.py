@@ -612,8 +612,8 @@ def test_numbers_are_kept_for_so_many_topics_and_a_forgotten_one_begins_not_at_1
     core = world.core
     core.publish(b"t", b"x", world.now)
     for number in range(TOPICS_MAX):
-        core._publisher.line(b"%d" % number, b"", raw=False)
-    assert len(core._publisher._numbering) == TOPICS_MAX
+        core.publications.publisher.line(b"%d" % number, b"", raw=False)
+    assert len(core.publications.publisher._numbering) == TOPICS_MAX
     event = world.published()
     assert event.seq is not None and event.seq > 1000
 

@@ -510,7 +510,8 @@ def test_bare_lines_fill_datagrams_and_every_ping_is_answered(count: int, ttl_s:
     assert line.server.counts["messages_received"] == count + 1
     assert line.server.drops == {Drop.NO_SUBSCRIBER: count + 1}
     assert not len(line.session._requests)
-    assert len(line.out) == -(-(count + 1) // 64)
+    # Of several datagrams the ping is one by itself.
+    assert len(line.out) == (1 if count < 64 else -(-count // 64) + 1)
 
 
 # --- Replies that answer nothing ----------------------------------------------------------------------

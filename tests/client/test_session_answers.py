@@ -10,6 +10,7 @@ import pytest
 from kcast.client.events import Outcome
 from kcast.client.notices import Change
 from kcast.pubsub import wire
+from kcast.pubsub.endpoint import datagrams
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX
 from tests.support.fake_server import V4, V6, FakeServer, Talk, topics_of
 
@@ -62,7 +63,7 @@ def test_receipt_may_tell_the_audience(talk: Talk, told: dict[str, str], audienc
         talk.session.publish(b"t %d\n" % handle, handle, True)
     talk.exchange()
     (settled,) = talk.session.take_settled()
-    assert [line.handle for line in settled.lines] == [1, 2]
+    assert [parcel.handle for parcel in settled.parcels] == [1, 2]
     assert settled[1:] == (Outcome.RECEIPT, audience, "")
 
 
@@ -299,10 +300,11 @@ def test_bare_lines_keep_to_it_too_and_every_ping_is_answered() -> None:
     talk.asked.clear()
     for number in range(5):
         talk.session.publish(b"t \n", number, False)
-    for data, size in talk.session.datagrams_to_send(talk.now):
-        parts = [data[start : start + size] for start in range(0, len(data), size)]
-        assert [len(wire.split_lines(part)[0]) for part in parts] == [2, 2, 2]
-        assert len(parts[0]) >= len(wire.format_line(wire.Pong(b"n" * 11, 9_999_999, DRAIN)))
+    sending = talk.session.datagrams_to_send(talk.now)
+    parts = [each for data, size in sending for each in datagrams(data, size)]
+    assert [len(wire.split_lines(part)[0]) for part in parts] == [2, 2, 1, 1]
+    assert parts[-1].startswith(b"%~ ")
+    assert len(parts[-1]) >= len(wire.format_line(wire.Pong(b"n" * 11, 9_999_999, DRAIN)))
 
 
 # --- Other refusals -----------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class TableBounds(Checker):
         self._bound(host.name, "publishers followed", len(host.gaps), options.publishers_max)
         if any(isinstance(event, Published) for event in turn.events):
             for session in host.core.sessions.all():
-                self._bound(host.name, "lines waiting", len(session._outbox), QUEUE_MAX)
+                self._bound(host.name, "lines waiting", len(session.outbox), QUEUE_MAX)
 
     def finish(self) -> None:
         for host in self.world.clients:

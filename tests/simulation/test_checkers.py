@@ -116,7 +116,7 @@ SABOTAGES = {
     "no room where there is some": Sabotage("refusals-true", TIGHT, server=saboteurs.Timid),
     "no renewal in a full table": Sabotage("refusals-true", TIGHT, server=saboteurs.Haughty),
     "more lines than the rate": Sabotage("rates-hold", HURRIED, server=saboteurs.Patient),
-    "fewer lines than the rate": Sabotage("complete-delivery", HURRIED, server=saboteurs.Grumpy),
+    "fewer lines than the rate": Sabotage("refusals-true", HURRIED, server=saboteurs.Grumpy),
     "leases for nothing": Sabotage("work-paid", PRICED_ATTACKED, server=saboteurs.Generous),
     "many leases for the price of one": Sabotage(
         "work-paid", PRICED, server=saboteurs.Cheap, client=saboteurs.Thrifty

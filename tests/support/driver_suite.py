@@ -204,7 +204,7 @@ async def what_callers_get_wrong_is_told_at_once(driver: Driver, servers: Server
                     await client.publish("t", "x", **options)
             with raising(TypeError, "publish has no option confrm; did you mean confirm?"):
                 client.publish_nowait("t", "x", confrm=False)  # type: ignore[call-arg]
-            with mock.patch("kcast.client.core.UNSETTLED_MAX", 2):
+            with mock.patch("kcast.client.publications.UNSETTLED_MAX", 2):
                 for _ in range(2):
                     client.publish_nowait("t", "x")
                 with raising(Backlog, "2 publishes await their outcome"):

@@ -227,7 +227,7 @@ class Talk:
 
     def outcomes(self) -> list[tuple[int, Outcome]]:
         settled = self.session.take_settled()
-        return [(line.handle, each.outcome) for each in settled for line in each.lines]
+        return [(parcel.handle, each.outcome) for each in settled for parcel in each.parcels]
 
     def want(self, *topics: bytes) -> None:
         for topic in topics:

@@ -83,7 +83,7 @@ class SessionAndServer:
 
     def outcomes(self) -> list[tuple[int, Outcome]]:
         settled = self.session.take_settled()
-        return [(line.handle, each.outcome) for each in settled for line in each.lines]
+        return [(parcel.handle, each.outcome) for each in settled for parcel in each.parcels]
 
 
 def vouched_at_last(**options: Any) -> SessionAndServer:
