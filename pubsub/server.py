@@ -21,7 +21,7 @@ one, and much of it in slices (`kcast.pubsub.egress`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 
 from kcast.pubsub import bare, wire
@@ -51,7 +51,8 @@ from kcast.pubsub.limits import (
 )
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.price import Price
-from kcast.pubsub.publishing import Lines, Publishing
+from kcast.pubsub.publishing import Publishing
+from kcast.pubsub.router import PYTHON, Router
 from kcast.pubsub.sieve import Kind, kind_of
 from kcast.pubsub.stamp import FREE, Quote
 from kcast.pubsub.subscribers import Subscribers
@@ -65,8 +66,8 @@ class Server:
     `tells_audience` receipts say how many have leased what was published (§5.7). `own_addresses` are those at
     which the server is reached; they cannot subscribe. `open_to` tells which sources may subscribe and
     publish without a handshake (§4.4); None allows nobody. With `exempts_loopback` loopback addresses have no
-    network, so they have no share and no credit. `tap` is told of bursts and lease changes. Raises ValueError
-    for a setting out of range.
+    network, so no share and no credit. `router` routes publishes. `tap` is told of bursts and lease changes.
+    Raises ValueError for a setting out of range.
     """
 
     make_price = Price
@@ -86,6 +87,7 @@ class Server:
         own_addresses: frozenset[Address] = frozenset(),
         open_to: Callable[[Address], bool] | None = None,
         exempts_loopback: bool = True,
+        router: Router = PYTHON,
         tap: Tap | None = None,
     ) -> None:
         if not 1 <= ttl_s <= TTL_S_MAX:
@@ -119,9 +121,10 @@ class Server:
             self.drops,
             marks_copies=open_to is not None,
             uplink_bytes_per_s=self.limits.uplink_bytes_per_s,
+            router=router,
         )
         self._publishing = self.make_publishing(
-            self._egress, self.leases, networks, self.limits, self.counts, self.drops, tap
+            self._egress, self.leases, networks, self.limits, self.counts, self.drops, tap, router
         )
         self.publish_leases = self._publishing.leases
         self._replies: list[Transmit] = []
@@ -291,11 +294,10 @@ class Server:
             self._challenge(vouch.nonce, datagram, source, now)
             return False
         lines = bare.split(datagram, self.drops)
-        if len(lines) > self.limits.lines_per_datagram:
+        lines_max = self.limits.lines_per_datagram
+        if len(lines) > lines_max:
             self.drops[Drop.TOO_MANY_LINES] += 1
-            self._refuse_whole(
-                vouch, "size", datagram, source, {"lines": str(self.limits.lines_per_datagram)}
-            )
+            self._refuse_whole(vouch, "size", datagram, source, {"lines": str(lines_max)})
             return True
         subscribes, publishes, controls = wire.sorted_lines(lines[1:])
         for line in controls:
@@ -321,7 +323,7 @@ class Server:
         vouch: wire.Vouch,
         issued: Issued,
         subscribes: list[bytes],
-        publishes: Lines,
+        publishes: Sequence[bytes],
         datagram: bytes,
         source: Address,
         now: float,
@@ -406,14 +408,13 @@ class Server:
             self._pong(request.nonce, datagram, source, now)
 
     def _publish_bare(
-        self, datagram: bytes, publishes: Lines, is_open: bool, source: Address, now: float
+        self, datagram: bytes, publishes: Sequence[bytes], is_open: bool, source: Address, now: float
     ) -> None:
-        line_count = sum(map(len, publishes.values()))
         if not is_open and not self.publish_leases.left_s(source, now):
-            self.drops[Drop.UNVOUCHED_PUBLISH] += line_count
+            self.drops[Drop.UNVOUCHED_PUBLISH] += len(publishes)
         elif self._open_to is not None and datagram.startswith(b"\n"):
             # It is, or looks like, what an open server has forwarded already (§4.4).
-            self.drops[Drop.COPY] += line_count
+            self.drops[Drop.COPY] += len(publishes)
         elif demand := self._publishing.take_bare(publishes, source, now):
             self._publishing.forward(publishes, demand, source, now)
 
@@ -489,9 +490,10 @@ class Server:
             self.counts["unproven_bytes_sent"] += len(answer)
         self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
 
-    def _audience_of(self, publishes: Lines, now: float) -> int:
+    def _audience_of(self, publishes: Sequence[bytes], now: float) -> int:
         """Returns about the largest number of leases on one of these topics, as a receipt can tell it."""
-        return min(max(self.leases.live_count(topic, now) for topic in publishes), AUDIENCE_MAX)
+        topics = {line.partition(b" ")[0] for line in publishes}
+        return min(max(self.leases.live_count(topic, now) for topic in topics), AUDIENCE_MAX)
 
 
 def _datagram_count(burst: Burst) -> int:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from itertools import islice
+from math import inf
 from typing import NamedTuple, TypeVar
 
 from kcast.pubsub.crowds import LARGE, Crowd, Crowds
@@ -28,6 +29,7 @@ from kcast.pubsub.limits import (
 )
 from kcast.pubsub.networks import Network, Networks
 from kcast.pubsub.probation import Probation
+from kcast.pubsub.router import Many, Route, Routes
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -69,6 +71,33 @@ class _Audience:
         self.crowds: Crowds | None = None  # of a large one
 
 
+class _Routes(dict[bytes, Route]):
+    """The routes that were asked for. A lease that comes or goes drops its topic's, and all hold `until` the
+    first lease ends."""
+
+    def __init__(self, table: "LeaseTable") -> None:
+        self._table = table
+        self.now = 0.0
+        self.until = inf
+
+    def __missing__(self, topic: bytes) -> Route:
+        route = self._table._route_of(topic, self.now)
+        if route:
+            self[topic] = route
+        return route
+
+
+class _RoutesNow:
+    """Routes while the table still has leases that have ended."""
+
+    def __init__(self, table: "LeaseTable", now: float) -> None:
+        self._table = table
+        self._now = now
+
+    def __getitem__(self, topic: bytes) -> Route:
+        return self._table._route_of(topic, self._now)
+
+
 class LeaseTable:
     """The `ttl` table: topic -> subscribers, each for `ttl_s` after its last renewal, within `limits`.
 
@@ -88,6 +117,7 @@ class LeaseTable:
         self._opened_at: dict[Lease, float] = {}  # of those in `_new`
         self._established: ExpiringSet[Lease] = ExpiringSet(ttl_s)
         self._topics: dict[bytes, _Audience] = {}
+        self._routes = _Routes(self)
         self._established_topics = 0
         self._count_of_address: Counter[Address] = Counter()
         self._count_of_prefix: Counter[Network] = Counter()
@@ -167,6 +197,8 @@ class LeaseTable:
         self._opened_at[lease] = now
         audience.expires_at[address] = now + self.ttl_s
         audience.live_until = 0.0
+        self._routes.pop(topic, None)
+        self._routes.until = min(self._routes.until, now + self.ttl_s)
         if audience.crowds is not None:
             audience.crowds.add(address)
         elif len(audience.expires_at) > LARGE:
@@ -319,6 +351,21 @@ class LeaseTable:
                 audience.live_until = min([at for at in ends.values() if at > now], default=now)
         return audience.live
 
+    def routes(self, now: float) -> Routes:
+        """Returns the routes of all topics; they hold at this time alone."""
+        routes = self._routes
+        routes.now = now
+        if now >= routes.until:
+            first_end = self.next_expiry()
+            routes.until = inf if first_end is None else first_end
+            if now >= routes.until:
+                return _RoutesNow(self, now)
+        return routes
+
+    def _route_of(self, topic: bytes, now: float) -> Route:
+        count = self.audience_count(topic)
+        return tuple(self.subscribers(topic, now)) if count <= LARGE else Many(self.paid_count(topic))
+
     def split_subscribers(self, topic: bytes, now: float) -> tuple[Sequence[Address], Sequence[Crowd]]:
         """Returns the subscribers that publishers pay for, and those in crowds."""
         live = self.subscribers(topic, now)
@@ -363,6 +410,7 @@ class LeaseTable:
         audience = self._topics[topic]
         del audience.expires_at[address]
         audience.live_until = 0.0
+        self._routes.pop(topic, None)
         if audience.crowds is not None:
             audience.crowds.remove(address)
             if len(audience.expires_at) <= LARGE // 2:
