@@ -10,16 +10,24 @@ the last turn said.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from math import inf
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
-from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
+from kcast.client.arguments import (
+    PublishOptions,
+    Topics,
+    as_topics,
+    batch_size,
+    confirmed,
+    inboxes_of,
+    plain_function,
+)
 from kcast.client.base import ClientBase, Figure
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import EVENTS_MAX, QUEUE_MAX, Engine
+from kcast.client.engine import CLOSE_S, EVENTS_MAX, QUEUE_MAX, Engine
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
@@ -38,14 +46,16 @@ from kcast.client.events import (
     MachineSuspended,
     Outcome,
     Published,
+    PublishedMany,
     ServerDraining,
     ServerForgot,
     ServerLost,
     ServerReturned,
 )
-from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, take
 from kcast.client.list_state import ListState
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
+from kcast.client.window import WAIT_S
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
@@ -54,8 +64,8 @@ __all__ = [
     "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
     "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState", "ListTrouble",
     "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published",
-    "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription",
-    "TopicError", "WildcardWarning",
+    "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream",
+    "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -104,6 +114,9 @@ class Client(ClientBase):
         try:
             # What was published without waiting leaves before the socket does.
             self._turn()
+            until = self._loop.time() + CLOSE_S
+            while self._engine.is_open and self.core.holds_back and self._loop.time() < until:
+                await asyncio.sleep(WAIT_S / 4)
         finally:
             self._wake_in(None)
             self._engine.close()
@@ -131,7 +144,7 @@ class Client(ClientBase):
         the client is not open, or is closed before the outcome is known; ValueError and TypeError for
         options that make no sense.
         """
-        return confirmed(await self.publish_nowait(topic, payload, **options), options)
+        return confirmed(await self.publish_nowait(topic, payload, **options), options.get("confirm", True))
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
@@ -146,8 +159,67 @@ class Client(ClientBase):
         self._engine.require_open()
         outcome: asyncio.Future[Published] = self._loop.create_future()
         self._engine.publish(outcome, topic, payload, options)
-        self._schedule_turn()
+        self._send_soon()
         return outcome
+
+    async def publish_many(
+        self,
+        topic: str | bytes,
+        payloads: Iterable[str | bytes],
+        *,
+        confirm: bool = True,
+        raw: bool = False,
+    ) -> PublishedMany:
+        """Publishes messages of one topic, in order; returns what became of them, once that is known.
+
+        Each goes to a draw of servers of its own, as with `publish`. What goes to one server is packed
+        together, and leaves as fast as the server takes it.
+
+        - `topic`, `confirm`, `raw`: as in `publish`.
+        - `payloads`: str (its UTF-8 is sent) or bytes each; at most 65,536.
+
+        Raises NoReceipt, with the outcome in it, where no server gave a receipt for any of them and `confirm`
+        is True; what `publish` raises, and then none was sent.
+        """
+        return confirmed(await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw), confirm)
+
+    def publish_many_nowait(
+        self,
+        topic: str | bytes,
+        payloads: Iterable[str | bytes],
+        *,
+        confirm: bool = True,
+        raw: bool = False,
+    ) -> "asyncio.Future[PublishedMany]":
+        """Publishes messages of one topic, and returns at once with a future of their outcome, which may be
+        ignored.
+
+        It takes what `publish_many` takes, and raises as `publish_nowait` does.
+        """
+        self._engine.require_open()
+        outcome: asyncio.Future[PublishedMany] = self._loop.create_future()
+        self._engine.publish_many(outcome, topic, payloads, confirm=confirm, raw=raw)
+        self._send_soon()
+        return outcome
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Waits until the outcome of all that was published until now is known: what needs no receipt has
+        left, and the rest has been answered or given up.
+
+        - `timeout_s`: seconds to wait at most; without limit by default. Outcomes are known within seconds,
+          whatever servers do.
+
+        Raises TimeoutError where that takes longer; ClientClosed where the client is not open, or is closed
+        meanwhile.
+        """
+        self._engine.require_open()
+        flushed: asyncio.Future[None] = self._loop.create_future()
+        self._engine.flush(flushed)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await flushed
+        except TimeoutError:
+            raise TimeoutError(f"not all that was published has an outcome after {timeout_s} s") from None
 
     def subscribe(
         self,
@@ -219,6 +291,13 @@ class Client(ClientBase):
         return self._loop
 
     # --- Turns ---------------------------------------------------------------------------------------
+
+    def _send_soon(self) -> None:
+        """Sends what was published: at once, unless a turn is about to come. So the first of a turn does not
+        wait for it, and those that follow without any waiting leave together."""
+        if not self._is_turn_scheduled:
+            self._schedule_turn()
+            self._engine.send_at_once()
 
     def _schedule_turn(self) -> None:
         if not self._is_turn_scheduled:
@@ -315,6 +394,20 @@ class _Items(Generic[Item]):
         if item is None:
             raise StopAsyncIteration
         return item
+
+    def batches(self, max: int = BATCH_MAX) -> AsyncIterator[list[Item]]:  # noqa: A002 - as programs write it
+        """Iterates over what comes, several at a time: all that waits to be taken, but `max` at most.
+
+        - `max`: 1024 by default.
+
+        It ends where the iteration over single ones would, and raises what that raises; ValueError and
+        TypeError at once for a `max` that makes no sense.
+        """
+        return self._batches(batch_size(max))
+
+    async def _batches(self, size_max: int) -> AsyncIterator[list[Item]]:
+        while (first := await self.get()) is not None:
+            yield [first, *take(self._inbox.items, size_max - 1)]
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
         """Waits until the condition holds, the time is over, or no more will come."""

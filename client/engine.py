@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import thread_time, time
-from typing import Any, Protocol
+from typing import Any
 
-from kcast.client.arguments import PublishOptions, as_bytes, refuse_unknown
+from kcast.client.arguments import PublishOptions, as_bytes, as_payloads, refuse_unknown
 from kcast.client.cluster import Cluster
 from kcast.client.core import COUNTS, ClientCore
 from kcast.client.errors import ClientClosed
@@ -40,12 +40,14 @@ from kcast.client.events import (
     LeasesChanged,
     Outcome,
     Published,
+    PublishedMany,
 )
 from kcast.client.families import ANY_HOSTS, present_families, usable_families
 from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
 from kcast.client.resolver import Resolver
 from kcast.client.source import named
+from kcast.client.waiters import Waiter, Waiters
 from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Endpoint
@@ -59,25 +61,10 @@ Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core
 QUEUE_MAX = 65_536  # deliveries that wait to be taken
 EVENTS_MAX = 4096  # events that wait to be taken
 
+CLOSE_S = 1.0  # in which what waits for room on its way leaves, before the socket is closed
 UNREAD_S_MAX = 0.5  # so long at most nothing counts as overdue because more has arrived than is read
 MINT_SLICE_S = 0.001
 _MINT_TRIES = 250  # between two looks at the clock
-
-
-class Waiter(Protocol):
-    """Where the outcome of a publish goes: a future of asyncio or of concurrent.futures."""
-
-    def done(self) -> bool:
-        """Returns whether there is nothing to wait for any more."""
-
-    def set_result(self, result: Published, /) -> None:
-        """Takes the outcome."""
-
-    def set_exception(self, error: BaseException, /) -> None:
-        """Takes the reason why there will be no outcome."""
-
-    def exception(self) -> BaseException | None:
-        """Returns the error that was set, which from then on counts as seen."""
 
 
 class Engine:
@@ -146,7 +133,7 @@ class Engine:
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
         # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
         self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
-        self._waiters: dict[int, Waiter] = {}
+        self._waiters = Waiters()
         # A listener that is no longer referred to is forgotten. (A WeakSet could change while another thread
         # walks it.)
         self._listeners: list[weakref.ref[Inbox[Event]]] = []
@@ -183,11 +170,7 @@ class Engine:
             self.failure = failure
             self.is_open = False
         self.resources.close()
-        for waiter in self._waiters.values():
-            if not waiter.done():
-                waiter.set_exception(self.closed_error("was closed before the outcome was known"))
-                waiter.exception()  # asyncio complains of errors that nobody has looked at
-        self._waiters.clear()
+        self._waiters.end(lambda: self.closed_error("was closed before the outcome was known"))
         for inbox in self._subscribed():
             self._end(inbox)
         stream = self._catch_all()
@@ -275,7 +258,34 @@ class Engine:
         now = clock.now()
         self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
         handle = self.core.publish(as_bytes(topic, "topic"), as_bytes(payload, "payload"), now, **options)
-        self._waiters[handle] = waiter
+        self._waiters.put(handle, waiter)
+
+    def publish_many(
+        self,
+        waiter: Waiter,
+        topic: str | bytes,
+        payloads: Iterable[str | bytes],
+        *,
+        confirm: bool,
+        raw: bool,
+    ) -> None:
+        """Publishes several messages from the next turn on; their outcome goes to `waiter`. Raises what the
+        core raises."""
+        self.require_open()
+        name, several, now = as_bytes(topic, "topic"), as_payloads(payloads), clock.now()
+        self.core.clock_offset_s = time() - now
+        handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw)
+        self._waiters.put(handle, waiter)
+
+    def send_at_once(self) -> None:
+        """Sends what can leave, without waiting for the next turn, which must follow all the same."""
+        self._port.send(self._endpoint.flush(clock.now()))
+
+    def flush(self, waiter: Waiter) -> None:
+        """Tells `waiter`, by None, once the outcome of all that was published until now is known."""
+        self.require_open()
+        self._waiters.put_flushing(self.core.publications.newest, waiter)
+        self._waiters.look_for_flushed(self.core.publications.oldest)
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Subscribes to all topics with the next turn, or to none. Raises TopicError."""
@@ -388,6 +398,8 @@ class Engine:
         port.send(endpoint.flush(now))
         self._resolver.ask(core.take_lookups(now), now)
         self._tell(core.events(), now)
+        if self._waiters.is_flushing:
+            self._waiters.look_for_flushed(core.publications.oldest)
         due = [endpoint.next_timeout(), *(self._release(box, now, has_read_all) for box in self._holding)]
         due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
         due_at = min([at for at in due if at is not None], default=None)
@@ -436,10 +448,8 @@ class Engine:
             if deliveries:
                 self._deliver(deliveries, now)
                 deliveries = []
-            if isinstance(event, Published):
-                waiter = self._waiters.pop(event.handle, None)
-                if waiter is not None and not waiter.done():
-                    waiter.set_result(event)
+            if isinstance(event, (Published, PublishedMany)):
+                self._waiters.tell(event)
             else:
                 self._tell_of_change(event, now)
         if deliveries:

@@ -18,6 +18,8 @@ from kcast.client.order import Sequencer
 
 Item = TypeVar("Item")
 
+BATCH_MAX = 1024  # items taken at a time, where nothing else is said
+
 
 class Waker(Protocol):
     """How a driver tells the application that an inbox has changed. It is called in the engine's turns."""
@@ -108,6 +110,15 @@ class Inbox(Generic[Item]):
         self._sources.discard(source)
         if self._ends_with_sources and not self._sources:
             self.end()
+
+
+def take(items: deque[Item], count: int) -> list[Item]:
+    """Takes the oldest items, `count` at most, while others may do so too."""
+    taken: list[Item] = []
+    with suppress(IndexError):
+        for _ in range(min(count, len(items))):
+            taken.append(items.popleft())
+    return taken
 
 
 def _nobody() -> None:

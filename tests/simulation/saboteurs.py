@@ -10,7 +10,7 @@ from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.cookies import Cookie
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
-from kcast.client.events import Delivery, Event, Outcome, Published
+from kcast.client.events import Delivery, Event, Outcome, Published, PublishedMany
 from kcast.client.session import Session
 from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
@@ -494,6 +494,23 @@ class Boastful(ClientCore):
             else event
             for event in super().events()
         ]
+
+
+class BoastfulOfMany(ClientCore):
+    """Has a receipt for each of many messages."""
+
+    def events(self) -> list[Event]:
+        return [
+            event._replace(without_receipt=()) if isinstance(event, PublishedMany) else event
+            for event in super().events()
+        ]
+
+
+class SilentOfMany(ClientCore):
+    """Does not tell what became of many messages."""
+
+    def events(self) -> list[Event]:
+        return [event for event in super().events() if not isinstance(event, PublishedMany)]
 
 
 class Stoic(ClientCore):
