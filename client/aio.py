@@ -86,6 +86,7 @@ class Client(ClientBase):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self._is_turn_scheduled = False
+        self._has_sent = False  # at once, since the last turn
         self._is_mint_scheduled = False
 
     def _read(self, read: Callable[[], Figure]) -> Figure:
@@ -100,7 +101,7 @@ class Client(ClientBase):
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._engine.open()
-        self._loop.add_reader(self._engine.fileno(), self._turn)
+        self._loop.add_reader(self._engine.fileno(), self._take_in)
         # The engine may close by itself.
         self._engine.resources.callback(self._loop.remove_reader, self._engine.fileno())
         self._schedule_turn()  # from which on it looks whether the cluster is another one
@@ -293,26 +294,52 @@ class Client(ClientBase):
     # --- Turns ---------------------------------------------------------------------------------------
 
     def _send_soon(self) -> None:
-        """Sends what was published: at once, unless a turn is about to come. So the first of a turn does not
-        wait for it, and those that follow without any waiting leave together."""
-        if not self._is_turn_scheduled:
+        """Sends what was published: the first of a turn at once, and together what follows without waiting."""
+        if self._has_sent:
             self._schedule_turn()
-            self._engine.send_at_once()
+            return
+        self._has_sent = True
+        if not self._is_turn_scheduled:
+            self._loop.call_soon(self._begin_anew)
+        self._plan(self._engine.send_at_once())
+
+    def _begin_anew(self) -> None:
+        self._has_sent = False
 
     def _schedule_turn(self) -> None:
         if not self._is_turn_scheduled:
             self._is_turn_scheduled = True
             self._loop.call_soon(self._turn)
 
+    def _take_in(self) -> None:
+        """Takes what has arrived. Who waited for a delivery goes on before the rest of the turn."""
+        try:
+            if self._engine.is_open:
+                self._engine.take_in()
+        finally:
+            if not self._is_turn_scheduled:
+                self._is_turn_scheduled = True
+                self._loop.call_soon(self._finish_turn)
+
     def _turn(self) -> None:
-        self._is_turn_scheduled = False
+        self._do(self._engine.turn)
+
+    def _finish_turn(self) -> None:
+        self._do(self._engine.finish_turn)
+
+    def _do(self, turn: Callable[[], float | None]) -> None:
+        self._is_turn_scheduled = self._has_sent = False
         if not self._engine.is_open:
             return
         delay_s: float | None = TURN_RETRY_S  # a turn that raises must not be the last
         try:
-            delay_s = self._engine.turn()
+            delay_s = turn()
         finally:
-            self._wake_in(delay_s)
+            self._plan(delay_s)
+
+    def _plan(self, delay_s: float | None) -> None:
+        """Sees to it that a turn is made in time, and that stamps are minted meanwhile."""
+        self._wake_in(delay_s)
         if self.core.is_minting and not self._is_mint_scheduled:
             self._is_mint_scheduled = True
             self._loop.call_soon(self._mint)

@@ -1,6 +1,6 @@
 """What both drivers share: a client's core on its socket, and those who wait for what the core tells.
 
-    turn:  take what arrived -> do what is due -> send -> tell those who wait
+    turn:  take what arrived -> tell those who wait -> do what is due -> send -> tell those who wait
 
 A driver decides when turns are made: soon after something was asked for or has arrived, and at the time that
 the last turn named. Nothing here waits, and nothing is locked: a driver with threads does that.
@@ -47,10 +47,11 @@ from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
 from kcast.client.resolver import Resolver
 from kcast.client.source import named
+from kcast.client.streams import Streams
 from kcast.client.waiters import Waiter, Waiters
 from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub import clock
-from kcast.pubsub.endpoint import Endpoint
+from kcast.pubsub.endpoint import Burst, Endpoint
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -130,13 +131,10 @@ class Engine:
         self._log = EventLog()
         self._suspensions = clock.SuspensionWatch()
         self._timed_out_at = float("-inf")  # when it was last looked for what is overdue
+        self._overdue_at: float | None = None  # what was due then is overdue
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
-        # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
-        self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
         self._waiters = Waiters()
-        # A listener that is no longer referred to is forgotten. (A WeakSet could change while another thread
-        # walks it.)
-        self._listeners: list[weakref.ref[Inbox[Event]]] = []
+        self._streams = Streams()
         _engines.add(self)
 
     @property
@@ -173,11 +171,7 @@ class Engine:
         self._waiters.end(lambda: self.closed_error("was closed before the outcome was known"))
         for inbox in self._subscribed():
             self._end(inbox)
-        stream = self._catch_all()
-        if stream is not None:
-            stream.end()
-        for listener in self._listening():
-            listener.end()
+        self._streams.end()
 
     def closed_error(self, what: str = "") -> ClientClosed:
         """Returns the error to raise where there is nothing to wait for."""
@@ -277,10 +271,6 @@ class Engine:
         handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw)
         self._waiters.put(handle, waiter)
 
-    def send_at_once(self) -> None:
-        """Sends what can leave, without waiting for the next turn, which must follow all the same."""
-        self._port.send(self._endpoint.flush(clock.now()))
-
     def flush(self, waiter: Waiter) -> None:
         """Tells `waiter`, by None, once the outcome of all that was published until now is known."""
         self.require_open()
@@ -300,9 +290,7 @@ class Engine:
             raise
         if inbox.sequencer is not None:
             self._holding.append(inbox)
-        stream = self._catch_all()
-        if stream is not None and not inbox.is_called:
-            stream.take_over(inbox)
+        self._streams.begin(inbox)
 
     def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Ends an inbox, and the leases of each topic whose last one it was."""
@@ -330,25 +318,11 @@ class Engine:
         Raises ValueError where another inbox, or a function, takes those of a source.
         """
         self.require_open()
-        if not sources and self._catch_all() is not None:
-            raise ValueError("there is a stream of all subscriptions already: use that, or close it first")
-        if any(source.target is not source for source in sources):
-            raise ValueError("one of these is part of another stream: use that, or close it first")
-        if any(source.is_called for source in sources):
-            raise ValueError("one of these has an on_delivery, to which its deliveries go: leave it out")
-        free = (each for each in self._subscribed() if each.target is each and not each.is_called)
-        for source in sources or free:
-            self._count_gone(inbox.take_over(source))
-        if sources:
-            inbox.end_with_sources()
-        else:
-            self._catch_all = weakref.ref(inbox)
+        self._count_gone(self._streams.merge(inbox, sources, self._subscribed()))
 
     def unmerge(self, inbox: Inbox[Any]) -> None:
         """Ends an inbox, and lets its sources keep what comes to them from now on."""
-        if inbox is self._catch_all():
-            self._catch_all = lambda: None
-        inbox.give_back()
+        self._streams.unmerge(inbox)
 
     def _subscribed(self) -> list[DeliveryInbox]:
         return list({id(inbox): inbox for inboxes in self._inboxes.values() for inbox in inboxes}.values())
@@ -356,31 +330,47 @@ class Engine:
     def listen(self, inbox: Inbox[Event]) -> None:
         """Puts all events but deliveries and outcomes into an inbox, as long as somebody refers to it."""
         self.require_open()
-        self._listeners = [weakref.ref(inbox), *map(weakref.ref, self._listening())]
+        self._streams.listen(inbox)
 
     def ignore(self, inbox: Inbox[Event]) -> None:
         """Ends an inbox of events."""
-        self._listeners = [weakref.ref(other) for other in self._listening() if other is not inbox]
-        inbox.end()
-
-    def _listening(self) -> list[Inbox[Event]]:
-        return [inbox for reference in self._listeners if (inbox := reference()) is not None]
+        self._streams.ignore(inbox)
 
     # --- Turns ----------------------------------------------------------------------------------------
 
     def turn(self) -> float | None:
         """Makes a turn; returns the seconds until the next is due, None where only arrivals cause one."""
+        self.take_in()
+        return self.finish_turn()
+
+    def take_in(self) -> None:
+        """Takes what has arrived, and tells what comes of it. `finish_turn` must follow, but those who have
+        waited for a delivery may go on before."""
         port, core, endpoint = self._port, self.core, self._endpoint
         reading_at = clock.now()
         bursts = port.receive()
-        has_read_all = not port.has_more
         now = clock.now()
+        # An answer that is here counts, however late a busy machine lets us read it. So only that is overdue
+        # which was so before the reading, if it has read all; and a flood puts that off for a moment only.
+        self._overdue_at = (
+            reading_at if not port.has_more or now >= self._timed_out_at + UNREAD_S_MAX else None
+        )
         core.clock_offset_s = time() - now
         suspended_s = self._suspensions.look(now)
         if suspended_s:
             core.resumed(suspended_s, now)
+        if not bursts:
+            return
+        if len(bursts) > 1:  # deliveries before answers
+            bursts.sort(key=_is_answer)
         for burst in bursts:
             endpoint.receive(burst, now)
+        self._tell(core.events(), now)
+
+    def finish_turn(self) -> float | None:
+        """Does what is due, and sends; returns as `turn` does."""
+        port, core, endpoint = self._port, self.core, self._endpoint
+        now = clock.now()
         for server in port.unreachable():
             core.handle_unreachable(server, now)
         for host, addresses in self._resolver.answers(now):
@@ -390,17 +380,29 @@ class Engine:
                 self._take(news, now)
             if not self.is_open:
                 return None
-        # An answer that is here counts, however late a busy machine lets us read it. So only that is overdue
-        # which was so before the reading, if it has read all; and a flood puts that off for a moment only.
-        if has_read_all or now >= self._timed_out_at + UNREAD_S_MAX:
-            endpoint.handle_timeout(reading_at)
-            self._timed_out_at = now
+        if self._overdue_at is not None:
+            endpoint.handle_timeout(self._overdue_at)
+            self._overdue_at, self._timed_out_at = None, now
         port.send(endpoint.flush(now))
         self._resolver.ask(core.take_lookups(now), now)
         self._tell(core.events(), now)
+        return self._next_due_s(now)
+
+    def send_at_once(self) -> float | None:
+        """Sends what can leave; returns the seconds until the next turn is due, as `turn` does."""
+        now = clock.now()
+        self._port.send(self._endpoint.flush(now))
+        self._tell(self.core.events(), now)
+        return self._next_due_s(now)
+
+    def _next_due_s(self, now: float) -> float | None:
         if self._waiters.is_flushing:
-            self._waiters.look_for_flushed(core.publications.oldest)
-        due = [endpoint.next_timeout(), *(self._release(box, now, has_read_all) for box in self._holding)]
+            self._waiters.look_for_flushed(self.core.publications.oldest)
+        has_read_all = not self._port.has_more
+        due = [
+            self._endpoint.next_timeout(),
+            *(self._release(box, now, has_read_all) for box in self._holding),
+        ]
         due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
         due_at = min([at for at in due if at is not None], default=None)
         # The timer that is to end this stands still while the machine is suspended.
@@ -477,7 +479,7 @@ class Engine:
                 for inbox in self._inboxes.get(event.topic, ()):
                     inbox.put_leases(event.topic, event.leased, event.wanted)
         self._log.tell(event, now)
-        for listener in self._listening():
+        for listener in self._streams.listening():
             self._put(listener, (event,))
 
     def _put(self, inbox: Inbox[Any], items: Sequence[Event]) -> None:
@@ -499,6 +501,11 @@ class Engine:
         assert sequencer is not None
         self._put(inbox, sequencer.release(now if has_read_all else now - sequencer.hold_s))
         return sequencer.next_timeout()
+
+
+def _is_answer(burst: Burst) -> bool:
+    """Whether a burst begins with a control line."""
+    return burst.data.startswith(b"%")
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

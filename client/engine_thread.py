@@ -112,7 +112,7 @@ class EngineThread:
         def act_and_send() -> None:
             act()
             if not self._is_woken:
-                self.engine.send_at_once()
+                self.engine.send_at_once()  # the turn that follows sees to what is due
 
         self.use_or_defer(act_and_send, on_late_error)
 
@@ -183,7 +183,9 @@ class EngineThread:
                 is_closing = (
                     self._is_closing
                 )  # read before the turn that is to send what was published before
-                delay_s = self._hold(self._turn)
+                self._hold(self._take_in)
+                self._wake_waiters()  # who waited for a delivery goes on before the rest of the turn
+                delay_s = self._hold(self._finish_turn)
                 self._wake_waiters()
                 if is_closing and self._may_end():
                     break
@@ -212,9 +214,12 @@ class EngineThread:
         self._ends_at = min(self._ends_at, time.monotonic() + CLOSE_S)
         return not self.engine.core.holds_back or time.monotonic() >= self._ends_at
 
-    def _turn(self) -> float | None:
+    def _take_in(self) -> None:
         self._catch_up()
-        return self.engine.turn()
+        self.engine.take_in()
+
+    def _finish_turn(self) -> float | None:
+        return self.engine.finish_turn() if self.engine.is_open else None
 
     def _end(self, failure: BaseException | None) -> None:
         self.engine.close(failure)

@@ -33,6 +33,9 @@ class Waiters:
         self._of_one: dict[int, Waiter] = {}
         self._of_all: list[tuple[int, Waiter]] = []  # with the newest handle that each waits for
 
+    def __len__(self) -> int:
+        return len(self._of_one) + len(self._of_all)
+
     def put(self, handle: int, waiter: Waiter) -> None:
         """Lets somebody wait for the outcome of this handle."""
         self._of_one[handle] = waiter

@@ -268,7 +268,7 @@ def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
         event: Event = LeasesChanged(b"t", 0, 1)
         engine._tell((event,), 0.0)
         assert (list(heard.items), list(ignored.items)) == ([event], [])
-        assert engine._listening() == [heard]
+        assert engine._streams.listening() == [heard]
 
 
 def test_outcome_that_nobody_waits_for_is_passed_over() -> None:

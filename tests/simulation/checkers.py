@@ -294,8 +294,8 @@ class CompleteDelivery(AllForwarded):
 
 
 class ReceiptsTrue(Checker):
-    """A publish whose outcome at a server is a receipt was forwarded by it, unless tampered with. Messages that
-    are published together have an outcome, too, and no later than after half a minute."""
+    """A publish whose outcome at a server is a receipt was forwarded by it, unless tampered with. Messages
+    that are published together have an outcome, too, half a minute later at most."""
 
     name = "receipts-true"
 
