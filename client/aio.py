@@ -294,7 +294,7 @@ class Client(ClientBase):
     # --- Turns ---------------------------------------------------------------------------------------
 
     def _send_soon(self) -> None:
-        """Sends what was published: the first of a turn at once, and together what follows without waiting."""
+        """Sends what was published: the first of a turn at once, what follows without waiting together."""
         if self._has_sent:
             self._schedule_turn()
             return

@@ -275,7 +275,7 @@ def test_what_was_deferred_when_the_client_fails_is_told(monkeypatch: pytest.Mon
             outcomes.append(client.publish_nowait("t", "x"))
             raise RuntimeError("boom")
 
-        monkeypatch.setattr(Engine, "turn", turn)
+        monkeypatch.setattr(Engine, "finish_turn", turn)
         with suppress(ClientClosed):  # its very first turn may come only now
             client.publish_nowait("t", "x")
         assert client._thread._has_ended.wait(WAIT_S)
@@ -455,7 +455,7 @@ def test_failure_in_the_thread_is_told_to_all_who_wait_and_all_who_come(
         def turn(engine: Engine) -> float | None:
             raise boom
 
-        monkeypatch.setattr(Engine, "turn", turn)
+        monkeypatch.setattr(Engine, "finish_turn", turn)
         client._thread.wake()
         calls: list[Callable[[], Any]] = [each.result for each in waiting]
         calls += [lambda: client.publish("t", "x"), lambda: client.subscribe("u"), client.events]
