@@ -184,7 +184,8 @@ class Outcome(StrEnum):
     - `sent`: it was sent without asking for a receipt, so nothing will be heard of it.
     - `no-answer`: the server did not answer in time; it may have forwarded the message all the same.
     - `refused`: the server refused it.
-    - `queue-full`: it was not sent, since too many others already wait for this server's cookie.
+    - `queue-full`: it was not sent, since too many others already wait for this server's cookie, or for room
+      on their way there.
     """
 
     RECEIPT = "receipt"

@@ -59,7 +59,7 @@ class Parcel:
         return len(self.numbers) or 1
 
     def pieces(self, lines_max: int) -> "Iterator[Parcel]":
-        """Yields parcels of at most so many lines, which are this one together."""
+        """Yields parcels of at most `lines_max` lines, which are this one together."""
         if self.line_count <= lines_max:
             yield self
             return

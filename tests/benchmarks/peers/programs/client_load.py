@@ -138,6 +138,8 @@ class KcastBatches(Kcast):
 class KcastBatchesConfirm(KcastBatches):
     """The same with receipts. Some bursts are on their way at a time, as many as without."""
 
+    waits_for_receipts = True
+
     async def open(self, servers: str, tally: Tally) -> None:
         self._on_their_way: deque[asyncio.Future[Any]] = deque()
         await super().open(servers, tally)
