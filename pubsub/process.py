@@ -22,7 +22,7 @@ from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, ste
 from kcast.pubsub.machine import is_one_of_several
 from kcast.pubsub.native import BEST, DESCRIPTION
 from kcast.pubsub.networks import Networks
-from kcast.pubsub.router import PYTHON
+from kcast.pubsub.router import PYTHON, Router
 from kcast.pubsub.server import Server
 from kcast.pubsub.sockets import uses_linux
 from kcast.pubsub.udp import UdpPort
@@ -55,6 +55,11 @@ class ServeSettings:
     metrics: Address | None
     tap: str | None
     tap_bytes: int
+
+
+def router_of(settings: ServeSettings) -> Router:
+    """Returns the router that such a server has."""
+    return BEST if settings.is_native else PYTHON
 
 
 def routing_of(settings: ServeSettings) -> str:
@@ -178,7 +183,7 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
         own_addresses=own_addresses(addresses),
         open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
         exempts_loopback=settings.exempts_loopback,
-        router=BEST if settings.is_native else PYTHON,
+        router=router_of(settings),
         tap=tap,
     )
 

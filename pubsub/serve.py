@@ -22,7 +22,8 @@ from kcast.pubsub.limits import (
 )
 from kcast.pubsub.listen import is_wildcard, open_ports
 from kcast.pubsub.log import Log
-from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, routing_of, serve, warn
+from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, router_of, routing_of, serve, warn
+from kcast.pubsub.router import PYTHON
 from kcast.pubsub.serve_options import (
     LOOPBACK,
     UNITS,
@@ -439,7 +440,8 @@ def _serve_several(
             log.error("stdout", problem)
         return not problem
 
-    log.info("router", f"{len(servers)} servers, {routing_of(settings)}")
+    if router_of(settings) is PYTHON:  # they print a cluster file, which is not the place for it
+        log.info("router", f"{len(servers)} servers, {routing_of(settings)}")
     return Supervisor(servers, work, log, announce).run()
 
 
