@@ -46,7 +46,8 @@ class Leasing:
             return 0, ""
         live = {topic for topic in topics if self.table.is_live(topic, source, now)}
         new = {topic for topic in topics if topic not in live and wire.is_topic(topic)}
-        dear = {topic for topic in live if self.table.is_beyond_free(topic, source)}
+        beyond_free = self.table.beyond_free(source)
+        dear = {topic for topic in live if topic in beyond_free}
         new_count = 0 if self.is_draining else len(new)
         is_paid = vouch is None or self._pays(vouch, topics, quote.due_bits(new_count, len(dear)))
         if not is_paid and quote.is_keeping_dear:

@@ -172,6 +172,8 @@ def test_who_has_left_gets_no_more_than_before_while_there_is_room() -> None:
     """§7.7: an address is remembered as long as a cookie of its is good for leases."""
     server = new_server(ttl_s=10)
     lease(server, CLIENT, b"t")
+    publish_lease(server, OTHER)
+    assert send(server, b"t m\n", OTHER)
     for now in (START + 100, START + 200, START + 300):
         assert send(server, ask(), CLIENT, now)
         server.handle_timeout(now)
