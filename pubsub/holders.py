@@ -193,7 +193,7 @@ class Holders:
         holder.known_until = now + COOKIE_LEASE_LIFE_S
         self._former.put(holder)
         oldest = self._former.oldest
-        if oldest is not None and len(self._former) > self._former_max:
+        if oldest is not None and self._former.count > self._former_max:
             self._forget(oldest)
 
     def _forget(self, holder: Holder) -> None:

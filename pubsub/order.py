@@ -21,27 +21,25 @@ class Link:
 class Order(Generic[Thing]):
     """A ring of things, which is closed by a link that is none of them."""
 
-    __slots__ = ("_count", "_end")
+    __slots__ = ("_end", "count")
 
     def __init__(self) -> None:
         self._end = Link()
         self._end.older = self._end.newer = self._end
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
+        """The number of things."""
 
     @property
     def oldest(self) -> Thing | None:
         """What was put longest ago; None if there is nothing."""
         thing: Thing = self._end.newer
-        return thing if self._count else None
+        return thing if self.count else None
 
     @property
     def newest(self) -> Thing | None:
         """What was put last; None if there is nothing."""
         thing: Thing = self._end.older
-        return thing if self._count else None
+        return thing if self.count else None
 
     def put(self, thing: Thing) -> None:
         """Takes in a thing that is in no order."""
@@ -49,7 +47,7 @@ class Order(Generic[Thing]):
         newest = end.older
         thing.older, thing.newer = newest, end
         newest.newer = end.older = thing
-        self._count += 1
+        self.count += 1
 
     def put_again(self, thing: Thing) -> None:
         """Lets a thing of this order be the newest."""
@@ -64,4 +62,4 @@ class Order(Generic[Thing]):
         older, newer = thing.older, thing.newer
         older.newer, newer.older = newer, older
         thing.older = thing.newer = None
-        self._count -= 1
+        self.count -= 1

@@ -44,15 +44,19 @@ class _Party(Generic[Thing]):
 
     def recount(self, name: Hashable, held: int, held_now: int) -> None:
         """Takes note that a member, which held so much, now holds so much."""
+        names_by_held = self.names_by_held
         if held:
-            names = self.names_by_held[held]
+            names = names_by_held[held]
             del names[name]
             if not names:
-                del self.names_by_held[held]
-        if held_now:
-            self.names_by_held.setdefault(held_now, {})[name] = None
-        self.most = max(self.most, held_now)
-        while self.most and self.most not in self.names_by_held:
+                del names_by_held[held]
+        if held_now in names_by_held:
+            names_by_held[held_now][name] = None
+        elif held_now:
+            names_by_held[held_now] = {name: None}
+        if held_now > self.most:
+            self.most = held_now
+        while self.most and self.most not in names_by_held:
             self.most -= 1  # one step, unless a member was dropped
 
     def held_by(self, name: Hashable) -> int:

@@ -90,7 +90,7 @@ class LeaseTable:
         self._topics_on_probation: Probation[bytes] = Probation(self._path_of_topic)
 
     def __len__(self) -> int:
-        return len(self._new) + len(self._established)
+        return self._new.count + self._established.count
 
     @property
     def topic_count(self) -> int:
@@ -163,7 +163,8 @@ class LeaseTable:
         network = self.holders.network_of(address)
         if network is not None and self._load_of(network) >= NEARLY_FULL:
             self._nearly_full_networks.add(network)
-        self.is_nearly_full = self.is_nearly_full or self.load >= NEARLY_FULL
+        if not self.is_nearly_full:
+            self.is_nearly_full = self.load >= NEARLY_FULL
         if self._is_watched(address):
             self._put_on_probation(entry, audience)
         return None
@@ -182,7 +183,7 @@ class LeaseTable:
     def _may_establish(self, entry: Entry, opened_at: float, audience: Entry | Audience, now: float) -> bool:
         if now - opened_at < self._probation_s:
             return False
-        if len(self._established) + 1 > ESTABLISHED_MAX * self.limits.leases:
+        if self._established.count + 1 > ESTABLISHED_MAX * self.limits.leases:
             return False
         holdings = self._holdings_of(entry.address)
         if holdings and holdings.established + 1 > ESTABLISHED_MAX * self.limits.leases_per_prefix:
@@ -221,12 +222,11 @@ class LeaseTable:
         if self.holders.lease_count(address) >= limits.leases_per_address:
             return Limit.ADDRESS
         is_new_topic = topic not in self._topics
-        if is_new_topic:
-            holdings = self._holdings_of(address)
-            has_topics = not holdings or holdings.topics < limits.topics_per_prefix
-            if not has_topics and not self._evict_topic_for(address, now, of_its_network=True):
-                return Limit.TOPICS
         holdings = self._holdings_of(address)
+        if is_new_topic and holdings and holdings.topics >= limits.topics_per_prefix:
+            if not self._evict_topic_for(address, now, of_its_network=True):
+                return Limit.TOPICS
+            holdings = self._holdings_of(address)
         has_leases = not holdings or holdings.leases < limits.leases_per_prefix
         if not has_leases and not self._evict_for(address, now, of_its_network=True):
             return Limit.PREFIX
