@@ -8,12 +8,16 @@ What is here may include leases that have ended and are not forgotten yet. `live
 """
 
 from collections.abc import Sequence
+from math import inf
+from operator import attrgetter
 from typing import ClassVar
 
 from kcast.pubsub.crowds import LARGE, Crowds
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.order import Link
+
+_RENEWED_AT = attrgetter("renewed_at")
 
 
 class Entry(Link):
@@ -64,6 +68,7 @@ class Audience:
     """The leases of a topic that has, or has had, several; the longest-standing first."""
 
     __slots__ = (
+        "_found_at",
         "_is_whole",
         "_live",
         "_live_until",
@@ -84,8 +89,8 @@ class Audience:
         self.paid_count = 1  # leases that publishers pay for
         # Nobody asks for the live ones of a topic on which nothing is published.
         self._live: tuple[Address, ...] | None = None
-        self._live_until = 0.0
-        self._is_whole = False  # whether none had ended when `_live_until` was found
+        self._live_until = self._found_at = -inf  # all in it are live until then; and when that was found
+        self._is_whole = False  # whether none had ended by then
 
     @property
     def count(self) -> int:
@@ -103,35 +108,41 @@ class Audience:
             self.crowds.add(entry.address)
         elif len(self.entries) > LARGE:
             self.crowds = Crowds(networks, self.entries)
-        self._changed()
+        self._recount()
+        # It ends later than all others.
+        self._live = None
+        if not self._is_whole:
+            self._live_until = -inf
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: Entry, ttl_s: float) -> None:
         """Leaves out a lease."""
         del self.entries[entry.address]
         if self.crowds is not None:
             self.crowds.remove(entry.address)
             if len(self.entries) <= LARGE // 2:
                 self.crowds = None
-        self._changed()
+        self._recount()
+        if self._is_whole:
+            self._live = None
+        elif entry.renewed_at + ttl_s > self._found_at:
+            self._live_until = -inf  # else it is left out already: many that end at once are no work
 
     def live(self, now: float, ttl_s: float) -> Sequence[Address]:
         """Returns the addresses whose leases are live; the same tuple until some other lease is."""
         if now >= self._live_until:
-            # Renewals only move ends back, so the tuple is right until the earliest end that is seen here.
-            ends = [entry.renewed_at + ttl_s for entry in self.entries.values()]
-            self._live_until = min(ends)
+            # Renewals only move ends back, so what is found is right until the earliest end that is seen.
+            self._live_until = min(map(_RENEWED_AT, self.entries.values())) + ttl_s
+            self._found_at = now
             self._is_whole = self._live_until > now
-            self._live = None
-            if not self._is_whole:
-                self._live = tuple([each for each, at in zip(self.entries, ends, strict=True) if at > now])
-                self._live_until = min([at for at in ends if at > now], default=now)
+            self._live = None if self._is_whole else self._find_live(now, ttl_s)
         if self._live is None:
             self._live = tuple(self.entries)
         return self._live
 
-    def _changed(self) -> None:
+    def _find_live(self, now: float, ttl_s: float) -> tuple[Address, ...]:
+        live = [entry for entry in self.entries.values() if entry.renewed_at + ttl_s > now]
+        self._live_until = min(map(_RENEWED_AT, live), default=inf) + ttl_s
+        return tuple([entry.address for entry in live])
+
+    def _recount(self) -> None:
         self.paid_count = len(self.entries) - (0 if self.crowds is None else len(self.crowds))
-        # A lease that comes ends later than all others, and one that goes leaves the others as they are.
-        self._live = None
-        if not self._is_whole:
-            self._live_until = 0.0

@@ -363,7 +363,7 @@ class LeaseTable:
         (self._new if is_new else self._established).remove(entry)
         audience = self._topics[topic]
         if isinstance(audience, Audience):
-            audience.remove(entry)
+            audience.remove(entry, self.ttl_s)
         if is_new:
             self._leases_on_probation.leave(entry)
         if audience.opener == address:

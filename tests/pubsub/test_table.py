@@ -279,6 +279,23 @@ def test_topics_are_bounded_and_free_again_with_their_last_lease() -> None:
     assert [table.open(topic, A, 10.0) for topic in (b"z", b"x")] == [None, Limit.TOPICS]
 
 
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_topic_that_has_gone_makes_no_room(kind: str) -> None:
+    """Opened by one whose network has room, and joined by one whose network has little: so it was known to be
+    on probation. It was not known that it had gone, and to make room by it raised KeyError."""
+    table = TABLES[kind](60.0, Limits(leases=1000, topics=8, leases_per_prefix=5))
+    joined = (b"x", b"y", b"z")
+    for topic in joined:
+        assert table.open(topic, F, 0.0) is None
+    assert [table.open(b"own", ("203.0.113.1", port), 0.0) for port in range(3)] == [None] * 3
+    assert [table.open(topic, ("203.0.113.2", 1), 0.0) for topic in joined] == [None, None, Limit.PREFIX]
+    table.expire(60.0)
+    assert (len(table), table.topic_count) == (0, 0)
+    for number in range(8):
+        assert table.open(b"%d" % number, (f"192.0.{number}.1", 1), 61.0) is None
+    assert table.open(b"new", ("203.0.119.1", 1), 61.0) is Limit.TOPICS
+
+
 def test_refused_lease_leaves_nothing_behind() -> None:
     table = new_table(leases=2, leases_per_address=1, topics=1)
     table.open(b"t", A, 0.0)
