@@ -111,6 +111,7 @@ class Subscribers:
         self.refused = 0  # copies that were not sent
         self._credits: dict[Address, _Credit] = {}
         self._rates: dict[Share, _ShareRate] = {}
+        self._per_s: dict[int, int] = {}  # by factor: the same object for all rates that have it
         self._parts = EvenParts()
         # A cookie that was made while an address was known has lost its value when it is forgotten. Else it
         # would bring the credit of a newcomer.
@@ -198,7 +199,8 @@ class Subscribers:
         for share, factor in reversed(self._networks.shares_of(address)):
             rate = self._rates.get(share)
             if rate is None:
-                rate = self._rates[share] = _ShareRate(share, self._limits.egress_bytes_per_s * factor, wider)
+                per_s = self._per_s.setdefault(factor, self._limits.egress_bytes_per_s * factor)
+                rate = self._rates[share] = _ShareRate(share, per_s, wider)
                 if wider is not None:
                     wider.users += 1
             wider = rate

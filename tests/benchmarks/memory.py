@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.memory [--leases 100000]
 
-Leases are opened by handshakes from addresses that are in networks, each in a turn of its own, and renewed once,
-which establishes them; then each subscriber gets a copy. As from a real network, each datagram brings an address
-and topics of its own. Memory is what tracemalloc counts:
+Leases are opened by handshakes from addresses that are in networks, each in a turn of its own, and renewed
+once, which establishes them; then each subscriber gets a copy. As from a real network, each datagram brings an
+address and topics of its own. Memory is what tracemalloc counts:
 
     names     topics, addresses and times
     table     what finds them: the table, and who holds leases
