@@ -19,6 +19,11 @@ ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_PROGRESS_BAR=off
 WORKDIR /src
+# What compiles the native code. The official images have Python's headers, Debian's own Python has not.
+RUN apt-get update -qq \
+    && apt-get install -y -qq --no-install-recommends gcc libc6-dev \
+        $(test "$(command -v python3)" != /usr/bin/python3 || echo python3-dev) >/dev/null \
+    && rm -rf /var/lib/apt/lists/*
 # What kcast needs changes less often than kcast, so it has a layer of its own. What builds its wheel is needed
 # in this stage alone.
 COPY requirements.lock requirements-build.lock ./
@@ -31,6 +36,7 @@ RUN python -m venv --without-pip /opt/kcast \
 COPY . .
 # The root file system will be read-only: nothing could be compiled, or found outdated, later.
 RUN /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && ls /wheels/*-abi3-linux_*.whl \
     && python -m pip --python /opt/kcast/bin/python install --no-compile --no-deps --no-index /wheels/*.whl \
     && python -m compileall -q --invalidation-mode unchecked-hash /opt/kcast/lib
 

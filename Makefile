@@ -19,7 +19,7 @@ SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
 .PHONY: help demo load analyse docs man test test-fast test-seeds test-pythons test-spark test-load test-compat test-containers test-attacks fuzz \
-	lint format bench constraints lock dist clean
+	lint format bench bench-peers constraints lock dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
@@ -33,6 +33,8 @@ load:  ## load tests: kcast load, with all that it needs
 	@$(BIN)/kcast load $(ARGS)
 
 analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
+	$(if $(strip $(ARGS)),,$(error give the capture to analyse: make analyse ARGS=RUN, where RUN is a folder such as \
+		load-out/20261120-171341, or ARGS=--simulate))
 	@$(SETUP) spark
 	@$(BIN)/kcast analyse $(ARGS)
 
@@ -105,12 +107,16 @@ bench:  ## the benchmarks of tests/benchmarks, one after the other
 	@set -e; for bench in $(filter-out __init__,$(patsubst tests/benchmarks/%.py,%,$(wildcard tests/benchmarks/*.py))); do \
 		echo "== $$bench"; $(BIN)/python -m "tests.benchmarks.$$bench" $(ARGS); done
 
+bench-peers:  ## kcast beside nats-server, redis-server, mosquitto and nats-py, 25 min; ARGS=--short: some
+	@$(SETUP) dev load spark trust list-log peers
+	@$(BIN)/python -m tests.benchmarks.peers $(ARGS)
+
 # Resolved on the oldest Python that is supported, since newer ones take its versions but not the reverse.
 # The comment on top of the file stays.
 constraints:  ## bring constraints.txt up to date (needs python3.11 and a network)
 	@rm -rf build/constraints && mkdir -p build
 	$(OLDEST) -m venv build/constraints
-	build/constraints/bin/pip install --quiet -e '.[dev,docs,load,spark,trust,list-log,fuzz]'
+	build/constraints/bin/pip install --quiet -e '.[dev,docs,load,spark,trust,list-log,fuzz,peers]'
 	@{ sed '/^#/!d' constraints.txt && build/constraints/bin/pip freeze --all --exclude pip --exclude kcast; } >build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/constraints
 	-git --no-pager diff --stat constraints.txt

@@ -474,10 +474,11 @@ class ClientCore:
                 name = wire.decode_topic(notice.topic) or b""
                 self._events.append(LeaseRefused(name, server, notice.reason))
             case Change.LOST:
-                self._events.append(ServerLost(server, cast("Why", notice.reason)))
+                has_answered = session.heard_at > -inf
+                self._events.append(ServerLost(server, cast("Why", notice.reason), has_answered))
                 self.sessions.doubt(session, now)
                 self._has_lost_some = True
-                if session.heard_at > -inf:
+                if has_answered:
                     self._are_all_lost = False  # until now: it has answered
                 self._replace_all(now)
             case Change.RETURNED:

@@ -51,7 +51,7 @@ from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Endpoint
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
-from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort, open_socket
+from kcast.pubsub.udp import UdpPort, open_socket
 from kcast.pubsub.wire import TopicError
 
 Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core
@@ -365,7 +365,7 @@ class Engine:
         port, core, endpoint = self._port, self.core, self._endpoint
         reading_at = clock.now()
         bursts = port.receive()
-        has_read_all = len(bursts) < RECEIVE_CALLS_MAX
+        has_read_all = not port.has_more
         now = clock.now()
         core.clock_offset_s = time() - now
         suspended_s = self._suspensions.look(now)

@@ -52,11 +52,12 @@ class ServerLost:
 
     `why` is "silent" where it has stopped answering, "price" where it asks more for a new lease than a client
     pays, and "name" where it is known by a name that leads to no address that can be used. With "price",
-    leases that stand go on being renewed.
+    leases that stand go on being renewed. `has_answered` tells whether it ever answered this client.
     """
 
     server: str
     why: Why = "silent"
+    has_answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)

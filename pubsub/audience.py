@@ -7,7 +7,6 @@ which stays until the topic has no lease any more.
 What is here may include leases that have ended and are not forgotten yet. `live` leaves these out.
 """
 
-from collections.abc import Sequence
 from math import inf
 from operator import attrgetter
 from typing import ClassVar
@@ -59,7 +58,7 @@ class Entry(Link):
         """Returns the lease of an address on the topic; None if it has none."""
         return self if self.address == address else None
 
-    def live(self, now: float, ttl_s: float) -> Sequence[Address]:
+    def live(self, now: float, ttl_s: float) -> tuple[Address, ...]:
         """Returns the addresses whose leases are live."""
         return (self.address,) if self.renewed_at + ttl_s > now else ()
 
@@ -127,7 +126,7 @@ class Audience:
         elif entry.renewed_at + ttl_s > self._found_at:
             self._live_until = -inf  # else it is left out already: many that end at once are no work
 
-    def live(self, now: float, ttl_s: float) -> Sequence[Address]:
+    def live(self, now: float, ttl_s: float) -> tuple[Address, ...]:
         """Returns the addresses whose leases are live; the same tuple until some other lease is."""
         if now >= self._live_until:
             # Renewals only move ends back, so what is found is right until the earliest end that is seen.

@@ -9,12 +9,14 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Endpoint, Transmit
 from kcast.pubsub.flood import OPENING_STEP_S, FloodGuard
-from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort
+from kcast.pubsub.inlet import BURSTS_MAX
+from kcast.pubsub.udp import UdpPort
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 # asyncio and uvloop are imported when the loop starts. They take longer than all other imports of a server,
 # and `--help`, a usage error or a taken port do not need them.
 
-CALLS_OF_PART = 4  # to receive, between looks at the clock
+BURSTS_OF_PART = 8  # to receive, between looks at the clock
 RECEIVING_S_MAX = 0.005  # in one go
 SLICES_MAX = 32  # in a turn, so that signals, timers and metrics have their part
 _TIMER_SLACK_S = 0.001  # loops round to milliseconds, and a timer that fires too early must be set again
@@ -180,22 +182,24 @@ class Driver:
             self._report_timer = self._loop.call_later(self._report_interval_s, self._on_report_timer)
 
     def _take(self, port: UdpPort) -> float:
-        """Takes what has arrived, as much as 32 calls bring or some milliseconds are enough for; returns the
-        time. Lets the guard look if there may be more."""
-        receive, until = self._core.receive, clock.now() + RECEIVING_S_MAX
-        for _ in range(RECEIVE_CALLS_MAX // CALLS_OF_PART):
-            bursts = port.receive(CALLS_OF_PART)
+        """Takes what has arrived, about 32 bursts or what some milliseconds are enough for; returns the time.
+        Lets the guard look if there may be more."""
+        receive, guard = self._core.receive, self._guard
+        until = inf
+        for _ in range(BURSTS_MAX // BURSTS_OF_PART):
+            bursts = port.receive(BURSTS_OF_PART)
             now = self._read_clock()
             for burst in bursts:
                 receive(burst, now)
-            if self._guard is not None:
-                self._guard.saw(bursts)
-            if len(bursts) < CALLS_OF_PART:
+            if guard is not None:
+                guard.saw(bursts)
+            if not port.has_more:
                 return now
+            until = min(until, now + RECEIVING_S_MAX)
             if clock.now() >= until:
                 break
-        if self._guard is not None:
-            self._look(self._guard)
+        if guard is not None:
+            self._look(guard)
         return now
 
     def _on_report_timer(self) -> None:

@@ -7,11 +7,11 @@ comes first, as in FQ-CoDel (RFC 8290 §4.2), if what it wants sent fits in a qu
 share until the next round. So bulk does not hold up sparse messages, and waits for its turns.
 
 What the queues give is put together in a batch (`kcast.pubsub.batch`): each subscriber gets all its lines in
-as few datagrams as possible, because a copy costs system calls, hardly bytes. A burst whose lines are all of
-one topic leaves as it came, without being cut into lines. There is a batch of those who come first, and a
-batch of those whose turn it is, which is called a round. Batches leave in slices, which are bounded in calls
-and bytes, and the driver receives between them. So one message to 100,000 subscribers makes the server deaf
-to nobody.
+as few datagrams as possible, because a copy costs system calls, hardly bytes (`kcast.pubsub.router`). A burst
+whose lines are all of one topic leaves as it came, without being cut into lines. There is a batch of those
+who come first, and a batch of those whose turn it is, which is called a round. Batches leave in slices, which
+are bounded in calls and bytes, and the driver receives between them. So one message to 100,000 subscribers
+makes the server deaf to nobody.
 
 A publisher's queue pays for the copies that it causes, but not for those to a crowd: they wait in a queue of
 the party that holds those leases (`kcast.pubsub.crowds`).
@@ -20,24 +20,26 @@ Whom a copy goes to is found when it is put in a batch. A batch that has not lef
 uplink is busy or the machine was suspended, is held against the table again.
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub import wire
-from kcast.pubsub.batch import COST_BYTES_MAX, LINE_PAIRS_MAX, PAIRS_MAX, Batch, Ready
+from kcast.pubsub.batch import COST_BYTES_MAX, LATE_S, Batch
 from kcast.pubsub.crowds import Crowd
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES
 from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.rates import Demand, Rate
+from kcast.pubsub.router import PYTHON, Router
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 from kcast.pubsub.turns import Turns
 
 BYTES_MAX = 4 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
 CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at least
+CHUNK_COPIES = 8192  # of a burst: one that causes more is taken in several goes
 PASSES_MAX = 4096  # of turns, to put a round together: about a millisecond
 COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
 QUANTUM_BYTES = 128 * 1024
@@ -68,50 +70,44 @@ class _Party:
 
 
 class _Parcel:
-    """What goes to an audience chunk by chunk: lines that are packed with others, or a run as it is."""
+    """What goes to one topic's audience chunk by chunk: lines that are packed with others, or a run as it is.
+
+    `segment_bytes` is that of a run, 0 for lines.
+    """
 
     __slots__ = (
         "audience",
         "copy_cost_bytes",
+        "data",
         "found_at",
         "line_count",
-        "lines",
         "position",
-        "run",
-        "size_bytes",
+        "segment_bytes",
         "topic",
     )
 
-    def __init__(
-        self, topic: bytes, lines: list[bytes], run: tuple[bytes, int] | None, line_count: int
-    ) -> None:
+    def __init__(self, topic: bytes, data: bytes, segment_bytes: int, line_count: int) -> None:
         self.topic = topic
-        self.lines = lines
-        self.run = run
+        self.data = data
+        self.segment_bytes = segment_bytes
         self.line_count = line_count
-        self.size_bytes = len(run[0]) if run else sum(map(len, lines))
-        self.copy_cost_bytes = self.size_bytes + COPY_COST_BYTES
+        self.copy_cost_bytes = len(data) + COPY_COST_BYTES
         self.audience: Sequence[Address] | None = None  # known when its turn has come
         self.found_at = 0.0  # when it was
         self.position = 0
 
 
 class _Queue:
-    """What one publisher wants sent: `parcels` first, then lines by topic."""
+    """What one publisher wants sent: parcels, and lines for whoever has leased their topics."""
 
-    __slots__ = ("backlog_bytes", "deficit_bytes", "lines_by_topic", "parcels", "party", "sender")
+    __slots__ = ("backlog_bytes", "deficit_bytes", "parcels", "party", "sender")
 
     def __init__(self, sender: Sender, party: _Party) -> None:
         self.sender = sender
         self.party = party
-        self.parcels: deque[_Parcel] = deque()
-        self.lines_by_topic: dict[bytes, list[bytes]] = {}
+        self.parcels: deque[_Parcel | bytes] = deque()
         self.deficit_bytes = QUANTUM_BYTES
         self.backlog_bytes = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self.parcels or self.lines_by_topic)
 
 
 class Egress:
@@ -133,6 +129,7 @@ class Egress:
         *,
         marks_copies: bool = False,
         uplink_bytes_per_s: int = 0,
+        router: Router = PYTHON,
     ) -> None:
         self._table = table
         self._subscribers = subscribers
@@ -149,8 +146,10 @@ class Egress:
         self._parties: dict[Hashable, _Party] = {}
         self._fresh: deque[_Queue] = deque()  # those that had nothing waiting
         self._waiting: Turns[_Queue] = Turns()
-        self._first = Batch(0.0)  # what is left of the batch of those who come first
-        self._round = Batch(0.0)  # ... and of that of those whose turn it is
+        self._first = Batch(router.make_packer, self._mark, self._batch_bytes_max)  # of those who come first
+        self._round = Batch(
+            router.make_packer, self._mark, self._batch_bytes_max
+        )  # of those whose turn it is
         self._in_round: set[Hashable] = set()  # whose it is
         self._first_bytes: Counter[Hashable] = Counter()  # what each network has had of its quantum in it
 
@@ -161,15 +160,20 @@ class Egress:
 
     def ready_at(self, now: float) -> float | None:
         """Returns when more can be sent, `now` if at once; None if nothing waits."""
-        is_any_left = self._queues or self._first.ready or self._round.ready
+        is_any_left = self._queues or self._first.copies or self._round.ready
         return self._uplink.ready_at(now) if is_any_left else None
 
     # --- What comes in -------------------------------------------------------------------------------
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that not all senders have room for more."""
+        return self._backlog_bytes >= self._backlog_bytes_max
+
     def has_room(self, sender: Sender) -> bool:
         """Whether more of this sender can wait: yes, unless much waits, and its network has more than its
         part of that, and the sender more than its part of the network's."""
-        if self._backlog_bytes < self._backlog_bytes_max:
+        if not self.is_full:
             return True
         party = self._parties.get(sender.party)
         if party is None:
@@ -182,34 +186,38 @@ class Egress:
             return party.queues < QUEUES_MAX
         return queue.backlog_bytes * party.queues < part_bytes
 
-    def put(self, sender: Sender, lines_by_topic: dict[bytes, list[bytes]], demand: Demand) -> None:
-        """Takes lines (without LF), and the lists that they are in. `demand` is what they cause."""
-        queue = self._queue_of(sender, _backlog_of(demand))
-        waiting = queue.lines_by_topic
-        if not waiting:
-            queue.lines_by_topic = lines_by_topic
+    def put(self, sender: Sender, data: bytes, segment_bytes: int, demand: Demand, now: float) -> None:
+        """Takes datagrams of `segment_bytes`, all whose lines are publishes. `demand` is what they cause."""
+        cost_bytes = _backlog_of(demand)
+        if self._comes_first(sender, cost_bytes):
+            self._first_bytes[sender.party] += cost_bytes
+            taken_bytes, left = self._add_lines(self._first, data, sender, now)
+            if left:
+                self._queue_left(self._queue_of(sender, cost_bytes - taken_bytes), left)
             return
-        for topic, lines in lines_by_topic.items():
-            if topic in waiting:
-                waiting[topic] += lines
-            else:
-                waiting[topic] = lines
+        parcels = self._queue_of(sender, cost_bytes).parcels
+        pieces = -(-demand.copies // CHUNK_COPIES)
+        if pieces <= 1 or len(data) <= segment_bytes:
+            parcels.append(data)
+            return
+        piece_bytes = max(1, len(data) // segment_bytes // pieces) * segment_bytes
+        parcels.extend([data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)])
 
-    def put_run(
-        self,
-        sender: Sender,
-        data: bytes,
-        segment_bytes: int,
-        topic: bytes,
-        demand: Demand,
-    ) -> None:
+    def put_run(self, sender: Sender, data: bytes, segment_bytes: int, topic: bytes, demand: Demand) -> None:
         """Takes a burst of one topic, to leave as it came and after what came before it."""
         assert not self._mark
         queue = self._queue_of(sender, _backlog_of(demand))
-        waiting = queue.lines_by_topic.pop(topic, None)
-        if waiting:
-            queue.parcels.append(_Parcel(topic, waiting, None, len(waiting)))
-        queue.parcels.append(_Parcel(topic, [], (data, segment_bytes), demand.lines))
+        queue.parcels.append(_Parcel(topic, data, segment_bytes, demand.lines))
+
+    def _comes_first(self, sender: Sender, cost_bytes: int) -> bool:
+        """Whether what costs so much may be put in the first batch at once, without a queue."""
+        return (
+            sender.name not in self._queues
+            and self._first_bytes[sender.party] + cost_bytes <= QUANTUM_BYTES
+            and sender.name not in self._in_round  # nobody overtakes what he has sent before
+            and not self._first.ready
+            and self._first.has_room
+        )
 
     def _queue_of(self, sender: Sender, backlog_bytes: int, *, may_come_first: bool = True) -> _Queue:
         queue = self._queues.get(sender.name) or self._begin(sender, may_come_first)
@@ -243,29 +251,29 @@ class Egress:
 
     def next_slice(self, now: float) -> list[Transmit]:
         """Returns the next copies to send; none while the uplink is taken."""
-        bytes_left = min(BYTES_MAX, self._uplink.left(now))
+        bytes_left = min(BYTES_MAX, self._uplink.left(now)) if self._uplink.per_s else BYTES_MAX
         batch = self._next_batch(now) if bytes_left > 0 else None
         calls_left = batch.calls_of_slice if batch else 0
         transmits: list[Transmit] = []
         copies, refused = 0, self._subscribers.refused
         fullness = 0.0  # of the batches that have left in this slice
-        while batch and batch.ready and calls_left > 0 and bytes_left > 0:
-            transmit, line_count = batch.ready.popleft()
-            size_bytes, count = len(transmit.data), len(transmit.destinations)
-            most = max(1, int(min(calls_left, bytes_left // size_bytes)))
-            if count > most:
-                rest = transmit._replace(destinations=transmit.destinations[most:])
-                batch.ready.appendleft(Ready(rest, line_count))
-                transmit = transmit._replace(destinations=transmit.destinations[:most])
-                count = most
-            batch.ready_addresses -= count
-            transmits.append(transmit)
-            calls_left -= count
-            bytes_left -= size_bytes * count
-            copies += line_count * count
-            if not batch.ready and calls_left > 0 and bytes_left > 0:
-                fullness += batch.fullness
-                batch = self._next_batch(now) if fullness < 0.5 else None
+        while batch and batch.ready:
+            taken = batch.take(calls_left, bytes_left)
+            transmits += taken.transmits
+            copies += taken.copies
+            calls_left -= taken.calls
+            bytes_left -= taken.size_bytes
+            if batch.ready:
+                break
+            fullness += batch.fullness
+            batch.clear()
+            if calls_left <= 0 or bytes_left <= 0 or fullness >= 0.5:
+                break
+            if not self._queues and not self._round.ready:  # as after most of a quiet server's turns
+                self._in_round.clear()
+                self._first_bytes.clear()
+                break
+            batch = self._next_batch(now)
         if self._subscribers:
             transmits = [part for each in transmits for part in self._subscribers.granted(each, now)]
         self._counts["copies_sent"] += copies - (self._subscribers.refused - refused)
@@ -277,11 +285,16 @@ class Egress:
 
         Nothing may be ready in it yet, where to put it together takes longer than a slice may.
         """
-        self._drop_late(self._first, now)
-        if self._fresh and not self._first.ready:
-            self._put_first_together(now)
-        if self._first.ready:
-            return self._first
+        first = self._first
+        self._drop_late(first, now)
+        if not first.ready:
+            if self._fresh:
+                self._put_first_together(now)
+            if first.copies:
+                first.pack()
+                self._drop_late(first, now)
+        if first.ready:
+            return first
         self._drop_late(self._round, now)
         if not self._round.ready:
             self._in_round.clear()
@@ -293,12 +306,15 @@ class Egress:
         return self._round
 
     def _drop_late(self, batch: Batch, now: float) -> None:
-        if batch.ready and (late := batch.drop_late(self._table, now)):
-            self._drops[Drop.LATE] += late
+        if batch.ready and now > batch.found_at + LATE_S:
+            if late := batch.drop_late(self._table, now):
+                self._drops[Drop.LATE] += late
+            if not batch.ready:
+                batch.clear()
 
     def _put_first_together(self, now: float) -> None:
         """Takes all of those who had nothing waiting, as far as the quanta of their networks go."""
-        batch = self._first = Batch(now, self._mark, self._batch_bytes_max)
+        batch = self._first
         while self._fresh and batch.has_room:
             queue = self._fresh.popleft()
             sender = queue.sender
@@ -306,15 +322,14 @@ class Egress:
             if first_bytes <= QUANTUM_BYTES:
                 self._first_bytes[sender.party] = first_bytes
                 self._serve(queue, batch, now)
-            if queue.is_waiting:
+            if queue.parcels:
                 self._waiting.add(queue, sender.networks)
             else:
                 self._end(queue)
-        batch.pack()
 
     def _put_round_together(self, now: float) -> None:
         """Takes what queues give by turns."""
-        batch = self._round = Batch(now, self._mark, self._batch_bytes_max)
+        batch = self._round
         for _ in range(PASSES_MAX):
             if not self._waiting or not batch.has_room:
                 break
@@ -325,62 +340,53 @@ class Egress:
                 continue
             self._in_round.add(queue.sender.name)
             self._serve(queue, batch, now)
-            if not queue.is_waiting:
+            if not queue.parcels:
                 self._waiting.remove_first()
                 self._end(queue)
         batch.pack()
 
     def _serve(self, queue: _Queue, batch: Batch, now: float) -> None:
         """Takes from a queue what its deficit and the batch allow."""
-        while queue.deficit_bytes > 0 and batch.has_room:
-            if queue.parcels:
-                self._take_chunk(queue, batch, now)
-            elif queue.lines_by_topic:
-                self._take_lines(queue, batch, now)
+        while queue.parcels and queue.deficit_bytes > 0 and batch.has_room:
+            parcel = queue.parcels[0]
+            if isinstance(parcel, bytes):
+                queue.parcels.popleft()
+                self._take_lines(queue, parcel, batch, now)
             else:
-                break
+                self._take_chunk(queue, parcel, batch, now)
 
-    def _take_lines(self, queue: _Queue, batch: Batch, now: float) -> None:
-        """Takes lines that are packed with others, up to a topic that becomes a parcel."""
-        subscribers = self._table.subscribers
-        wanted, wanted_by, topics = batch.wanted, batch.wanted_by, batch.topics
-        cost_bytes, pairs, line_pairs = 0, 0, 0
-        cost_bytes_max, pairs_max = queue.deficit_bytes, PAIRS_MAX - batch.pairs
-        line_pairs_max = LINE_PAIRS_MAX - batch.line_pairs
-        taken: list[bytes] = []
-        for topic, lines in queue.lines_by_topic.items():
-            taken.append(topic)
-            audience = subscribers(topic, now)
-            if not audience:
-                self._drops[Drop.NO_SUBSCRIBER] += len(lines)
-                continue
-            size_bytes = len(lines[0]) if len(lines) == 1 else sum(map(len, lines))
-            if len(audience) > CHUNK_ADDRESSES or size_bytes > DATAGRAM_BYTES_MAX // 2:
-                queue.parcels.append(_Parcel(topic, lines, None, len(lines)))
-                break
-            place = len(wanted)
-            wanted.append(lines)
-            topics.add(topic)
-            for address in audience:
-                wanted_by[address].append(place)
-            pairs += len(audience)
-            line_pairs += len(audience) * len(lines)
-            cost_bytes += len(audience) * (size_bytes + COPY_COST_BYTES)
-            if cost_bytes >= cost_bytes_max or pairs >= pairs_max or line_pairs >= line_pairs_max:
-                break
-        if len(taken) == len(queue.lines_by_topic):
-            queue.lines_by_topic.clear()
-        else:
-            for topic in taken:
-                del queue.lines_by_topic[topic]
-        batch.pairs += pairs
-        batch.line_pairs += line_pairs
-        batch.cost_bytes += cost_bytes
+    def _take_lines(self, queue: _Queue, data: bytes, batch: Batch, now: float) -> None:
+        """Takes lines for whoever has leased their topics."""
+        cost_bytes, left = self._add_lines(batch, data, queue.sender, now)
         self._charge(queue, cost_bytes)
+        if left:
+            self._queue_left(queue, left)
 
-    def _take_chunk(self, queue: _Queue, batch: Batch, now: float) -> None:
+    def _add_lines(self, batch: Batch, data: bytes, sender: Sender, now: float) -> tuple[int, list[bytes]]:
+        """Puts lines in a batch; returns what they cost, and those that were left: see `_queue_left`."""
+        copies, size_bytes, left = batch.add_lines(data, self._table.routes(now), sender.name, now)
+        cost_bytes = size_bytes + COPY_COST_BYTES * copies
+        batch.cost_bytes += cost_bytes
+        return cost_bytes, left
+
+    def _queue_left(self, queue: _Queue, left: list[bytes]) -> None:
+        """Makes parcels of lines whose topics have large audiences, and drops those that nobody wants."""
+        by_topic: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        for line in left:
+            by_topic[line.partition(b" ")[0]].append(line)
+        for topic, lines in by_topic.items():
+            if self._table.audience_count(topic):
+                queue.parcels.appendleft(_Parcel(topic, b"\n".join(lines) + b"\n", 0, len(lines)))
+            else:
+                self.drop_unwanted(topic, len(lines))
+
+    def drop_unwanted(self, topic: bytes, line_count: int) -> None:
+        """Counts lines that nobody wants."""
+        # Topics in the table are canonical already; only unmatched ones need this check.
+        self._drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += line_count
+
+    def _take_chunk(self, queue: _Queue, parcel: _Parcel, batch: Batch, now: float) -> None:
         """Takes the next chunk of the first parcel."""
-        parcel = queue.parcels[0]
         if parcel.audience is None:
             parcel.audience, crowds = self._table.split_subscribers(parcel.topic, now)
             parcel.found_at = now
@@ -394,28 +400,22 @@ class Egress:
         chunk = parcel.audience[parcel.position : parcel.position + CHUNK_ADDRESSES]
         parcel.position += CHUNK_ADDRESSES
         batch.found_at = min(batch.found_at, parcel.found_at)
-        batch.pairs += len(chunk)
         batch.cost_bytes += len(chunk) * parcel.copy_cost_bytes
         self._charge(queue, len(chunk) * parcel.copy_cost_bytes)
-        is_alone = len(self._queues) == len(queue.parcels) == 1 and not queue.lines_by_topic
+        is_alone = len(self._queues) == len(queue.parcels) == 1
         if parcel.position >= len(parcel.audience):
             queue.parcels.popleft()
-        if parcel.run is None and parcel.size_bytes <= DATAGRAM_BYTES_MAX // 2 and not is_alone:
-            place = len(batch.wanted)
-            batch.line_pairs += len(chunk) * parcel.line_count
-            batch.wanted.append(parcel.lines)
-            batch.topics.add(parcel.topic)
-            for address in chunk:
-                batch.wanted_by[address].append(place)
+        sender = queue.sender.name
+        if not parcel.segment_bytes and len(parcel.data) <= DATAGRAM_BYTES_MAX // 2 and not is_alone:
+            batch.add_lines_for(parcel.data, chunk, len(chunk) * parcel.line_count, sender)
             return
-        if parcel.run is None:
+        if not parcel.segment_bytes:
             # Enough to fill a datagram alone, or alone in the batch, so it is packed once for all its
             # subscribers. If it were copied for each set of topics, a few busy topics in many sets could fill
             # the memory.
-            parcel.run = wire.pack_lines(parcel.lines, mark=self._mark)
-        if parcel.topic in batch.topics:
-            batch.pack()  # else this would overtake earlier lines of the topic
-        batch.add(Transmit(*parcel.run, chunk), parcel.line_count)
+            lines = wire.split_lines(parcel.data)[0]
+            parcel.data, parcel.segment_bytes = wire.pack_lines(lines, mark=self._mark)
+        batch.add_run(Transmit(parcel.data, parcel.segment_bytes, chunk, parcel.line_count), sender)
 
     def _put_to_crowd(self, parcel: _Parcel, crowd: Crowd, now: float) -> None:
         """Takes what goes to a crowd: it waits as if the crowd's party had published it."""
@@ -423,7 +423,7 @@ class Egress:
         if not self.has_room(sender):
             self._drops[Drop.CROWD] += parcel.line_count * len(crowd.members)
             return
-        theirs = _Parcel(parcel.topic, parcel.lines, parcel.run, parcel.line_count)
+        theirs = _Parcel(parcel.topic, parcel.data, parcel.segment_bytes, parcel.line_count)
         theirs.audience, theirs.found_at = crowd.members, now
         cost_bytes = theirs.copy_cost_bytes * len(crowd.members)
         queue = self._queue_of(sender, cost_bytes, may_come_first=False)

@@ -41,13 +41,19 @@ class Burst(NamedTuple):
 class Transmit(NamedTuple):
     """Datagrams of `segment_bytes` (the last may be shorter) to send to each of `destinations`.
 
-    `is_answer` tells a server's answers from its copies, which must not stand in their way.
+    `line_count` is how many lines each destination gets, of a server's copies; its answers have 0, and copies
+    must not stand in their way.
     """
 
     data: bytes
     segment_bytes: int
     destinations: Sequence[Address]
-    is_answer: bool = False
+    line_count: int = 1
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether a server answers with it."""
+        return not self.line_count
 
 
 def datagrams(data: bytes, segment_bytes: int) -> Iterator[bytes]:
@@ -57,6 +63,11 @@ def datagrams(data: bytes, segment_bytes: int) -> Iterator[bytes]:
         return
     for start in range(0, len(data), segment_bytes):
         yield data[start : start + segment_bytes]
+
+
+def datagram_count(size_bytes: int, segment_bytes: int) -> int:
+    """Returns the number of datagrams of a `Burst` or a `Transmit`; one without bytes is one."""
+    return max(1, -(-size_bytes // max(1, segment_bytes)))
 
 
 class Endpoint(Protocol):

@@ -10,7 +10,7 @@ can be taken.
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 
-from kcast.pubsub.endpoint import Address, Burst
+from kcast.pubsub.endpoint import Address, Burst, datagram_count
 from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.sieve import Kind, kind_of
 
@@ -76,7 +76,7 @@ class Heavy:
     def saw(self, bursts: Iterable[Burst]) -> None:
         """Counts what has arrived."""
         for data, segment_bytes, source, _ in bursts:
-            count = -(-len(data) // segment_bytes) if segment_bytes else 1
+            count = datagram_count(len(data), segment_bytes)
             if source in self._known:
                 if self.is_watching:
                     self._counts[source, kind_of(data)] += count

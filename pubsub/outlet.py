@@ -2,18 +2,29 @@
 
 Nothing here blocks, and nothing is queued. What the kernel does not take at once is dropped and counted: a
 late copy is worth less than the next one, and a slow subscriber must not hold up the others.
+
+Where native code was built for it, one call of sendmmsg(2) sends many; what fails comes back here.
 """
 
 import errno
+import os
 import socket
 import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
-from kcast.pubsub.endpoint import Address
+from kcast.pubsub.endpoint import Address, Transmit, datagram_count
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.sockets import UDP_SEGMENT, try_option, uses_linux
+
+try:
+    from kcast.pubsub import _sender
+except ImportError:
+    _native: Any = None  # not built, or for another system
+else:
+    _native = _sender.send_all
 
 SEGMENTS_MAX = 64  # per call: UDP_MAX_SEGMENTS of older kernels; newer ones take 128
 CALL_BYTES_MAX = 65_507  # per call, with any number of segments: the longest IPv4 datagram
@@ -33,7 +44,7 @@ class Outlet:
 
     `errors` counts datagrams that were not sent, by errno's name. `on_refusal` is told of destinations to
     which the kernel does not send, whatever the datagram. With `reports_unreachable` the socket keeps ICMP
-    errors.
+    errors. `is_native` allows native code.
     """
 
     def __init__(
@@ -44,6 +55,7 @@ class Outlet:
         batching: bool = True,
         reports_unreachable: bool = False,
         on_refusal: Callable[[Address], None] | None = None,
+        is_native: bool = True,
     ) -> None:
         self._socket = sock
         self._sendto = sock.sendto
@@ -56,6 +68,7 @@ class Outlet:
         self.sends_batches = (
             batching and uses_linux() and try_option(sock, socket.IPPROTO_UDP, UDP_SEGMENT, 0)
         )
+        self._native = _native if is_native and self.sends_batches else None
         self._unsegmented: set[Address] = set()
 
     def close(self) -> None:
@@ -72,6 +85,21 @@ class Outlet:
         self._sendto = sock.sendto
         if self.sends_batches:
             try_option(sock, socket.IPPROTO_UDP, UDP_SEGMENT, 0)
+
+    def send_all(self, transmits: list[Transmit]) -> None:
+        """Sends each transmit to each of its destinations. Never raises."""
+        if self._native is None or self._unsegmented:
+            for data, segment_bytes, destinations, _ in transmits:
+                self.send(data, segment_bytes, destinations)
+            return
+        descriptor, place = self._socket.fileno(), (0, 0, 0)
+        while (failure := self._native(descriptor, self._is_ipv6, transmits, place)) is not None:
+            code, (index, to, start) = failure
+            data, segment_bytes, destinations, _ = transmits[index]
+            end = start + _piece_bytes(segment_bytes)
+            destination = _mapped(destinations[to]) if self._is_ipv6 else destinations[to]
+            self._send_again(OSError(code, os.strerror(code)), data[start:end], segment_bytes, destination)
+            place = index, to, end
 
     def send(self, data: bytes, segment_bytes: int, addresses: Sequence[Address]) -> None:
         """Sends datagrams of `segment_bytes` (the last may be shorter) to each address. Never raises."""
@@ -163,11 +191,6 @@ class Outlet:
             self._on_refusal(plain_address(destination))
 
 
-def datagram_count(byte_count: int, segment_bytes: int) -> int:
-    """Returns the number of datagrams of a run; one without bytes is one."""
-    return max(1, -(-byte_count // max(1, segment_bytes)))
-
-
 def plain_address(sockaddr: tuple[str, int] | tuple[str, int, int, int]) -> Address:
     """Turns the kernel's form of an address into ours: mapped IPv4 as IPv4, without scope and flow."""
     host = sockaddr[0]
@@ -185,9 +208,13 @@ def errno_name(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, "EUNKNOWN")
 
 
+def _piece_bytes(segment_bytes: int) -> int:
+    return min(SEGMENTS_MAX, CALL_BYTES_MAX // segment_bytes) * segment_bytes
+
+
 def _pieces(data: bytes, segment_bytes: int) -> Sequence[bytes]:
     """Cuts the run into pieces that one call can take."""
-    piece_bytes = min(SEGMENTS_MAX, CALL_BYTES_MAX // segment_bytes) * segment_bytes
+    piece_bytes = _piece_bytes(segment_bytes)
     return [data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)]
 
 

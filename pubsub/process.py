@@ -20,7 +20,9 @@ from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS
 from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
 from kcast.pubsub.machine import is_one_of_several
+from kcast.pubsub.native import BEST, DESCRIPTION
 from kcast.pubsub.networks import Networks
+from kcast.pubsub.router import PYTHON
 from kcast.pubsub.server import Server
 from kcast.pubsub.sockets import uses_linux
 from kcast.pubsub.udp import UdpPort
@@ -48,10 +50,16 @@ class ServeSettings:
     tells_audience: bool
     open_to: str
     exempts_loopback: bool
+    is_native: bool
     receive_buffer_bytes: int
     metrics: Address | None
     tap: str | None
     tap_bytes: int
+
+
+def routing_of(settings: ServeSettings) -> str:
+    """Returns in which code these servers route, and why it is not native."""
+    return DESCRIPTION if settings.is_native else "routing in Python, as --no-native says"
 
 
 def warn(settings: ServeSettings, servers: Sequence[Sequence[UdpPort]], log: Log) -> None:
@@ -170,6 +178,7 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
         own_addresses=own_addresses(addresses),
         open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],
         exempts_loopback=settings.exempts_loopback,
+        router=BEST if settings.is_native else PYTHON,
         tap=tap,
     )
 

@@ -19,6 +19,7 @@ from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import OVERDRAWN_S, Limits
 from kcast.pubsub.networks import SHARES_MAX, Networks
 
+LONG_S = 1e9  # in which any debt is paid
 KEPT = 0.5  # of a bucket's rate: what is divided evenly once the bucket is empty
 MEMBERS_MAX = 256  # of an empty bucket, told apart in a second
 EMPTY_MAX = 4096  # empty buckets whose members are remembered
@@ -143,32 +144,53 @@ class _Kept:
 class Demand(NamedTuple):
     """What publishes ask for: lines, the copies that they cause, and the bytes of these.
 
-    `is_vouched` says whether a cookie was shown with them: nobody else can have sent them. `unwanted` are
-    topics among them without a subscriber.
+    If they can leave as they came, `topic` is the one that all are of. `is_vouched` says whether a cookie was
+    shown with them: nobody else can have sent them.
     """
 
     lines: int
     copies: int
     size_bytes: int
+    topic: bytes | None = None
     is_vouched: bool = False
-    unwanted: tuple[bytes, ...] = ()
 
 
 class _Buckets:
-    __slots__ = ("copies", "lines", "size_bytes")
+    """Three rates (`Rate`) that are filled together: of lines, copies and bytes."""
+
+    __slots__ = ("_at", "_copies", "_factor", "_limits", "_lines", "_size_bytes")
 
     def __init__(self, limits: Limits, factor: int) -> None:
-        self.lines = Rate(limits.publishes_per_s * factor)
-        self.copies = Rate(limits.copies_per_s * factor)
-        self.size_bytes = Rate(limits.egress_bytes_per_s * factor)
+        self._limits = limits
+        self._factor = factor
+        self._lines = limits.publishes_per_s * factor or inf
+        self._copies = limits.copies_per_s * factor or inf
+        self._size_bytes = limits.egress_bytes_per_s * factor or inf
+        self._at = -inf
 
     def has_any(self, now: float) -> bool:
-        return self.lines.left(now) > 0 and self.copies.left(now) > 0 and self.size_bytes.left(now) > 0
+        if now > self._at:
+            self._fill(now)
+        return self._lines > 0 and self._copies > 0 and self._size_bytes > 0
 
     def charge(self, demand: Demand, now: float) -> None:
-        self.lines.charge(demand.lines, now)
-        self.copies.charge(demand.copies, now)
-        self.size_bytes.charge(demand.size_bytes, now)
+        if now > self._at:
+            self._fill(now)
+        self._lines -= demand.lines
+        self._copies -= demand.copies
+        self._size_bytes -= demand.size_bytes
+
+    def _fill(self, now: float) -> None:
+        seconds = min(now - self._at, LONG_S) * self._factor
+        self._at = now
+        limits, factor = self._limits, self._factor
+        # What is infinite, because there is no limit, stays so.
+        if self._lines < (most := limits.publishes_per_s * factor):
+            self._lines = min(most, self._lines + seconds * limits.publishes_per_s)
+        if self._copies < (most := limits.copies_per_s * factor):
+            self._copies = min(most, self._copies + seconds * limits.copies_per_s)
+        if self._size_bytes < (most := limits.egress_bytes_per_s * factor):
+            self._size_bytes = min(most, self._size_bytes + seconds * limits.egress_bytes_per_s)
 
 
 class _Budget(NamedTuple):
@@ -218,10 +240,10 @@ class PublishRates:
             if not is_vouched:
                 self.note_overdrawn(address, now)
             return False
-        for budget in budgets:
-            budget.whole.charge(demand, now)
+        for whole, vouched in budgets:
+            whole.charge(demand, now)
             if is_vouched:
-                budget.vouched.charge(demand, now)
+                vouched.charge(demand, now)
         return True
 
     def note_overdrawn(self, address: Address, now: float) -> None:

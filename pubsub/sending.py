@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 
 from kcast.pubsub.aside import Aside
-from kcast.pubsub.endpoint import Address, Transmit
+from kcast.pubsub.endpoint import Address, Transmit, datagram_count
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.neighbours import Neighbours, ask_kernel
-from kcast.pubsub.outlet import Outlet, datagram_count
+from kcast.pubsub.outlet import Outlet
 from kcast.pubsub.sockets import (
     BUFFER_BYTES_DEFAULT,
     SO_ATTACH_FILTER,
@@ -82,8 +82,8 @@ class Outlets:
 
     `open_socket` opens a socket that takes in nothing, as `open_sender` does. It is called for each of the
     three, and to replace one; if the first calls raise OSError, so does this. `errors` counts datagrams that
-    were not sent, by errno's name or by why their destination is set aside. `clock` is monotonic; `ask` tells
-    of neighbours.
+    were not sent, by errno's name or by why their destination is set aside. `is_native` allows native code.
+    `clock` is monotonic; `ask` tells of neighbours.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class Outlets:
         errors: Counter[str],
         *,
         clock: Callable[[], float],
+        is_native: bool = True,
         ask: Callable[[], Neighbours | None] = ask_kernel,
     ) -> None:
         self._open_socket = open_socket
@@ -102,7 +103,7 @@ class Outlets:
         with ExitStack() as stack:
             answers, copies, doubtful = (stack.enter_context(open_socket()) for _ in range(3))
             self._answers = _WatchedOutlet(answers, errors, self._refused)
-            self._copies = _WatchedOutlet(copies, errors, self._refused)
+            self._copies = _WatchedOutlet(copies, errors, self._refused, is_native=is_native)
             self._doubtful = Outlet(doubtful, errors, on_refusal=self._trial_failed)
             stack.pop_all()
         self._has_failed = False
@@ -122,17 +123,25 @@ class Outlets:
 
     def send(self, transmits: Iterable[Transmit]) -> None:
         """Sends each transmit to each of its destinations. Never blocks or raises."""
-        copies, send_with_care = self._copies, self._send_with_care
-        for data, segment_bytes, destinations, is_answer in transmits:
+        copies = self._copies
+        together: list[Transmit] = []
+        for each in transmits:
+            data, segment_bytes, destinations, line_count = each
             calls = len(destinations)
             if len(data) > segment_bytes:
                 calls *= -(-len(data) // DATAGRAM_BYTES_MAX)
             # Most are copies of one datagram. To count them is cheaper than to look at the buffer.
-            if calls <= copies.room_calls and not is_answer:
+            if calls <= copies.room_calls and line_count:
                 copies.room_calls -= calls
-                copies.send(data, segment_bytes, destinations)
-            else:
-                send_with_care(self._answers if is_answer else copies, data, segment_bytes, destinations)
+                together.append(each)
+                continue
+            if together:
+                copies.send_all(together)
+                together = []
+            outlet = copies if line_count else self._answers
+            self._send_with_care(outlet, data, segment_bytes, destinations)
+        if together:
+            copies.send_all(together)
 
     def _send_with_care(
         self, outlet: "_WatchedOutlet", data: bytes, segment_bytes: int, destinations: Sequence[Address]
@@ -230,9 +239,14 @@ class _WatchedOutlet(Outlet):
     """
 
     def __init__(
-        self, sock: socket.socket, errors: Counter[str], on_refusal: Callable[[Address], None]
+        self,
+        sock: socket.socket,
+        errors: Counter[str],
+        on_refusal: Callable[[Address], None],
+        *,
+        is_native: bool = True,
     ) -> None:
-        super().__init__(sock, errors, on_refusal=on_refusal)
+        super().__init__(sock, errors, on_refusal=on_refusal, is_native=is_native)
         self.room_calls = self.kept_calls = 0
         self.waiting_bytes = 0
 

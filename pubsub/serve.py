@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn
 
 import click
@@ -21,7 +22,7 @@ from kcast.pubsub.limits import (
 )
 from kcast.pubsub.listen import is_wildcard, open_ports
 from kcast.pubsub.log import Log
-from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, serve, warn
+from kcast.pubsub.process import EXIT_FAILURE, ServeSettings, routing_of, serve, warn
 from kcast.pubsub.serve_options import (
     LOOPBACK,
     UNITS,
@@ -69,6 +70,7 @@ class Given:
     open: bool
     open_to_anyone: bool
     no_loopback_exemption: bool
+    no_native: bool
     head: tuple[str, str | None]
     hide_audience: bool
     metrics: Address | None
@@ -106,6 +108,7 @@ class Given:
             tells_audience=not self.hide_audience,
             open_to="anyone" if self.open_to_anyone else "local" if self.open else "",
             exempts_loopback=not self.no_loopback_exemption,
+            is_native=not self.no_native,
             receive_buffer_bytes=self.receive_buffer,
             metrics=self.metrics,
             tap=self.tap,
@@ -276,6 +279,12 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
 )
 @option(
     _OPERATION,
+    "--no-native",
+    is_flag=True,
+    help="Route publishes in Python though native code was built for it. It does the same more slowly.",
+)
+@option(
+    _OPERATION,
     "--metrics",
     callback=host_port,
     metavar="[HOST:]PORT",
@@ -368,12 +377,15 @@ def _run(given: Given) -> None:
     if given.metrics and given.metrics[1] and given.metrics[1] + number - 1 > 65_535:
         raise click.BadParameter(f"{number} ports go beyond 65535", param_hint="--metrics")
     log = Log(as_json=given.log == "json")
+    make_port = partial(UdpPort, is_native=not given.no_native)
     with ExitStack() as stack:
         servers = []
         try:
             for index in range(number):
                 port = given.port + index if given.port else 0
-                servers.append(open_ports(given.hosts, port, receive_buffer_bytes=given.receive_buffer))
+                servers.append(
+                    open_ports(given.hosts, port, receive_buffer_bytes=given.receive_buffer, make=make_port)
+                )
                 for each in servers[-1]:
                     stack.enter_context(each)
         except ValueError as error:
@@ -399,7 +411,7 @@ def _serve_one(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> i
 
     def announce() -> None:
         # Whoever started the server waits for this line. If it cannot be written, the server ends.
-        problem = _print(f"kcast: serving on {where} (ttl {settings.ttl_s} s)\n")
+        problem = _print(f"kcast: serving on {where} (ttl {settings.ttl_s} s, {routing_of(settings)})\n")
         if problem:
             _fail(log, problem)
 
@@ -427,6 +439,7 @@ def _serve_several(
             log.error("stdout", problem)
         return not problem
 
+    log.info("router", f"{len(servers)} servers, {routing_of(settings)}")
     return Supervisor(servers, work, log, announce).run()
 
 

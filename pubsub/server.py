@@ -21,7 +21,8 @@ one, and much of it in slices (`kcast.pubsub.egress`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from random import Random
 
 from kcast.pubsub import bare, wire
@@ -30,7 +31,7 @@ from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.door import Door
 from kcast.pubsub.drops import Drop, drop_of_control
 from kcast.pubsub.egress import Egress
-from kcast.pubsub.endpoint import Address, Burst, Tap, Transmit, datagrams
+from kcast.pubsub.endpoint import Address, Burst, Tap, Transmit, datagram_count, datagrams
 from kcast.pubsub.fifo_table import TABLES
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import (
@@ -51,7 +52,8 @@ from kcast.pubsub.limits import (
 )
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.price import Price
-from kcast.pubsub.publishing import Lines, Publishing
+from kcast.pubsub.publishing import Publishing
+from kcast.pubsub.router import PYTHON, Router
 from kcast.pubsub.sieve import Kind, kind_of
 from kcast.pubsub.stamp import FREE, Quote
 from kcast.pubsub.subscribers import Subscribers
@@ -65,8 +67,8 @@ class Server:
     `tells_audience` receipts say how many have leased what was published (§5.7). `own_addresses` are those at
     which the server is reached; they cannot subscribe. `open_to` tells which sources may subscribe and
     publish without a handshake (§4.4); None allows nobody. With `exempts_loopback` loopback addresses have no
-    network, so they have no share and no credit. `tap` is told of bursts and lease changes. Raises ValueError
-    for a setting out of range.
+    network, so no share and no credit. `router` routes publishes. `tap` is told of bursts and lease changes.
+    Raises ValueError for a setting out of range.
     """
 
     make_price = Price
@@ -86,6 +88,7 @@ class Server:
         own_addresses: frozenset[Address] = frozenset(),
         open_to: Callable[[Address], bool] | None = None,
         exempts_loopback: bool = True,
+        router: Router = PYTHON,
         tap: Tap | None = None,
     ) -> None:
         if not 1 <= ttl_s <= TTL_S_MAX:
@@ -121,14 +124,16 @@ class Server:
             self.drops,
             marks_copies=open_to is not None,
             uplink_bytes_per_s=self.limits.uplink_bytes_per_s,
+            router=router,
         )
         self._publishing = self.make_publishing(
-            self._egress, self.leases, networks, self.limits, self.counts, self.drops, tap
+            self._egress, self.leases, networks, self.limits, self.counts, self.drops, tap, router
         )
         self.publish_leases = self._publishing.leases
         self._replies: list[Transmit] = []
-        self._egress_at: float | None = None
-        self._drained_at: float | None = None
+        self._egress_at = inf  # when more can be sent
+        self._ends_at: float | None = None  # when the first of all that is kept ends; None if unknown
+        self._drained_at = inf
         self.set_head(head)
         self._drain: dict[str, str] = {}
 
@@ -148,14 +153,18 @@ class Server:
         if source in self._own_addresses:
             self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(data, segment_bytes))
         elif self.publish_leases.left_s(source, now):
-            if self._open_to is not None or not self._publishing.take_burst(burst, now):
-                self._receive_known(burst, now)
+            if self._open_to is None and self._publishing.take_burst(burst, now):
+                return  # as most of what arrives; it neither opens nor ends anything
+            self._receive_known(burst, now)
         elif self._is_open_to(source):
             if source not in self._subscribers:
-                self._strangers[kind_of(data)] += _datagram_count(burst)  # to the filter of a flood it is one
+                self._strangers[kind_of(data)] += datagram_count(
+                    len(data), segment_bytes
+                )  # to the filter of a flood it is one
             self._receive_known(burst, now)
         else:
             self._receive_unknown(burst, now)
+        self._ends_at = None
 
     def handle_timeout(self, now: float) -> None:
         """Forgets what has ended, a slice of it. Of addresses the last, since they outlive their leases."""
@@ -164,17 +173,15 @@ class Server:
         ends = self.leases.next_expiry(), self.publish_leases.next_expiry()
         if all(at is None or at > now for at in ends):
             self._subscribers.expire(now)
+        self._ends_at = None
 
     def next_timeout(self) -> float | None:
         """Returns when the first lease of either kind ends, or more can be sent, or the draining ends."""
-        ends = (
-            self.leases.next_expiry(),
-            self.publish_leases.next_expiry(),
-            self._subscribers.next_expiry(),
-            self._egress_at,
-            self._drained_at,
-        )
-        return min([at for at in ends if at is not None], default=None)
+        if self._ends_at is None:
+            ends = [each.next_expiry() for each in (self.leases, self.publish_leases, self._subscribers)]
+            self._ends_at = min([at for at in ends if at is not None], default=inf)
+        due = min(self._ends_at, self._egress_at, self._drained_at)
+        return None if due == inf else due
 
     def flush(self, now: float) -> list[Transmit]:
         """Returns what is to be sent now: answers first, then a slice of the copies."""
@@ -182,7 +189,8 @@ class Server:
         replies, self._replies = self._replies, []
         self._egress.charge_uplink(replies, now)
         copies = self._egress.next_slice(now)
-        self._egress_at = self._egress.ready_at(now)
+        ready_at = self._egress.ready_at(now)
+        self._egress_at = inf if ready_at is None else ready_at
         return replies + copies
 
     @property
@@ -204,11 +212,11 @@ class Server:
     @property
     def is_draining(self) -> bool:
         """Whether `start_drain` was called."""
-        return self._drained_at is not None
+        return self._drained_at < inf
 
     def start_drain(self, now: float) -> None:
         """Begins to end (§7.6): every answer says so from now on, and new leases are refused."""
-        if self._drained_at is None:
+        if self._drained_at == inf:
             renewal_s = min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
             self._drained_at = now + renewal_s + DRAIN_MARGIN_S
             self._drain = {"drain": "1"}
@@ -216,7 +224,7 @@ class Server:
 
     def is_drained(self, now: float) -> bool:
         """Whether every client has had the time to hear of it, or no lease is left."""
-        if self._drained_at is None:
+        if self._drained_at == inf:
             return False
         # Health checks come every few seconds, and each leaves a lease whose copies nobody awaits.
         return now >= self._drained_at or len(self.leases) <= self.leases.audience_count(wire.HEALTH_TOPIC)
@@ -229,7 +237,7 @@ class Server:
     def _receive_unknown(self, burst: Burst, now: float) -> None:
         """Takes a burst from a source that holds no publish lease."""
         data, segment_bytes, source, _ = burst
-        count = _datagram_count(burst)
+        count = datagram_count(len(data), segment_bytes)
         for index, datagram in enumerate(datagrams(data, segment_bytes)):
             self.counts["datagrams_received"] += 1
             if len(datagram) > DATAGRAM_BYTES_MAX:
@@ -293,11 +301,10 @@ class Server:
             self._challenge(vouch.nonce, datagram, source, now)
             return False
         lines = bare.split(datagram, self.drops)
-        if len(lines) > self.limits.lines_per_datagram:
+        lines_max = self.limits.lines_per_datagram
+        if len(lines) > lines_max:
             self.drops[Drop.TOO_MANY_LINES] += 1
-            self._refuse_whole(
-                vouch, "size", datagram, source, {"lines": str(self.limits.lines_per_datagram)}
-            )
+            self._refuse_whole(vouch, "size", datagram, source, {"lines": str(lines_max)})
             return True
         subscribes, publishes, controls = wire.sorted_lines(lines[1:])
         for line in controls:
@@ -323,7 +330,7 @@ class Server:
         vouch: wire.Vouch,
         issued: Issued,
         subscribes: list[bytes],
-        publishes: Lines,
+        publishes: Sequence[bytes],
         datagram: bytes,
         source: Address,
         now: float,
@@ -408,14 +415,13 @@ class Server:
             self._pong(request.nonce, datagram, source, now)
 
     def _publish_bare(
-        self, datagram: bytes, publishes: Lines, is_open: bool, source: Address, now: float
+        self, datagram: bytes, publishes: Sequence[bytes], is_open: bool, source: Address, now: float
     ) -> None:
-        line_count = sum(map(len, publishes.values()))
         if not is_open and not self.publish_leases.left_s(source, now):
-            self.drops[Drop.UNVOUCHED_PUBLISH] += line_count
+            self.drops[Drop.UNVOUCHED_PUBLISH] += len(publishes)
         elif self._open_to is not None and datagram.startswith(b"\n"):
             # It is, or looks like, what an open server has forwarded already (§4.4).
-            self.drops[Drop.COPY] += line_count
+            self.drops[Drop.COPY] += len(publishes)
         elif demand := self._publishing.take_bare(publishes, source, now):
             self._publishing.forward(publishes, demand, source, now)
 
@@ -489,12 +495,9 @@ class Server:
         if not is_proven:
             self.counts["unproven_bytes_received"] += len(request)
             self.counts["unproven_bytes_sent"] += len(answer)
-        self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
+        self._replies.append(Transmit(answer, len(answer), (source,), 0))
 
-    def _audience_of(self, publishes: Lines, now: float) -> int:
+    def _audience_of(self, publishes: Sequence[bytes], now: float) -> int:
         """Returns about the largest number of leases on one of these topics, as a receipt can tell it."""
-        return min(max(self.leases.live_count(topic, now) for topic in publishes), AUDIENCE_MAX)
-
-
-def _datagram_count(burst: Burst) -> int:
-    return -(-len(burst.data) // burst.segment_bytes) if burst.segment_bytes else 1
+        topics = {line.partition(b" ")[0] for line in publishes}
+        return min(max(self.leases.live_count(topic, now) for topic in topics), AUDIENCE_MAX)

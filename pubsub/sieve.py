@@ -71,6 +71,8 @@ class Sieve:
 
     def __init__(self, random: Random, *, passes_loopback: bool) -> None:
         self.shares = dict.fromkeys(Kind, 1.0)
+        self.is_open = True
+        """Whether everything passes."""
         self._random = random
         self._passes_loopback = passes_loopback
         self._words_wanted = WORDS
@@ -79,20 +81,17 @@ class Sieve:
         self._tree = _tree([0] * WORDS)
         self._coming_key, self._coming = self._key, [0] * WORDS  # of the next program
 
-    @property
-    def is_open(self) -> bool:
-        """Whether everything passes."""
-        return all(share == 1.0 for share in self.shares.values())
-
     def press(self, arrived: Mapping[Kind, int]) -> None:
         """Halves the share of the kind of which most has arrived lately."""
         kind = max(Kind, key=lambda kind: arrived.get(kind, 0))
         self.shares[kind] = max(SHARE_MIN, self.shares[kind] / 2)
+        self.is_open = False
 
     def relax(self) -> None:
         """Lets a little more pass."""
         for kind, share in self.shares.items():
             self.shares[kind] = min(1.0, share * RELAX_FACTOR)
+        self.is_open = all(share == 1.0 for share in self.shares.values())
 
     @property
     def sources_max(self) -> int:
@@ -109,6 +108,7 @@ class Sieve:
     def open(self) -> None:
         """Lets everything pass. The next `know` makes a program of the full length again."""
         self.shares = dict.fromkeys(Kind, 1.0)
+        self.is_open = True
         self._words_wanted = WORDS
 
     def know(self, sources: Iterable[Address]) -> None:

@@ -211,7 +211,7 @@ class Subscribers:
 
     def granted(self, transmit: Transmit, now: float) -> Iterator[Transmit]:
         """Yields what may be sent of a transmit, and charges its destinations for it."""
-        data, segment_bytes, destinations = transmit[:3]
+        data, segment_bytes, destinations, line_count = transmit
         size_bytes = len(data)
         wire_bytes = size_bytes + -(-size_bytes // segment_bytes) * HEADER_BYTES
         granted: list[Address] = []
@@ -236,9 +236,10 @@ class Subscribers:
                 granted.append(address)
             elif fitting_bytes:
                 _charge(credit.rate, fitting_bytes, now)
-                yield Transmit(data[:fitting_bytes], segment_bytes, (address,))
+                fitting = data[:fitting_bytes]
+                yield Transmit(fitting, segment_bytes, (address,), len(wire.split_lines(fitting)[0]))
         if granted:
-            yield Transmit(data, segment_bytes, granted)
+            yield Transmit(data, segment_bytes, granted, line_count)
 
     def _is_within_rates(self, address: Address, narrowest: _ShareRate, size_bytes: int, now: float) -> bool:
         wants = []

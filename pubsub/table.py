@@ -23,10 +23,11 @@ This is the `ttl` table, which always promises `ttl_s`. `kcast.pubsub.fifo_table
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 from itertools import islice
+from math import inf
 from typing import NamedTuple
 
 from kcast.pubsub.audience import Audience, Entry
-from kcast.pubsub.crowds import Crowd
+from kcast.pubsub.crowds import LARGE, Crowd
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.holders import Holders, Holdings
 from kcast.pubsub.limits import (
@@ -37,6 +38,7 @@ from kcast.pubsub.limits import (
 from kcast.pubsub.networks import Network, Networks, Path
 from kcast.pubsub.order import Order
 from kcast.pubsub.probation import Probation
+from kcast.pubsub.router import Many, Route, Routes
 
 EXPIRED_MAX = 500  # in one go: about a millisecond
 COUNTED_MAX = 128  # of an audience: larger ones are not searched for leases that have just ended
@@ -62,6 +64,33 @@ class Lease(NamedTuple):
     address: Address
 
 
+class _Routes(dict[bytes, Route]):
+    """The routes that were asked for. A lease that comes or goes drops its topic's, and all hold `until` the
+    first lease ends."""
+
+    def __init__(self, table: "LeaseTable") -> None:
+        self._table = table
+        self.now = 0.0
+        self.until = inf
+
+    def __missing__(self, topic: bytes) -> Route:
+        route = self._table._route_of(topic, self.now)
+        if route:
+            self[self._table._topics[topic].topic] = route  # not one more object for each topic
+        return route
+
+
+class _RoutesNow:
+    """Routes while the table still has leases that have ended."""
+
+    def __init__(self, table: "LeaseTable", now: float) -> None:
+        self._table = table
+        self._now = now
+
+    def __getitem__(self, topic: bytes) -> Route:
+        return self._table._route_of(topic, self._now)
+
+
 class LeaseTable:
     """The `ttl` table: topic -> subscribers, each for `ttl_s` after its last renewal, within `limits`.
 
@@ -83,6 +112,7 @@ class LeaseTable:
         self._new: Order[Entry] = Order()
         self._established: Order[Entry] = Order()
         self._topics: dict[bytes, Entry | Audience] = {}
+        self._routes = _Routes(self)
         self._established_topics = 0
         self._nearly_full_networks: set[Network] = set()
         # While there is little room: what was opened or renewed since, and is on probation.
@@ -155,6 +185,8 @@ class LeaseTable:
         audience = self._topics.get(topic)
         entry = self.make_entry(topic if audience is None else audience.topic, address, now)
         self._new.put(entry)
+        self._routes.pop(topic, None)
+        self._routes.until = min(self._routes.until, now + self.ttl_s)
         self.holders.add(entry, opens_topic=audience is None)
         if audience is None:
             audience = self._topics[topic] = entry
@@ -312,6 +344,23 @@ class LeaseTable:
         audience = self._topics.get(topic)
         return () if audience is None else audience.live(now, self.ttl_s)
 
+    def routes(self, now: float) -> Routes:
+        """Returns the routes of all topics; they hold at this time alone."""
+        routes = self._routes
+        routes.now = now
+        if now >= routes.until:
+            first_end = self.next_expiry()
+            routes.until = inf if first_end is None else first_end
+            if now >= routes.until:
+                return _RoutesNow(self, now)
+        return routes
+
+    def _route_of(self, topic: bytes, now: float) -> Route:
+        audience = self._topics.get(topic)
+        if audience is None:
+            return ()
+        return audience.live(now, self.ttl_s) if audience.count <= LARGE else Many(audience.paid_count)
+
     def split_subscribers(self, topic: bytes, now: float) -> tuple[Sequence[Address], Sequence[Crowd]]:
         """Returns the subscribers that publishers pay for, and those in crowds."""
         live = self.subscribers(topic, now)
@@ -362,6 +411,7 @@ class LeaseTable:
         topic, address, is_new = entry.topic, entry.address, entry.opened_at is not None
         (self._new if is_new else self._established).remove(entry)
         audience = self._topics[topic]
+        self._routes.pop(topic, None)
         if isinstance(audience, Audience):
             audience.remove(entry, self.ttl_s)
         if is_new:

@@ -19,15 +19,14 @@ from types import TracebackType
 
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Address, Burst, Transmit
-from kcast.pubsub.outlet import Outlet, datagram_count, errno_name, plain_address
+from kcast.pubsub.inlet import BURSTS_MAX, Inlet
+from kcast.pubsub.outlet import Outlet, plain_address
 from kcast.pubsub.sending import Outlets, open_sender
 from kcast.pubsub.sockets import (
     BUFFER_BYTES_DEFAULT,
     IP_RECVERR,
     IPV6_RECVERR,
     SO_REUSEPORT,
-    SO_TIMESTAMPNS,
-    UDP_GRO,
     grow_buffers,
     read_memory,
     set_filter,
@@ -35,16 +34,10 @@ from kcast.pubsub.sockets import (
     uses_linux,
 )
 
-RECEIVE_CALLS_MAX = 32  # per wake-up, as in libuv, so that timers run however much arrives
 UNREACHABLE_REPORTS_MAX = 256  # per call of `unreachable`
 
-_GRO_SIZE = struct.Struct("=i")  # what UDP_GRO brings
-_TIMESPEC = struct.Struct("@ll")  # what SO_TIMESTAMPNS brings
 _EXTENDED_ERRNO = struct.Struct("=I")  # the first field of sock_extended_err
 
-_RECEIVE_BYTES = 65_536
-_CONTROL_BYTES = socket.CMSG_SPACE(_GRO_SIZE.size)
-_TIMED_CONTROL_BYTES = _CONTROL_BYTES + socket.CMSG_SPACE(_TIMESPEC.size)
 _ERROR_CONTROL_BYTES = 512
 
 
@@ -99,27 +92,29 @@ class UdpPort:
 
     `batching=False` does without UDP_GRO and UDP_SEGMENT, as some kernels of Linux do. With `kernel_times`
     (Linux), bursts tell when the kernel received them. If no other socket has asked for that before, the
-    kernel begins a moment later; until then they tell when they were read.
+    kernel begins a moment later; until then they tell when they were read. `is_native` allows native code.
 
     `send_errors` counts datagrams that were not sent, by errno's name, or by why their destination is set
-    aside; `receive_errors` counts failed calls, by errno's name. `link_local_count` counts datagrams that
-    were dropped because their source is a link-local address, which no answer could reach.
-    `receives_batches`, `sends_batches` and `tells_times` say what the kernel supports.
+    aside; `receive_errors` counts failed calls, by errno's name. `receives_batches`, `sends_batches` and
+    `tells_times` say what the kernel supports.
     """
 
-    def __init__(self, sock: socket.socket, *, batching: bool = True, kernel_times: bool = False) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        batching: bool = True,
+        kernel_times: bool = False,
+        is_native: bool = True,
+    ) -> None:
         self.send_errors: Counter[str] = Counter()
         self.receive_errors: Counter[str] = Counter()
-        self.link_local_count = 0
         self._socket = sock
-        self._is_ipv6 = sock.family == socket.AF_INET6
         self._is_linux = uses_linux()
-        batching = batching and self._is_linux
-        self.tells_times = (
-            kernel_times and self._is_linux and try_option(sock, socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self._is_native = is_native
+        self._inlet = Inlet(
+            sock, self.receive_errors, batching=batching, kernel_times=kernel_times, is_native=is_native
         )
-        self._control_bytes = _TIMED_CONTROL_BYTES if self.tells_times else _CONTROL_BYTES
-        self.receives_batches = batching and try_option(sock, socket.IPPROTO_UDP, UDP_GRO, 1)
         self._epoll: select.epoll | None = None
         self.reports_unreachable = False
         if self._is_linux and sock.getsockopt(socket.IPPROTO_IP, IP_RECVERR):
@@ -158,6 +153,21 @@ class UdpPort:
         it for good. An epoll instance around the socket only becomes readable.
         """
         return self._socket.fileno() if self._epoll is None else self._epoll.fileno()
+
+    @property
+    def receives_batches(self) -> bool:
+        """Whether the kernel brings a run of datagrams in one call."""
+        return self._inlet.receives_batches
+
+    @property
+    def tells_times(self) -> bool:
+        """Whether bursts tell when the kernel received them."""
+        return self._inlet.tells_times
+
+    @property
+    def link_local_count(self) -> int:
+        """How many datagrams were dropped because their source is link-local, which no answer could reach."""
+        return self._inlet.link_local_count
 
     @property
     def sends_batches(self) -> bool:
@@ -221,34 +231,14 @@ class UdpPort:
         memory = read_memory(self._socket) if self._is_linux else None
         return memory.overflow_count if memory is not None else 0
 
-    def receive(self, calls_max: int = RECEIVE_CALLS_MAX) -> list[Burst]:
-        """Returns what has arrived, or as much as `calls_max` calls bring; then more is readable."""
-        bursts = []
-        # A reused buffer is slower: copying out of it costs more than the allocation in `recvmsg`.
-        recvmsg, control_bytes, tells_times = self._socket.recvmsg, self._control_bytes, self.tells_times
-        for _ in range(calls_max):
-            try:
-                data, control, _, source = recvmsg(_RECEIVE_BYTES, control_bytes)
-            except BlockingIOError:
-                break
-            except OSError as error:
-                if error.errno == errno.EBADF:
-                    raise
-                # An ICMP error caused by an earlier send. What has arrived is still there.
-                self.receive_errors[errno_name(error)] += 1
-                continue
-            segment_bytes, kernel_ns = len(data), 0
-            if tells_times:
-                segment_bytes, kernel_ns = _told(control, segment_bytes)
-            elif control:
-                (segment_bytes,) = _GRO_SIZE.unpack(control[0][2])
-            if self._is_ipv6:
-                if source[3]:
-                    self.link_local_count += datagram_count(len(data), segment_bytes)
-                    continue
-                source = plain_address(source)
-            bursts.append(Burst(data, segment_bytes, source, kernel_ns))
-        return bursts
+    def receive(self, bursts_max: int = BURSTS_MAX) -> list[Burst]:
+        """Returns what has arrived, in order: this number of bursts, or little more."""
+        return self._inlet.receive(bursts_max)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more may have arrived than the last `receive` returned."""
+        return self._inlet.has_more
 
     def send(self, transmits: Iterable[Transmit]) -> None:
         """Sends each transmit to each of its destinations. Never blocks or raises: see `send_errors`."""
@@ -270,7 +260,10 @@ class UdpPort:
         size_bytes = self.send_buffer_bytes
         try:
             self._outlets = Outlets(
-                lambda: open_sender(self._socket, size_bytes), self.send_errors, clock=clock.now
+                lambda: open_sender(self._socket, size_bytes),
+                self.send_errors,
+                clock=clock.now,
+                is_native=self._is_native,
             )
         except OSError:
             # Else others could join the port, and would be given a part of what arrives.
@@ -305,15 +298,3 @@ class UdpPort:
                 if _EXTENDED_ERRNO.unpack_from(value)[0] == errno.ECONNREFUSED:
                     found[plain_address(destination)] = None
         return list(found)
-
-
-def _told(control: Iterable[tuple[int, int, bytes]], data_bytes: int) -> tuple[int, int]:
-    """Reads control data: a segment's length, and when the kernel received the first, in ns since 1970."""
-    segment_bytes, kernel_ns = data_bytes, 0
-    for level, kind, value in control:
-        if (level, kind) == (socket.IPPROTO_UDP, UDP_GRO):
-            (segment_bytes,) = _GRO_SIZE.unpack(value)
-        elif (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
-            seconds, nanoseconds = _TIMESPEC.unpack(value)
-            kernel_ns = seconds * 10**9 + nanoseconds
-    return segment_bytes, kernel_ns

@@ -5,7 +5,7 @@ What our own callers get wrong raises ValueError, with the sizes in the message.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kcast.pubsub.errors import KcastError
@@ -139,17 +139,16 @@ def request_start(datagram: bytes) -> int:
     return min(starts) + 1 if starts else -1
 
 
-def sorted_lines(lines: list[bytes]) -> tuple[list[bytes], dict[bytes, list[bytes]], list[bytes]]:
-    """Returns the subscribe lines, the publish lines by topic, and the control lines of a datagram."""
+def sorted_lines(lines: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Returns the subscribe lines, the publish lines, and the control lines of a datagram."""
     subscribes: list[bytes] = []
-    publishes: dict[bytes, list[bytes]] = {}
+    publishes: list[bytes] = []
     controls: list[bytes] = []
     for line in lines:
-        topic, space, _ = line.partition(b" ")
         if is_control(line):
             controls.append(line)
-        elif space:
-            publishes.setdefault(topic, []).append(line)
+        elif b" " in line:
+            publishes.append(line)
         else:
             subscribes.append(line)
     return subscribes, publishes, controls
@@ -312,7 +311,7 @@ def request_datagram(first: Request, lines: Iterable[bytes] = ()) -> bytes:
 
 
 def pack_lines(
-    lines: Iterable[bytes], lines_max: int = DATAGRAM_BYTES_MAX, *, mark: bytes = b""
+    lines: Sequence[bytes], lines_max: int = DATAGRAM_BYTES_MAX, *, mark: bytes = b""
 ) -> tuple[bytes, int]:
     """Packs lines (without LF, each shorter than a datagram) into few datagrams, in order (§4.3).
 
@@ -320,6 +319,10 @@ def pack_lines(
     and their length in bytes: all but the last are padded with blank lines to the same length, so that the
     kernel can cut them (UDP_SEGMENT).
     """
+    if len(lines) <= lines_max:
+        data = mark + b"\n".join(lines) + b"\n"
+        if len(data) <= DATAGRAM_BYTES_MAX:
+            return data, len(data)
     filled: list[bytes] = []
     parts: list[bytes] = []
     size_bytes = len(mark)

@@ -20,8 +20,10 @@ from kcast.client.cli.text import escaped
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
 from kcast.client.trust.extras import MissingExtra
+from kcast.client.trust.extras import how_to_install as how_to_install  # for commands of other packages
 from kcast.client.trust.state import places
 from kcast.client.watch import Watch
+from kcast.hashring.policy import Policy
 from kcast.pubsub import clock
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import encode_topic
@@ -115,6 +117,10 @@ def load_cluster_to_use(command: str, cluster_name: str | None, *, is_watched: b
     if servers > hosts and not cluster.is_lab:
         counted = f"{servers} servers on {count_of(hosts, 'host')} count as {'one' if hosts == 1 else hosts}"
         text = f"{counted} ({text}); for several hosts on one machine add a line 'lab'"
+    elif cluster.policy == Policy():
+        fitting = f"policy k={hosts} publish={hosts // 2 + 1} subscribe={hosts}"
+        text += f"; without a line 'policy' it is {cluster.policy}, and for {count_of(hosts, 'host')} "
+        text += f"you can write '{fitting}'"
     say(command, f"{source.name}: {text}")
     return cluster
 
@@ -175,11 +181,6 @@ def topic_argument(text: str) -> bytes:
 
 
 # --- Text for people ---------------------------------------------------------------------------------
-
-
-def how_to_install(extra: str) -> str:
-    """Returns what to type for an extra. kcast is on no package index, so it comes from a checkout."""
-    return f"pip install '.[{extra}]' in a checkout of kcast"
 
 
 def count_of(count: int, noun: str) -> str:

@@ -10,30 +10,17 @@ import click
 from kcast.client import contexts
 from kcast.client.cli.common import complete_contexts, errors_as_lines, say
 from kcast.client.cli.layout import table
+from kcast.client.cli.ordered_group import OrderedGroup
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.contexts import ContextError
-from kcast.client.resembling import did_you_mean
 from kcast.client.source import CLUSTER_VARIABLE, of_context
-
-
-class _Group(click.Group):
-    """Says which subcommand may have been meant where there is none of this name."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Returns the subcommand."""
-        if args[0] not in self.commands and not args[0].startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"no such command {args[0]}{did_you_mean(args[0], self.commands)}")
-        return super().resolve_command(ctx, args)
-
 
 _name = click.argument("name", shell_complete=complete_contexts)
 _json = click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each, one a line.")
 
 
-@click.group("context", cls=_Group)
+@click.group("context", cls=OrderedGroup)
 def command() -> None:
     """Give clusters names: `--cluster NAME` then stands for the cluster file.
 

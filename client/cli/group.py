@@ -31,6 +31,10 @@ _COMMANDS = {
         "kcast.loadtest.demo.command",
         "kill servers of a cluster here, and compare what arrives with theory",
     ),
+    "bench": (
+        "kcast.loadtest.bench.command",
+        "measure messages a second, latency and loss, here or on a cluster",
+    ),
     "load": ("kcast.loadtest.load.command", "run load tests, with faults, and capture them"),
     "analyse": ("kcast.spark.command", "analyse captures of load tests, and compare them with theory"),
     "help": ("kcast.client.cli.help", "the help of a command"),
@@ -69,7 +73,25 @@ def _told(run: Callable[[], _Result]) -> _Result:
         sys.exit(EXIT_USAGE)
 
 
+def _tell_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not context.resilient_parsing:
+        from importlib.metadata import version
+
+        from kcast.client.cli.text import tell
+        from kcast.pubsub.native import DESCRIPTION
+
+        tell(f"kcast {version('kcast')}, {DESCRIPTION}")
+        context.exit()
+
+
 @click.group(cls=_Commands, members=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kcast")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_tell_version,
+    help="Show the version, and whether native code was built.",
+)
 def main() -> None:
     """Publish/subscribe over UDP with dumb servers and smart clients."""

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kcast.client.cli.ordered_group import OrderedGroup
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 Members = Mapping[str, tuple[str, str]]  # the name of a command: its module, and what it does, for the help
 
 
-class LazyGroup(click.Group):
+class LazyGroup(OrderedGroup):
     """A group whose commands are named with their modules: `kcast serve` needs no numpy.
 
     Each module has its command as `command`.
@@ -33,16 +35,6 @@ class LazyGroup(click.Group):
                 assert command is not None
                 error.ctx = click.Context(command, parent=ctx, info_name=name)
             raise
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds the subcommand; says which one may have been meant where there is none of this name."""
-        if args[0] not in self.members and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from kcast.client.resembling import did_you_mean
-
-            ctx.fail(f"no such command {args[0]}{did_you_mean(args[0], self.members)}")
-        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Returns the subcommands and options that begin like this, without loading any subcommand."""

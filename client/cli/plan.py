@@ -3,7 +3,6 @@
 It also shows what a price of new leases (PROTOCOL §5.11) means in computing time, measured on this machine.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -18,6 +17,7 @@ from kcast.client.cli.common import (
 )
 from kcast.client.cli.forecast import Setting, Work, all_of_k, few_publish, measured_tries_per_s, predict
 from kcast.client.cli.layout import folded, paragraph, table
+from kcast.client.cli.policy_options import policy_argument, policy_of, policy_options
 from kcast.client.cli.text import tell, to_json
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import TTL_S_DEFAULT, WORK_BITS_MAX, Limits
@@ -28,16 +28,10 @@ _LABEL_CHARS = len("best TTL   ")
 
 
 @click.command("plan")
+@policy_argument
 @cluster_option
 @click.option("--hosts", type=click.IntRange(1, 100_000), help="Hosts in the cluster.")
-@click.option("--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A scheme of the note of 2004.")
-@click.option("--k", type=click.IntRange(1, 1000), metavar="K", help="Number of a topic's hosts.")
-@click.option(
-    "--publish", type=click.IntRange(1, 1000), metavar="M", help="Number that each message goes to."
-)
-@click.option(
-    "--subscribe", type=click.IntRange(1, 1000), metavar="N", help="Number that a subscriber leases at."
-)
+@policy_options
 @click.option(
     "--down", type=Number(0, 1), metavar="P", help=f"Share of time a host is down. [default: {DOWN_DEFAULT}]"
 )
@@ -84,6 +78,7 @@ _LABEL_CHARS = len("best TTL   ")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each policy, yours first.")
 def command(
+    policy: Policy | None,
     cluster_name: str | None,
     hosts: int | None,
     scheme: str | None,
@@ -103,10 +98,11 @@ def command(
 ) -> None:
     """Show what theory expects a policy to deliver and to cost, beside others. Asks no server.
 
-    A policy is written k/publish/subscribe. It and the number of hosts come from the options, else from the
-    cluster file, else they are 5/3/5 and 100. Theory is beforehand: it is not known which hosts will be down.
-    Each host is down for a share --down of the time, independently of others; or --down-exactly hosts are
-    down. Theory is for publishers that do not avoid dead hosts. kcast's do avoid them, and lose less.
+    A policy is written k/publish/subscribe. It is POLICY, or what --k and the others say; else it is that of
+    the cluster file, and 5/3/5 without one. The number of hosts is that of --hosts, else of the cluster file,
+    and 100 without one. Theory is beforehand: it is not known which hosts will be down. Each host is down for
+    a share --down of the time, independently of others; or --down-exactly hosts are down. Theory is for
+    publishers that do not avoid dead hosts. kcast's do avoid them, and lose less.
 
     With --work-bits, the price that `kcast serve` may ask, it measures how fast this machine finds stamps. It
     shows how long such clients compute for a lease, and for a table full of leases. An attacker may be a
@@ -118,17 +114,23 @@ def command(
     \b
     Examples: the default policy; a lab of 12 with 4 servers killed; a price of 18 bits
       kcast plan --down 0.1 --loss 0.01
-      kcast plan --hosts 12 --down-exactly 4 --k 5 --publish 2 --subscribe 5
+      kcast plan 5/2/5 --hosts 12 --down-exactly 4
       kcast plan --work-bits 18
     """
     with errors_as_lines("plan"):
         if down is not None and down_exactly is not None:
             raise click.UsageError("--down and --down-exactly exclude each other: give one of them.")
-        own = any(value is not None for value in (scheme, k, publish, subscribe))
+        given = {"--scheme": scheme, "--k": k, "--publish": publish, "--subscribe": subscribe}
+        own = [name for name, value in given.items() if value is not None]
+        if policy is not None and own:
+            raise click.UsageError(f"{policy} says all of the policy: leave out {' and '.join(own)}.")
         cluster = load_cluster_if_named("plan", cluster_name)
         if hosts is None:
             hosts = len(cluster.hosts) if cluster else HOSTS_DEFAULT
-        policy = cluster.policy if cluster and not own else _policy(scheme, hosts, k, publish, subscribe)
+        if policy is None:
+            policy = (
+                cluster.policy if cluster and not own else policy_of(scheme, hosts, k, publish, subscribe)
+            )
         if down_exactly is not None and down_exactly > hosts:
             raise click.UsageError(
                 f"--down-exactly is {down_exactly}, but there are {count_of(hosts, 'host')}."
@@ -138,32 +140,6 @@ def command(
         work = None if work_bits is None else Work(work_bits, measured_tries_per_s())
         for line in _as_json(policy, setting, work) if as_json else _as_text(policy, setting, work):
             tell(line)
-
-
-def _policy(
-    scheme: str | None, hosts: int, k: int | None, publish: int | None, subscribe: int | None
-) -> Policy:
-    """Returns the policy that the options describe. Raises click.UsageError."""
-    try:
-        if scheme == "S":
-            return Policy.from_scheme("S", k=k, publish=publish, subscribe=subscribe)
-        if scheme == "R":
-            return Policy.from_scheme("R", servers=hosts, k=k, publish=publish, subscribe=subscribe)
-        if scheme == "CH":
-            return Policy.from_scheme("CH", k=k, publish=publish, subscribe=subscribe)
-        k = Policy().k if k is None else k
-        few = min(k, Policy().publish)
-        if publish is None:
-            publish = few if subscribe in (None, k) else k
-        return Policy(k, publish, k if subscribe is None else subscribe)
-    except ValueError as error:
-        raise click.UsageError(_as_typed(str(error))) from None
-
-
-def _as_typed(text: str) -> str:
-    """Returns what a policy complains of, with options as they are typed: `--k 3` for `k=3`."""
-    text = re.sub(r"\b(k|publish|subscribe)=(\d+)", r"--\1 \2", text)
-    return re.sub(r"(takes no|raise|lower|set) (k|publish|subscribe)\b", r"\1 --\2", text)
 
 
 # --- Output ------------------------------------------------------------------------------------------

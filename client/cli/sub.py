@@ -61,6 +61,10 @@ _LOST: dict[Why, str] = {
     "price": "it asks more work for a lease than any client does",
     "name": "its name leads to no address",
 }
+_NEVER_HEARD: dict[Why, str] = {
+    "silent": "no answer from {server}",
+    "name": "cannot reach {server}: its name leads to no address",
+}
 
 
 @click.command("sub")
@@ -332,6 +336,7 @@ class _Watcher:
         self._telling = Telling("sub", with_time=with_time)
         self._leases = {topic: client.core.lease_counts(topic) for topic in topics}
         self._removed: set[str] = set()  # servers that the cluster file has no longer
+        self._never_heard: set[str] = set()  # servers that did not answer from the start on
         self._told: dict[bytes, tuple[int, int]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
         self._missing = 0  # messages in gaps, since gaps were told last
@@ -386,7 +391,10 @@ class _Watcher:
                 return "" if self._client.cluster.is_signed else file_news.told(event)
             case ClusterRefused() | ListChanged() | ListTrouble():
                 return file_news.told(event)
-            case ServerLost(server, why):
+            case ServerLost(server, why, has_answered):
+                if not has_answered and why in _NEVER_HEARD:
+                    self._never_heard.add(server)
+                    return _NEVER_HEARD[why].format(server=server)
                 gone = ", and is no longer in the cluster file" if server in self._removed else ""
                 return f"lost {server}: {_LOST[why]}{gone}"
             case FamilyMissing(server, family):
@@ -394,7 +402,9 @@ class _Watcher:
             case AllServersLost():
                 return f"{self.nobody_answers()}; still trying"
             case ServerReturned(server):
-                return f"{server} answers again"
+                again = "" if server in self._never_heard else " again"
+                self._never_heard.discard(server)
+                return f"{server} answers{again}"
             case ServerDraining(server):
                 return f"{server} is about to stop"
             case ServerForgot(server):

@@ -9,6 +9,13 @@ from kcast.client.resembling import did_you_mean
 # What a message or topic looks like that has been taken for an option: -5, -3.5.
 _NO_OPTION = re.compile(r"-[^A-Za-z-]")
 
+# What click says of a wrong word, in plain words.
+_PLAIN = (
+    (re.compile(r"is not a valid integer( range)?\b"), "is not a whole number"),
+    (re.compile(r"is not a valid float( range)?\b"), "is not a number"),
+    (re.compile(r"'\[([A-Z]+)\](\.\.\.)?'"), r"'\1'"),  # an argument that may be left out
+)
+
 _ADDRESS = "servers stand in the cluster file: --cluster FILE"
 _OPEN_TO_ALL = "there are no users and passwords here"
 _NO_SESSION = "servers keep nothing for clients"
@@ -27,6 +34,21 @@ _ELSEWHERE = {
     "--reply": "there are no replies: publish on a topic that the other side names",
 }
 
+# The same of nats bench and redis-benchmark, and what one verb of kcast bench has and another has not.
+_OF_BENCH = {
+    **dict.fromkeys(("--msgs", "-n", "--requests"), "use --count"),
+    **dict.fromkeys(("--clients", "-c"), "use --publishers and --subscribers"),
+    **dict.fromkeys(("--sleep", "--pubsleep", "--subsleep"), "use --rate, in messages a second"),
+    **dict.fromkeys(("--multisubject", "--multisubjectmax"), "use --topics"),
+    **dict.fromkeys(("-p", "-h", "--host", "--port", "--url", "-s", "--server"), _ADDRESS),
+    "-d": "use --size",
+    "--csv": "use --json",
+    "--no-progress": "progress goes to standard error, and figures to standard output",
+    "--subscribers": "'kcast bench pub' only publishes: use 'kcast bench pubsub' for both",
+    "--publishers": "'kcast bench sub' only subscribes: use 'kcast bench pubsub' for both",
+    "--size": "'kcast bench sub' takes what comes, whatever its size",
+}
+
 
 def one_line(error: click.UsageError) -> str:
     """Returns what is wrong, and what to do, in one line without the command's name."""
@@ -34,6 +56,8 @@ def one_line(error: click.UsageError) -> str:
         text = _no_such_option(error)
     else:
         text = " ".join(error.format_message().split())
+        for pattern, plain in _PLAIN:
+            text = pattern.sub(plain, text)
         text = text[:1].lower() + text[1:] if text[1:2].islower() else text
     return f"{text.removesuffix('.')} (see {command_of(error)} --help)"
 
@@ -51,9 +75,16 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     takes_words = command is not None and any(isinstance(each, click.Argument) for each in command.params)
     if takes_words and _NO_OPTION.match(name):
         return f"{text}; write -- before what begins with a minus sign: {_with_dashes(error)}"
-    if command is not None and command.name in ("pub", "sub") and name in _ELSEWHERE:
-        return f"{text}: {_ELSEWHERE[name]}"
+    if advice := _advice(command_of(error), name):
+        return f"{text}: {advice}"
     return text + did_you_mean(name, error.possibilities or ())
+
+
+def _advice(command: str, option: str) -> str:
+    """Returns what to do instead of what the option does elsewhere; "" where that is not known."""
+    if command.startswith("kcast bench "):
+        return _OF_BENCH.get(option, "")
+    return _ELSEWHERE.get(option, "") if command in ("kcast pub", "kcast sub") else ""
 
 
 def _with_dashes(error: click.NoSuchOption) -> str:

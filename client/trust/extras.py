@@ -1,4 +1,7 @@
-"""What to say where the libraries that signed lists need are not installed."""
+"""What to say where the libraries of an extra are not installed."""
+
+import shlex
+import sys
 
 from kcast.client.cluster import ClusterError
 
@@ -7,5 +10,14 @@ class MissingExtra(ClusterError):
     """A library is not installed. `extra` is the extra of kcast that brings it."""
 
     def __init__(self, what: str, extra: str = "trust") -> None:
-        super().__init__(f"{what} needs the extra {extra!r}: pip install 'kcast[{extra}]'")
+        super().__init__(f"{what} needs the extra {extra!r}: {how_to_install(extra)}")
         self.extra = extra
+
+
+def how_to_install(extra: str) -> str:
+    """Returns what to type for an extra, wherever kcast has come from.
+
+    kcast is on no package index. But pip asks none for it where it is installed, as it is for the Python that
+    runs it: there pip adds the libraries of the extra alone.
+    """
+    return f"{shlex.quote(sys.executable or 'python3')} -m pip install 'kcast[{extra}]'"

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from kcast.pubsub.endpoint import Burst, Transmit, datagrams
-from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort
+from kcast.pubsub.inlet import BURSTS_MAX
+from kcast.pubsub.udp import UdpPort
 
 
 class Flags(Protocol):
@@ -30,9 +31,9 @@ class IsolatablePort(UdpPort):
         self._flags = flags
         self._index = index
 
-    def receive(self, calls_max: int = RECEIVE_CALLS_MAX) -> list[Burst]:
+    def receive(self, bursts_max: int = BURSTS_MAX) -> list[Burst]:
         """Receives like any port; returns nothing while isolated."""
-        bursts = super().receive(calls_max)
+        bursts = super().receive(bursts_max)
         if self._flags[self._index]:
             self.cut_off += sum(_count(burst.data, burst.segment_bytes) for burst in bursts)
             return []

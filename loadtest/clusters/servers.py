@@ -25,6 +25,13 @@ from kcast.pubsub.errors import KcastError
 
 IMAGE = "kcast"
 
+UNLIMITED = (
+    *("--publish-rate", "0", "--copy-rate", "0", "--egress-rate", "0", "--challenge-rate", "0"),
+    *("--capacity", "10000000", "--topics", "10000000", "--topics-per-prefix", "10000000"),
+    *("--leases-per-address", "10000000", "--leases-per-prefix", "10000000"),
+)
+"""Options of `kcast serve` by which servers refuse nothing that a test does."""
+
 
 class ServerFailed(KcastError, RuntimeError):
     """Servers did not start, or their host or engine failed; the message says why."""

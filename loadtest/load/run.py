@@ -20,7 +20,7 @@ from kcast.loadtest.capture.folder import RunFolder, ScenarioFolder, Status
 from kcast.loadtest.capture.taps import convert, msg_ids_by_digest, owners_by_port
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.backends import open_servers
-from kcast.loadtest.clusters.servers import Servers
+from kcast.loadtest.clusters.servers import UNLIMITED, Servers
 from kcast.loadtest.load.locusts import Locusts
 from kcast.loadtest.load.report import headline
 from kcast.loadtest.load.server_watch import ServerWatch
@@ -28,13 +28,6 @@ from kcast.loadtest.load.view import Watcher
 from kcast.loadtest.results.summary import Summary, summarise
 from kcast.loadtest.scenario import Scenario
 from kcast.pubsub.errors import KcastError
-
-# Servers refuse nothing that a load test does.
-SERVER_OPTIONS = (
-    *("--publish-rate", "0", "--copy-rate", "0", "--challenge-rate", "0"),
-    *("--capacity", "10000000", "--topics", "10000000", "--topics-per-prefix", "10000000"),
-    *("--leases-per-address", "10000000", "--leases-per-prefix", "10000000"),
-)
 
 _TAP_MARGIN_NS = 10_000_000_000  # before the load begins and after it ends, messages are converted, too
 
@@ -101,7 +94,7 @@ def _measure(folder: ScenarioFolder, settings: RunSettings, watcher: Watcher) ->
         servers = open_servers(
             *(scenario.backend, scenario.servers),
             ttl_s=scenario.ttl_s,
-            options=SERVER_OPTIONS,
+            options=UNLIMITED,
             tap_dir=tap_dir,
             image=settings.image,
         )

@@ -35,7 +35,7 @@ def main() -> None:
                 continue
             lines, _ = wire.split_lines(data)
             _, publishes, _ = wire.sorted_lines(lines)
-            taken += sum(map(len, publishes.values()))
+            taken += len(publishes)
             request = wire.parse_request(lines[0]) if lines else None
             if isinstance(request, wire.Ask):
                 answer: wire.Reply = wire.Challenge(request.nonce, COOKIE, 0)

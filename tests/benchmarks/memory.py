@@ -1,43 +1,55 @@
-"""What a lease takes in a whole server: bytes, with all that is kept against abuse.
+"""What a lease takes in a whole server: bytes, with all that is kept against abuse, and time where it comes alone.
 
-    python -m tests.benchmarks.memory [--leases 100000]
+    python -m tests.benchmarks.memory [--leases 100000] [--beside COMMIT]
 
 Leases are opened by handshakes from addresses that are in networks, each in a turn of its own, and renewed
-once, which establishes them; then each subscriber gets a copy. As from a real network, each datagram brings an
-address and topics of its own. Memory is what tracemalloc counts:
+once, which establishes them; then each subscriber gets a copy. As from a real network, each datagram brings
+an address and topics of its own. Memory is what tracemalloc counts:
 
     names     topics, addresses and times
     table     what finds them: the table, and who holds leases
-    caches    of networks and addresses; they are full at 4,096 entries each, however many leases there are
-    rest      all else of the server, but for the credit
+    caches    of networks and addresses; they are full at some thousand entries, however many leases there are
+    rest      all else of the server, but for what comes with copies
     all       the sum of these
-    credit    what comes with the first copy: credit of each address, rates of each IP and network
+    copies    what comes with the first copy: a route for each topic, credit of each address, rates of each IP
+              and network
 
-A table that is *full* has as many places as leases; the others have twice as many.
+A table that is *full* has as many places as leases; the others have twice as many. Where others *have left*,
+as many addresses as hold leases held one a moment ago, and are still known.
+
+With `--beside COMMIT` (or a folder) all is told of this project as it was then, too.
 """
 
 import argparse
 import gc
+import json
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from kcast.pubsub import cookie, networks, wire
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.server import Server
-from tests.benchmarks.table import LINES, Request, address, topic
+from tests.benchmarks.table import LINES, Request, address, server_us, topic
+from tests.support.checkout import ROOT
 from tests.support.server_core import SteadyServer
+from tests.support.trees import HERE, NoHistory, Tree, tree_of
 
 TURN_S = 0.00005
 RENEWED_AFTER_S = 20.0  # longer than half a renewal interval: so it establishes
+TIME_ROUNDS = 3  # the fastest counts
+LEFT_AFTER_S = 61.0  # longer than a ttl
 PUBLISHER: Address = ("192.0.2.1", 7)
 NAMES = {"memory.py", "wire.py"}  # addresses and times come from here, topics from there
 TABLE = {
     *("table.py", "fifo_table.py", "audience.py", "holders.py", "order.py", "probation.py"),
-    *("networks.py", "by_network.py", "crowds.py"),
+    *("networks.py", "by_network.py", "crowds.py", "expiring.py"),
 }
 
 
@@ -48,12 +60,17 @@ class Held(NamedTuple):
     table: float
     caches: float
     rest: float
-    credit: float
+    copies: float
 
     @property
     def all(self) -> float:
         """What a lease takes until something is published."""
         return self.names + self.table + self.caches + self.rest
+
+    @property
+    def text(self) -> str:
+        """The figures, as a row has them."""
+        return "".join(f"{figure:8.0f}" for figure in (*self[:4], self.all, self.copies))
 
 
 # --- Leases -------------------------------------------------------------------------------------------
@@ -97,13 +114,29 @@ def fresh(address: Address) -> Address:
     return host.encode().decode(), port
 
 
-CASES: dict[str, Callable[[int], Iterator[Request]]] = {
-    "1000 topics x 100 addresses": grid,
-    "... each lease by itself": partial(grid, together=1),
-    "distinct addresses, one topic": one_topic,
-    "all distinct": all_distinct,
-    "all distinct, two of a network": partial(all_distinct, address_of=in_pairs),
-    "all distinct, IPv6": partial(all_distinct, address_of=ipv6),
+class Row(NamedTuple):
+    """A table, the leases in it, and what it has room for."""
+
+    case: Callable[[int], Iterator[Request]]
+    table: str = "ttl"
+    is_full: bool = False
+    others_left: bool = False
+
+
+ROWS = {
+    "1000 topics x 100 addresses": Row(grid),
+    "... full": Row(grid, is_full=True),
+    "... each lease in a datagram of its own": Row(partial(grid, together=1)),
+    "... fifo": Row(grid, "fifo"),
+    "distinct addresses, one topic": Row(one_topic),
+    "..., full": Row(one_topic, is_full=True),
+    "all distinct": Row(all_distinct),
+    "all distinct, full": Row(all_distinct, is_full=True),
+    "all distinct, fifo": Row(all_distinct, "fifo"),
+    "all distinct, others have left": Row(all_distinct, others_left=True),
+    "all distinct, two of a network": Row(partial(all_distinct, address_of=in_pairs)),
+    "all distinct, two of a network, full": Row(partial(all_distinct, address_of=in_pairs), is_full=True),
+    "all distinct, IPv6, two of a network": Row(partial(all_distinct, address_of=ipv6)),
 }
 
 
@@ -151,7 +184,7 @@ class Run:
 
     def clear_caches(self) -> None:
         """Empties what fills however few leases there are."""
-        its = self.server.leases.holders._networks
+        its = self.server.leases._networks
         for cached in (networks.networks_of, cookie._address_bytes, its.path_of, its.shares_of):
             getattr(cached, "cache_clear")()  # noqa: B009
 
@@ -161,14 +194,17 @@ class Run:
         return wire.parse_reply(answer.data.rstrip(b"\n"))
 
 
-def held(table: str, case: Callable[[int], Iterator[Request]], leases: int, places: int) -> Held:
-    """Returns what a lease takes. Only leases that are not refused count."""
+def held(row: Row, leases: int) -> Held:
+    """Returns what a lease takes. It leaves the caches of this process empty."""
+    case = row.case
     names = {name for _, topics in case(leases) for name in topics}
     networks.networks_of.cache_clear()
     cookie._address_bytes.cache_clear()
     gc.collect()
     tracemalloc.start()
-    run = Run(table, leases, places)
+    run = Run(row.table, leases, leases if row.is_full else 2 * leases)
+    if row.others_left:
+        run.ask_all(all_distinct(leases, lambda number: address(number + leases)), LEFT_AFTER_S)
     run.ask_all(case(leases), RENEWED_AFTER_S)
     run.ask_all(case(leases), RENEWED_AFTER_S)
     server = run.server
@@ -201,21 +237,53 @@ def _of(allocated: dict[str, int], files: set[str]) -> int:
     return sum(size_bytes for name, size_bytes in allocated.items() if name in files)
 
 
+def child(name: str, leases: int) -> None:
+    """Prints what a process of its own has found: a row, or if there is no such one, the times."""
+    print(json.dumps(held(ROWS[name], leases) if name in ROWS else [server_us("ttl", each) for each in (1, LINES)]))
+
+
+def found_by(tree: Tree, name: str, leases: int) -> list[float]:
+    """Returns what a process prints that imports this version."""
+    code = f"from tests.benchmarks.memory import child; child({name!r}, {leases})"
+    command = (sys.executable, "-c", code)
+    return json.loads(
+        subprocess.run(command, cwd=ROOT, env=tree.environment, stdout=subprocess.PIPE, check=True).stdout
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--leases", type=int, default=100_000, help="at the server")
-    leases: int = parser.parse_args(arguments).leases
+    parser.add_argument("--beside", metavar="COMMIT|FOLDER", help="tell of this version, too")
+    options = parser.parse_args(arguments)
+    with TemporaryDirectory(prefix="kcast-bench-") as scratch:
+        trees = {"": HERE}
+        if options.beside:
+            try:
+                trees[options.beside] = tree_of(options.beside, Path(scratch))
+            except NoHistory as error:
+                sys.exit(f"memory: {error}")
+        compare(trees, options.leases)
+
+
+def compare(trees: dict[str, Tree], leases: int) -> None:
+    """Prints what leases take in each of these versions."""
     print(f"{leases:,} leases")
-    print(f"{'bytes a lease':44}" + "".join(f"{name:>8}" for name in (*Held._fields[:4], "all", "credit")))
-    rows = [("ttl", name, case, 2) for name, case in CASES.items()]
-    rows += [("ttl", f"{name}, full", case, 1) for name, case in CASES.items() if "by itself" not in name]
-    rows += [("fifo", name, CASES[name], 2) for name in ("1000 topics x 100 addresses", "all distinct")]
-    for table, name, case, factor in rows:
-        found = held(table, case, leases, factor * leases)
-        figures = (*found[:4], found.all, found.credit)
-        print(f"{table:5} {name:38}" + "".join(f"{figure:8.0f}" for figure in figures), flush=True)
+    print(f"{'bytes a lease':48}" + "".join(f"{name:>8}" for name in (*Held._fields[:4], "all", "copies")))
+    for name in ROWS:
+        for version, tree in trees.items():
+            print(f"{name:38} {version[:9]:9}" + Held(*found_by(tree, name, leases)).text, flush=True)
+    print(f"{'microseconds a lease, at the server':48}" + "".join(f"{name:>8}" for name in ("open", "renew")))
+    times: dict[str, list[list[list[float]]]] = {version: [] for version in trees}
+    for _ in range(TIME_ROUNDS):
+        for version, tree in trees.items():
+            times[version].append(json.loads(json.dumps(found_by(tree, "times", leases))))
+    for place, what in enumerate(("alone in a datagram", f"{LINES} in a datagram")):
+        for version, rounds in times.items():
+            opened_us, renewed_us = (min(each[place][which] for each in rounds) for which in (0, 1))
+            print(f"{what:38} {version[:9]:9}{opened_us:8.1f}{renewed_us:8.1f}")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from kcast.client.watch import Listen, News
 from kcast.hashring.policy import Policy
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit
-from kcast.pubsub.udp import RECEIVE_CALLS_MAX, UdpPort, open_socket
+from kcast.pubsub.udp import UdpPort, open_socket
 from kcast.pubsub.wire import TopicError
 from tests.support.client_paths import Through
 from tests.support.driver_suite import lacking
@@ -66,6 +66,12 @@ class Bell:
 
 def box(hold_s: float = 0.0) -> DeliveryInbox:
     return DeliveryInbox(Bell(), 10, hold_s)
+
+
+def flood(monkeypatch: pytest.MonkeyPatch, engine: Engine, *, has_more: bool = True) -> None:
+    """Lets something have arrived at each turn, and perhaps more than it takes."""
+    monkeypatch.setattr(engine._port, "receive", lambda: [Burst(b"x\n", 2, UNROUTABLE)])
+    monkeypatch.setattr(UdpPort, "has_more", has_more)
 
 
 @contextmanager
@@ -298,18 +304,16 @@ def test_what_is_held_is_let_go_in_time_and_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held_s", "calls", "is_let_go"),
-    [(0.6, RECEIVE_CALLS_MAX, False), (0.6, RECEIVE_CALLS_MAX - 1, True), (1.1, RECEIVE_CALLS_MAX, True)],
+    ("held_s", "has_more", "is_let_go"), [(0.6, True, False), (0.6, False, True), (1.1, True, True)]
 )
 def test_what_is_held_waits_for_what_has_arrived_but_is_not_read_yet(
-    monkeypatch: pytest.MonkeyPatch, held_s: float, calls: int, is_let_go: bool
+    monkeypatch: pytest.MonkeyPatch, held_s: float, has_more: bool, is_let_go: bool
 ) -> None:
     with opened() as engine:
         inbox = box(hold_s=0.5)
         engine.subscribe([b"t"], inbox)
         engine._dispatch(Delivery(b"t", b"", "s", "p", 2), time.monotonic() - held_s)
-        arrived = [Burst(b"x\n", 2, UNROUTABLE)] * calls
-        monkeypatch.setattr(engine._port, "receive", lambda: arrived)
+        flood(monkeypatch, engine, has_more=has_more)
         engine.turn()
         assert len(inbox.items) == is_let_go
 
@@ -355,9 +359,7 @@ def test_answer_that_is_not_read_yet_is_not_overdue(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(clock, "now", lambda: time_s)
         monkeypatch.setattr(engine.core, "handle_timeout", overdue_at.append)
         engine.turn()
-        monkeypatch.setattr(
-            engine._port, "receive", lambda: [Burst(b"x\n", 2, UNROUTABLE)] * RECEIVE_CALLS_MAX
-        )
+        flood(monkeypatch, engine)
         for after_s in (0.1, 0.4, 0.6, 0.9, 1.2):
             time_s = began_at + after_s
             engine.turn()

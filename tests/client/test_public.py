@@ -181,7 +181,7 @@ def test_state_changes_are_told_to_who_asks() -> None:
     assert done.stderr.splitlines()[:3] == [
         "DEBUG kcast.client.session 127.0.0.1:9: alive -> suspected (silence)",
         "DEBUG kcast.client.session 127.0.0.1:9: suspected -> lost (third silence)",
-        "DEBUG kcast.client.event_log ServerLost(server='127.0.0.1:9', why='silent')",
+        "DEBUG kcast.client.event_log ServerLost(server='127.0.0.1:9', why='silent', has_answered=False)",
     ]
 
 

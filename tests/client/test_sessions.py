@@ -90,7 +90,7 @@ def test_name_that_does_not_resolve_is_a_server_that_is_down() -> None:
     world.core.subscribe(b"t", world.now)
     world.run(1)
     assert world.core.lease_counts(b"t") == (2, 3)
-    assert world.take_events(ServerLost) == [ServerLost(world.names[0], "name")]
+    assert world.take_events(ServerLost) == [ServerLost(world.names[0], "name", has_answered=False)]
     assert world.core.server_states()[world.names[0]] == "lost"
     outcome = world.published(confirm=True)
     assert outcome.receipts == 2
@@ -155,7 +155,7 @@ def test_client_without_the_family_of_a_name_has_lost_it() -> None:
     world.move(0, v6(1))
     world.core.subscribe(b"t", world.now)
     world.run(5)
-    assert world.take_events(ServerLost) == [ServerLost(world.names[0], "name")]
+    assert world.take_events(ServerLost) == [ServerLost(world.names[0], "name", has_answered=False)]
 
 
 def test_two_names_of_one_server_are_one_server_and_one_that_is_down() -> None:
@@ -166,7 +166,7 @@ def test_two_names_of_one_server_are_one_server_and_one_that_is_down() -> None:
     world.run(30)
     assert world.core.lease_counts(b"t") == (2, 3)
     assert world.core.sessions.at[v4(1)].server.name == world.names[0]
-    assert world.take_events(ServerLost) == [ServerLost(world.names[1], "name")]
+    assert world.take_events(ServerLost) == [ServerLost(world.names[1], "name", has_answered=False)]
     assert world.core.server_states()[world.names[0]] == "alive"
     before = len(world.lookups)
     world.run(600)

@@ -38,7 +38,7 @@ def _messages() -> Iterator[bytes]:
     yield from _of_wire("envelopes", "refused_envelopes", "messages", "refused_messages")
 
 
-def _bursts() -> Iterator[bytes]:
+def _router() -> Iterator[bytes]:
     several = (b"t a\nt b\nt c\n", b"t a\n\n\n\nt b\n\n\n\n", b"t a\nu b\nt c\n", b"t a\n%~ N\n", b"t a\nt b")
     for lines in several:
         for segment_bytes in (3, 7, 200):
@@ -194,5 +194,5 @@ def _sieve() -> Iterator[bytes]:
 _SEEDS = {
     "server": _server, "client": _client, "signed-forms": _signed_forms, "cluster-file": _cluster_file,
     "tap-reader": _tap_reader, "tap-writer": _tap_writer, "capture-lines": _capture_lines,
-    "capture-files": _capture_files, "wire": _wire, "bursts": _bursts, "messages": _messages, "sieve": _sieve,
+    "capture-files": _capture_files, "wire": _wire, "router": _router, "messages": _messages, "sieve": _sieve,
 }  # fmt: skip

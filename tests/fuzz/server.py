@@ -240,7 +240,7 @@ class _World:
         if may_subscribe:
             self.lease_until |= {(topic, source): self.now + self.server.ttl_s for topic in subscribes}
         if may_publish:
-            self.published.update(line for same in publishes.values() for line in same)
+            self.published.update(publishes)
         return is_vouched and (may_subscribe or not subscribes)
 
     def _age_s(self, line: bytes, source: Address) -> float | None:
@@ -271,7 +271,7 @@ class _World:
         if is_vouched and drops.keys() & _OF_VOUCHED_DATAGRAMS:
             return
         subscribes, publishes, controls = wire.sorted_lines(lines[is_vouched:])
-        publish_count = sum(map(len, publishes.values()))
+        publish_count = len(publishes)
         if is_vouched and drops.keys() & {Drop.PUBLISH_RATE, Drop.BACKLOG}:
             assert accounted >= publish_count  # the whole datagram was refused
         else:

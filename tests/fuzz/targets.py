@@ -34,7 +34,7 @@ TARGETS = {
     "capture-lines": Target("capture_lines", 300, compares=False),
     "capture-files": Target("capture_files", 2_500),
     "wire": Target("wire_lines", 250),
-    "bursts": Target("bursts", 400),
+    "router": Target("router", 400),
     "messages": Target("messages", 250),
     "sieve": Target("sieve", 40),
 }

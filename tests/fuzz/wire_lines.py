@@ -40,10 +40,9 @@ def _is(rule: str, text: bytes) -> bool:
 
 def _check_kinds(data: bytes, lines: list[bytes]) -> None:
     subscribes, publishes, controls = wire.sorted_lines(lines)
-    sorted_lines = [*subscribes, *controls, *(line for same in publishes.values() for line in same)]
-    assert sorted(sorted_lines) == sorted(lines)
+    assert sorted([*subscribes, *controls, *publishes]) == sorted(lines)
     assert all(map(wire.is_control, controls)) and not any(map(wire.is_control, subscribes))
-    assert all(line.startswith(topic + b" ") for topic, same in publishes.items() for line in same)
+    assert all(b" " in line for line in publishes)
     assert wire.is_vouched(data) == data.lstrip(b"\n").startswith(b"%!")
     starts = [at for at in range(len(data)) if data[at : at + 3] in (b"%? ", b"%~ ")]
     starts = [at for at in starts if at == 0 or data[at - 1 : at] == b"\n"]

@@ -1,6 +1,7 @@
 """kcast as its users install it: beside modules of other people's that bear our folders' names, and typed."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from tests.support.cluster_of_processes import ClusterOfProcesses
 
 WAIT_S = 120
 PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
-SOURCES = (*PACKAGES, "pyproject.toml", "README.md", "LICENSE")
+SOURCES = (*PACKAGES, "pyproject.toml", "setup.py", "README.md", "LICENSE")
 # One for asyncio, one without an event loop.
 PAGES = ("README.md", "docs/tutorial.md")
 PROGRAMS = [
@@ -41,18 +42,47 @@ def done(command: tuple[str | Path, ...], folder: Path, *, code: int = 0) -> str
     return ended.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a copy of the sources, since building leaves files among them."""
-    checkout = tmp_path_factory.mktemp("checkout")
+def copy_sources(checkout: Path) -> None:
+    """Copies the sources, since building leaves files among them."""
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+            ignored = shutil.ignore_patterns("__pycache__", "*.so")
+            shutil.copytree(ROOT / name, checkout / name, ignore=ignored)
         else:
             shutil.copy(ROOT / name, checkout)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a copy of the sources."""
+    checkout = tmp_path_factory.mktemp("checkout")
+    copy_sources(checkout)
     done((sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", checkout), checkout)
     (found,) = checkout.glob("*.whl")
     return found
+
+
+# What `tools/setup` asks pip for.
+LINKED = """
+from setuptools.build_meta import build_editable
+build_editable("out", {"editable_mode": "strict"})
+"""
+
+
+@pytest.mark.parametrize("compiler", ["/nonexistent", "false"])
+def test_without_a_compiler_that_works_native_code_is_left_out(tmp_path: Path, compiler: str) -> None:
+    copy_sources(tmp_path)
+    (tmp_path / "out").mkdir()
+    for command in ((sys.executable, "-c", LINKED), (sys.executable, "-m", "build", "-wnx", "-o", "out")):
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=os.environ | {"CC": compiler}, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert 'building extension "kcast.pubsub._router" failed' in ended.stdout + ended.stderr
+    for wheel in (tmp_path / "out").glob("*.whl"):
+        assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    linked = {path.name for path in (tmp_path / "build").glob("__editable__*/kcast/pubsub/*")}
+    assert "native.py" in linked and not [name for name in linked if name.endswith(".so")]
 
 
 @pytest.fixture(scope="module")

@@ -48,11 +48,12 @@ class System:
         return done.stdout
 
     def start(self, name: str, *arguments: str) -> "tuple[Path, subprocess.Popen[bytes]]":
-        """Starts a command; returns the file that gets what it prints."""
+        """Starts a command; returns the file that gets what it prints, a server's log apart."""
         path = self._folder / name
+        log = subprocess.DEVNULL if "serve" in arguments else subprocess.STDOUT
         with path.open("wb") as output:
             process = subprocess.Popen(
-                (*self._command, *arguments), env=self._environment, stdout=output, stderr=subprocess.STDOUT
+                (*self._command, *arguments), env=self._environment, stdout=output, stderr=log
             )
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)

@@ -23,8 +23,8 @@ CORES = (
         "pubsub/table.py",
         "pubsub/price.py",
         "pubsub/leasing.py",
-        "pubsub/bursts.py",
-        "pubsub/egress.py",
+        *("pubsub/router.py", "pubsub/native.py"),
+        *("pubsub/egress.py", "pubsub/batch.py"),
         "pubsub/subscribers.py",
         "pubsub/networks.py",
         "pubsub/door.py",
@@ -74,6 +74,8 @@ CORES = (
     ),
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
+    *("loadtest/bench/course.py", "loadtest/bench/figures.py", "loadtest/bench/latencies.py"),
+    *("loadtest/bench/plan.py", "loadtest/bench/received.py"),
 )
 
 CORE_LINES_MAX = 500
@@ -92,7 +94,7 @@ ARROWS = {
             "kcast.pubsub.http",
             "kcast.pubsub.clock",
         ),
-        *("kcast.pubsub.networks", "kcast.pubsub.sockets"),
+        *("kcast.pubsub.networks", "kcast.pubsub.sockets", "kcast.pubsub.native"),
     ),
     "loadtest": ("kcast.loadtest", "kcast.client", "kcast.hashring", "kcast.pubsub"),
     # Spark reads what load tests wrote, as they describe it, and walks the real ring in its simulation.
@@ -133,11 +135,11 @@ LAYERS = {
     "client/trust": (("publisher",), ("reach", "witness"), ("state",), ("checks",), ("forms",), ("",)),
     "loadtest": (
         ("locustfile", "shapes"),
-        ("demo", "load"),
+        ("bench", "demo", "load"),
         ("users", "results"),
         ("faults",),
         ("capture", "clusters"),
-        ("charts", "scenario"),
+        ("charts", "scenario", "timerfd"),
     ),
     "spark": (
         ("submit",),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kcast.pubsub import clock
-from kcast.pubsub.driver import CALLS_OF_PART, RECEIVING_S_MAX, Ending, run
+from kcast.pubsub.driver import BURSTS_OF_PART, RECEIVING_S_MAX, Ending, run
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.flood import OPENING_STEP_S
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -223,13 +223,13 @@ def test_what_takes_long_to_read_is_taken_bit_by_bit_and_the_guard_looks(port: U
         looks = 0
 
         def saw(self, bursts: Sequence[Burst]) -> None:
-            assert len(bursts) <= CALLS_OF_PART
+            assert len(bursts) <= BURSTS_OF_PART
 
         def look(self, now: float) -> None:
             self.looks += 1
 
     guard: Any = Guard()
-    core, count = Slow(), 3 * CALLS_OF_PART + 1
+    core, count = Slow(), 3 * BURSTS_OF_PART + 1
     with Peer(port.address) as peer:
         for _ in range(count):
             peer.say(b"x")
@@ -245,7 +245,7 @@ def test_what_takes_long_to_read_is_taken_bit_by_bit_and_the_guard_looks(port: U
         run(core, [port], on_ready=hearer.start, guard=guard)
         hearer.join(WAIT_S)
     assert sum(map(len, core.turns)) == count
-    assert max(map(len, core.turns)) == CALLS_OF_PART
+    assert max(map(len, core.turns)) == BURSTS_OF_PART
     assert guard.looks == 3
 
 

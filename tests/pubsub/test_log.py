@@ -158,7 +158,7 @@ def test_losses_come_from_the_core_and_all_sockets() -> None:
     server.refusals["full"] += 1
     with UdpPort(open_socket("127.0.0.1", 0)) as one, UdpPort(open_socket("127.0.0.1", 0)) as other:
         for port, count in ((one, 1), (other, 2)):
-            port.link_local_count += count
+            port._inlet.link_local_count += count
             port.receive_errors["ENETDOWN"] += count
             port.send([Transmit(b"x", 1, [("::1", 7400)] * count)])
         losses = Losses.of(server, (one, other))

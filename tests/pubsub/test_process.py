@@ -37,6 +37,7 @@ SETTINGS = ServeSettings(
     tells_audience=True,
     open_to="",
     exempts_loopback=True,
+    is_native=True,
     receive_buffer_bytes=4096,
     metrics=None,
     tap=None,

@@ -88,7 +88,9 @@ def test_without_open_the_bare_note_does_nothing(serve: Serve) -> None:
 
 def test_the_ready_line_tells_ttl_and_port(serve: Serve) -> None:
     process = serve("--ttl", "7")
-    assert re.fullmatch(r"kcast: serving on 127\.0\.0\.1:\d+ \(ttl 7 s\)\n", next_line(process))
+    assert re.fullmatch(
+        r"kcast: serving on 127\.0\.0\.1:\d+ \(ttl 7 s, routing in native code\)\n", next_line(process)
+    )
     assert untimed(stop(process)) == "kcast serve: messages: 0, copies sent: 0; drops: none\n"
 
 
@@ -304,6 +306,7 @@ def test_defaults(settings: list[ServeSettings]) -> None:
             head_file=None,
             tells_audience=True,
             exempts_loopback=True,
+            is_native=True,
             open_to="",
             receive_buffer_bytes=BUFFER_BYTES_DEFAULT,
             metrics=None,
@@ -322,6 +325,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
         *("--head", "v1", "--receive-buffer", "512k", "--metrics", "[::1]:9400", "--open"),
         *("--tap", "/some/file", "--tap-size", "2M", "--log", "json", "--hide-audience"),
         "--no-loopback-exemption",
+        "--no-native",
     )
     assert invoke("--port", "0", *options).exit_code == 0
     limits = Limits(
@@ -346,6 +350,7 @@ def test_every_option_is_heard(settings: list[ServeSettings]) -> None:
             head_file=None,
             tells_audience=False,
             exempts_loopback=False,
+            is_native=False,
             open_to="local",
             receive_buffer_bytes=512 * 1024,
             metrics=("::1", 9400),

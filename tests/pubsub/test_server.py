@@ -154,7 +154,7 @@ PROVOCATIONS: dict[Drop, list[Provoke]] = {
     Drop.UNVOUCHED_PUBLISH: [bare(b"t m\n"), bare(b" \n"), bare(b"%c3 m\n")],
     Drop.COPY: [bare(b"\nt m\n"), bare(b"\n\n%c3 m\n")],
     Drop.CONTROL_BYTE: [bare(b"t \x1b[2J\n"), bare(b"t m\r\n"), vouching(b"t \x7f"), vouching(b"\x01 m")],
-    Drop.BACKLOG: [proven(b"t 1\n", b"t 2\n")],
+    Drop.BACKLOG: [proven(b"t 1\n", b"t 2\n", b"t 3\n")],
     Drop.CREDIT: [proven(*[b"t ".ljust(1149, b"m") + b"\n"] * 57)],
     Drop.EGRESS_RATE: [two_publishers(b"t ".ljust(999, b"m"))],
     Drop.LATE: [waiting_too_long],
@@ -261,7 +261,7 @@ def test_lines_of_a_subscriber_are_put_together_in_order(server: Server) -> None
     for source, datagram in ((CLIENT, b"t 1\nu 1\n"), (OTHER, b"u 2\nt 2\n"), (CLIENT, b"t 3\nv 1\n")):
         server.receive(Burst(datagram, len(datagram), source), START)
     back = sent(server.flush(START))
-    assert sorted(back) == [(OTHER, b"t 1\nt 3\nu 1\nu 2\nt 2\n"), (THIRD, b"u 1\nu 2\n")]
+    assert sorted(back) == [(OTHER, b"t 1\nu 1\nu 2\nt 2\nt 3\n"), (THIRD, b"u 1\nu 2\n")]
     assert server.flush(START) == []
 
 

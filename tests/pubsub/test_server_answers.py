@@ -201,7 +201,7 @@ def receipt_with(combination: Combination, monkeypatch: pytest.MonkeyPatch) -> b
     server = new_server(**options, tells_audience=audience, limits=Limits(publishers=1))
     if bare:
         publish_lease(server, OTHER)
-    monkeypatch.setattr(server.leases, "subscribers", lambda *_: range(AUDIENCE_MAX))
+    monkeypatch.setattr(server.leases, "live_count", lambda *_: AUDIENCE_MAX + 1)
     monkeypatch.setattr(server._publishing, "forward", lambda *_: None)
     lease(server, CLIENT, b"mine")
     monkeypatch.setattr(server._price, "quote", lambda *_: Quote(WORK_BITS_MAX, is_keeping_dear=keep))

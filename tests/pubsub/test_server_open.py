@@ -228,7 +228,8 @@ class Lab:
 
 def unmark(server: Server) -> None:
     """The same server without the mark on its copies."""
-    server._egress._mark = b""
+    egress = server._egress
+    egress._mark = egress._first._mark = egress._round._mark = b""
 
 
 def forged_line(rng: random.Random) -> bytes:
@@ -303,7 +304,7 @@ def test_attacker_with_a_good_cookie_sets_off_no_more() -> None:
     lab.subscribe_all_to_all()
     for address, server in lab.servers.items():
         datagram = b"\n" + vouched(handshake(server), b"t m", b"u " + b"m" * 900)
-        assert lab.forge(datagram, CLIENT, address) == [4, 0]
+        assert lab.forge(datagram, CLIENT, address) == [2, 0]
 
 
 def test_answers_do_not_travel_on() -> None:

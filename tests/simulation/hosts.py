@@ -25,6 +25,7 @@ from kcast.pubsub.server import Server
 from tests.simulation.ledger import Boot, ClientTurn, ServerTurn
 from tests.simulation.network import Packet, family_of
 from tests.simulation.taps import TapRecord
+from tests.support.routers import ROUTERS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -35,6 +36,7 @@ SPINS_MAX = 50
 SLICE_S = 0.001
 RETURN_SLACK_S = 1.5
 START_UNIX_S = 1_800_000_000.0
+_ROUTERS = list(ROUTERS.values())  # of servers by turns: none must make a difference
 
 
 class Host(ABC):
@@ -220,6 +222,7 @@ class ServerHost(Host):
             work_bits=options.work_bits,
             head=options.head,
             own_addresses=frozenset(self.addresses),
+            router=_ROUTERS[int(self.name[1:]) % len(_ROUTERS)],
             tap=tap,
         )
         self._timer_at = math.inf

@@ -21,7 +21,7 @@ from kcast.pubsub.fifo_table import FifoTable, PromisedEntry
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.price import Price
-from kcast.pubsub.publishing import Lines, Publishing
+from kcast.pubsub.publishing import Publishing
 from kcast.pubsub.rates import Demand
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import FREE, Mint, Quote
@@ -37,7 +37,7 @@ class LongWinded(Server):
     def _reply(self, request: bytes, source: Address, answer: bytes, *, is_proven: bool = True) -> None:
         answer = answer.ljust(len(request) + 1, b"\n")
         self.counts["answers_sent"] += 1
-        self._replies.append(Transmit(answer, len(answer), (source,), is_answer=True))
+        self._replies.append(Transmit(answer, len(answer), (source,), 0))
 
 
 class Obliging(Server):
@@ -139,10 +139,10 @@ class NeverForgets(Server):
 
 
 class _PublishingWithGossip(Publishing):
-    def forward(self, publishes: Lines, demand: Demand, source: Address, now: float) -> None:
-        gossip = {topic: [line + b"!" for line in lines] for topic, lines in publishes.items()}
-        super().forward(publishes, demand, source, now)
-        super().forward(gossip, demand, source, now)
+    def _forward(self, data: bytes, segment_bytes: int, demand: Demand, source: Address, now: float) -> None:
+        super()._forward(data, segment_bytes, demand, source, now)
+        gossip = b"".join(line + b"!\n" for line in wire.split_lines(data)[0])
+        super()._forward(gossip, len(gossip), demand._replace(topic=None), source, now)
 
 
 class Gossip(Server):
@@ -159,9 +159,7 @@ class Lax(Server):
         tap, self._publishing._tap = self._publishing._tap, None
         for line in wire.split_lines(datagram)[0]:
             if b" " in line and not wire.is_control(line):
-                self._publishing.forward(
-                    {line.partition(b" ")[0]: [line]}, Demand(1, 1, 1), ("127.0.0.1", 1), 0.0
-                )
+                self._publishing.forward([line], Demand(1, 1, 1), ("127.0.0.1", 1), now)
         self._publishing._tap = tap
 
 
@@ -424,14 +422,14 @@ class Mute(Server):
 class Flatterer(Server):
     """Tells of one subscriber more than there is."""
 
-    def _audience_of(self, publishes: dict[bytes, list[bytes]], now: float) -> int:
+    def _audience_of(self, publishes: Sequence[bytes], now: float) -> int:
         return super()._audience_of(publishes, now) + 1
 
 
 class Discourager(Server):
     """Tells of one subscriber less than there is."""
 
-    def _audience_of(self, publishes: dict[bytes, list[bytes]], now: float) -> int:
+    def _audience_of(self, publishes: Sequence[bytes], now: float) -> int:
         return max(0, super()._audience_of(publishes, now) - 1)
 
 
@@ -443,9 +441,9 @@ class Secretive(Server):
 
 
 class _PublishingTactfully(Publishing):
-    def forward(self, publishes: Lines, demand: Demand, source: Address, now: float) -> None:
+    def _forward(self, data: bytes, segment_bytes: int, demand: Demand, source: Address, now: float) -> None:
         tap, self._tap = self._tap, None
-        super().forward(publishes, demand, source, now)
+        super()._forward(data, segment_bytes, demand, source, now)
         self._tap = tap
 
 

@@ -15,7 +15,7 @@ from kcast.spark.findings.tables import FINDINGS_VERSION
 from kcast.spark.request import OUT_DEFAULT, AnalysisRequest
 from tests.support.report_findings import findings, scenarios
 
-EXTRA = "pip install '.[spark]' in a checkout of kcast brings it"
+EXTRA = f"{sys.executable} -m pip install 'kcast[spark]' brings it"
 
 
 def call(*arguments: str | Path) -> Result:

@@ -17,7 +17,7 @@ from kcast.pubsub.endpoint import Address, format_address
 WAIT_S = 30.0
 KCAST = (sys.executable, "-m", "kcast.client.cli")
 
-_READY = re.compile(r"kcast: serving on (\S+):(\d+) \(ttl \d+ s\)\n")
+_READY = re.compile(r"kcast: serving on (\S+):(\d+) \(ttl \d+ s, routing in [^\n]+\)\n")
 
 
 class ClusterOfProcesses:

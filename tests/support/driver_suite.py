@@ -554,7 +554,7 @@ async def names_are_looked_up_until_they_resolve(driver: Driver, servers: Server
     with mock.patch.object(socket, "getaddrinfo", getaddrinfo):
         async with driver.client(Cluster(named, ALL, has_names=True)) as client:
             events, subscription = client.events(), client.subscribe("t")
-            down = ServerLost(named[2].name, "name")
+            down = ServerLost(named[2].name, "name", has_answered=False)
             assert (await events_until(events, ServerLost))[-1] == down
             assert (await client.publish("t", "x")).receipts == 2
             found[last[0]] = last[1]

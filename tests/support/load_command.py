@@ -49,13 +49,7 @@ class Load:
 
     def descendants(self) -> set[int]:
         """Returns all processes that it has started, and that these have started."""
-        found: set[int] = set()
-        parents = {self.process.pid}
-        while parents:
-            children = {pid for parent in parents for pid in _children(parent)}
-            parents = children - found
-            found |= children
-        return found
+        return descendants_of(self.process.pid)
 
     def interrupt(self) -> None:
         """Sends Ctrl-C."""
@@ -73,6 +67,17 @@ def run_load(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]], st
         code, output, errors = load.end()
     objects = [json.loads(line) for line in output.splitlines()]
     return code, {each["name"]: each for each in objects if each["type"] == "scenario"}, errors
+
+
+def descendants_of(pid: int) -> set[int]:
+    """Returns all processes that a process has started, and that these have started."""
+    found: set[int] = set()
+    parents = {pid}
+    while parents:
+        children = {child for parent in parents for child in _children(parent)}
+        parents = children - found
+        found |= children
+    return found
 
 
 def living(pids: set[int]) -> set[int]:

@@ -77,7 +77,7 @@ def _read_line(descriptor: int) -> str:
 
 
 def served_addresses(process: "subprocess.Popen[str]") -> list[Address]:
-    match = re.fullmatch(r"kcast: serving on (.+) \(ttl \d+ s\)\n", next_line(process))
+    match = re.fullmatch(r"kcast: serving on (.+) \(ttl \d+ s, routing in [^\n]+\)\n", next_line(process))
     assert match
     parts = [each.rpartition(":") for each in match[1].split(" and ")]
     return [(host.strip("[]"), int(port)) for host, _, port in parts]

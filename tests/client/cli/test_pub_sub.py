@@ -333,6 +333,22 @@ def test_a_lost_and_a_returned_server_are_told(tmp_path: Path) -> None:
         sub.await_error(b"leased on 2 of 2\n", after=answers)
 
 
+def test_a_server_that_comes_up_later_answers_and_one_that_was_there_answers_again(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ClusterOfProcesses(tmp_path, 2, Policy(2, 2, 2), ttl_s=2))
+        there, later = cluster.names
+        cluster.kill(later)
+        sub = stack.enter_context(subscriber(cluster, "t"))
+        sub.await_error(b"kcast sub: no answer from %s\n" % later.encode())
+        cluster.restart(later)
+        sub.await_error(b"kcast sub: %s answers\n" % later.encode())
+        for name in (there, later):
+            cluster.kill(name)
+            sub.await_error(b"kcast sub: lost %s: it does not answer\n" % name.encode())
+            cluster.restart(name)
+            sub.await_error(b"kcast sub: %s answers again\n" % name.encode())
+
+
 # --- Ends --------------------------------------------------------------------------------------------
 
 
@@ -382,8 +398,9 @@ def test_no_server_answers(tmp_path: Path) -> None:
             forever.await_error(b"kcast sub: %s; still trying\n" % why)
             *lost, last = forever.errors.splitlines()
             assert last == b"kcast sub: %s; still trying" % why
+            # They were never there, so they cannot be lost.
             assert sorted(lost) == sorted(
-                b"kcast sub: lost %s: it does not answer" % name.encode() for name in cluster.names
+                b"kcast sub: no answer from %s" % name.encode() for name in cluster.names
             )
             assert forever.process.poll() is None
 
@@ -633,8 +650,20 @@ ONE_HOST = "server 127.0.0.1:1\nserver 127.0.0.1:2\nserver 127.0.0.1:3\n"
             "4 servers on 2 hosts count as 2 (the policy wants 3 hosts, there are 2); "
             "for several hosts on one machine add a line 'lab'",
         ),
-        ("lab\n" + ONE_HOST, "the policy wants 5 hosts, there are 3"),
-        ("server 127.0.0.1:1\n", "the policy wants 5 hosts, there is 1"),
+        (
+            "lab\n" + ONE_HOST,
+            "the policy wants 5 hosts, there are 3; without a line 'policy' it is 5/3/5, and for 3 hosts you "
+            "can write 'policy k=3 publish=2 subscribe=3'",
+        ),
+        (
+            "server 127.0.0.1:1\n",
+            "the policy wants 5 hosts, there is 1; without a line 'policy' it is 5/3/5, and for 1 host you "
+            "can write 'policy k=1 publish=1 subscribe=1'",
+        ),
+        (
+            "policy k=3 publish=2 subscribe=3\nlab\nserver 127.0.0.1:1\nserver 127.0.0.1:2\n",
+            "the policy wants 3 hosts, there are 2",
+        ),
         ("policy k=1 publish=1 subscribe=1\n" + ONE_HOST, None),
         ("policy scheme=S\n" + ONE_HOST, None),
     ],

@@ -245,6 +245,8 @@ def plan(*arguments: str) -> list[dict[str, object]]:
         (("--down", "0.2", "--scheme", "CH", "--k", "4"), 1 - 0.2**4),
         (("--k", "5", "--publish", "2", "--subscribe", "5"), 1 - 0.1**2),
         (("--k", "5", "--subscribe", "2"), 1 - 0.1**2),
+        (("5/2/5",), 1 - 0.1**2),
+        (("4/4/4", "--down", "0.2"), 1 - 0.2**4),
         (("--hosts", "3"), 1 - 0.1**3),
         (("--down", "0", "--scheme", "R"), model.delivery(100, 30, 30, 1.0)),
         # The lab of `kcast demo`: four of twelve killed.
@@ -413,6 +415,14 @@ def test_plan_puts_durations_in_a_unit_that_says_something(duration_s: float, to
         (("--loss", "1"), "not in the range"),
         (("--scheme", "X"), "is not one of"),
         (("--fleet", "9"), "no such option --fleet"),
+        (("5-3-5",), "invalid value for 'POLICY': expected K/PUBLISH/SUBSCRIBE, such as 5/3/5, not '5-3-5'"),
+        (("5/3",), "expected K/PUBLISH/SUBSCRIBE"),
+        (("3/4/3",), "publish=4 is more than k=3: raise k, or lower publish"),
+        (("0/0/0",), "k is 0: give a whole number of at least 1"),
+        (
+            ("5/3/5", "--k", "4", "--publish", "2"),
+            "5/3/5 says all of the policy: leave out --k and --publish",
+        ),
     ],
 )
 def test_plan_usage_errors(arguments: tuple[str, ...], complaint: str) -> None:

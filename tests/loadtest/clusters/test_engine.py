@@ -27,7 +27,7 @@ def test_without_an_engine_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -
 
 def test_without_the_library_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
-    with pytest.raises(EngineMissing, match=r"pip install '\.\[load\]'"), ContainerCluster(1, ttl_s=2):
+    with pytest.raises(EngineMissing, match=r"pip install 'kcast\[load\]'"), ContainerCluster(1, ttl_s=2):
         pass
 
 

@@ -19,7 +19,7 @@ LINES = [b"line %d \xc3\xa9 %% demo/1/1" % number for number in range(60)]
 BEFOREHAND = (
     "This takes about 22 s, and then about a minute for the report on Spark, which --no-report leaves out.\n"
 )
-EXTRA = "pip install '.[spark]' in a checkout of kcast brings it"
+EXTRA = f"{sys.executable} -m pip install 'kcast[spark]' brings it"
 
 _run = subprocess.run  # tests put others in its place
 

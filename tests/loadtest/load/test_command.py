@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +149,8 @@ def test_a_missing_extra_is_told_with_how_to_get_it(
     for arguments in ((), ("compare", "a", "b")):
         result = call(*arguments)
         assert result.exit_code == 1
-        assert (
-            "pyarrow is not installed: pip install '.[load]' in a checkout of kcast brings it\n"
-            in result.stderr
-        )
+        how = f"{sys.executable} -m pip install 'kcast[load]'"
+        assert f"pyarrow is not installed: {how} brings it\n" in result.stderr
     assert asked == []
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from kcast.client.cli import main
 from kcast.client.cli.servers.group import VERBS, command
 
+PIP = f"{sys.executable} -m pip install"
 LIST = """kcast-cluster 1
 name example.org/lab
 version 1
@@ -40,15 +41,15 @@ def test_every_verb_can_be_loaded_and_has_a_help_with_an_example(verb: str) -> N
         (
             ("verify", "x.cluster"),
             "nacl",
-            "a signed list needs the extra 'trust': pip install 'kcast[trust]'",
+            f"a signed list needs the extra 'trust': {PIP} 'kcast[trust]'",
         ),
         (
             ("init", "a.b/c", "192.0.2.7:1"),
             "cryptography",
-            "needs the extra 'trust': pip install 'kcast[trust]'",
+            f"needs the extra 'trust': {PIP} 'kcast[trust]'",
         ),
-        (("log", "x", "--audit"), "pymerkle", "an audit of a log needs the extra 'list-log': pip install"),
-        (("publish", "x.cluster"), "pymerkle", "the log of a list needs the extra 'list-log': pip install"),
+        (("log", "x", "--audit"), "pymerkle", f"an audit of a log needs the extra 'list-log': {PIP}"),
+        (("publish", "x.cluster"), "pymerkle", f"the log of a list needs the extra 'list-log': {PIP}"),
     ],
 )
 def test_a_missing_extra_is_one_line_that_says_what_to_install(

@@ -211,4 +211,5 @@ def test_without_the_extra_the_line_that_installs_it_is_told(tmp_path: Path) -> 
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "kcast sub: a signed list needs the extra 'trust': pip install 'kcast[trust]'\n"
+    how = f"{sys.executable} -m pip install 'kcast[trust]'"
+    assert done.stderr == f"kcast sub: a signed list needs the extra 'trust': {how}\n"

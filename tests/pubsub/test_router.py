@@ -1,4 +1,4 @@
-"""pubsub/bursts.py: bursts that have only publishes, and what is forwarded as it came. PROTOCOL §4.3."""
+"""pubsub/router.py: what bursts cause, who gets which lines, and how they are packed. PROTOCOL §4.3."""
 
 import random
 from collections import Counter
@@ -6,11 +6,12 @@ from collections import Counter
 import pytest
 
 from kcast.pubsub import wire
-from kcast.pubsub.bursts import publishes_by_topic, whole_topic
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Burst, datagrams
-from tests.fuzz.bursts import naive_publishes_by_topic
+from kcast.pubsub.router import Many, Router, whole_topic
+from tests.support.naive_router import RouteTable, check_packer, check_survey
 from tests.support.random_bursts import random_burst
+from tests.support.routers import ROUTERS
 from tests.support.server_core import (
     CLIENT,
     OTHER,
@@ -100,13 +101,40 @@ def test_lines_are_bounded_wherever_in_a_burst_they_are_many() -> None:
     assert 400 < refused_count < 2800
 
 
-def test_burst_of_publishes_is_sorted_as_its_datagrams_would_be() -> None:
+ADDRESSES = [("192.0.2.1", port) for port in range(1, 9)]
+
+
+def random_routes(rng: random.Random) -> RouteTable:
+    routes = RouteTable()
+    for topic in (b"t", b"u", b"%20", b"tt"):
+        audience = tuple(rng.sample(ADDRESSES, rng.choice((0, 1, 2, 8))))
+        routes[topic] = audience if rng.random() < 0.9 else Many(rng.randint(0, 9))
+    return routes
+
+
+@pytest.mark.parametrize("router", ROUTERS.values(), ids=ROUTERS)
+def test_survey_of_a_burst_is_that_of_its_lines(router: Router) -> None:
     rng = random.Random(5)
-    sorted_count = 0
+    publishes_count = 0
     for _ in range(3000):
         data, segment_bytes = random_burst(rng)
-        lines_max = rng.choice((2, 64))
-        found = publishes_by_topic(data, segment_bytes, lines_max)
-        assert found == naive_publishes_by_topic(data, segment_bytes, lines_max), (data, segment_bytes)
-        sorted_count += found is not None
-    assert sorted_count > 400
+        publishes_count += check_survey(router, data, segment_bytes, rng.choice((2, 64)), random_routes(rng))
+    assert publishes_count > 400
+
+
+@pytest.mark.parametrize("router", ROUTERS.values(), ids=ROUTERS)
+def test_each_subscriber_gets_its_lines_in_as_few_datagrams_as_hold_them(router: Router) -> None:
+    rng = random.Random(8)
+    packed_count = long_count = 0
+    for _ in range(1000):
+        routes = random_routes(rng)
+        texts = []
+        for _ in range(rng.choice((1, 2, 9, 30))):
+            topics = rng.choices((b"t", b"u", b"v", b"%20", b"tt"), k=rng.choice((1, 3, 30)))
+            sizes = rng.choice(((0,), (90,), (3, 30, 300), (1100, 7)))
+            texts.append(b"".join(topic + b" " + b"m" * rng.choice(sizes) + b"\n" for topic in topics))
+        packed = check_packer(router.make_packer(), texts, routes, rng.choice((b"", b"\n")))
+        packed_count += len(packed)
+        long_count += sum(len(each.data) > each.segment_bytes for each in packed)
+    assert packed_count > 1000
+    assert long_count > 500

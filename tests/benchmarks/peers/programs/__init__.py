@@ -1,0 +1,1 @@
+"""Programs that the benchmark starts: they import nothing of it."""

@@ -1,0 +1,149 @@
+"""`kcast bench` as a user runs it: servers, publishers and subscribers are processes, and none is left."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kcast.hashring.policy import Policy
+from tests.support.cluster_of_processes import ClusterOfProcesses, Command
+from tests.support.load_command import descendants_of, living
+from tests.support.waiting import wait_until
+
+SMALL = ("--servers", "3", "--count", "600", "--topics", "3", "--publishers", "2", "--subscribers", "2")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
+    """Two servers that all tests of this module may use, and none may kill."""
+    with ClusterOfProcesses(tmp_path_factory.mktemp("cluster"), 2, Policy(2, 2, 2)) as running:
+        yield running
+
+
+def bench(*arguments: str) -> tuple[int, str, str]:
+    with Command("bench", *arguments) as command:
+        code, output, errors = command.end()
+    return code, output.decode(), errors.decode()
+
+
+def test_on_its_own_servers_all_comes_once_and_figures_are_those_of_all() -> None:
+    code, output, errors = bench("pubsub", *SMALL, "--json")
+    assert code == 0, errors
+    result: dict[str, Any] = json.loads(output)
+    published, delivered = result["published"], result["delivered"]
+    assert (result["policy"], result["servers"]) == ("3/2/3", 3)
+    assert published["attempted"] == published["messages"] == published["with_receipt"] == 600
+    assert delivered["messages"] == delivered["expected"] == delivered["latency"]["count"] == 1200
+    assert (delivered["lost"], delivered["twice"], delivered["foreign"]) == (0, 0, 0)
+    assert delivered["duplicates"] >= 1200  # each message goes to two servers, or more where one was slow
+    assert 0 < delivered["latency"]["p50_ms"] <= delivered["latency"]["max_ms"] < 60_000
+    assert result["own_servers"]["copies"] >= delivered["copies"] >= 2400
+    assert result["own_servers"]["drops"] == {}
+    lines = errors.splitlines()
+    assert lines[0] == "kcast bench: started 3 servers on 127.0.0.1, policy 3/2/3"
+    assert lines[1] == (
+        "kcast bench: 2 publishers, 2 subscribers, 3 topics (bench/0, ...): 600 messages of 100 bytes, "
+        "as fast as receipts come"
+    )
+    assert "kcast bench: stopped the 3 servers" in lines
+
+
+def test_at_a_rate_it_prints_percentiles() -> None:
+    code, output, errors = bench("latency", "--k", "1", "--rate", "200", "--duration", "1", "--no-confirm")
+    assert code == 0, errors
+    assert re.search(r"^published +200 +1\.\d\d +\d+ ", output, re.MULTILINE), output
+    assert re.search(r"^lost +none of 200$", output, re.MULTILINE), output
+    assert re.search(r"^since it was due +p50 ms +p90 ms +p99 ms +p99\.9 ms +max ms$", output, re.MULTILINE)
+    assert re.search(r"^to its delivery( +[\d,.]+){5}$", output, re.MULTILINE), output
+    assert "kcast bench: stopped the server\n" in errors
+
+
+def test_publishers_and_subscribers_in_two_terminals(cluster: ClusterOfProcesses) -> None:
+    given = "--cluster", str(cluster.file), "--count", "500", "--topics", "2"
+    with Command("bench", "sub", *given, "--json") as sub:
+        sub.await_error(b"kcast bench: waits for messages, at most 60 s for the first\n")
+        code, output, errors = bench("pub", *given, "--json", "--publishers", "2")
+        assert code == 0, errors
+        assert errors.startswith(f"kcast bench: sends load to {cluster.file} (2 servers, policy 2/2/2), ")
+        code, received, errors_of_sub = sub.end()
+        assert code == 0, errors_of_sub
+    result = json.loads(output)
+    assert result["published"]["with_receipt"] == 500
+    assert (result["own_servers"], result["delivered"]) == (None, None)
+    delivered = json.loads(received)["delivered"]
+    assert (delivered["messages"], delivered["lost"], delivered["expected"]) == (500, 0, None)
+
+
+def test_nothing_comes(cluster: ClusterOfProcesses) -> None:
+    code, output, errors = bench("sub", "--cluster", str(cluster.file), "--wait", "0.2", "nothing")
+    assert (code, output) == (1, "")
+    assert errors.splitlines()[-1] == "kcast bench: no message came"
+
+
+def test_refusals_for_the_rate_are_told_with_what_to_do(tmp_path: Path) -> None:
+    options = ("--publish-rate", "100")
+    with ClusterOfProcesses(tmp_path, 1, Policy(1, 1, 1), options=options) as limited:
+        code, output, errors = bench("pub", "--cluster", str(limited.file), "--count", "600")
+    assert code == 0, errors
+    assert re.search(r"; \d+ refused \(rate\)$", output, re.MULTILINE), output
+    assert re.search(r"\d+ refusals for the reason 'rate': give a lower --rate, or raise", errors)
+
+
+def test_servers_that_do_not_answer_are_told(tmp_path: Path) -> None:
+    with ClusterOfProcesses(tmp_path, 1, Policy(1, 1, 1)) as dead:
+        dead.kill(dead.names[0])
+        for verb, what in (("pub", "a receipt"), ("sub", "a lease")):
+            code, output, errors = bench(verb, "--cluster", str(dead.file))
+            assert (code, output) == (1, "")
+            assert f"no server gives {what}: 'kcast doctor --cluster {dead.file}' says why" in errors
+
+
+def test_servers_that_end_meanwhile_end_it(tmp_path: Path) -> None:
+    with ClusterOfProcesses(tmp_path, 1, Policy(1, 1, 1)) as dying:
+        given = "--cluster", str(dying.file), "--rate", "50", "--duration", "600", "--subscribers", "1"
+        with Command("bench", "pubsub", *given) as command:
+            command.await_error(b" delivered")  # some seconds of progress
+            dying.kill(dying.names[0])
+            code, output, errors = command.end()
+    assert code == 1
+    assert b"kcast bench: no server answers any more: it ended after " in errors
+    assert output.startswith(b"           messages ")
+
+
+def test_ctrl_c_ends_it_with_figures_and_leaves_no_process() -> None:
+    with Command("bench", "pubsub", "--servers", "2", "--duration", "600") as command:
+        command.await_error(b" delivered")
+        started = descendants_of(command.process.pid)
+        assert len(started) >= 5, started  # the servers' host, two servers, a publisher, a subscriber
+        command.process.send_signal(signal.SIGINT)
+        code, output, errors = command.end()
+    assert code == 130
+    assert b"kcast bench: stopped the 2 servers\n" in errors
+    assert errors.endswith(b"kcast bench: ended by Ctrl-C: the figures are those until then\n")
+    assert re.search(rb"^delivered +[\d,]{4,} ", output, re.MULTILINE), output
+    assert not living(started)
+
+
+def test_ctrl_c_before_the_start_leaves_no_process() -> None:
+    with Command("bench", "pubsub", "--servers", "2") as command:
+        command.await_error(b"started 2 servers")
+        started = descendants_of(command.process.pid)
+        command.process.send_signal(signal.SIGINT)
+        code, _, errors = command.end()
+    assert code == 130
+    assert b"kcast bench: stopped the 2 servers\n" in errors
+    wait_until(lambda: not living(started), "the end of all processes")
+
+
+def test_nothing_outlives_it_when_it_is_killed() -> None:
+    with Command("bench", "pubsub", "--servers", "2", "--duration", "600") as command:
+        command.await_error(b" delivered")
+        started = descendants_of(command.process.pid)
+        os.kill(command.process.pid, signal.SIGKILL)
+        command.end()
+    wait_until(lambda: not living(started), "the end of all processes")
