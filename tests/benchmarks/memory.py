@@ -1,4 +1,4 @@
-"""What a lease takes in a whole server: bytes, with all that is kept against abuse, and time where it comes alone.
+"""What a lease takes in a whole server: bytes, with all that is kept against abuse; and time.
 
     python -m tests.benchmarks.memory [--leases 100000] [--beside COMMIT]
 
@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kcast.pubsub import cookie, networks, wire
 from kcast.pubsub.endpoint import Address, Burst
@@ -239,10 +239,11 @@ def _of(allocated: dict[str, int], files: set[str]) -> int:
 
 def child(name: str, leases: int) -> None:
     """Prints what a process of its own has found: a row, or if there is no such one, the times."""
-    print(json.dumps(held(ROWS[name], leases) if name in ROWS else [server_us("ttl", each) for each in (1, LINES)]))
+    row = ROWS.get(name)
+    print(json.dumps(held(row, leases) if row else [server_us("ttl", each) for each in (1, LINES)]))
 
 
-def found_by(tree: Tree, name: str, leases: int) -> list[float]:
+def found_by(tree: Tree, name: str, leases: int) -> Any:
     """Returns what a process prints that imports this version."""
     code = f"from tests.benchmarks.memory import child; child({name!r}, {leases})"
     command = (sys.executable, "-c", code)
@@ -279,7 +280,7 @@ def compare(trees: dict[str, Tree], leases: int) -> None:
     times: dict[str, list[list[list[float]]]] = {version: [] for version in trees}
     for _ in range(TIME_ROUNDS):
         for version, tree in trees.items():
-            times[version].append(json.loads(json.dumps(found_by(tree, "times", leases))))
+            times[version].append(found_by(tree, "times", leases))
     for place, what in enumerate(("alone in a datagram", f"{LINES} in a datagram")):
         for version, rounds in times.items():
             opened_us, renewed_us = (min(each[place][which] for each in rounds) for which in (0, 1))
