@@ -23,21 +23,22 @@ class Entry(Link):
     """What is kept about a lease.
 
     While it has its topic to itself it is the topic's audience, too; and what its address and its network
-    hold, while they hold nothing else (`kcast.pubsub.holders`).
+    hold, while they hold nothing else (`kcast.pubsub.holders`). `has_joined` says whether its topic had other
+    leases when it came, and so counts for another address.
     """
 
-    __slots__ = ("address", "opened_at", "renewed_at", "topic")
+    __slots__ = ("address", "has_joined", "opened_at", "renewed_at", "topic")
 
     count: ClassVar = 1
     paid_count: ClassVar = 1
     crowds: ClassVar[None] = None
     leases: ClassVar = 1
-    topics: ClassVar = 1
     beyond_free: ClassVar[None] = None
 
-    def __init__(self, topic: bytes, address: Address, now: float) -> None:
+    def __init__(self, topic: bytes, address: Address, now: float, *, has_joined: bool = False) -> None:
         self.topic = topic
         self.address = address
+        self.has_joined = has_joined
         # The same object in all that is renewed now. The time at which the lease ends would be one more.
         self.renewed_at = now
         self.opened_at: float | None = now  # None once it is established
@@ -47,7 +48,17 @@ class Entry(Link):
         """Whether the lease is off probation. If it has its topic to itself, the topic is, too."""
         return self.opened_at is None
 
-    established = established_topics = is_established
+    established = is_established
+
+    @property
+    def topics(self) -> int:
+        """The number of topics that count for its network, if that has no other lease."""
+        return not self.has_joined
+
+    @property
+    def established_topics(self) -> int:
+        """The number of these that are off probation."""
+        return self.opened_at is None and not self.has_joined
 
     @property
     def opener(self) -> Address:

@@ -6,8 +6,8 @@ a cookie that it may have is good for leases.
 
 There may be as many addresses and networks as leases, so what each takes counts for each lease. An address
 with a single lease needs nothing beside it: the lease's entry stands for the address. It also stands for its
-network, as long as it is alone there and has its topic to itself. Only with more comes a `Holder`, or
-`Holdings`.
+network, as long as it is alone there, and has its topic to itself or has joined that of another. Only with
+more comes a `Holder`, or `Holdings`.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -96,7 +96,7 @@ class Holders:
 
     # --- Leases --------------------------------------------------------------------------------------
 
-    def add(self, entry: Entry, *, opens_topic: bool) -> None:
+    def add(self, entry: Entry) -> None:
         """Takes in a new lease. It then has the same object for its address as the others of the address."""
         address = entry.address
         member = self._members.get(address)
@@ -116,14 +116,14 @@ class Holders:
         if network is None:
             self._loopback_count += member is None
             return
-        if opens_topic and network not in self._by_network:
+        if network not in self._by_network:
             self._by_network[network] = entry
             return
         holdings = self._holdings_in(network)
         if member is None:
             holdings.addresses = added(holdings.addresses, address)
         holdings.leases += 1
-        holdings.topics += opens_topic
+        holdings.topics += not entry.has_joined
 
     def shares_topic(self, entry: Entry) -> None:
         """Takes note that this lease will not have its topic to itself."""
@@ -140,7 +140,11 @@ class Holders:
     def count_topic(self, opener: Address, change: int, established_change: int) -> None:
         """Counts a topic for its opener, or no longer; and whether it is established."""
         network = self.network_of(opener)
-        if network is not None and isinstance(holdings := self._by_network[network], Holdings):
+        if network is None:
+            return
+        if change > 0:
+            self._holdings_in(network)  # it counts from now on, and did not when its opener joined it
+        if isinstance(holdings := self._by_network[network], Holdings):
             holdings.topics += change
             holdings.established_topics += established_change
 

@@ -183,11 +183,14 @@ class LeaseTable:
         if limit is not None:
             return limit
         audience = self._topics.get(topic)
-        entry = self.make_entry(topic if audience is None else audience.topic, address, now)
+        if audience is None:
+            entry = self.make_entry(topic, address, now)
+        else:
+            entry = self.make_entry(audience.topic, address, now, has_joined=True)
         self._new.put(entry)
         self._routes.pop(topic, None)
         self._routes.until = min(self._routes.until, now + self.ttl_s)
-        self.holders.add(entry, opens_topic=audience is None)
+        self.holders.add(entry)
         if audience is None:
             audience = self._topics[topic] = entry
         else:

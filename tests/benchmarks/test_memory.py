@@ -15,9 +15,9 @@ PART = 4  # dicts are as full with a quarter of the leases
         ("1000 topics x 100 addresses", 250, 20),
         ("... full", 250, 20),
         ("... fifo", 300, 20),
-        ("distinct addresses, one topic", 550, 450),
-        ("all distinct", 550, 560),
-        ("all distinct, full", 700, 560),
+        ("distinct addresses, one topic", 650, 560),
+        ("all distinct", 550, 640),
+        ("all distinct, full", 700, 640),
     ],
 )
 def test_a_lease_takes_no_more(name: str, bytes_max: float, copies_max: float) -> None:

@@ -80,10 +80,10 @@ def test_holders_are_the_naive_ones(seed: int) -> None:
         on_topic = [entry for entry in naive.entries if entry.topic == topic]
         mine = [entry for entry in on_topic if entry.address == address]
         if not mine:
-            entry = Entry(topic, (address[0], address[1]), now)
+            entry = Entry(topic, (address[0], address[1]), now, has_joined=bool(on_topic))
             if len(on_topic) == 1:
                 holders.shares_topic(on_topic[0])
-            holders.add(entry, opens_topic=not on_topic)
+            holders.add(entry)
             naive.entries.append(entry)
             naive.openers.setdefault(topic, entry)
             naive.known_until.pop(address, None)
@@ -117,7 +117,7 @@ def test_holders_are_the_naive_ones(seed: int) -> None:
 def holders_of(*addresses: Address) -> Holders:
     holders = Holders(NETWORKS, 1000)
     for number, address in enumerate(addresses):
-        holders.add(Entry(b"%d" % number, address, 0.0), opens_topic=True)
+        holders.add(Entry(b"%d" % number, address, 0.0))
     return holders
 
 
@@ -134,6 +134,20 @@ def test_a_lease_alone_stands_for_its_network() -> None:
     assert isinstance(holders.holdings_of(network), Holdings)
 
 
+def test_a_lease_alone_that_joined_a_topic_stands_for_its_network_until_the_topic_counts_for_it() -> None:
+    holders = holders_of(A)
+    entry = Entry(b"0", B, 0.0, has_joined=True)
+    holders.add(entry)
+    network = holders.network_of(B)
+    assert network is not None and holders.holdings_of(network) is entry
+    entry.opened_at = None
+    assert (entry.leases, entry.topics, entry.established, entry.established_topics) == (1, 0, 1, 0)
+    holders.count_topic(B, 1, 1)
+    found = holders.holdings_of(network)
+    assert isinstance(found, Holdings)
+    assert (found.leases, found.topics, found.established, found.established_topics) == (1, 1, 1, 1)
+
+
 def test_all_leases_of_an_address_have_one_object_for_it() -> None:
     """A datagram brings an address of its own each time."""
     holders = Holders(NETWORKS, 1000)
@@ -141,7 +155,7 @@ def test_all_leases_of_an_address_have_one_object_for_it() -> None:
     entries = [Entry(b"%d" % number, (host, port), 0.0) for number in range(5)]
     assert len({id(entry.address) for entry in entries}) == 5
     for entry in entries:
-        holders.add(entry, opens_topic=True)
+        holders.add(entry)
     assert {id(entry.address) for entry in entries} == {id(entries[0].address)}
 
 
@@ -149,7 +163,7 @@ def test_where_one_of_the_first_few_has_gone_the_next_one_takes_its_place() -> N
     holders = Holders(NETWORKS, 1000)
     entries = [Entry(b"%02d" % number, A, 0.0) for number in range(LEASES_KEPT_FREE + 3)]
     for entry in entries:
-        holders.add(entry, opens_topic=True)
+        holders.add(entry)
     assert list(holders.beyond_free(A)) == [b"08", b"09", b"10"]
     holders.remove(entries[2], 1.0)
     assert list(holders.beyond_free(A)) == [b"09", b"10"]
@@ -168,7 +182,7 @@ def test_who_has_left_is_known_as_long_as_a_cookie_of_its_may_be_good() -> None:
     holders.forgotten = told.append
     for address in (A, HERE):
         entry = Entry(b"t", address, 0.0)
-        holders.add(entry, opens_topic=True)
+        holders.add(entry)
         holders.remove(entry, 60.0)
     assert A in holders and HERE not in holders, "on loopback no filter asks for it"
     holders.expire(60.0 + COOKIE_LEASE_LIFE_S - 0.001, 1000)
@@ -184,11 +198,11 @@ def test_who_has_left_is_known_as_long_as_a_cookie_of_its_may_be_good() -> None:
 def test_no_more_than_so_many_who_left_are_known_and_those_with_leases_always() -> None:
     holders, told = Holders(NETWORKS, 10), list[Address]()
     holders.forgotten = told.append
-    holders.add(Entry(b"t", B, 0.0), opens_topic=True)
+    holders.add(Entry(b"t", B, 0.0))
     addresses = [(f"198.51.{number}.1", 1) for number in range(30)]
     for number, address in enumerate(addresses):
         entry = Entry(b"%d" % number, address, 0.0)
-        holders.add(entry, opens_topic=True)
+        holders.add(entry)
         holders.remove(entry, float(number))
     assert told == addresses[:20]
     assert B in holders and len(holders) == 11
