@@ -1,4 +1,4 @@
-"""Who has leased a topic: a single lease, or an audience of several. Sans-IO.
+"""The subscribers of a topic: a single lease, or an audience of several. Sans-IO.
 
 There may be as many topics as leases, so what a topic takes counts for each lease. One that has a single
 lease needs nothing beside it: the lease's entry is the audience. With the second lease comes an `Audience`,

@@ -1,4 +1,4 @@
-"""Who holds leases: addresses, and the networks that they are in. Sans-IO.
+"""The holders of leases: addresses, and the networks that they are in. Sans-IO.
 
 Here is counted what limits and shares are of (PROTOCOL §7.9, §7.10): the leases of each address and network,
 and the topics that count as a network's. After its last lease has gone, an address counts as known as long as

@@ -157,10 +157,8 @@ class Server:
                 return  # as most of what arrives; it neither opens nor ends anything
             self._receive_known(burst, now)
         elif self._is_open_to(source):
-            if source not in self._subscribers:
-                self._strangers[kind_of(data)] += datagram_count(
-                    len(data), segment_bytes
-                )  # to the filter of a flood it is one
+            if source not in self._subscribers:  # to the filter of a flood it is a stranger
+                self._strangers[kind_of(data)] += datagram_count(len(data), segment_bytes)
             self._receive_known(burst, now)
         else:
             self._receive_unknown(burst, now)

@@ -99,6 +99,7 @@ def test_table_is_the_naive_one(kind: str, ttl_s: float, size: int, limits: Limi
         for its_topic in topics[:5]:
             wanted = sorted(its.address for its in live if its.topic == its_topic)
             assert sorted(table.subscribers(its_topic, now)) == wanted
+            assert table.routes(now)[its_topic] == table.subscribers(its_topic, now)
             count = sum(row.lease.topic == its_topic for row in naive.rows)
             assert table.audience_count(its_topic) == count
         for row in naive.rows:
