@@ -10,15 +10,24 @@ the last turn said.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
+from math import inf
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
-from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
+from kcast.client.arguments import (
+    PublishOptions,
+    Topics,
+    as_topics,
+    batch_size,
+    confirmed,
+    inboxes_of,
+    plain_function,
+)
 from kcast.client.base import ClientBase, Figure
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import EVENTS_MAX, QUEUE_MAX, Engine
+from kcast.client.engine import CLOSE_S, EVENTS_MAX, QUEUE_MAX, Engine
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
@@ -37,14 +46,16 @@ from kcast.client.events import (
     MachineSuspended,
     Outcome,
     Published,
+    PublishedMany,
     ServerDraining,
     ServerForgot,
     ServerLost,
     ServerReturned,
 )
-from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, take
 from kcast.client.list_state import ListState
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
+from kcast.client.window import WAIT_S
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
@@ -53,8 +64,8 @@ __all__ = [
     "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
     "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState", "ListTrouble",
     "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published",
-    "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription",
-    "TopicError", "WildcardWarning",
+    "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream",
+    "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -73,7 +84,9 @@ class Client(ClientBase):
 
     def _prepare(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
         self._is_turn_scheduled = False
+        self._has_sent = False  # at once, since the last turn
         self._is_mint_scheduled = False
 
     def _read(self, read: Callable[[], Figure]) -> Figure:
@@ -88,7 +101,7 @@ class Client(ClientBase):
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._engine.open()
-        self._loop.add_reader(self._engine.fileno(), self._turn)
+        self._loop.add_reader(self._engine.fileno(), self._take_in)
         # The engine may close by itself.
         self._engine.resources.callback(self._loop.remove_reader, self._engine.fileno())
         self._schedule_turn()  # from which on it looks whether the cluster is another one
@@ -102,6 +115,9 @@ class Client(ClientBase):
         try:
             # What was published without waiting leaves before the socket does.
             self._turn()
+            until = self._loop.time() + CLOSE_S
+            while self._engine.is_open and self.core.holds_back and self._loop.time() < until:
+                await asyncio.sleep(WAIT_S / 4)
         finally:
             self._wake_in(None)
             self._engine.close()
@@ -129,7 +145,7 @@ class Client(ClientBase):
         the client is not open, or is closed before the outcome is known; ValueError and TypeError for
         options that make no sense.
         """
-        return confirmed(await self.publish_nowait(topic, payload, **options), options)
+        return confirmed(await self.publish_nowait(topic, payload, **options), options.get("confirm", True))
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
@@ -144,8 +160,67 @@ class Client(ClientBase):
         self._engine.require_open()
         outcome: asyncio.Future[Published] = self._loop.create_future()
         self._engine.publish(outcome, topic, payload, options)
-        self._schedule_turn()
+        self._send_soon()
         return outcome
+
+    async def publish_many(
+        self,
+        topic: str | bytes,
+        payloads: Iterable[str | bytes],
+        *,
+        confirm: bool = True,
+        raw: bool = False,
+    ) -> PublishedMany:
+        """Publishes messages of one topic, in order; returns what became of them, once that is known.
+
+        Each goes to a draw of servers of its own, as with `publish`. What goes to one server is packed
+        together, and leaves as fast as the server takes it.
+
+        - `topic`, `confirm`, `raw`: as in `publish`.
+        - `payloads`: str (its UTF-8 is sent) or bytes each; at most 65,536.
+
+        Raises NoReceipt, with the outcome in it, where no server gave a receipt for any of them and `confirm`
+        is True; what `publish` raises, and then none was sent.
+        """
+        return confirmed(await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw), confirm)
+
+    def publish_many_nowait(
+        self,
+        topic: str | bytes,
+        payloads: Iterable[str | bytes],
+        *,
+        confirm: bool = True,
+        raw: bool = False,
+    ) -> "asyncio.Future[PublishedMany]":
+        """Publishes messages of one topic, and returns at once with a future of their outcome, which may be
+        ignored.
+
+        It takes what `publish_many` takes, and raises as `publish_nowait` does.
+        """
+        self._engine.require_open()
+        outcome: asyncio.Future[PublishedMany] = self._loop.create_future()
+        self._engine.publish_many(outcome, topic, payloads, confirm=confirm, raw=raw)
+        self._send_soon()
+        return outcome
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Waits until the outcome of all that was published until now is known: what needs no receipt has
+        left, and the rest has been answered or given up.
+
+        - `timeout_s`: seconds to wait at most; without limit by default. Outcomes are known within seconds,
+          whatever servers do.
+
+        Raises TimeoutError where that takes longer; ClientClosed where the client is not open, or is closed
+        meanwhile.
+        """
+        self._engine.require_open()
+        flushed: asyncio.Future[None] = self._loop.create_future()
+        self._engine.flush(flushed)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await flushed
+        except TimeoutError:
+            raise TimeoutError(f"not all that was published has an outcome after {timeout_s} s") from None
 
     def subscribe(
         self,
@@ -218,17 +293,53 @@ class Client(ClientBase):
 
     # --- Turns ---------------------------------------------------------------------------------------
 
+    def _send_soon(self) -> None:
+        """Sends what was published: the first of a turn at once, what follows without waiting together."""
+        if self._has_sent:
+            self._schedule_turn()
+            return
+        self._has_sent = True
+        if not self._is_turn_scheduled:
+            self._loop.call_soon(self._begin_anew)
+        self._plan(self._engine.send_at_once())
+
+    def _begin_anew(self) -> None:
+        self._has_sent = False
+
     def _schedule_turn(self) -> None:
         if not self._is_turn_scheduled:
             self._is_turn_scheduled = True
             self._loop.call_soon(self._turn)
 
+    def _take_in(self) -> None:
+        """Takes what has arrived. Who waited for a delivery goes on before the rest of the turn."""
+        try:
+            if self._engine.is_open:
+                self._engine.take_in()
+        finally:
+            if not self._is_turn_scheduled:
+                self._is_turn_scheduled = True
+                self._loop.call_soon(self._finish_turn)
+
     def _turn(self) -> None:
-        self._is_turn_scheduled = False
+        self._do(self._engine.turn)
+
+    def _finish_turn(self) -> None:
+        self._do(self._engine.finish_turn)
+
+    def _do(self, turn: Callable[[], float | None]) -> None:
+        self._is_turn_scheduled = self._has_sent = False
         if not self._engine.is_open:
             return
-        self._wake_in(TURN_RETRY_S)  # a turn that raises must not be the last
-        self._wake_in(self._engine.turn())
+        delay_s: float | None = TURN_RETRY_S  # a turn that raises must not be the last
+        try:
+            delay_s = turn()
+        finally:
+            self._plan(delay_s)
+
+    def _plan(self, delay_s: float | None) -> None:
+        """Sees to it that a turn is made in time, and that stamps are minted meanwhile."""
+        self._wake_in(delay_s)
         if self.core.is_minting and not self._is_mint_scheduled:
             self._is_mint_scheduled = True
             self._loop.call_soon(self._mint)
@@ -240,9 +351,22 @@ class Client(ClientBase):
             self._turn()
 
     def _wake_in(self, delay_s: float | None) -> None:
+        """Sees to it that a turn is made after this time at the latest; None is for never.
+
+        A timer costs more than a turn has to do otherwise, so one that is set for earlier is left as it is.
+        """
+        at = inf if delay_s is None else self._loop.time() + delay_s
         if self._timer is not None:
+            if self._timer_at <= at < inf:
+                return
             self._timer.cancel()
-        self._timer = None if delay_s is None else self._loop.call_later(delay_s, self._turn)
+            self._timer = None
+        if delay_s is not None:
+            self._timer, self._timer_at = self._loop.call_at(at, self._turn_on_time), at
+
+    def _turn_on_time(self) -> None:
+        self._timer = None
+        self._turn()
 
 
 class _Waker:
@@ -290,18 +414,38 @@ class _Items(Generic[Item]):
         return self
 
     async def __anext__(self) -> Item:
+        items = self._inbox.items
+        if items and not self._engine.is_forked:
+            return items.popleft()
         item = await self.get()
         if item is None:
             raise StopAsyncIteration
         return item
 
+    def batches(self, max: int = BATCH_MAX) -> AsyncIterator[list[Item]]:  # noqa: A002 - as programs write it
+        """Iterates over what comes, several at a time: all that waits to be taken, but `max` at most.
+
+        - `max`: 1024 by default.
+
+        It ends where the iteration over single ones would, and raises what that raises; ValueError and
+        TypeError at once for a `max` that makes no sense.
+        """
+        return self._batches(batch_size(max))
+
+    async def _batches(self, size_max: int) -> AsyncIterator[list[Item]]:
+        while (first := await self.get()) is not None:
+            yield [first, *take(self._inbox.items, size_max - 1)]
+
     async def _wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
         """Waits until the condition holds, the time is over, or no more will come."""
+        if timeout_s is None:
+            while not condition() and not self._inbox.is_ended:
+                self._waker.changed.clear()
+                await self._waker.changed.wait()
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while not condition() and not self._inbox.is_ended:
-                    self._waker.changed.clear()
-                    await self._waker.changed.wait()
+                await self._wait(condition, None)
 
 
 class Subscription(_Items[Delivery]):

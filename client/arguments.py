@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from inspect import iscoroutinefunction
-from typing import Any, TypedDict
+from numbers import Integral
+from typing import Any, TypedDict, TypeVar
 
 from kcast.client.errors import NoReceipt
-from kcast.client.events import Delivery, Published
+from kcast.client.events import Delivery, Published, PublishedMany
 from kcast.client.inbox import Inbox
 from kcast.client.resembling import did_you_mean
 
@@ -20,8 +21,15 @@ class PublishOptions(TypedDict, total=False):
     raw: bool
 
 
+_OPTIONS = frozenset(PublishOptions.__annotations__)
+
+AnyOutcome = TypeVar("AnyOutcome", Published, PublishedMany)
+
+
 def refuse_unknown(options: Iterable[str]) -> None:
     """Raises TypeError where one of these is no option of `publish`."""
+    if _OPTIONS.issuperset(options):
+        return
     for name in options:
         if name not in PublishOptions.__annotations__:
             meant = did_you_mean(name, PublishOptions.__annotations__)
@@ -36,6 +44,8 @@ def as_bytes(given: object, what: str) -> bytes:
 
     Raises TypeError; `what` names the argument in it.
     """
+    if type(given) is bytes:
+        return given
     if isinstance(given, str):
         return given.encode()
     if isinstance(given, bytes):
@@ -48,11 +58,29 @@ def as_bytes(given: object, what: str) -> bytes:
     raise TypeError(f"the {what} is of type {kind}: give str (its UTF-8 is sent), bytes or a buffer of bytes")
 
 
-def confirmed(outcome: Published, options: PublishOptions) -> Published:
+def as_payloads(given: object) -> list[bytes]:
+    """Returns each of several payloads as bytes. Raises TypeError, also for a single one."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable) or _is_buffer(given):
+        kind = type(given).__name__
+        raise TypeError(f"payloads is of type {kind}: give a list of them, or use publish for a single one")
+    several: Any = given
+    return [each if type(each) is bytes else as_bytes(each, "payload") for each in several]
+
+
+def confirmed(outcome: AnyOutcome, confirm: bool) -> AnyOutcome:
     """Returns the outcome. Raises NoReceipt where receipts were asked for and none came."""
-    if options.get("confirm", True) and not outcome.receipts:
+    if confirm and not outcome.receipts and outcome.servers:
         raise NoReceipt(outcome)
     return outcome
+
+
+def batch_size(given: object) -> int:
+    """Returns how many items a batch has at most. Raises TypeError and ValueError."""
+    if not isinstance(given, Integral):
+        raise TypeError(f"max is of type {type(given).__name__}: give a whole number")
+    if given < 1:
+        raise ValueError(f"max is {given}: give 1 or more")
+    return int(given)
 
 
 def plain_function(given: Callable[[Delivery], object] | None) -> Callable[[Delivery], object] | None:

@@ -12,14 +12,23 @@ live on while the user's code computes. Under gevent's monkey patches the thread
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
-from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
+from kcast.client.arguments import (
+    PublishOptions,
+    Topics,
+    as_payloads,
+    as_topics,
+    batch_size,
+    confirmed,
+    inboxes_of,
+    plain_function,
+)
 from kcast.client.base import ClientBase, Figure
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.engine import EVENTS_MAX, QUEUE_MAX
@@ -42,12 +51,13 @@ from kcast.client.events import (
     MachineSuspended,
     Outcome,
     Published,
+    PublishedMany,
     ServerDraining,
     ServerForgot,
     ServerLost,
     ServerReturned,
 )
-from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, take
 from kcast.client.list_state import ListState
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError
@@ -58,8 +68,8 @@ __all__ = [
     "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
     "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState", "ListTrouble",
     "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published",
-    "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription",
-    "TopicError", "WildcardWarning",
+    "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream",
+    "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -135,7 +145,9 @@ class Client(ClientBase):
         options that make no sense.
         """
         self._thread.refuse_waiting()
-        return confirmed(self.publish_nowait(topic, payload, **options).result(), options)
+        return confirmed(
+            self.publish_nowait(topic, payload, **options).result(), options.get("confirm", True)
+        )
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
@@ -151,11 +163,79 @@ class Client(ClientBase):
         """
         self._engine.require_open()
         outcome: Future[Published] = Future()
-        outcome.set_running_or_notify_cancel()  # from now on it cannot be cancelled
-        waiter = _Waiter(outcome, self._thread.wake_calls)
+        waiter = self._waiter(outcome)
         publish = partial(self._engine.publish, waiter, topic, payload, options)
-        self._thread.use_or_defer(publish, waiter.set_exception)
+        self._thread.send_or_defer(publish, waiter.set_exception)
         return outcome
+
+    def publish_many(
+        self,
+        topic: str | bytes,
+        payloads: Iterable[str | bytes],
+        *,
+        confirm: bool = True,
+        raw: bool = False,
+    ) -> PublishedMany:
+        """Publishes messages of one topic, in order; returns what became of them, once that is known.
+
+        Each goes to a draw of servers of its own, as with `publish`. What goes to one server is packed
+        together, and leaves as fast as the server takes it.
+
+        - `topic`, `confirm`, `raw`: as in `publish`.
+        - `payloads`: str (its UTF-8 is sent) or bytes each; at most 65,536.
+
+        Raises NoReceipt, with the outcome in it, where no server gave a receipt for any of them and `confirm`
+        is True; what `publish` raises, and then none was sent.
+        """
+        self._thread.refuse_waiting()
+        return confirmed(
+            self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw).result(), confirm
+        )
+
+    def publish_many_nowait(
+        self,
+        topic: str | bytes,
+        payloads: Iterable[str | bytes],
+        *,
+        confirm: bool = True,
+        raw: bool = False,
+    ) -> "Future[PublishedMany]":
+        """Publishes messages of one topic, and returns at once with a future of their outcome, which may be
+        ignored.
+
+        It takes what `publish_many` takes, and raises as `publish_nowait` does.
+        """
+        self._engine.require_open()
+        several = as_payloads(payloads)  # an iterator may be one that uses this client
+        outcome: Future[PublishedMany] = Future()
+        waiter = self._waiter(outcome)
+        publish = partial(self._engine.publish_many, waiter, topic, several, confirm=confirm, raw=raw)
+        self._thread.send_or_defer(publish, waiter.set_exception)
+        return outcome
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Waits until the outcome of all that was published until now is known: what needs no receipt has
+        left, and the rest has been answered or given up.
+
+        - `timeout_s`: seconds to wait at most; without limit by default. Outcomes are known within seconds,
+          whatever servers do.
+
+        Raises TimeoutError where that takes longer; ClientClosed where the client is not open, or is closed
+        meanwhile.
+        """
+        self._engine.require_open()
+        self._thread.refuse_waiting()
+        flushed: Future[None] = Future()
+        waiter = self._waiter(flushed)
+        self._acting(lambda: self._engine.flush(waiter))
+        try:
+            flushed.result(timeout_s)
+        except TimeoutError:
+            raise TimeoutError(f"not all that was published has an outcome after {timeout_s} s") from None
+
+    def _waiter(self, outcome: "Future[Any]") -> "_Waiter":
+        outcome.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+        return _Waiter(outcome, self._thread.wake_calls)
 
     def subscribe(
         self,
@@ -247,14 +327,14 @@ class Client(ClientBase):
 class _Waiter:
     """A future, as the engine sees it. The future's lock is taken only once the client's is released."""
 
-    def __init__(self, outcome: "Future[Published]", wake_calls: deque[Callable[[], None]]) -> None:
+    def __init__(self, outcome: "Future[Any]", wake_calls: deque[Callable[[], None]]) -> None:
         self._outcome = outcome
         self._wake_calls = wake_calls
 
     def done(self) -> bool:
         return False  # it cannot be cancelled
 
-    def set_result(self, result: Published) -> None:
+    def set_result(self, result: Any) -> None:
         self._wake_calls.append(lambda: self._settle(self._outcome.set_result, result))
 
     def set_exception(self, error: BaseException) -> None:
@@ -335,6 +415,20 @@ class _Items(Generic[Item]):
         if not has_come:
             raise TimeoutError(f"nothing came in {timeout_s} s")
         return None
+
+    def batches(self, max: int = BATCH_MAX) -> Iterator[list[Item]]:  # noqa: A002 - as programs write it
+        """Iterates over what comes, several at a time: all that waits to be taken, but `max` at most.
+
+        - `max`: 1024 by default.
+
+        It ends where the iteration over single ones would, and raises what that raises; ValueError and
+        TypeError at once for a `max` that makes no sense.
+        """
+        return self._batches(batch_size(max))
+
+    def _batches(self, size_max: int) -> Iterator[list[Item]]:
+        while (first := self.get()) is not None:
+            yield [first, *take(self._inbox.items, size_max - 1)]
 
     def __iter__(self) -> Self:
         return self

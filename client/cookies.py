@@ -1,12 +1,11 @@
 """The cookies that one server has brought: the newest counts. Sans-IO. PROTOCOL §6."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 COOKIE_MARGIN_S = 8.0  # stop using a cookie this long before the server stops taking it
 
 
-@dataclass(frozen=True, slots=True)
-class Cookie:
+class Cookie(NamedTuple):
     """A cookie (§6), when it was asked for, and in which era. An era ends when the server has forgotten
     us."""
 

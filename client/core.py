@@ -8,19 +8,16 @@ Each server's handshake, leases and liveness are in its session (`kcast.client.s
 way are in `kcast.client.publications`, and what comes of copies in `kcast.client.deliveries`.
 """
 
-import heapq
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Sequence
 from math import inf
-from numbers import Integral, Real
 from random import Random
 from typing import cast
 
-from kcast.client import envelope as enveloping
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.dedup import CopyFilter
-from kcast.client.deliveries import Deliveries
-from kcast.client.errors import Backlog
+from kcast.client.deliveries import Deliveries, has_only_copies
+from kcast.client.envelope import new_publisher
 from kcast.client.events import (
     AllServersLost,
     Drop,
@@ -29,7 +26,6 @@ from kcast.client.events import (
     LeaseRefused,
     MachineSuspended,
     Outcome,
-    Published,
     ServerDraining,
     ServerForgot,
     ServerLost,
@@ -37,21 +33,22 @@ from kcast.client.events import (
     Why,
 )
 from kcast.client.gaps import GapTracker
-from kcast.client.lines import publish_line, wire_topic_of
+from kcast.client.lines import Publisher, wire_topic_of
 from kcast.client.notices import Change, Notice
-from kcast.client.numbering import Numbering
-from kcast.client.publications import REPEAT_INTERVAL_S, Publication, Publications
+from kcast.client.publications import REPEAT_INTERVAL_S, Publications
+from kcast.client.routes import Routes
 from kcast.client.session import Session
 from kcast.client.sessions import Sessions
 from kcast.client.subscriptions import Subscriptions
 from kcast.client.view import View
 from kcast.client.views import Views, change_between
+from kcast.client.wakeups import Wakeups
 from kcast.client.whereabouts import FAMILIES, family_of
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
 
-UNSETTLED_MAX = 65_536
+FLUSH_BYTES_MAX = 131_072  # so that neither our own send buffer overflows, nor what comes back the other
 HURRY_S = 60.0  # for which lost servers are asked often after a suspension
 COUNTS = ("datagrams_received", "copies_received", "deliveries", "duplicates", "published")
 
@@ -61,8 +58,8 @@ class ClientCore:
 
     Its methods are of four kinds:
 
-    A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `counts`, `outcomes`, `drops`.
-    B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `renew_publisher`.
+    A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `holds_back`, and the counters.
+    B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `publish_many`, `renew_publisher`.
     C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`, `located`, `adopt`, `resumed`.
     D. What the caller is to do: send what `flush` returns, look up what `take_lookups` returns, tell the
        application of `events`, and then wait until `next_timeout` at most.
@@ -102,11 +99,6 @@ class ClientCore:
         copies: CopyFilter | None = None,
         gaps: GapTracker | None = None,
     ) -> None:
-        self.publisher = publisher or enveloping.new_publisher(rng)
-        if not isinstance(self.publisher, str):
-            raise TypeError(f"publisher is of type {type(self.publisher).__name__}: give str")
-        if not enveloping.is_publisher(self.publisher):
-            raise ValueError(f"publisher is {publisher!r}: give 1 to 43 of A-Z, a-z, 0-9, '-' and '_'")
         if not 1 <= renewals_per_ttl < inf:
             raise ValueError(f"renewals_per_ttl is {renewals_per_ttl}: give 1 or more, else leases lapse")
         self.clock_offset_s = 0.0
@@ -118,18 +110,19 @@ class ClientCore:
         self.sessions = Sessions(rng, frozenset(families), renewals_per_ttl)
         self._has_lost_some = False  # since it was last looked whether that are all
         self._are_all_lost = False  # and that was told
-        self._touched: dict[Session, None] = {}
+        self._touched: OrderedDict[Session, None] = OrderedDict()
         self._minting: dict[Session, None] = {}
-        self._wakeups: list[tuple[float, int, Session]] = []
-        self._wakeup_at: dict[Session, float] = {}
-        self._wakeup_count = 0
-        self._subscriptions = Subscriptions(
-            self._views, rng, self._session, self._touch, lambda event: self._events.append(event)
-        )
-        self._deliveries = Deliveries(self._subscriptions, copies, gaps, self.counts, self.drops)
-        self._publications = Publications(rng, self._touch, self._tell_outcome, avoid_dead=avoid_dead)
-        self._seqs = Numbering()
+        self._wakeups = Wakeups()
         self._events: list[Event] = []
+        tell = self._events.append
+        self._subscriptions = Subscriptions(self._views, rng, self._session, self._touch, tell)
+        self._deliveries = Deliveries(self._subscriptions, copies, gaps, self.counts, self.drops)
+        self._routes = Routes(self._views, self._session, avoid_dead=avoid_dead)
+        self.publications = Publications(
+            Publisher(publisher or new_publisher(rng)),
+            *(rng, self._routes, self._touch, tell, self.counts, self.outcomes),
+        )
+        self._unsent_since: float | None = None  # there is more to send than one flush takes
 
     # --- Verbs ---------------------------------------------------------------------------------------
 
@@ -168,32 +161,24 @@ class ClientCore:
 
         Raises wire.TopicError, MessageTooLarge, ValueError, TypeError and Backlog.
         """
-        if not isinstance(repeat, Integral) or not isinstance(repeat_interval_s, Real):
-            raise TypeError("repeat is a whole number, and repeat_interval_s a number of seconds")
-        if repeat < 1:
-            raise ValueError(f"repeat is {repeat}: a message is sent at least once")
-        if not 0 <= repeat_interval_s < inf:
-            raise ValueError(f"repeat_interval_s is {repeat_interval_s}: give 0 or more seconds")
-        if len(self._publications) >= UNSETTLED_MAX:
-            raise Backlog(
-                f"{UNSETTLED_MAX} publishes await their outcome; wait for some, or use confirm=False"
-            )
-        wire_topic = wire_topic_of(topic, is_own)
-        seq = None if raw else self._seqs.next(wire_topic)
-        line = publish_line(wire_topic, payload, self.publisher, seq)
-        if seq is not None:
-            self._seqs.use(wire_topic, seq)
         if self._views.is_moving:
             self._look(now)
-        view = self._views.present
-        candidates = [self._session(server, now) for server in view.servers(topic)]
-        count = view.policy.publish
-        publication = Publication(topic, seq, line, confirm, candidates, count, repeat - 1, repeat_interval_s)
-        if former := self._views.overlapping:
-            publication.count = max(each.policy.publish for each in (view, *former))
-            servers = (server for each in former for server in each.servers(topic))
-            publication.former = dict.fromkeys(self._session(server, now) for server in servers)
-        return self._publications.begin(publication, now)
+        return self.publications.publish(
+            topic, payload, now, repeat, repeat_interval_s, confirm=confirm, raw=raw, is_own=is_own
+        )
+
+    def publish_many(
+        self, topic: bytes, payloads: Sequence[bytes], now: float, *, confirm: bool = True, raw: bool = False
+    ) -> int:
+        """Sends messages of one topic, as `publish` sends each; returns the handle that `PublishedMany` will
+        carry.
+
+        Each has a draw of servers of its own. They leave as fast as the servers take them. Raises what
+        `publish` raises, and then none is sent.
+        """
+        if self._views.is_moving:
+            self._look(now)
+        return self.publications.publish_many(topic, payloads, now, confirm=confirm, raw=raw)
 
     def adopt(
         self,
@@ -218,6 +203,7 @@ class ClientCore:
             return
         if not self._views.look(now, self.clock_offset_s, self.sessions.ttl_s_max):
             return
+        self._routes.clear()
         changed = [] if self.view is before else self.sessions.adopt(self.view.by_name, now)
         self._subscriptions.follow(now)
         self._replace_all(now)
@@ -243,10 +229,14 @@ class ClientCore:
 
     def renew_publisher(self) -> None:
         """Takes a new publisher's name and begins its sequences at 1, as a forked process must (§9.1)."""
-        self.publisher = enveloping.new_publisher(self._rng)
-        self._seqs.clear()
+        self.publications.publisher = Publisher(new_publisher(self._rng))
 
     # --- What is known -------------------------------------------------------------------------------
+
+    @property
+    def publisher(self) -> str:
+        """The name that its messages carry."""
+        return self.publications.publisher.name
 
     @property
     def view(self) -> View:
@@ -256,11 +246,12 @@ class ClientCore:
     @property
     def avoid_dead(self) -> bool:
         """Whether servers believed dead are avoided; may be changed at any time."""
-        return self._publications.avoid_dead
+        return self._routes.avoid_dead
 
     @avoid_dead.setter
     def avoid_dead(self, avoid_dead: bool) -> None:
-        self._publications.avoid_dead = avoid_dead
+        self._routes.avoid_dead = avoid_dead
+        self._routes.clear()
 
     def lease_counts(self, topic: bytes) -> tuple[int, int]:
         """Returns the number of servers that hold a lease on this topic for us, and the number wanted."""
@@ -274,18 +265,18 @@ class ClientCore:
 
         `lost` includes servers that ask more for a new lease than a client pays.
         """
-        return {
-            session.server.name: "lost" if session.is_lost else session.liveness.value
-            for session in self.sessions.all()
-        }
+        return {each.name: "lost" if each.is_lost else each.liveness.value for each in self.sessions.all()}
 
     def heads(self) -> dict[str, str]:
         """Returns the opaque string (`head=`, §5.1) that each server told last, by name, where one did."""
-        return {
-            session.server.name: session.head for session in self.sessions.all() if session.head is not None
-        }
+        return {session.name: session.head for session in self.sessions.all() if session.head is not None}
 
     # --- Work (§5.11) --------------------------------------------------------------------------------
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether there are messages that wait for nothing but room on the way to their servers."""
+        return bool(self._touched) or any(each.outbox.go_on_at < inf for each in self.sessions.all())
 
     @property
     def is_minting(self) -> bool:
@@ -334,6 +325,11 @@ class ClientCore:
         session = self.sessions.at.get(burst.source)
         if session is not None and session.address != burst.source:
             session = None  # the server is asked at another of its addresses at present
+        if session is not None and has_only_copies(burst):
+            self.counts["datagrams_received"] += -(-len(burst.data) // burst.segment_bytes)
+            lines = [line for line in burst.data.split(b"\n") if line]
+            self._receive_copies(lines, len(burst.data), session, now)
+            return
         for datagram in datagrams(burst.data, burst.segment_bytes):
             self.counts["datagrams_received"] += 1
             if session is None:
@@ -354,26 +350,23 @@ class ClientCore:
 
     def handle_timeout(self, now: float) -> None:
         """Does what has fallen due: sessions' deadlines, repeats, gaps."""
-        while self._wakeups and self._wakeups[0][0] <= now:
-            at, _, session = heapq.heappop(self._wakeups)
-            if self._wakeup_at.get(session) == at:
-                del self._wakeup_at[session]
+        if now >= self._wakeups.next_at:
+            for session in self._wakeups.take_due(now):
                 session.handle_timeout(now)
                 self._digest(session, now)
         if self._views.is_moving:
             self._look(now)
-        self._publications.handle_timeout(now)
+        self.publications.handle_timeout(now)
         self._events += self._deliveries.gaps.settle(now)
 
     def next_timeout(self) -> float | None:
-        """Returns when the next is due of sessions' deadlines, repeats, settling gaps, other views, lookups;
-        None where nothing is."""
-        wakeup_at = self._wakeups[0][0] if self._wakeups else None
-        times = (
-            *(wakeup_at, self._publications.next_timeout(), self._deliveries.gaps.next_timeout()),
-            *(self._views.next_timeout(), self.sessions.next_timeout()),
-        )
-        return min([at for at in times if at is not None], default=None)
+        """Returns when the next is due of sessions' deadlines, repeats, settling gaps, other views, lookups,
+        and what one flush could not take; None where nothing is."""
+        others = self._views.next_timeout(), self.sessions.next_timeout(), self._unsent_since
+        times = self.publications.next_timeout(), self._deliveries.gaps.next_timeout(), *others
+        at = min([at for at in times if at is not None], default=inf)
+        at = min(at, self._wakeups.next_at)
+        return None if at == inf else at
 
     def events(self) -> list[Event]:
         """Returns what has happened since the last call, in order."""
@@ -383,24 +376,27 @@ class ClientCore:
             if not self._are_all_lost and all(each.is_lost for each in sessions):
                 self._are_all_lost = True
                 self._events.append(AllServersLost(len(sessions)))
-        events, self._events = self._events, []
+        events = self._events.copy()
+        self._events.clear()
         return events
 
-    def _tell_outcome(self, published: Published) -> None:
-        self.counts["published"] += published.topic[:1] != b"\0"  # kcast's own (§3.4) are no user's
-        self.outcomes.update(published.servers.values() if published.topic[:1] != b"\0" else ())
-        self._events.append(published)
-
     def flush(self, now: float) -> list[Transmit]:
-        """Returns what is to be sent now."""
-        transmits = []
-        while self._touched:
-            touched, self._touched = self._touched, {}
-            for session in touched:
-                sending = session.datagrams_to_send(now)
-                if session.address is not None:
-                    transmits += [Transmit(*buffer, (session.address,)) for buffer in sending]
-                self._digest(session, now, has_sent=True)
+        """Returns what is to be sent now: no more than the sender's own buffers take."""
+        transmits: list[Transmit] = []
+        size_bytes = 0
+        batches = self.publications.batches
+        if batches.waiting:
+            batches.hand_over(now)
+        while self._touched and size_bytes < FLUSH_BYTES_MAX:
+            session, _ = self._touched.popitem(last=False)
+            for data, segment_bytes in session.datagrams_to_send(now):
+                if (address := session.address) is not None:
+                    transmits.append(Transmit(data, segment_bytes, (address,)))
+                    size_bytes += len(data)
+            self._digest(session, now, has_sent=True)
+            if batches.waiting and not self._touched:
+                batches.hand_over(now)
+        self._unsent_since = now if self._touched else None
         return transmits
 
     # --- Receiving -----------------------------------------------------------------------------------
@@ -409,25 +405,29 @@ class ClientCore:
         lines, unterminated = wire.split_lines(datagram)
         if unterminated:
             self.drops[Drop.UNTERMINATED] += 1
-        replies = []
-        has_copies = False
+        copies, replies = [], []
         for line in lines:
             if not wire.is_control(line):
-                has_copies = True
-                self._events += self._deliveries.take(line, session, now, self.clock_offset_s)
+                copies.append(line)
                 continue
             reply = wire.parse_reply(line)
             if reply is None:
                 self.drops[Drop.MALFORMED_CONTROL] += 1
             else:
                 replies.append(reply)
-        if has_copies and session.credit.took(len(datagram), now):
-            self._touch(session)
+        if copies:
+            self._receive_copies(copies, len(datagram), session, now)
         if replies:
             unasked = session.handle_replies(replies, now)
             if unasked:
                 self.drops[Drop.UNASKED_REPLY] += unasked
             self._digest(session, now)
+
+    def _receive_copies(self, lines: list[bytes], size_bytes: int, session: Session, now: float) -> None:
+        """Takes copies; `size_bytes` is the length of their datagrams."""
+        self._deliveries.take(lines, session, now, self.clock_offset_s, self._events)
+        if session.credit.took(size_bytes, now):
+            self._touch(session)
 
     # --- Sessions ------------------------------------------------------------------------------------
 
@@ -449,24 +449,25 @@ class ClientCore:
         for notice in notices:
             self._handle_notice(notice, session, now)
         for settled in session.take_settled():
-            self._publications.settle(settled, session, now)
+            self.publications.settle(settled, session, now)
         if session.is_minting:
             self._minting.setdefault(session)
         else:
             self._minting.pop(session, None)
         if not has_sent:
             # It may have something to send. Only after that is its next wake-up known.
-            self._touch(session)
+            if not session.has_nothing_to_send(now):
+                self._touch(session)
             return
         at = session.next_timeout()
-        if at is not None and at < self._wakeup_at.get(session, float("inf")):
-            self._wakeup_at[session] = at
-            self._wakeup_count += 1
-            heapq.heappush(self._wakeups, (at, self._wakeup_count, session))
+        if at is not None:
+            self._wakeups.put(session, at)
 
     def _handle_notice(self, notice: Notice, session: Session, now: float) -> None:
         """Makes an event of what a session reports, and does what follows from it."""
-        server = session.server.name
+        server = session.name
+        if notice.change not in (Change.LEASES, Change.REFUSED):
+            self._routes.clear()
         match notice.change:
             case Change.LEASES:
                 self._subscriptions.count_leases(notice.topic)

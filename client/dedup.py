@@ -16,6 +16,7 @@ brought sixty, and the next forty from any of them would be taken for old.
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from math import inf
 
 WINDOW_COUNT = 65_536
 WINDOW_BYTES = 16 * 1024 * 1024
@@ -53,6 +54,7 @@ class CopyFilter:
         # lines, and each object beside them is one more for the garbage collector to visit.
         self._seen: OrderedDict[bytes, float | _RawLine] = OrderedDict()
         self._size_bytes = 0
+        self._none_old_before = -inf
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -67,20 +69,23 @@ class CopyFilter:
 
         `server` is the name of the server that brought it, whichever of its addresses it came from.
         """
-        self._forget_old(now)
-        seen = self._seen.get(line)
-        if seen is None:
+        if now >= self._none_old_before:
+            self._forget_old(now)
+        remembered = self._seen
+        is_known = line in remembered
+        if is_known:
+            remembered.move_to_end(line)
+        else:
             self._make_room(len(line) + _ENTRY_BYTES + (_DELIVERY_BYTES if raw else 0))
             self._size_bytes += len(line) + _ENTRY_BYTES
-        else:
-            self._seen.move_to_end(line)
         if not raw:
-            self._seen[line] = now
-            return seen is None
+            remembered[line] = now
+            return not is_known
+        seen = remembered.get(line)
         if isinstance(seen, _RawLine):
             seen.at = now
         else:
-            seen = self._seen[line] = _RawLine(now)
+            seen = remembered[line] = _RawLine(now)
         return self._opens_delivery(seen, server, now)
 
     def _opens_delivery(self, seen: _RawLine, server: Hashable, now: float) -> bool:
@@ -97,14 +102,15 @@ class CopyFilter:
         return unbrought is None
 
     def _forget_old(self, now: float) -> None:
-        while self._seen and _at(next(iter(self._seen.values()))) + self._window_s <= now:
+        oldest_at = now
+        while self._seen and (oldest_at := _at(next(iter(self._seen.values())))) + self._window_s <= now:
             self._forget_oldest()
+        self._none_old_before = (oldest_at if self._seen else now) + self._window_s
 
     def _make_room(self, size_bytes: int) -> None:
         # Called only for a new line: a duplicate takes no room, and must not cost another line its place.
-        while self._seen and (
-            len(self._seen) >= self._window_count or self._size_bytes + size_bytes > self._window_bytes
-        ):
+        room_bytes = self._window_bytes - size_bytes
+        while self._seen and (len(self._seen) >= self._window_count or self._size_bytes > room_bytes):
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:

@@ -1,6 +1,6 @@
 """What both drivers share: a client's core on its socket, and those who wait for what the core tells.
 
-    turn:  take what arrived -> do what is due -> send -> tell those who wait
+    turn:  take what arrived -> tell those who wait -> do what is due -> send -> tell those who wait
 
 A driver decides when turns are made: soon after something was asked for or has arrived, and at the time that
 the last turn named. Nothing here waits, and nothing is locked: a driver with threads does that.
@@ -19,13 +19,13 @@ import os
 import random
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import thread_time, time
-from typing import Any, Protocol
+from typing import Any
 
-from kcast.client.arguments import PublishOptions, as_bytes, refuse_unknown
+from kcast.client.arguments import PublishOptions, as_bytes, as_payloads, refuse_unknown
 from kcast.client.cluster import Cluster
 from kcast.client.core import COUNTS, ClientCore
 from kcast.client.errors import ClientClosed
@@ -40,15 +40,18 @@ from kcast.client.events import (
     LeasesChanged,
     Outcome,
     Published,
+    PublishedMany,
 )
 from kcast.client.families import ANY_HOSTS, present_families, usable_families
 from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
 from kcast.client.resolver import Resolver
 from kcast.client.source import named
+from kcast.client.streams import Streams
+from kcast.client.waiters import Waiter, Waiters
 from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub import clock
-from kcast.pubsub.endpoint import Endpoint
+from kcast.pubsub.endpoint import Burst, Endpoint
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -59,25 +62,10 @@ Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core
 QUEUE_MAX = 65_536  # deliveries that wait to be taken
 EVENTS_MAX = 4096  # events that wait to be taken
 
+CLOSE_S = 1.0  # in which what waits for room on its way leaves, before the socket is closed
 UNREAD_S_MAX = 0.5  # so long at most nothing counts as overdue because more has arrived than is read
 MINT_SLICE_S = 0.001
 _MINT_TRIES = 250  # between two looks at the clock
-
-
-class Waiter(Protocol):
-    """Where the outcome of a publish goes: a future of asyncio or of concurrent.futures."""
-
-    def done(self) -> bool:
-        """Returns whether there is nothing to wait for any more."""
-
-    def set_result(self, result: Published, /) -> None:
-        """Takes the outcome."""
-
-    def set_exception(self, error: BaseException, /) -> None:
-        """Takes the reason why there will be no outcome."""
-
-    def exception(self) -> BaseException | None:
-        """Returns the error that was set, which from then on counts as seen."""
 
 
 class Engine:
@@ -143,13 +131,10 @@ class Engine:
         self._log = EventLog()
         self._suspensions = clock.SuspensionWatch()
         self._timed_out_at = float("-inf")  # when it was last looked for what is overdue
+        self._overdue_at: float | None = None  # what was due then is overdue
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
-        # Takes what comes to each inbox that no other stream has. (Weakly: see `Inbox`.)
-        self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
-        self._waiters: dict[int, Waiter] = {}
-        # A listener that is no longer referred to is forgotten. (A WeakSet could change while another thread
-        # walks it.)
-        self._listeners: list[weakref.ref[Inbox[Event]]] = []
+        self._waiters = Waiters()
+        self._streams = Streams()
         _engines.add(self)
 
     @property
@@ -183,18 +168,10 @@ class Engine:
             self.failure = failure
             self.is_open = False
         self.resources.close()
-        for waiter in self._waiters.values():
-            if not waiter.done():
-                waiter.set_exception(self.closed_error("was closed before the outcome was known"))
-                waiter.exception()  # asyncio complains of errors that nobody has looked at
-        self._waiters.clear()
+        self._waiters.end(lambda: self.closed_error("was closed before the outcome was known"))
         for inbox in self._subscribed():
             self._end(inbox)
-        stream = self._catch_all()
-        if stream is not None:
-            stream.end()
-        for listener in self._listening():
-            listener.end()
+        self._streams.end()
 
     def closed_error(self, what: str = "") -> ClientClosed:
         """Returns the error to raise where there is nothing to wait for."""
@@ -275,7 +252,30 @@ class Engine:
         now = clock.now()
         self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
         handle = self.core.publish(as_bytes(topic, "topic"), as_bytes(payload, "payload"), now, **options)
-        self._waiters[handle] = waiter
+        self._waiters.put(handle, waiter)
+
+    def publish_many(
+        self,
+        waiter: Waiter,
+        topic: str | bytes,
+        payloads: Iterable[str | bytes],
+        *,
+        confirm: bool,
+        raw: bool,
+    ) -> None:
+        """Publishes several messages from the next turn on; their outcome goes to `waiter`. Raises what the
+        core raises."""
+        self.require_open()
+        name, several, now = as_bytes(topic, "topic"), as_payloads(payloads), clock.now()
+        self.core.clock_offset_s = time() - now
+        handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw)
+        self._waiters.put(handle, waiter)
+
+    def flush(self, waiter: Waiter) -> None:
+        """Tells `waiter`, by None, once the outcome of all that was published until now is known."""
+        self.require_open()
+        self._waiters.put_flushing(self.core.publications.newest, waiter)
+        self._waiters.look_for_flushed(self.core.publications.oldest)
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Subscribes to all topics with the next turn, or to none. Raises TopicError."""
@@ -290,9 +290,7 @@ class Engine:
             raise
         if inbox.sequencer is not None:
             self._holding.append(inbox)
-        stream = self._catch_all()
-        if stream is not None and not inbox.is_called:
-            stream.take_over(inbox)
+        self._streams.begin(inbox)
 
     def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Ends an inbox, and the leases of each topic whose last one it was."""
@@ -310,8 +308,7 @@ class Engine:
     def _end(self, inbox: DeliveryInbox) -> None:
         """Lets go of what an inbox holds, and ends it."""
         if inbox.sequencer is not None:
-            for delivery in inbox.sequencer.release_all():
-                self._put(inbox, delivery)
+            self._put(inbox, inbox.sequencer.release_all())
         inbox.end()
 
     def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
@@ -321,26 +318,11 @@ class Engine:
         Raises ValueError where another inbox, or a function, takes those of a source.
         """
         self.require_open()
-        if not sources and self._catch_all() is not None:
-            raise ValueError("there is a stream of all subscriptions already: use that, or close it first")
-        if any(source.target is not source for source in sources):
-            raise ValueError("one of these is part of another stream: use that, or close it first")
-        if any(source.is_called for source in sources):
-            raise ValueError("one of these has an on_delivery, to which its deliveries go: leave it out")
-        free = (each for each in self._subscribed() if each.target is each and not each.is_called)
-        for source in sources or free:
-            for gone in inbox.take_over(source):
-                self._count_gone(gone)
-        if sources:
-            inbox.end_with_sources()
-        else:
-            self._catch_all = weakref.ref(inbox)
+        self._count_gone(self._streams.merge(inbox, sources, self._subscribed()))
 
     def unmerge(self, inbox: Inbox[Any]) -> None:
         """Ends an inbox, and lets its sources keep what comes to them from now on."""
-        if inbox is self._catch_all():
-            self._catch_all = lambda: None
-        inbox.give_back()
+        self._streams.unmerge(inbox)
 
     def _subscribed(self) -> list[DeliveryInbox]:
         return list({id(inbox): inbox for inboxes in self._inboxes.values() for inbox in inboxes}.values())
@@ -348,31 +330,47 @@ class Engine:
     def listen(self, inbox: Inbox[Event]) -> None:
         """Puts all events but deliveries and outcomes into an inbox, as long as somebody refers to it."""
         self.require_open()
-        self._listeners = [weakref.ref(inbox), *map(weakref.ref, self._listening())]
+        self._streams.listen(inbox)
 
     def ignore(self, inbox: Inbox[Event]) -> None:
         """Ends an inbox of events."""
-        self._listeners = [weakref.ref(other) for other in self._listening() if other is not inbox]
-        inbox.end()
-
-    def _listening(self) -> list[Inbox[Event]]:
-        return [inbox for reference in self._listeners if (inbox := reference()) is not None]
+        self._streams.ignore(inbox)
 
     # --- Turns ----------------------------------------------------------------------------------------
 
     def turn(self) -> float | None:
         """Makes a turn; returns the seconds until the next is due, None where only arrivals cause one."""
+        self.take_in()
+        return self.finish_turn()
+
+    def take_in(self) -> None:
+        """Takes what has arrived, and tells what comes of it. `finish_turn` must follow, but those who have
+        waited for a delivery may go on before."""
         port, core, endpoint = self._port, self.core, self._endpoint
         reading_at = clock.now()
         bursts = port.receive()
-        has_read_all = not port.has_more
         now = clock.now()
+        # An answer that is here counts, however late a busy machine lets us read it. So only that is overdue
+        # which was so before the reading, if it has read all; and a flood puts that off for a moment only.
+        self._overdue_at = (
+            reading_at if not port.has_more or now >= self._timed_out_at + UNREAD_S_MAX else None
+        )
         core.clock_offset_s = time() - now
         suspended_s = self._suspensions.look(now)
         if suspended_s:
             core.resumed(suspended_s, now)
+        if not bursts:
+            return
+        if len(bursts) > 1:  # deliveries before answers
+            bursts.sort(key=_is_answer)
         for burst in bursts:
             endpoint.receive(burst, now)
+        self._tell(core.events(), now)
+
+    def finish_turn(self) -> float | None:
+        """Does what is due, and sends; returns as `turn` does."""
+        port, core, endpoint = self._port, self.core, self._endpoint
+        now = clock.now()
         for server in port.unreachable():
             core.handle_unreachable(server, now)
         for host, addresses in self._resolver.answers(now):
@@ -382,16 +380,29 @@ class Engine:
                 self._take(news, now)
             if not self.is_open:
                 return None
-        # An answer that is here counts, however late a busy machine lets us read it. So only that is overdue
-        # which was so before the reading, if it has read all; and a flood puts that off for a moment only.
-        if has_read_all or now >= self._timed_out_at + UNREAD_S_MAX:
-            endpoint.handle_timeout(reading_at)
-            self._timed_out_at = now
+        if self._overdue_at is not None:
+            endpoint.handle_timeout(self._overdue_at)
+            self._overdue_at, self._timed_out_at = None, now
         port.send(endpoint.flush(now))
         self._resolver.ask(core.take_lookups(now), now)
-        for event in core.events():
-            self._dispatch(event, now)
-        due = [endpoint.next_timeout(), *(self._release(box, now, has_read_all) for box in self._holding)]
+        self._tell(core.events(), now)
+        return self._next_due_s(now)
+
+    def send_at_once(self) -> float | None:
+        """Sends what can leave; returns the seconds until the next turn is due, as `turn` does."""
+        now = clock.now()
+        self._port.send(self._endpoint.flush(now))
+        self._tell(self.core.events(), now)
+        return self._next_due_s(now)
+
+    def _next_due_s(self, now: float) -> float | None:
+        if self._waiters.is_flushing:
+            self._waiters.look_for_flushed(self.core.publications.oldest)
+        has_read_all = not self._port.has_more
+        due = [
+            self._endpoint.next_timeout(),
+            *(self._release(box, now, has_read_all) for box in self._holding),
+        ]
         due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
         due_at = min([at for at in due if at is not None], default=None)
         # The timer that is to end this stands still while the machine is suspended.
@@ -415,7 +426,7 @@ class Engine:
                 with suppress(KcastError):
                     self.core.publish(topic, payload, now, is_own=True)
             case _:
-                self._dispatch(news, now)
+                self._tell((news,), now)
 
     def mint(self) -> None:
         """Works for a millisecond on the stamp that is being minted. The next turn sends what is found."""
@@ -426,40 +437,60 @@ class Engine:
         # What a found stamp leaves of its last tries counts as tried, which makes little difference.
         self.core.try_s += ((thread_time() - begun_s) / tries - self.core.try_s) / 8
 
-    def _dispatch(self, event: Event, now: float) -> None:
-        """Gives an event to those who wait for it."""
+    def _tell(self, events: Iterable[Event], now: float) -> None:
+        """Gives events to those who wait for them, in order."""
+        deliveries: list[Delivery] = []  # the last ones in a row, of one topic
+        for event in events:
+            if isinstance(event, Delivery):
+                if deliveries and event.topic != deliveries[0].topic:
+                    self._deliver(deliveries, now)
+                    deliveries = []
+                deliveries.append(event)
+                continue
+            if deliveries:
+                self._deliver(deliveries, now)
+                deliveries = []
+            if isinstance(event, (Published, PublishedMany)):
+                self._waiters.tell(event)
+            else:
+                self._tell_of_change(event, now)
+        if deliveries:
+            self._deliver(deliveries, now)
+
+    def _deliver(self, deliveries: Sequence[Delivery], now: float) -> None:
+        """Gives deliveries of one topic to those who subscribe to it."""
+        topic = deliveries[0].topic
+        if topic in self._own_topics and self._watch is not None:
+            for delivery in deliveries:
+                self._watch.hear(topic, delivery.payload, now)
+        for inbox in self._inboxes.get(topic, ()):
+            sequencer = inbox.sequencer
+            if sequencer is None:
+                self._put(inbox, deliveries)
+            else:
+                self._put(inbox, [ready for each in deliveries for ready in sequencer.put(each, now)])
+
+    def _tell_of_change(self, event: Event, now: float) -> None:
+        """Gives an event that is neither a delivery nor an outcome to those who listen."""
         match event:
-            case Delivery():
-                if event.topic in self._own_topics and self._watch is not None:
-                    self._watch.hear(event.topic, event.payload, now)
-                for inbox in self._inboxes.get(event.topic, ()):
-                    if inbox.sequencer is None:
-                        self._put(inbox, event)
-                    else:
-                        for delivery in inbox.sequencer.put(event, now):
-                            self._put(inbox, delivery)
-                return
-            case Published():
-                waiter = self._waiters.pop(event.handle, None)
-                if waiter is not None and not waiter.done():
-                    waiter.set_result(event)
-                return
             case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic[:1] == b"\0":
                 return  # kcast's own: nobody has asked for it, also where it comes late
             case LeasesChanged():
                 for inbox in self._inboxes.get(event.topic, ()):
                     inbox.put_leases(event.topic, event.leased, event.wanted)
         self._log.tell(event, now)
-        for listener in self._listening():
-            self._put(listener, event)
+        for listener in self._streams.listening():
+            self._put(listener, (event,))
 
-    def _put(self, inbox: Inbox[Any], item: Event) -> None:
-        self._count_gone(inbox.put(item))
+    def _put(self, inbox: Inbox[Any], items: Sequence[Event]) -> None:
+        if items:
+            self._count_gone(inbox.put(items))
 
-    def _count_gone(self, gone: object) -> None:
-        """Counts what had to go for something newer, if it is a delivery."""
-        if isinstance(gone, Delivery):
-            self.core.drops[Drop.SLOW_CONSUMER] += 1
+    def _count_gone(self, gone: Iterable[object]) -> None:
+        """Counts the deliveries that had to go for something newer."""
+        for each in gone:
+            if isinstance(each, Delivery):
+                self.core.drops[Drop.SLOW_CONSUMER] += 1
 
     def _release(self, inbox: DeliveryInbox, now: float, has_read_all: bool) -> float | None:
         """Delivers what an inbox has held long enough; returns when more is due, None while nothing is.
@@ -468,9 +499,13 @@ class Engine:
         """
         sequencer = inbox.sequencer
         assert sequencer is not None
-        for delivery in sequencer.release(now if has_read_all else now - sequencer.hold_s):
-            self._put(inbox, delivery)
+        self._put(inbox, sequencer.release(now if has_read_all else now - sequencer.hold_s))
         return sequencer.next_timeout()
+
+
+def _is_answer(burst: Burst) -> bool:
+    """Whether a burst begins with a control line."""
+    return burst.data.startswith(b"%")
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

@@ -20,9 +20,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import TypeVar
 
-from kcast.client.engine import Engine
+from kcast.client.engine import CLOSE_S, Engine
 
 Result = TypeVar("Result")
 
@@ -50,6 +51,7 @@ class EngineThread:
         self._is_woken = False
         self._wake_sender: socket.socket | None = None
         self._is_closing = False
+        self._ends_at = inf  # what is held back then is given up
         self._has_ended = threading.Event()
         self._thread_id = 0
 
@@ -102,6 +104,17 @@ class EngineThread:
             return self._hold(act)
         finally:  # also where a signal's handler ends the waiting by an exception
             self._waiting.discard(thread)
+
+    def send_or_defer(self, act: Callable[[], None], on_late_error: Callable[[Exception], None]) -> None:
+        """Does as `use_or_defer`, and sends what comes of it at once, unless a turn is about to come: the
+        first of a turn does not wait for the thread, and those that follow soon leave together."""
+
+        def act_and_send() -> None:
+            act()
+            if not self._is_woken:
+                self.engine.send_at_once()  # the turn that follows sees to what is due
+
+        self.use_or_defer(act_and_send, on_late_error)
 
     def use_or_defer(
         self, act: Callable[[], None], on_late_error: Callable[[Exception], None] | None = None
@@ -167,10 +180,14 @@ class EngineThread:
         self._thread_id = threading.get_ident()
         try:
             while self.engine.is_open:
-                is_last = self._is_closing  # read before the turn that is to send what was published before
-                delay_s = self._hold(self._turn)
+                is_closing = (
+                    self._is_closing
+                )  # read before the turn that is to send what was published before
+                self._hold(self._take_in)
+                self._wake_waiters()  # who waited for a delivery goes on before the rest of the turn
+                delay_s = self._hold(self._finish_turn)
                 self._wake_waiters()
-                if is_last:
+                if is_closing and self._may_end():
                     break
                 if self.engine.core.is_minting:
                     self._hold(self.engine.mint)
@@ -192,9 +209,17 @@ class EngineThread:
         if isinstance(failure, KeyboardInterrupt):
             raise failure  # under gevent: it was meant for the main thread, which we are in
 
-    def _turn(self) -> float | None:
+    def _may_end(self) -> bool:
+        """Whether nothing waits for room on the way any more, or has for too long."""
+        self._ends_at = min(self._ends_at, time.monotonic() + CLOSE_S)
+        return not self.engine.core.holds_back or time.monotonic() >= self._ends_at
+
+    def _take_in(self) -> None:
         self._catch_up()
-        return self.engine.turn()
+        self.engine.take_in()
+
+    def _finish_turn(self) -> float | None:
+        return self.engine.finish_turn() if self.engine.is_open else None
 
     def _end(self, failure: BaseException | None) -> None:
         self.engine.close(failure)

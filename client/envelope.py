@@ -10,13 +10,18 @@ line is sent. Whoever receives it sees the payload, and no mark.
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
 from kcast.client.events import Drop
 from kcast.pubsub import wire
 
-_HEAD = re.compile(rb"%@([0-9A-Za-z_-]{1,43})\.([1-9][0-9]{0,17})((?:;[A-Za-z][0-9A-Za-z-]*=[!-$&-:<-~]*)*) ")
+# Possessive quantifiers take a run of characters in one step, and not one by one.
+_START = rb"%@([0-9A-Za-z_-]{1,43}+)\.([1-9][0-9]{0,17}+)"
+_HEAD = re.compile(_START + rb"((?:;[A-Za-z][0-9A-Za-z-]*+=[!-$&-:<-~]*+)*+) ")
+_PLAIN = re.compile(_START + rb" ([ -$&-~\x80-\xff]*+)")  # without attributes, and without anything escaped
+BEGINNING = b"%@"
 _PUBLISHER = re.compile(r"[0-9A-Za-z_-]{1,43}")
 _MARK = ";B=1"
 
@@ -58,7 +63,7 @@ def format_envelope(envelope: Envelope) -> bytes:
 
 def is_enveloped(message: bytes) -> bool:
     """Whether a wire message claims to be an envelope; no user's message can begin so (§3.2)."""
-    return message.startswith(b"%@")
+    return message.startswith(BEGINNING)
 
 
 def parse_envelope(message: bytes) -> Envelope | None:
@@ -89,6 +94,10 @@ def read(message: bytes) -> tuple[str | None, int | None, bytes, Mapping[str, st
 
     A raw message has neither publisher nor number.
     """
+    plain = _PLAIN.fullmatch(message)
+    if plain is not None:
+        publisher, seq, payload = plain.groups()
+        return _name_of(publisher), int(seq), payload, {}
     if not is_enveloped(message):
         payload = wire.decode_message(message)
         return Drop.MALFORMED_MESSAGE if payload is None else (None, None, payload, {})
@@ -96,6 +105,12 @@ def read(message: bytes) -> tuple[str | None, int | None, bytes, Mapping[str, st
     if envelope is None:
         return Drop.MALFORMED_MESSAGE
     return Drop.NOT_UNDERSTOOD if needs_understanding(envelope) else envelope
+
+
+@lru_cache(maxsize=4096)
+def _name_of(publisher: bytes) -> str:
+    """Returns a publisher's name, the same object for all messages of one who is heard often."""
+    return publisher.decode("ascii")
 
 
 # --- base64url (§9.2) ---------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """The errors that clients raise, besides `TopicError` and `ClusterError`."""
 
-from kcast.client.events import Outcome, Published
+from collections.abc import Mapping
+
+from kcast.client.events import Outcome, Published, PublishedMany
 from kcast.pubsub.errors import KcastError
 
 
@@ -17,22 +19,30 @@ class ClientClosed(KcastError, RuntimeError):
 
 
 class NoReceipt(KcastError, RuntimeError):
-    """No server has given a receipt for a message. `outcome` tells what became of it at each server.
+    """No server has given a receipt for a message, or for any of several that were published together.
+    `outcome` tells what became of it, or of them, at each server.
 
     Where servers did not answer, they may have forwarded it all the same.
     """
 
-    def __init__(self, outcome: Published) -> None:
+    def __init__(self, outcome: Published | PublishedMany) -> None:
         super().__init__(outcome)  # pickle makes an error of its `args`
         self.outcome = outcome
 
     def __str__(self) -> str:
         outcome = self.outcome
         told = ", ".join(
-            f"{server} {_SAID[what]}" + (f" ({outcome.reasons[server]})" if server in outcome.reasons else "")
+            f"{server} {_said(what)}" + (f" ({outcome.reasons[server]})" if server in outcome.reasons else "")
             for server, what in outcome.servers.items()
         )
-        return f"no server has given a receipt: {told}"
+        which = f" for any of {outcome.messages} messages" if isinstance(outcome, PublishedMany) else ""
+        return f"no server has given a receipt{which}: {told}"
+
+
+def _said(what: Outcome | Mapping[Outcome, int]) -> str:
+    if isinstance(what, Outcome):
+        return _SAID[what]
+    return ", ".join(f"{_SAID[outcome]} {times} times" for outcome, times in what.items())
 
 
 _SAID = {

@@ -1,13 +1,15 @@
 """What a client tells its application."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
+
+# What there is one of for each message is a NamedTuple: to make a frozen dataclass takes five times as long.
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """A message, told once: the first copy that came.
 
     `topic` and `payload` are as they were published. `server` is the name (`IP:port`) of the server that
@@ -21,7 +23,7 @@ class Delivery:
     server: str
     publisher: str | None = None
     seq: int | None = None
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = {}
     received_at_s: float = 0.0
 
 
@@ -182,7 +184,8 @@ class Outcome(StrEnum):
     - `sent`: it was sent without asking for a receipt, so nothing will be heard of it.
     - `no-answer`: the server did not answer in time; it may have forwarded the message all the same.
     - `refused`: the server refused it.
-    - `queue-full`: it was not sent, since too many others already wait for this server's cookie.
+    - `queue-full`: it was not sent, since too many others already wait for this server's cookie, or for room
+      on their way there.
     """
 
     RECEIPT = "receipt"
@@ -192,8 +195,7 @@ class Outcome(StrEnum):
     QUEUE_FULL = "queue-full"
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """What became of one publish, once nothing more is awaited or sent again.
 
     `servers` has the outcome at each server it was sent to, by name (`IP:port`). `seq` is the message's
@@ -211,7 +213,7 @@ class Published:
     seq: int | None
     servers: Mapping[str, Outcome]
     audience: int | None = None
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = {}
 
     @property
     def receipts(self) -> int:
@@ -222,6 +224,38 @@ class Published:
     def sent(self) -> int:
         """Number of servers that it was sent to without asking for a receipt."""
         return sum(1 for outcome in self.servers.values() if outcome is Outcome.SENT)
+
+
+class PublishedMany(NamedTuple):
+    """What became of messages that were published together, once nothing more is awaited.
+
+    `messages` is their number; `first_seq` the first one's number among this publisher's on the topic, None
+    where they were raw. The others follow it. `servers` has how many of them had which outcome, for each
+    server by name (`IP:port`). `without_receipt` are those that no server gave a receipt for, by their index
+    among the payloads, from 0. `audience`, `reasons` and `handle` are as in `Published`.
+    """
+
+    handle: int
+    topic: bytes
+    first_seq: int | None
+    messages: int
+    servers: Mapping[str, Mapping[Outcome, int]]
+    without_receipt: Sequence[int]
+    audience: int | None = None
+    reasons: Mapping[str, str] = {}
+
+    @property
+    def outcomes(self) -> Mapping[Outcome, int]:
+        """How often each outcome occurred, of each message at each server it was sent to."""
+        totals: Counter[Outcome] = Counter()
+        for counts in self.servers.values():
+            totals.update(counts)
+        return {outcome: totals[outcome] for outcome in Outcome}
+
+    @property
+    def receipts(self) -> int:
+        """Number of messages that a server gave a receipt for."""
+        return self.messages - len(self.without_receipt)
 
 
 Event = (
@@ -242,6 +276,7 @@ Event = (
     | Gap
     | GapFilled
     | Published
+    | PublishedMany
 )
 
 

@@ -37,6 +37,7 @@ class GapTracker:
         self._newcomers: OrderedDict[_Key, tuple[float, Sequence]] = OrderedDict()  # and since when
         self._established: OrderedDict[_Key, Sequence] = OrderedDict()
         self._due: list[tuple[float, _Key]] = []
+        self._heard: dict[_Key, Sequence] = {}  # whose times may have changed since that was last looked at
 
     def __len__(self) -> int:
         return len(self._newcomers) + len(self._established)
@@ -59,7 +60,7 @@ class GapTracker:
             return None
         was_reported = sequence.heard(seq, now)
         if sequence.runs or sequence.has_unreported:
-            self._look_later(key, sequence)
+            self._heard[key] = sequence
         return GapFilled(topic, publisher, seq) if was_reported else None
 
     def _heard_again(self, key: _Key, now: float) -> Sequence:
@@ -80,12 +81,14 @@ class GapTracker:
 
     def next_timeout(self) -> float | None:
         """Returns when the next gap may be reported; None where none is in sight."""
+        self._look_at_heard()
         while self._due and not self._is_current(*self._due[0]):
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
     def settle(self, now: float) -> Iterator[Gap]:
         """Yields the runs of numbers that have not come in time, each once."""
+        self._look_at_heard()
         while self._due and self._due[0][0] <= now:
             at, key = heapq.heappop(self._due)
             if not self._is_current(at, key):
@@ -96,6 +99,12 @@ class GapTracker:
             for first, last in sequence.settle(now):
                 yield Gap(*key, first, last)
             self._look_later(key, sequence)
+
+    def _look_at_heard(self) -> None:
+        if self._heard:
+            heard, self._heard = self._heard, {}
+            for key, sequence in heard.items():
+                self._look_later(key, sequence)
 
     def _look_later(self, key: _Key, sequence: Sequence) -> None:
         at = sequence.next_due()

@@ -7,7 +7,7 @@ items of several.
 
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
 from numbers import Integral, Real
@@ -17,6 +17,8 @@ from kcast.client.events import Delivery
 from kcast.client.order import Sequencer
 
 Item = TypeVar("Item")
+
+BATCH_MAX = 1024  # items taken at a time, where nothing else is said
 
 
 class Waker(Protocol):
@@ -49,18 +51,18 @@ class Inbox(Generic[Item]):
         self._sources: set[Inbox[Any]] = set()  # whose items are taken, until they end
         self._ends_with_sources = False
 
-    def put(self, item: Item) -> object:
-        """Adds an item; returns the oldest where that had to go for it, else None."""
+    def put(self, items: Sequence[Item]) -> Sequence[object]:
+        """Adds items; returns the oldest ones, as many as had to go for them."""
         target = self._target()
         if target is not None:
-            return target.put(item)
-        oldest = None
-        if len(self.items) >= self._size_max:
-            with suppress(IndexError):
-                oldest = self.items.popleft()
-        self.items.append(item)
+            return target.put(items)
+        self.items.extend(items)
+        gone = []
+        with suppress(IndexError):
+            while len(self.items) > self._size_max:
+                gone.append(self.items.popleft())
         self._waker.wake()
-        return oldest
+        return gone
 
     def end(self) -> None:
         """Ends the waiting, since no more will come. What is there can still be taken."""
@@ -85,10 +87,10 @@ class Inbox(Generic[Item]):
         if not source.is_ended:
             source._target = weakref.ref(self)
             self._sources.add(source)
-        gone = []
+        gone: list[object] = []
         with suppress(IndexError):
             while True:
-                gone.append(self.put(source.items.popleft()))
+                gone += self.put((source.items.popleft(),))
         return gone
 
     def end_with_sources(self) -> None:
@@ -108,6 +110,15 @@ class Inbox(Generic[Item]):
         self._sources.discard(source)
         if self._ends_with_sources and not self._sources:
             self.end()
+
+
+def take(items: deque[Item], count: int) -> list[Item]:
+    """Takes the oldest items, `count` at most, while others may do so too."""
+    taken: list[Item] = []
+    with suppress(IndexError):
+        for _ in range(min(count, len(items))):
+            taken.append(items.popleft())
+    return taken
 
 
 def _nobody() -> None:
@@ -138,12 +149,13 @@ class DeliveryInbox(Inbox[Delivery]):
         self.is_called = on_delivery is not None
         self._on_delivery = on_delivery
 
-    def put(self, item: Delivery) -> object:
-        """Adds a delivery, or has the function called with it; returns as `Inbox.put` does."""
+    def put(self, items: Sequence[Delivery]) -> Sequence[object]:
+        """Adds deliveries, or has the function called with each; returns as `Inbox.put` does."""
         if self._on_delivery is None:
-            return super().put(item)
-        self._waker.call(self._on_delivery, item)
-        return None
+            return super().put(items)
+        for item in items:
+            self._waker.call(self._on_delivery, item)
+        return ()
 
     def put_leases(self, topic: bytes, leased: int, wanted: int) -> None:
         """Takes the new numbers of one topic's leases."""

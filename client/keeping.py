@@ -62,10 +62,10 @@ class Keeping:
 
     def told(self, bits: int, interval_s: float, now: float) -> None:
         """Takes the price of a renewal from now on, and the time between renewals."""
-        self.bits = bits
+        had_price, self.bits = self.bits > 0, bits
         self._interval_s = interval_s
         self.free = _FIRST if bits else RENEWALS
-        if not bits:
+        if had_price and not bits:
             self._leases.ask_again(self._stamps.drop(), now)
             self._leases.keep_at_most(inf)
             self._plan = 0, 0, 0.0

@@ -71,6 +71,17 @@ class LeaseRequests:
         """Whether a stamp is looked for."""
         return self._stamps.is_minting or self.keeping.is_minting
 
+    @property
+    def has_price(self) -> bool:
+        """Whether new leases or renewals cost work."""
+        return self.price_bits > 0 or self.keeping.bits > 0
+
+    @property
+    def standing(self) -> tuple[object, ...]:
+        """What decides when leases are asked for, as far as an answer to a publish can change it."""
+        prices = self.price_bits, self.keeping.bits
+        return *prices, self.is_draining, self.is_dear, self.not_before, self._is_window_open
+
     def weigh_price(self) -> None:
         """Decides whether the server is too dear.
 

@@ -1,9 +1,11 @@
 """Messages as lines to publish, and how much fits into one. Sans-IO. PROTOCOL §9.1, §9.5."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from kcast.client.envelope import PUBLISHER_CHARS, Envelope, format_envelope
+from kcast.client.envelope import PUBLISHER_CHARS, Envelope, format_envelope, is_publisher
 from kcast.client.errors import MessageTooLarge
+from kcast.client.numbering import Numbering
 from kcast.client.requests import LINE_BYTES_MAX
 from kcast.pubsub import wire
 
@@ -33,13 +35,68 @@ def room(wire_topic: bytes, publisher: str = "p" * PUBLISHER_CHARS, seq: int | N
     return Room(text_bytes, (text_bytes - len(";B=1")) * 3 // 4)
 
 
+class Publisher:
+    """A publisher's name, and the numbers of its messages on each topic.
+
+    Raises TypeError and ValueError for a name that no publisher can have.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"publisher is of type {type(name).__name__}: give str")
+        if not is_publisher(name):
+            raise ValueError(f"publisher is {name!r}: give 1 to 43 of A-Z, a-z, 0-9, '-' and '_'")
+        self.name = name
+        self._numbering = Numbering()
+
+    def line(self, wire_topic: bytes, payload: bytes, raw: bool) -> tuple[int | None, bytes]:
+        """Returns the number of the topic's next message, None where it is raw, and its line.
+
+        Raises MessageTooLarge.
+        """
+        if raw:
+            return None, publish_line(wire_topic, payload, self.name, None)
+        seq = self._numbering.next(wire_topic)
+        line = publish_line(wire_topic, payload, self.name, seq)
+        self._numbering.use(wire_topic, seq)
+        return seq, line
+
+    def lines(
+        self, wire_topic: bytes, payloads: Sequence[bytes], raw: bool
+    ) -> tuple[int | None, list[bytes]]:
+        """Returns the number of the first of several messages in a row, None where they are raw, and their
+        lines.
+
+        Raises MessageTooLarge, which tells the index; then none of the numbers is used.
+        """
+        first = None if raw else self._numbering.next(wire_topic)
+        joined = b"".join(payloads)
+        if first is not None and wire.message_bytes(joined) == len(joined):  # nothing is escaped: the usual
+            start = b"%b %%@%b." % (wire_topic, self.name.encode())
+            lines = [b"%b%d %b\n" % (start, seq, payload) for seq, payload in enumerate(payloads, first)]
+            if lines and len(max(lines, key=len)) <= LINE_BYTES_MAX:
+                self._numbering.use(wire_topic, first + len(lines) - 1)
+                return first, lines
+        lines = []
+        for index, payload in enumerate(payloads):
+            try:
+                seq = None if first is None else first + index
+                lines.append(publish_line(wire_topic, payload, self.name, seq))
+            except MessageTooLarge as error:
+                raise MessageTooLarge(f"payload {index} (from 0), so none was published: {error}") from None
+        if first is not None and lines:
+            self._numbering.use(wire_topic, first + len(lines) - 1)
+        return first, lines
+
+
 def publish_line(wire_topic: bytes, payload: bytes, publisher: str, seq: int | None) -> bytes:
     """Returns a message's line, in an envelope unless `seq` is None. Raises MessageTooLarge."""
     if seq is None:
-        message = wire.encode_message(payload)
+        line = wire.publish_line(wire_topic, wire.encode_message(payload))
+    elif wire.message_bytes(payload) == len(payload):  # nothing in it is escaped: the usual message
+        line = b"%b %%@%b.%d %b\n" % (wire_topic, publisher.encode(), seq, payload)
     else:
-        message = format_envelope(Envelope(publisher, seq, payload))
-    line = wire.publish_line(wire_topic, message)
+        line = wire.publish_line(wire_topic, format_envelope(Envelope(publisher, seq, payload)))
     if len(line) > LINE_BYTES_MAX:
         raise MessageTooLarge(too_large(len(payload), room(wire_topic, publisher, seq)))
     return line

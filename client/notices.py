@@ -9,6 +9,7 @@ class Change(Enum):
 
     LEASES = auto()  # a lease was gained or has ended
     REFUSED = auto()  # a lease was refused, and is asked for again later
+    SUSPECTED = auto()  # the server has not answered
     LOST = auto()  # the server is lost, or too dear
     RETURNED = auto()  # it is neither any more
     TRUSTED = auto()  # it is suspected, or drains, no more

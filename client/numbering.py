@@ -36,8 +36,3 @@ class Numbering:
         self._last.move_to_end(topic)
         if len(self._last) > self._topics_max:
             self._forgotten = max(self._forgotten, self._last.popitem(last=False)[1])
-
-    def clear(self) -> None:
-        """Begins at 1 on all topics, which is right for a new publisher only."""
-        self._last.clear()
-        self._forgotten = 0

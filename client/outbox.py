@@ -1,96 +1,107 @@
-"""The lines to publish at one server: those that wait for its cookie, and how they leave. Sans-IO.
+"""The lines to publish at one server: those that wait there, and how they leave. Sans-IO.
 
 PROTOCOL §4.2, §6.3, §7.2. A line leaves *vouched for*, with a cookie and for a receipt, or *bare* under a
-publish lease, with a ping among the lines about once a second. A line that was not answered is not sent here
-again: the core may draw another server for it. A line that was refused because of its cookie gets a second
-chance, and so does one that waits for an answer when a cookie like its own is refused; one whose datagram was
-too large gets as many as it takes.
+publish lease, with a ping among or behind the lines. Lines that stay together are a *parcel*. A parcel that
+was not answered is not sent here again: the core may draw another server for it. One that was refused because
+of its cookie gets a second chance, and so does one that waits for an answer when a cookie like its own is
+refused; one whose datagram was too large gets as many as it takes.
+
+No more leaves at a time than the server's window takes (`kcast.client.window`).
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from math import inf
+from typing import NamedTuple
 
 from kcast.client.cookies import Cookie
 from kcast.client.events import Outcome
-from kcast.client.requests import VOUCH_BYTES_MAX, Kind, PublishLine, Requests
+from kcast.client.requests import VOUCH_BYTES_MAX, Kind, Parcel, Requests
+from kcast.client.window import WINDOW_BYTES, Window
 from kcast.pubsub import wire
-from kcast.pubsub.endpoint import datagrams
-from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, LINES_PER_DATAGRAM_MAX
 
 PING_INTERVAL_S = 1.0
+PING_BYTES = WINDOW_BYTES // 2  # of bare lines, after which there is another ping, so that the window opens
 _PONG_BYTES = len("%: 11-of-nonce 1000000 drain=1\n")  # a ping's datagram must be no shorter than its answer
 
 
-@dataclass(slots=True)
-class Settled:
-    """What became of a publish line at this server.
+class Settled(NamedTuple):
+    """What became of parcels at this server.
 
-    `audience` is the one that its receipt told, if it did; `reason` that of its refusal, "" for all else.
+    `audience` is the one that their receipt told, if it did; `reason` that of their refusal, "" for all else.
     """
 
-    handle: int
+    parcels: Collection[Parcel]
     outcome: Outcome
     audience: int | None = None
     reason: str = ""
 
 
 class Outbox:
-    """The lines to publish at one server; at most `lines_max` of them wait."""
+    """The parcels for one server; at most `parcels_max` of them wait.
 
-    def __init__(self, requests: Requests, lines_max: int) -> None:
+    `go_on_at` is when those that wait for room in the `window` may leave at the latest; infinite where none
+    does.
+    """
+
+    def __init__(self, requests: Requests, parcels_max: int) -> None:
         self.lease_until = -inf  # of the publish lease
-        self._lines_max = lines_max
+        self.window = Window()
+        self.go_on_at = inf
+        self._parcels_max = parcels_max
         self._requests = requests
-        self._queue: deque[PublishLine] = deque()
-        self._again: list[PublishLine] = []  # to be sent again, before the queue
+        self._queue: deque[Parcel] = deque()
+        self._again: list[Parcel] = []  # to be sent again, before the queue
         self._settled: list[Settled] = []
         self._pinged_at = -inf
+        self._pinged_bytes = 0  # that had left by then
 
     def __len__(self) -> int:
         return len(self._queue) + len(self._again)
 
-    def put(self, line: bytes, handle: int, confirm: bool) -> bool:
-        """Sends a line (with its LF) with the next datagrams; returns False where too many wait already."""
-        if len(self._queue) + len(self._again) >= self._lines_max:
+    def put(self, parcel: Parcel) -> bool:
+        """Sends a parcel with the next datagrams; returns False where too many wait already."""
+        if len(self._queue) + len(self._again) >= self._parcels_max:
             return False
-        self._queue.append(PublishLine(line, handle, confirm))
+        self._queue.append(parcel)
         return True
 
     def take_settled(self) -> list[Settled]:
-        """Returns what became of lines since the last call."""
+        """Returns what became of parcels since the last call."""
         settled, self._settled = self._settled, []
         return settled
 
     def settle(
         self,
-        lines: Collection[PublishLine],
+        parcels: Collection[Parcel],
         outcome: Outcome,
         audience: int | None = None,
         reason: str = "",
     ) -> None:
-        """Notes what became of these lines."""
-        self._settled += [Settled(line.handle, outcome, audience, reason) for line in lines]
+        """Notes what became of these parcels."""
+        if parcels:
+            self._settled.append(Settled(parcels, outcome, audience, reason))
 
-    def send_again(self, lines: Collection[PublishLine]) -> None:
-        """Sends lines again that the server could not carry out."""
-        self._again += lines
+    def send_again(self, parcels: Collection[Parcel]) -> None:
+        """Sends parcels again that the server could not carry out."""
+        self._again += parcels
 
-    def try_again(self, lines: Collection[PublishLine]) -> None:
-        """Sends lines again that the server did not carry out, as often as each may be sent."""
-        for line in lines:
-            line.tries_left -= 1
-        self.settle([line for line in lines if line.tries_left < 0], Outcome.NO_ANSWER)
-        self._again += [line for line in lines if line.tries_left >= 0]
+    def try_again(self, parcels: Collection[Parcel]) -> None:
+        """Sends parcels again that the server did not carry out, as often as each may be sent."""
+        for parcel in parcels:
+            parcel.tries_left -= 1
+        self.settle([parcel for parcel in parcels if parcel.tries_left < 0], Outcome.NO_ANSWER)
+        self._again += [parcel for parcel in parcels if parcel.tries_left >= 0]
 
     def wait_again(self) -> None:
-        """Takes one try from each line, since the cookie that all wait for was asked for in vain."""
+        """Takes one try from each parcel, since the cookie that all wait for was asked for in vain."""
         waiting, self._queue, self._again = [*self._again, *self._queue], deque(), []
         self.try_again(waiting)
 
     def give_up(self) -> None:
-        """Gives up all lines, since there is no way to send them."""
+        """Gives up all parcels, since there is no way to send them."""
         self.settle([*self._again, *self._queue], Outcome.NO_ANSWER)
         self._queue.clear()
         self._again = []
@@ -100,50 +111,96 @@ class Outbox:
     ) -> list[tuple[bytes, int]]:
         """Returns what can leave now: buffers, each with the size in bytes of the datagrams in it.
 
-        `cookie` is one that serves to publish; without it, lines wait unless they may go bare. `lines_max`
+        `cookie` is one that serves to publish; without it, parcels wait unless they may go bare. `lines_max`
         counts all lines of a datagram.
         """
-        if not self._queue and not self._again:
-            return []
-        # Lines of refused datagrams go back in order, sorted once for all of them.
-        self._queue.extendleft(sorted(self._again, key=lambda line: line.handle, reverse=True))
-        self._again = []
-        bare = [line for line in self._queue if may_go_bare and not line.confirm]
-        rest = [line for line in self._queue if not (may_go_bare and not line.confirm)]
-        self._queue = deque(() if cookie is not None else rest)
+        self.go_on_at = inf
+        if self._again:
+            # Those of refused datagrams go back in order, sorted once for all of them.
+            self._queue.extendleft(sorted(self._again, key=_order, reverse=True))
+            self._again = []
+        bare, vouched = self._take(cookie is not None, may_go_bare, now)
         sending = self._bare(bare, lines_max, now) if bare else []
-        if cookie is not None:
-            sending += [(datagram, len(datagram)) for datagram in self._vouched(rest, cookie, lines_max, now)]
+        if cookie is not None and vouched:
+            sending.append(_joined(list(self._vouched(vouched, cookie, lines_max, now))))
+        if self.go_on_at < inf:
+            self.go_on_at = self.window.opens_at
         return sending
 
-    def _bare(self, lines: list[PublishLine], lines_max: int, now: float) -> list[tuple[bytes, int]]:
-        self.settle(lines, Outcome.SENT)
-        texts = [line.line[:-1] for line in lines]
-        if now < self._pinged_at + PING_INTERVAL_S:
-            return [wire.pack_lines(texts, lines_max)]
-        self._pinged_at = now
-        ping = wire.Ping(self._requests.open(Kind.PING, now).nonce)
-        data, segment_bytes = wire.pack_lines([wire.format_line(ping)[:-1], *texts], lines_max)
-        if segment_bytes < _PONG_BYTES:
-            data = b"".join([wire.pad(datagram, _PONG_BYTES) for datagram in datagrams(data, segment_bytes)])
-            segment_bytes = _PONG_BYTES
-        return [(data, segment_bytes)]
+    def _take(self, has_cookie: bool, may_go_bare: bool, now: float) -> tuple[list[Parcel], list[Parcel]]:
+        """Takes what leaves now out of the queue: bare, and vouched for."""
+        room_bytes = self.window.room_bytes(now)
+        bare: list[Parcel] = []
+        vouched: list[Parcel] = []
+        kept: deque[Parcel] = deque()
+        for index, parcel in enumerate(self._queue):
+            if room_bytes <= 0:
+                self.go_on_at = now
+                kept.extend(islice(self._queue, index, None))
+                break
+            if may_go_bare and not parcel.confirm:
+                bare.append(parcel)
+            elif has_cookie:
+                vouched.append(parcel)
+            else:
+                kept.append(parcel)
+                continue
+            room_bytes -= len(parcel.text)
+        self._queue = kept
+        return bare, vouched
 
-    def _vouched(
-        self, lines: list[PublishLine], cookie: Cookie, lines_max: int, now: float
-    ) -> Iterator[bytes]:
-        batch: list[PublishLine] = []
-        size_bytes = VOUCH_BYTES_MAX
-        for line in lines:
-            size_bytes += len(line.line)
-            if size_bytes > DATAGRAM_BYTES_MAX or len(batch) == lines_max - 1:
-                yield self._datagram(batch, cookie, now)
-                batch, size_bytes = [], VOUCH_BYTES_MAX + len(line.line)
-            batch.append(line)
-        if batch:
-            yield self._datagram(batch, cookie, now)
+    def _bare(self, parcels: list[Parcel], lines_max: int, now: float) -> list[tuple[bytes, int]]:
+        self.settle(parcels, Outcome.SENT)
+        texts = [
+            b"".join([parcel.text for parcel in group])
+            for group in _grouped(parcels, DATAGRAM_BYTES_MAX, lines_max)
+        ]
+        mark = self.window.sent(sum(map(len, texts)), now)
+        if now < self._pinged_at + PING_INTERVAL_S and mark < self._pinged_bytes + PING_BYTES:
+            return [_joined(texts)]
+        self._pinged_at, self._pinged_bytes = now, mark
+        request = self._requests.open(Kind.PING, now)
+        request.mark = mark
+        ping = wire.format_line(wire.Ping(request.nonce))
+        if len(texts) == 1 and len(ping) + len(texts[0]) <= DATAGRAM_BYTES_MAX and len(parcels) < lines_max:
+            return [_joined([wire.pad(ping + texts[0], _PONG_BYTES)])]
+        # By itself: servers take a burst of nothing but messages in one go.
+        return [_joined(texts), _joined([wire.pad(ping, _PONG_BYTES)])]
 
-    def _datagram(self, lines: list[PublishLine], cookie: Cookie, now: float) -> bytes:
-        request = self._requests.open(Kind.PUBLISH, now, cookie=cookie, lines=lines)
-        vouch = wire.Vouch(request.nonce, cookie.text, None)
-        return wire.request_datagram(vouch, [line.line for line in lines])
+    def _vouched(self, parcels: list[Parcel], cookie: Cookie, lines_max: int, now: float) -> Iterator[bytes]:
+        for group in _grouped(parcels, DATAGRAM_BYTES_MAX - VOUCH_BYTES_MAX, lines_max - 1):
+            request = self._requests.open(Kind.PUBLISH, now, cookie=cookie, parcels=group)
+            vouch = wire.Vouch(request.nonce, cookie.text, None)
+            datagram = wire.request_datagram(vouch, [parcel.text for parcel in group])
+            request.mark = self.window.sent(len(datagram), now)
+            yield datagram
+
+
+def _order(parcel: Parcel) -> tuple[int, int]:
+    return parcel.handle, parcel.numbers[0] if parcel.numbers else 0
+
+
+def _grouped(parcels: Iterable[Parcel], size_bytes_max: int, lines_max: int) -> Iterator[list[Parcel]]:
+    """Yields the parcels of each datagram, in order. Those with too many lines are cut."""
+    if lines_max < LINES_PER_DATAGRAM_MAX - 1:
+        parcels = [piece for parcel in parcels for piece in parcel.pieces(lines_max)]
+    group: list[Parcel] = []
+    size_bytes = line_count = 0
+    for parcel in parcels:
+        lines = len(parcel.numbers) or 1
+        size_bytes += len(parcel.text)
+        line_count += lines
+        if size_bytes > size_bytes_max or line_count > lines_max:
+            yield group
+            group, size_bytes, line_count = [], len(parcel.text), lines
+        group.append(parcel)
+    yield group
+
+
+def _joined(several: Sequence[bytes]) -> tuple[bytes, int]:
+    """Returns datagrams in one buffer, and their size in bytes: all but the last are padded to the same size,
+    so that the kernel can cut them (UDP_SEGMENT)."""
+    if len(several) == 1:
+        return several[0], len(several[0])
+    size_bytes = max(map(len, several))
+    return b"".join([*[wire.pad(datagram, size_bytes) for datagram in several[:-1]], several[-1]]), size_bytes

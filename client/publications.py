@@ -1,79 +1,122 @@
 """Messages on their way: which servers each goes to, when it is sent again, what became of it. Sans-IO.
 
 PROTOCOL §8.5. A message goes to `publish` servers, drawn at random from its topic's. One that a server does
-not answer goes to another one instead, as long as there is one that is believed alive.
+not answer goes to another one instead, as long as there is one that is believed alive. Messages that are
+published together are in `kcast.client.batches`.
 """
 
 import heapq
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from numbers import Integral, Real
 from random import Random
 
-from kcast.client.events import Outcome, Published
+from kcast.client.batches import Batches
+from kcast.client.errors import Backlog
+from kcast.client.events import Outcome, Published, PublishedMany
+from kcast.client.lines import Publisher
 from kcast.client.outbox import Settled
+from kcast.client.routes import Route, Routes
 from kcast.client.session import Session
 
 REPEAT_INTERVAL_S = 0.2
+UNSETTLED_MAX = 65_536  # messages
 
 
 @dataclass(slots=True)
 class Publication:
-    """A message, and what is known of it at each server.
+    """A message, and what is known of it.
 
-    `line` is its wire form, with the LF. Each time it is sent to `count` of the candidates. After a change of
-    the cluster, `former` are the servers that the topic has in views that it overlaps with: see
-    `kcast.client.views`.
+    `line` is its wire form, with the LF. `sent_to` are the servers that it was sent to, the last one last.
+    `servers` and `reasons` are as in `Published`.
     """
 
     topic: bytes
     seq: int | None
     line: bytes
     confirm: bool
-    candidates: list[Session]
-    count: int
+    route: Route
     repeats_left: int
     repeat_interval_s: float
-    former: Collection[Session] = ()
     awaited: int = 0
-    sends: int = 0
-    last_send: dict[Session, int] = field(default_factory=dict)
-    outcomes: dict[Session, Outcome] = field(default_factory=dict)
-    reasons: dict[Session, str] = field(default_factory=dict)
+    sent_to: Sequence[Session] = ()
+    servers: dict[str, Outcome] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
     audience: int | None = None
 
 
 class Publications:
     """All messages of a client whose outcome is not known yet.
 
-    With `avoid_dead`, servers believed alive are preferred. `touch` is called with each session that has
-    something to send, `tell` with each outcome.
+    `publisher` is who they are from. `touch` is called with each session that has something to send, `tell`
+    with each outcome. It adds to `counts` and `outcomes`. `batches` has those that are published together.
     """
 
     def __init__(
         self,
+        publisher: Publisher,
         rng: Random,
+        routes: Routes,
         touch: Callable[[Session], None],
-        tell: Callable[[Published], None],
-        *,
-        avoid_dead: bool,
+        tell: Callable[[Published | PublishedMany], None],
+        counts: Counter[str],
+        outcomes: Counter[Outcome],
     ) -> None:
-        self.avoid_dead = avoid_dead
+        self.publisher = publisher
         self._rng = rng
+        self._routes = routes
         self._touch = touch
         self._tell = tell
+        self._counts = counts
+        self._outcomes = outcomes
+        self.batches = Batches(rng, routes, touch, self._tell_of_many)
         self._publications: dict[int, Publication] = {}
         self._repeats: list[tuple[float, int]] = []
-        self._handle = 0
+        self.newest = 0  # the handle that was given last
 
-    def __len__(self) -> int:
-        return len(self._publications)
+    @property
+    def oldest(self) -> int | None:
+        """The smallest handle whose outcome is not known yet; None where all are."""
+        handles = next(iter(self._publications), None), self.batches.oldest
+        return min([handle for handle in handles if handle is not None], default=None)
 
-    def begin(self, publication: Publication, now: float) -> int:
-        """Sends a message for the first time; returns the handle that its outcome will carry."""
-        self._handle += 1
-        self._publications[self._handle] = publication
-        self._send(self._handle, publication, now)
-        return self._handle
+    def publish(
+        self,
+        topic: bytes,
+        payload: bytes,
+        now: float,
+        repeat: int,
+        repeat_interval_s: float,
+        *,
+        confirm: bool,
+        raw: bool,
+        is_own: bool,
+    ) -> int:
+        """Sends a message: see `ClientCore.publish`."""
+        if type(repeat) is not int or repeat != 1 or repeat_interval_s is not REPEAT_INTERVAL_S:
+            _check_repeats(repeat, repeat_interval_s)
+        if len(self._publications) + self.batches.messages >= UNSETTLED_MAX:
+            self._require_room(1)
+        route = self._routes.make(topic, now, is_own=True) if is_own else self._routes.of(topic, now)
+        seq, line = self.publisher.line(route.wire_topic, payload, raw)
+        publication = Publication(topic, seq, line, confirm, route, repeat - 1, repeat_interval_s)
+        self.newest = handle = self.newest + 1
+        self._publications[handle] = publication
+        self._send(handle, publication, route.draw(self._rng), now)
+        return handle
+
+    def publish_many(
+        self, topic: bytes, payloads: Sequence[bytes], now: float, *, confirm: bool, raw: bool
+    ) -> int:
+        """Sends messages of one topic, from the next flush on: see `ClientCore.publish_many`."""
+        self._require_room(len(payloads))
+        route = self._routes.of(topic, now)
+        first_seq, lines = self.publisher.lines(route.wire_topic, payloads, raw)
+        self.newest += 1
+        self.batches.begin(self.newest, topic, first_seq, lines, confirm)
+        return self.newest
 
     def next_timeout(self) -> float | None:
         """Returns when the next message is to be sent again; None where none is."""
@@ -86,65 +129,99 @@ class Publications:
             publication = self._publications.get(handle)
             if publication is not None:
                 publication.repeats_left -= 1
-                self._send(handle, publication, now)
+                route = publication.route
+                drawn = sorted(route.candidates, key=lambda each: self._rank(publication, each, now))
+                self._send(handle, publication, drawn[: route.count], now)
 
     def settle(self, settled: Settled, session: Session, now: float) -> None:
-        """Takes what became of a message at one server."""
-        handle, outcome = settled.handle, settled.outcome
-        publication = self._publications.get(handle)
-        if publication is None:
-            return  # a Ctrl-C came in the middle of `begin`
-        publication.awaited -= 1
-        if publication.outcomes.get(session) is not Outcome.RECEIPT:
-            publication.outcomes[session] = outcome
-            publication.reasons[session] = settled.reason
-        if settled.audience is not None:
-            publication.audience = max(settled.audience, publication.audience or 0)
-        is_silent = outcome is Outcome.NO_ANSWER
-        # A server that has just come back has few leases yet, so another one is to forward the message too.
-        # Not where it was refused: whoever publishes too much would only send more.
-        if self.avoid_dead and outcome is not Outcome.REFUSED and (is_silent or now < session.warm_at):
-            fresh = [s for s in publication.candidates if s not in publication.last_send and s.is_alive]
-            if not is_silent:
-                fresh = [s for s in fresh if s.is_warm(now)]
-            if fresh:
-                self._send_to(handle, publication, min(fresh, key=lambda s: self._rank(publication, s, now)))
-        if not publication.awaited and not publication.repeats_left:
-            self._finish(handle, publication)
+        """Takes what became of messages at one server."""
+        parcels, outcome, audience, reason = settled
+        name, is_silent = session.name, outcome is Outcome.NO_ANSWER
+        wants_another = self._routes.wants_another(session, outcome, now)
+        for parcel in parcels:
+            handle = parcel.handle
+            publication = self._publications.get(handle)
+            if publication is None:  # else a Ctrl-C came in the middle of `publish`
+                self.batches.settle(parcel, settled, session, now)
+                continue
+            publication.awaited -= 1
+            if publication.servers.get(name) is not Outcome.RECEIPT:
+                publication.servers[name] = outcome
+                if reason:
+                    publication.reasons[name] = reason
+                elif publication.reasons:
+                    publication.reasons.pop(name, None)
+            if audience is not None:
+                publication.audience = max(audience, publication.audience or 0)
+            if wants_another:
+                sent_to = publication.sent_to
+                another = publication.route.another(sent_to, self._rng, now, only_warm=not is_silent)
+                if another is not None:
+                    self._send_to(handle, publication, (another,))
+            if not publication.awaited and not publication.repeats_left:
+                self._finish(handle, publication)
 
-    def _send(self, handle: int, publication: Publication, now: float) -> None:
-        """Sends a message once, to as many servers as the policy says."""
-        drawn = sorted(publication.candidates, key=lambda session: self._rank(publication, session, now))
-        leavers = [
-            each for each in publication.former if each not in publication.candidates and each.is_alive
-        ]
-        for session in (*drawn[: publication.count], *leavers):
-            self._send_to(handle, publication, session)
+    def _require_room(self, messages: int) -> None:
+        """Raises Backlog where too many messages would await their outcome."""
+        waiting = len(self._publications) + self.batches.messages
+        if messages > UNSETTLED_MAX:
+            raise Backlog(f"{messages} messages are too many for one call: give {UNSETTLED_MAX} at most")
+        if waiting + messages > UNSETTLED_MAX:
+            raise Backlog(f"{waiting} publishes await their outcome; wait for some, or use confirm=False")
+
+    def _rank(self, publication: Publication, session: Session, now: float) -> tuple[int, int, float]:
+        """Alive first, then not yet used for this message, then least recently used, then by chance."""
+        rank = publication.route.rank(session, now, self._routes.avoid_dead)
+        sends = [number for number, each in enumerate(publication.sent_to, 1) if each is session]
+        return rank, sends[-1] if sends else 0, self._rng.random()
+
+    def _send(self, handle: int, publication: Publication, drawn: Sequence[Session], now: float) -> None:
+        """Sends a message once, to the servers that were drawn for it."""
+        self._send_to(handle, publication, drawn)
+        if leavers := publication.route.leavers():
+            self._send_to(handle, publication, leavers)
         if publication.repeats_left:
             heapq.heappush(self._repeats, (now + publication.repeat_interval_s, handle))
         elif not publication.awaited:
             self._finish(handle, publication)
 
-    def _rank(self, publication: Publication, session: Session, now: float) -> tuple[int, int, float]:
-        """Alive first, then not yet used for this message, then least recently used, then by chance."""
-        rank = session.rank(now) if self.avoid_dead else 0
-        if publication.former and session not in publication.former:
-            rank = max(rank, 2)  # subscribers may have still to lease there, as where it has just come back
-        return rank, publication.last_send.get(session, 0), self._rng.random()
-
-    def _send_to(self, handle: int, publication: Publication, session: Session) -> None:
-        publication.sends += 1
-        publication.last_send[session] = publication.sends
-        if session.publish(publication.line, handle, publication.confirm):
-            publication.awaited += 1
-            self._touch(session)
-        else:
-            publication.outcomes.setdefault(session, Outcome.QUEUE_FULL)
+    def _send_to(self, handle: int, publication: Publication, sessions: Sequence[Session]) -> None:
+        publication.sent_to = (*publication.sent_to, *sessions) if publication.sent_to else sessions
+        for session in sessions:
+            if session.publish(publication.line, handle, publication.confirm):
+                publication.awaited += 1
+                self._touch(session)
+            else:
+                publication.servers.setdefault(session.name, Outcome.QUEUE_FULL)
 
     def _finish(self, handle: int, publication: Publication) -> None:
         del self._publications[handle]
-        servers = {session.server.name: outcome for session, outcome in publication.outcomes.items()}
-        reasons = {session.server.name: reason for session, reason in publication.reasons.items() if reason}
+        if publication.topic[:1] != b"\0":  # kcast's own (§3.4) are no user's
+            self._counts["published"] += 1
+            for outcome in publication.servers.values():
+                self._outcomes[outcome] += 1
         self._tell(
-            Published(handle, publication.topic, publication.seq, servers, publication.audience, reasons)
+            Published(
+                handle,
+                publication.topic,
+                publication.seq,
+                publication.servers,
+                publication.audience,
+                publication.reasons,
+            )
         )
+
+    def _tell_of_many(self, published: PublishedMany) -> None:
+        self._counts["published"] += published.messages
+        for outcome, times in published.outcomes.items():
+            self._outcomes[outcome] += times
+        self._tell(published)
+
+
+def _check_repeats(repeat: int, repeat_interval_s: float) -> None:
+    if not isinstance(repeat, Integral) or not isinstance(repeat_interval_s, Real):
+        raise TypeError("repeat is a whole number, and repeat_interval_s a number of seconds")
+    if repeat < 1:
+        raise ValueError(f"repeat is {repeat}: a message is sent at least once")
+    if not 0 <= repeat_interval_s < inf:
+        raise ValueError(f"repeat_interval_s is {repeat_interval_s}: give 0 or more seconds")

@@ -9,7 +9,7 @@ that was counted.
 import heapq
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum, auto
 from math import inf
@@ -40,13 +40,33 @@ class Stamped:
 
 
 @dataclass(slots=True)
-class PublishLine:
-    """A line to publish, with its LF. `tries_left` is the number of times it may be sent again."""
+class Parcel:
+    """Lines to publish, each with its LF, that stay together on their way to one server: mostly one.
 
-    line: bytes
+    Of several, `numbers` tell which messages of a batch they are. `tries_left` is the number of times that it
+    may be sent again.
+    """
+
+    text: bytes
     handle: int
     confirm: bool
+    numbers: Sequence[int] = ()
     tries_left: int = 1
+
+    @property
+    def line_count(self) -> int:
+        """The number of its lines."""
+        return len(self.numbers) or 1
+
+    def pieces(self, lines_max: int) -> "Iterator[Parcel]":
+        """Yields parcels of at most `lines_max` lines, which are this one together."""
+        if self.line_count <= lines_max:
+            yield self
+            return
+        lines = [line + b"\n" for line in self.text.split(b"\n")[:-1]]
+        for start in range(0, len(lines), lines_max):
+            some = slice(start, start + lines_max)
+            yield replace(self, text=b"".join(lines[some]), numbers=self.numbers[some])
 
 
 class Kind(StrEnum):
@@ -73,8 +93,9 @@ class Request:
     deadline: float
     cookie: Cookie | None = None  # the one it showed, if any
     topics: Sequence[bytes] = ()
-    lines: Sequence[PublishLine] = ()
+    parcels: Sequence[Parcel] = ()
     stamped: Stamped | None = None
+    mark: int = 0  # of what had left for the server, with it (`kcast.client.window`)
 
     @property
     def is_control(self) -> bool:
@@ -148,13 +169,13 @@ class Requests:
         *,
         cookie: Cookie | None = None,
         topics: Sequence[bytes] = (),
-        lines: Sequence[PublishLine] = (),
+        parcels: Sequence[Parcel] = (),
         stamped: Stamped | None = None,
     ) -> Request:
         """Returns a request that leaves now, with a nonce of its own."""
         nonce = urlsafe_b64encode(self._rng.randbytes(NONCE_BYTES)).rstrip(b"=")
         deadline = now + self._round_trip.timeout_s
-        request = Request(kind, nonce, self._round, now, deadline, cookie, topics, lines, stamped)
+        request = Request(kind, nonce, self._round, now, deadline, cookie, topics, parcels, stamped)
         self._waiting[nonce] = request
         self._counts[kind] += 1
         heapq.heappush(self._deadlines, (deadline, nonce))
@@ -232,6 +253,6 @@ class Requests:
     def _remember_late(self, request: Request) -> None:
         # A late answer must still teach how long answers take: otherwise a path that has become slow would
         # look dead for ever. What became of its messages is settled already.
-        self._late[request.nonce] = replace(request, lines=())
+        self._late[request.nonce] = replace(request, parcels=())
         if len(self._late) > LATE_MAX:
             self._late.popitem(last=False)

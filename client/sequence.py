@@ -74,7 +74,9 @@ class Sequence:
         """Takes note of a number; returns whether it had been reported missing."""
         if seq == self._highest + 1:
             self._highest = seq
-            self._period_s = max(now - self._went_on_at, self._period_s / 2)
+            since_s, self._period_s = now - self._went_on_at, self._period_s / 2
+            if since_s > self._period_s:
+                self._period_s = since_s
             self._went_on_at = now
             if self.runs:
                 self._absorb()

@@ -22,13 +22,14 @@ whose price is above what anyone pays counts as lost for those who want new leas
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 from random import Random
 
 from kcast.client import intervals
 from kcast.client.allowance import Spending
 from kcast.client.cluster import ServerEntry
+from kcast.client.control import Control
 from kcast.client.cookies import Cookies
 from kcast.client.events import Outcome
 from kcast.client.lease_requests import LeaseRequests
@@ -37,7 +38,7 @@ from kcast.client.liveness import Liveness, Sign
 from kcast.client.notices import Change, Notice
 from kcast.client.outbox import Outbox, Settled
 from kcast.client.replies import fewer_lines, number, refused_topics
-from kcast.client.requests import CONTROL, Kind, Request, Requests
+from kcast.client.requests import Kind, Parcel, Request, Requests
 from kcast.client.whereabouts import FAMILIES, Whereabouts
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
@@ -50,7 +51,7 @@ from kcast.pubsub.limits import (
 
 LOST_AFTER_MISSES = 3
 HURRY_INTERVAL_S = 2.0
-QUEUE_MAX = 4096  # lines that wait for one server's cookie
+QUEUE_MAX = 4096  # parcels that wait for one server's cookie, or for room in its window
 CREDIT_DIGITS_MAX = 10
 LINES_MIN = 2  # a vouch line, and one that it vouches for
 
@@ -67,6 +68,9 @@ class Session:
     `renewals_per_ttl` is the number of times a lease is renewed while the server's promise lasts. `spending`
     is what all sessions of the client have cost.
 
+    `name` is the server's: `IP:port`, or the name and port by which it is known. A datagram to it has
+    `lines_max` lines at most, the vouch line counted. What is published there goes by its `outbox`.
+
     `liveness` is changed in `_see` only. Price (`_lease_requests.is_dear`) and draining are no part of it.
     """
 
@@ -79,6 +83,7 @@ class Session:
         spending: Spending | None = None,
     ) -> None:
         self.server = server
+        self.name = server.name
         self._whereabouts = Whereabouts(server.addresses, families)
         self.notices: list[Notice] = []
         self.ttl_s: float | None = None
@@ -89,16 +94,15 @@ class Session:
         self._rng = rng
         self._renewals_per_ttl = renewals_per_ttl
         self._cookies = Cookies()
-        self._lines_max = LINES_PER_DATAGRAM_MAX
+        self.lines_max = LINES_PER_DATAGRAM_MAX
         self._is_told_lost = self.liveness is Liveness.LOST
         self._misses = 0  # silences of control since the last answer
-        self.heard_at = -inf  # when the request was made that was answered last
-        self._control_not_before = -inf  # because of silence; an answer ends it
         self._requests = Requests(rng)
         self._leases = Leases()
         self._lease_requests = LeaseRequests(self._leases, self._requests, rng, spending or Spending())
         self.credit = self._lease_requests.credit  # counts copies (§7.7)
-        self._outbox = Outbox(self._requests, QUEUE_MAX)
+        self.outbox = Outbox(self._requests, QUEUE_MAX)
+        self._control = Control(self._requests, self._leases, self._lease_requests, self._cookies)
 
     # --- What the core asks of it --------------------------------------------------------------------
 
@@ -121,6 +125,11 @@ class Session:
     def is_alive(self) -> bool:
         """Whether it is believed to serve; a server never asked is given the benefit of the doubt."""
         return self._is_answering and not self._lease_requests.is_dear
+
+    @property
+    def heard_at(self) -> float:
+        """When the request was made that was answered last; -inf before."""
+        return self._control.heard_at
 
     @property
     def is_draining(self) -> bool:
@@ -154,23 +163,26 @@ class Session:
 
     def want(self, topic: bytes, now: float) -> None:
         """Holds a lease on this topic (wire form) from now on."""
+        self._control.stir()
         self._leases.want(topic, now)
 
     def unwant(self, topic: bytes) -> None:
         """Lets the lease run out."""
+        self._control.stir()
         self._lease_requests.unwant(topic)
 
     def is_leased(self, topic: bytes) -> bool:
         """Whether the server has promised copies of this topic for now."""
         return self._leases.is_live(topic)
 
-    def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
-        """Sends a line (with its LF) with the next flush; returns False where too many wait already."""
-        return self._outbox.put(line, handle, confirm)
+    def publish(self, text: bytes, handle: int, confirm: bool, numbers: Sequence[int] = ()) -> bool:
+        """Sends a line, or several that stay together (each with its LF; a `Parcel`), with the next flush.
+        Returns False where too many wait already."""
+        return self.outbox.put(Parcel(text, handle, confirm, numbers))
 
     def take_settled(self) -> list[Settled]:
         """Returns what became of published lines since the last call."""
-        return self._outbox.take_settled()
+        return self.outbox.take_settled()
 
     def work(self, tries: int, now: float) -> int:
         """Tries at most `tries` stamps for the leases that wait for one; returns how many were tried."""
@@ -179,9 +191,10 @@ class Session:
 
     def locate(self, addresses: Iterable[Address], now: float) -> None:
         """Takes the addresses that the server has from now on; without any it is lost."""
+        self._control.stir()
         before = self.address
         if self._whereabouts.take(addresses):
-            self._control_not_before = now
+            self._control.not_before = now
             if before is not None:
                 self._begin_at_address(now)
         if self.address is None:
@@ -195,28 +208,24 @@ class Session:
     def _is_answering(self) -> bool:
         return self.liveness is Liveness.ALIVE
 
-    @property
-    def _is_checked(self) -> bool:
-        """Whether it is asked every renewal interval anyway: does it still drain, is it still too dear?"""
-        return self.is_draining or self._lease_requests.is_dear
-
     def next_timeout(self) -> float | None:
         """Returns when `handle_timeout` or `datagrams_to_send` has something to do; None for never."""
         if not self.addresses:
             return None
-        times = [self._requests.next_deadline(), self._leases.next_expiry()]
-        not_before = self._control_not_before
-        if self._is_answering:
-            if self._is_checked and not self._requests.count(*CONTROL):
-                times.append(max(self.heard_at + self.renewal_interval_s, not_before))
-            due = self._lease_requests.next_due()
-            times.append(None if due is None else max(due, not_before))
-        elif not self._requests.count(*CONTROL):
-            times.append(not_before)
-        return min([at for at in times if at is not None], default=None)
+        due_at = self._control.quiet_until
+        if due_at == -inf:
+            due_at = self._control.next_due(self._is_answering, self.renewal_interval_s)
+        deadline = self._requests.next_deadline()
+        at = min(due_at, self.outbox.go_on_at, inf if deadline is None else deadline)
+        return None if at == inf else at
+
+    def has_nothing_to_send(self, now: float) -> bool:
+        """Whether `datagrams_to_send` would surely return nothing."""
+        return not len(self.outbox) and self._control.is_quiet(now)
 
     def handle_timeout(self, now: float) -> None:
         """Gives up requests that were not answered in time, and leases that were not renewed."""
+        self._control.stir()
         for request in self._requests.give_up(now):
             self._unanswered(request, now)
         self._tell_leases(self._lease_requests.expire(now))
@@ -227,6 +236,7 @@ class Session:
 
         Such a message can be forged, so it only makes us ask sooner and prefer others; no lease is given up.
         """
+        self._control.stir()
         for request in self._requests.give_up():
             self._unanswered(request, now)
 
@@ -234,15 +244,15 @@ class Session:
         """Deals with a request that was not answered in time."""
         is_silence = self._requests.is_silence(request)
         if not request.is_control:
-            self._outbox.settle(request.lines, Outcome.NO_ANSWER)
-            self._outbox.lease_until = -inf
+            self.outbox.settle(request.parcels, Outcome.NO_ANSWER)
+            self.outbox.lease_until = -inf
             if is_silence and self._is_answering:
                 self._see(Sign.SILENCE)
-                self._control_not_before = now
+                self._control.not_before = now
             return
         self._lease_requests.unanswered(request, now)
         if request.kind is Kind.ASK:
-            self._outbox.wait_again()
+            self.outbox.wait_again()
         if is_silence:
             self._missed(now)
 
@@ -252,7 +262,7 @@ class Session:
         self._misses += 1
         if self._misses < LOST_AFTER_MISSES:
             self._see(Sign.SILENCE)
-            self._control_not_before = now + self._requests.timeout_s * (2 ** (self._misses - 1) - 1)
+            self._control.not_before = now + self._requests.timeout_s * (2 ** (self._misses - 1) - 1)
             return
         # All of its clients have lost it at once; back again, it answers few strangers a second.
         wait_s = self.renewal_interval_s * self._rng.uniform(0.5, 0.9) / len(self.addresses)
@@ -263,14 +273,17 @@ class Session:
             if len(self.addresses) > 1:
                 wait_s = 0.0  # the next address has not been asked yet
         self._move(now)
-        self._control_not_before = now + wait_s
+        self._control.not_before = now + wait_s
 
     def _see(self, sign: Sign) -> bool:
         """Moves `liveness` along its table; nothing else does. Returns whether it has changed."""
         before, self.liveness = self.liveness, self.liveness.after(sign)
-        if self.liveness is not before:
-            logger.debug("%s: %s -> %s (%s)", self.server.name, before, self.liveness, sign)
-        return self.liveness is not before
+        if self.liveness is before:
+            return False
+        logger.debug("%s: %s -> %s (%s)", self.name, before, self.liveness, sign)
+        if self.liveness is Liveness.SUSPECTED:
+            self.notices.append(Notice(Change.SUSPECTED))
+        return True
 
     def _move(self, now: float) -> None:
         """Asks the server at its next address. There our own address differs too, and nothing that we had
@@ -281,15 +294,15 @@ class Session:
     def _begin_at_address(self, now: float) -> None:
         """Gives up what is under way, since another address is asked from now on."""
         for request in self._requests.move():
-            self._outbox.settle(request.lines, Outcome.NO_ANSWER)
+            self.outbox.settle(request.parcels, Outcome.NO_ANSWER)
         self._lease_requests.lost_way(self.renewal_interval_s, now)
         self._void(now)
 
     def _void(self, now: float) -> None:
         """Begins a new era: all that stood at the server is gone or of no use, cookies too."""
         self._cookies.begin_era()
-        self._lines_max = LINES_PER_DATAGRAM_MAX
-        self._outbox.lease_until = -inf
+        self.lines_max = LINES_PER_DATAGRAM_MAX
+        self.outbox.lease_until = -inf
         self._tell_leases(self._lease_requests.begin_anew(now))
 
     def _judge(self, now: float) -> None:
@@ -318,6 +331,7 @@ class Session:
             if request is None:
                 unasked += 1
                 continue
+            before = self.liveness, self.ttl_s, *self._control.standing
             is_newest = self._answered(request, reply, now)
             match reply:
                 case wire.Receipt():
@@ -330,18 +344,21 @@ class Session:
                 case wire.Refusal():
                     self._handle_refusal(request, reply, now)
                 case wire.Pong() if is_newest:
-                    self._outbox.lease_until = now + reply.left_s if reply.left_s else -inf
+                    self.outbox.lease_until = now + reply.left_s if reply.left_s else -inf
             self.credit.closed(request, now)
             self._judge(now)
+            if request.is_control or (self.liveness, self.ttl_s, *self._control.standing) != before:
+                self._control.stir()
         return unasked
 
     def _answered(self, request: Request, reply: wire.Reply, now: float) -> bool:
         """Takes what every answer tells: that the server is there, whether it drains, and its price. Returns
         whether no later news has come before."""
         is_newest = self._requests.heard(request, now)
-        self.heard_at = max(self.heard_at, request.sent_at)
+        self.outbox.window.answered(request.mark)
+        self._control.heard_at = max(self._control.heard_at, request.sent_at)
         self._misses = 0
-        self._control_not_before = -inf
+        self._control.not_before = -inf
         before, was_draining = self.liveness, self.is_draining
         self._see(Sign.ANSWER)
         if is_newest:
@@ -361,7 +378,7 @@ class Session:
         self, request: Request, receipt: wire.Receipt, refusal: wire.Refusal | None, now: float
     ) -> None:
         audience = number(receipt.attributes.get("audience"))
-        self._outbox.settle(request.lines, Outcome.RECEIPT, audience)
+        self.outbox.settle(request.parcels, Outcome.RECEIPT, audience)
         if not self._cookies.is_of_now(request.cookie):
             return  # what it promised is gone
         self.ttl_s = max(1.0, receipt.ttl_s)
@@ -377,7 +394,7 @@ class Session:
             self._tell_refused(refused, request, refusal.reason, now)
         if not request.topics:
             is_open = receipt.attributes.get("bare") != "0"
-            self._outbox.lease_until = request.sent_at + self.ttl_s if is_open else -inf
+            self.outbox.lease_until = request.sent_at + self.ttl_s if is_open else -inf
 
     def _handle_challenge(self, request: Request, challenge: wire.Challenge, now: float) -> None:
         cookie = request.cookie
@@ -390,18 +407,18 @@ class Session:
             self._lease_requests.back_off(self.renewal_interval_s, now)
             # Of what a stranger sends at once a server answers one request (§5.2), so the rest may be silent.
             for other in self._requests.give_up_shown(self._cookies.era):
-                self._outbox.try_again(other.lines)
+                self.outbox.try_again(other.parcels)
             self._void(now)
         self._keep_cookie(challenge, request, now)
         self._leases.ask_again(request.topics, now)
-        self._outbox.try_again(request.lines)
+        self.outbox.try_again(request.parcels)
 
     def _handle_refusal(self, request: Request, refusal: wire.Refusal, now: float) -> None:
         if refusal.reason == "size" and self._shrink(request, refusal):
             if request.kind is Kind.PAID:
                 self._lease_requests.bought_nothing(now)
             self._leases.ask_again(request.topics, now)
-            self._outbox.send_again(request.lines)
+            self.outbox.send_again(request.parcels)
             return
         if refusal.reason == "size":
             self._lease_requests.back_off(self.renewal_interval_s, now)
@@ -413,16 +430,16 @@ class Session:
         # The refusal tells nothing of the other topics, which must not wait for ever.
         others = [topic for topic in request.topics if topic not in refused]
         self._leases.ask_again(others, now + self.renewal_interval_s)
-        self._outbox.settle(request.lines, Outcome.REFUSED, reason=refusal.reason)
+        self.outbox.settle(request.parcels, Outcome.REFUSED, reason=refusal.reason)
 
     def _shrink(self, request: Request, refusal: wire.Refusal) -> bool:
         """Puts fewer lines in a datagram from now on; returns whether that splits the one that was too long.
 
         The vouch line counts; one line beside it must be possible.
         """
-        line_count = 1 + len(request.topics) + len(request.lines)
-        self._lines_max = max(LINES_MIN, min(self._lines_max, fewer_lines(refusal, line_count)))
-        return line_count > self._lines_max
+        line_count = 1 + len(request.topics) + sum(parcel.line_count for parcel in request.parcels)
+        self.lines_max = max(LINES_MIN, min(self.lines_max, fewer_lines(refusal, line_count)))
+        return line_count > self.lines_max
 
     def _keep_cookie(self, reply: wire.Challenge | wire.Receipt, request: Request, now: float) -> None:
         """Takes a cookie, and the prices that were told with it, unless a newer one is known."""
@@ -446,53 +463,32 @@ class Session:
         """Returns what is to go to this server now: buffers, each with the size in bytes of the datagrams in
         it (the last may be shorter)."""
         if not self.addresses and self.liveness is Liveness.LOST:
-            self._outbox.give_up()
+            self.outbox.give_up()
         if not self.addresses:
             return []
+        self._requests.begin_round()
+        sending = self._lines_to_send(now)
+        if self.has_nothing_to_send(now):
+            return sending
         self._judge(now)
         self._lease_requests.let_go(self._cookies.era, now)
-        self._requests.begin_round()
-        # Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
-        # It is used only if the server has told recently that it does not drain. Draining takes longer than
-        # the usual renewal interval, so nothing is sent bare to a server that may have stopped since.
-        interval_s = intervals.usual_s(self.ttl_s, RENEWALS_PER_TTL)
-        has_lease = self._outbox.lease_until - now > interval_s
-        has_heard = not self.is_draining and now - self.heard_at <= interval_s
-        cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)
-        sending = self._outbox.datagrams_to_send(
-            now, cookie, self._lines_max, may_go_bare=has_lease and has_heard
+        controls = self._control.datagrams(
+            self._is_answering, self.renewal_interval_s, self.lines_max, len(self.outbox), now
         )
-        return sending + [(datagram, len(datagram)) for datagram in self._control_datagrams(now)]
+        return sending + [(datagram, len(datagram)) for datagram in controls]
 
-    def _control_datagrams(self, now: float) -> list[bytes]:
-        controls = self._requests.count(*CONTROL)
-        datagrams: list[bytes] = []
-        if now >= self._control_not_before:
-            is_check_due = self._is_checked and now >= self.heard_at + self.renewal_interval_s
-            if not controls and (is_check_due or not self._is_answering):
-                datagrams.append(self._probe(now))
-            if self._is_answering and now >= self._lease_requests.not_before:
-                datagrams += self._lease_datagrams(now)
-        if len(self._outbox) and not datagrams and not controls:
-            # Lines still in the queue wait for a cookie, which must not wait for the next renewal.
-            datagrams.append(self._ask(now))
-        return datagrams
+    def _lines_to_send(self, now: float) -> list[tuple[bytes, int]]:
+        """Returns the datagrams with lines to publish.
 
-    def _probe(self, now: float) -> bytes:
-        """Asks whether the server is there, and renews what it can on the way.
-
-        The cookie is shown where there is one, to learn whether it is still the server that we knew.
+        Near its end a publish lease is renewed by vouching again, so that it never lapses in a busy stream.
+        It is used only if the server has told recently that it does not drain. Draining takes longer than the
+        usual renewal interval, so nothing is sent bare to a server that may have stopped since.
         """
-        cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
-        if cookie is None:
-            return self._ask(now)
-        return self._lease_requests.probe(cookie, self._lines_max, now)
-
-    def _lease_datagrams(self, now: float) -> list[bytes]:
-        cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
-        if cookie is not None:
-            return self._lease_requests.datagrams(cookie, self._lines_max, self.renewal_interval_s, now)
-        return [self._ask(now)] if self._lease_requests.is_due(now) else []
-
-    def _ask(self, now: float) -> bytes:
-        return wire.request_datagram(wire.Ask(self._requests.open(Kind.ASK, now).nonce))
+        if not len(self.outbox):
+            return []
+        interval_s = intervals.usual_s(self.ttl_s, RENEWALS_PER_TTL)
+        has_lease = self.outbox.lease_until - now > interval_s
+        has_heard = not self.is_draining and now - self._control.heard_at <= interval_s
+        cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)
+        may_go_bare = has_lease and has_heard
+        return self.outbox.datagrams_to_send(now, cookie, self.lines_max, may_go_bare=may_go_bare)

@@ -22,6 +22,7 @@ uplink is busy or the machine was suspended, is held against the table again.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from kcast.pubsub import wire
@@ -39,12 +40,13 @@ from kcast.pubsub.turns import Turns
 
 BYTES_MAX = 4 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
 CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at least
+JOINED_BYTES_MAX = 32_768  # of bursts of a topic: longer ones leave no cheaper
 CHUNK_COPIES = 8192  # of a burst: one that causes more is taken in several goes
 PASSES_MAX = 4096  # of turns, to put a round together: about a millisecond
 COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
 QUANTUM_BYTES = 128 * 1024
 QUEUES_MAX = 256  # of a network that has more waiting than its part
-BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of all queues, costs included: a third of a second
+BACKLOG_BYTES_MAX = 64 * 1024 * 1024  # of all queues, costs included: a third of a second or less
 BACKLOG_S_MAX = 0.25  # ... and of an uplink whose rate is known
 UPLINK_BURST_S = 0.01
 BATCH_S_MAX = 0.02  # of an uplink whose rate is known: for so long nobody in a batch comes first
@@ -96,6 +98,19 @@ class _Parcel:
         self.found_at = 0.0  # when it was
         self.position = 0
 
+    def can_take(self, topic: bytes, data: bytes) -> bool:
+        """Whether lines of this topic may be added: it is not known yet who gets them, and they fit."""
+        return (
+            self.topic == topic and self.audience is None and len(self.data) + len(data) <= JOINED_BYTES_MAX
+        )
+
+    def take(self, data: bytes, line_count: int) -> None:
+        """Adds lines. They are packed anew with those before."""
+        self.data += data
+        self.segment_bytes = 0
+        self.line_count += line_count
+        self.copy_cost_bytes += len(data) + COPY_COST_BYTES
+
 
 class _Queue:
     """What one publisher wants sent: parcels, and lines for whoever has leased their topics."""
@@ -146,6 +161,7 @@ class Egress:
         self._parties: dict[Hashable, _Party] = {}
         self._fresh: deque[_Queue] = deque()  # those that had nothing waiting
         self._waiting: Turns[_Queue] = Turns()
+        self._packer = router.make_packer()
         self._first = Batch(router.make_packer, self._mark, self._batch_bytes_max)  # of those who come first
         self._round = Batch(
             router.make_packer, self._mark, self._batch_bytes_max
@@ -158,10 +174,10 @@ class Egress:
         """What waits to be sent, with what each copy costs beside its bytes."""
         return self._backlog_bytes
 
-    def ready_at(self, now: float) -> float | None:
-        """Returns when more can be sent, `now` if at once; None if nothing waits."""
+    def ready_at(self, now: float) -> float:
+        """Returns when more can be sent, `now` if at once; infinity if nothing waits."""
         is_any_left = self._queues or self._first.copies or self._round.ready
-        return self._uplink.ready_at(now) if is_any_left else None
+        return self._uplink.ready_at(now) if is_any_left else inf
 
     # --- What comes in -------------------------------------------------------------------------------
 
@@ -204,10 +220,17 @@ class Egress:
         parcels.extend([data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)])
 
     def put_run(self, sender: Sender, data: bytes, segment_bytes: int, topic: bytes, demand: Demand) -> None:
-        """Takes a burst of one topic, to leave as it came and after what came before it."""
+        """Takes a burst of one topic, to leave as it came and after what came before it.
+
+        What waits for its turn is joined with the burst before, as far as both fit in a call.
+        """
         assert not self._mark
-        queue = self._queue_of(sender, _backlog_of(demand))
-        queue.parcels.append(_Parcel(topic, data, segment_bytes, demand.lines))
+        parcels = self._queue_of(sender, _backlog_of(demand)).parcels
+        last = parcels[-1] if parcels else None
+        if isinstance(last, _Parcel) and last.can_take(topic, data):
+            last.take(data, demand.lines)
+        else:
+            parcels.append(_Parcel(topic, data, segment_bytes, demand.lines))
 
     def _comes_first(self, sender: Sender, cost_bytes: int) -> bool:
         """Whether what costs so much may be put in the first batch at once, without a queue."""
@@ -413,8 +436,8 @@ class Egress:
             # Enough to fill a datagram alone, or alone in the batch, so it is packed once for all its
             # subscribers. If it were copied for each set of topics, a few busy topics in many sets could fill
             # the memory.
-            lines = wire.split_lines(parcel.data)[0]
-            parcel.data, parcel.segment_bytes = wire.pack_lines(lines, mark=self._mark)
+            self._packer.add_for(parcel.data, chunk[:1])
+            ((parcel.data, parcel.segment_bytes, _, _),) = self._packer.pack(self._mark)
         batch.add_run(Transmit(parcel.data, parcel.segment_bytes, chunk, parcel.line_count), sender)
 
     def _put_to_crowd(self, parcel: _Parcel, crowd: Crowd, now: float) -> None:

@@ -187,8 +187,7 @@ class Server:
         replies, self._replies = self._replies, []
         self._egress.charge_uplink(replies, now)
         copies = self._egress.next_slice(now)
-        ready_at = self._egress.ready_at(now)
-        self._egress_at = inf if ready_at is None else ready_at
+        self._egress_at = self._egress.ready_at(now)
         return replies + copies
 
     @property

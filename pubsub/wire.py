@@ -30,8 +30,9 @@ class TopicError(KcastError, ValueError):
 _TOPIC_ESCAPES = re.compile(rb"[^!-$&-~]")
 _MESSAGE_ESCAPED = bytes([*range(0x20), ord("%"), 0x7F])
 _MESSAGE_ESCAPES = re.compile(rb"[%b]" % _MESSAGE_ESCAPED)
-_TOPIC = re.compile(rb"(?:[!-$&-~]|%(?:[01][0-9A-F]|20|25|7F|[89A-F][0-9A-F]))+")
-_MESSAGE = re.compile(rb"(?:[ -$&-~\x80-\xff]|%(?:[01][0-9A-F]|25|7F))*")
+# Possessive quantifiers take a run of plain characters in one step, and not one by one.
+_TOPIC = re.compile(rb"(?:[!-$&-~]++|%(?:[01][0-9A-F]|20|25|7F|[89A-F][0-9A-F]))++")
+_MESSAGE = re.compile(rb"(?:[ -$&-~\x80-\xff]++|%(?:[01][0-9A-F]|25|7F))*+")
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 _HEX_ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
 _CONTROL_BYTE = re.compile(rb"[\x00-\x1f\x7f]")

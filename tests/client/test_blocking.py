@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +275,7 @@ def test_what_was_deferred_when_the_client_fails_is_told(monkeypatch: pytest.Mon
             outcomes.append(client.publish_nowait("t", "x"))
             raise RuntimeError("boom")
 
-        monkeypatch.setattr(Engine, "turn", turn)
+        monkeypatch.setattr(Engine, "finish_turn", turn)
         with suppress(ClientClosed):  # its very first turn may come only now
             client.publish_nowait("t", "x")
         assert client._thread._has_ended.wait(WAIT_S)
@@ -454,7 +455,7 @@ def test_failure_in_the_thread_is_told_to_all_who_wait_and_all_who_come(
         def turn(engine: Engine) -> float | None:
             raise boom
 
-        monkeypatch.setattr(Engine, "turn", turn)
+        monkeypatch.setattr(Engine, "finish_turn", turn)
         client._thread.wake()
         calls: list[Callable[[], Any]] = [each.result for each in waiting]
         calls += [lambda: client.publish("t", "x"), lambda: client.subscribe("u"), client.events]
@@ -488,7 +489,7 @@ def test_waiting_for_years_is_waiting() -> None:
     """No system waits that long at once."""
     with Client(NOBODY) as client:
         subscription = client.subscribe("t", hold_s=1e12)
-        client.core._wakeups.clear()
+        client.core._wakeups.next_at = inf
         with client._thread._lock:
             client.core._events.append(Delivery(b"t", b"", "s", "p", 2))
             client.core.next_timeout = lambda: None  # type: ignore[method-assign]

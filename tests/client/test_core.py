@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kcast.client import core as core_module
+from kcast.client import publications
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
@@ -312,7 +312,7 @@ def test_bad_arguments() -> None:
 
 
 def test_backlog_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_module, "UNSETTLED_MAX", 3)
+    monkeypatch.setattr(publications, "UNSETTLED_MAX", 3)
     lab_ = Lab()
     client = lab_.client()
     for _ in range(3):

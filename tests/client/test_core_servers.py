@@ -573,6 +573,31 @@ def test_unreachable_is_heard_of_the_address_in_use_only() -> None:
 # --- Heads and numbers --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("avoid_dead", [True, False])
+def test_a_server_that_is_suspected_is_avoided_by_the_next_message(avoid_dead: bool) -> None:
+    world = known(avoid_dead=avoid_dead)
+    world.used(20)  # so that the topic's route is known
+    world.down = {v4(2)}
+    world.core.handle_unreachable(v4(2), world.now)
+    assert world.core.sessions.at[v4(2)].is_alive, "nothing was under way"
+    world.core.publish(b"t", b"x", world.now, repeat=5, repeat_interval_s=0.0)
+    world.turn()
+    world.core.handle_unreachable(v4(2), world.now)
+    assert not world.core.sessions.at[v4(2)].is_alive
+    assert (world.names[1] in world.used(100)) is not avoid_dead
+
+
+def test_whether_the_dead_are_avoided_may_be_changed_at_any_time() -> None:
+    world = known()
+    world.down = {v4(2)}
+    world.run(60)
+    assert world.names[1] not in world.used(100)
+    world.core.avoid_dead = False
+    assert world.names[1] in world.used(100)
+    world.core.avoid_dead = True
+    assert world.names[1] not in world.used(100)
+
+
 def test_heads_of_the_servers_that_told_one() -> None:
     world = World(ALL)
     for name in world.names[:3]:
@@ -587,8 +612,8 @@ def test_numbers_are_kept_for_so_many_topics_and_a_forgotten_one_begins_not_at_1
     core = world.core
     core.publish(b"t", b"x", world.now)
     for number in range(TOPICS_MAX):
-        core._seqs.use(b"%d" % number, 1)
-    assert len(core._seqs) == TOPICS_MAX
+        core.publications.publisher.line(b"%d" % number, b"", raw=False)
+    assert len(core.publications.publisher._numbering) == TOPICS_MAX
     event = world.published()
     assert event.seq is not None and event.seq > 1000
 

@@ -266,14 +266,14 @@ def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
         engine.ignore(ignored)
         del dropped, inbox
         event: Event = LeasesChanged(b"t", 0, 1)
-        engine._dispatch(event, 0.0)
+        engine._tell((event,), 0.0)
         assert (list(heard.items), list(ignored.items)) == ([event], [])
-        assert engine._listening() == [heard]
+        assert engine._streams.listening() == [heard]
 
 
 def test_outcome_that_nobody_waits_for_is_passed_over() -> None:
     with opened() as engine:
-        engine._dispatch(Published(77, b"t", 1, {}), 0.0)
+        engine._tell((Published(77, b"t", 1, {}),), 0.0)
         engine.turn()
 
 
@@ -283,7 +283,7 @@ def test_inbox_knows_its_leases() -> None:
         engine.subscribe([b"t", b"v"], inbox)
         engine.subscribe([b"u"], other)
         assert inbox.leases == (0, 2)
-        engine._dispatch(LeasesChanged(b"t", 1, 1), 0.0)
+        engine._tell((LeasesChanged(b"t", 1, 1),), 0.0)
         assert (inbox.leases, other.leases) == ((1, 2), (0, 1))
         engine.unsubscribe([b"t", b"v"], inbox)
         assert inbox.leases == (0, 0)
@@ -294,7 +294,7 @@ def test_what_is_held_is_let_go_in_time_and_at_the_end() -> None:
         inbox = box(hold_s=0.5)
         engine.subscribe([b"t"], inbox)
         for seq, now in ((2, 0.0), (4, 0.3)):
-            engine._dispatch(Delivery(b"t", b"", "s", "p", seq), now)
+            engine._tell((Delivery(b"t", b"", "s", "p", seq),), now)
         assert (engine._release(inbox, 0.4, True), len(inbox.items)) == (0.5, 0)
         assert engine._release(inbox, 0.5, True) == 0.8
         assert [delivery.seq for delivery in inbox.items] == [2]
@@ -312,7 +312,7 @@ def test_what_is_held_waits_for_what_has_arrived_but_is_not_read_yet(
     with opened() as engine:
         inbox = box(hold_s=0.5)
         engine.subscribe([b"t"], inbox)
-        engine._dispatch(Delivery(b"t", b"", "s", "p", 2), time.monotonic() - held_s)
+        engine._tell((Delivery(b"t", b"", "s", "p", 2),), time.monotonic() - held_s)
         flood(monkeypatch, engine, has_more=has_more)
         engine.turn()
         assert len(inbox.items) == is_let_go
@@ -583,7 +583,7 @@ def test_what_comes_on_topics_of_kcasts_own_is_nobodys_delivery() -> None:
             *(Delivery(own, b"a checkpoint", "192.0.2.1:7400"), LeasesChanged(own, 1, 1)),
             *(LeaseRefused(own, "192.0.2.1:7400", "full"), users, told),
         ):
-            engine._dispatch(event, 0.0)
+            engine._tell((event,), 0.0)
         assert ear.heard == [(own, b"a checkpoint")]
         assert list(everything.items) == [users]
         assert list(events.items) == [told]

@@ -21,7 +21,7 @@ def subscribed(engine: Engine, topic: bytes, **options: Any) -> DeliveryInbox:
 
 def come(engine: Engine, *numbers: int, topic: bytes = b"t") -> None:
     for number in numbers:
-        engine._dispatch(Delivery(topic, b"%d" % number, "s", "p", number), 0.0)
+        engine._tell((Delivery(topic, b"%d" % number, "s", "p", number),), 0.0)
 
 
 def numbers_in(inbox: Inbox[Any]) -> list[int | None]:
@@ -37,10 +37,10 @@ def merged(engine: Engine, *sources: Inbox[Any], size_max: int = 10) -> Inbox[An
 def test_inbox_keeps_the_newest_and_tells_what_had_to_go() -> None:
     bell = Bell()
     inbox: Inbox[str] = Inbox(bell, 2)
-    assert [inbox.put(item) for item in "abc"] == [None, None, "a"]
+    assert [list(inbox.put(items)) for items in ("ab", "c", "defg")] == [[], ["a"], ["b", "c", "d", "e"]]
     inbox.end()
     inbox.end()
-    assert (list(inbox.items), inbox.is_ended, bell.wakes) == (["b", "c"], True, 4)
+    assert (list(inbox.items), inbox.is_ended, bell.wakes) == (["f", "g"], True, 4)
 
 
 def test_each_delivery_that_had_to_go_is_counted_once_wherever_it_was() -> None:
@@ -52,7 +52,7 @@ def test_each_delivery_that_had_to_go_is_counted_once_wherever_it_was() -> None:
         engine.listen(events)
         stream = merged(engine, first, second, events, size_max=2)
         assert (numbers_in(stream), engine.core.drops[Drop.SLOW_CONSUMER]) == ([2, 3], 1)
-        engine._dispatch(LeasesChanged(b"t", 0, 1), 0.0)
+        engine._tell((LeasesChanged(b"t", 0, 1),), 0.0)
         assert (numbers_in(stream), engine.core.drops[Drop.SLOW_CONSUMER]) == ([3, None], 2)
         come(engine, 7, 8, topic=b"u")  # 1 to 6 are missing
         engine.unsubscribe([b"u"], second)

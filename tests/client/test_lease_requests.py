@@ -101,7 +101,7 @@ def test_a_window_without_any_answer_is_one_silence() -> None:
     talk = leased(*topics_of(500))
     talk.server.is_up = False
     talk.run(25)
-    assert talk.changes() == [Change.LOST]
+    assert talk.changes() == [Change.SUSPECTED, Change.LOST]
     assert len({asked.at for asked in talk.asked}) >= 3, "three silences, and not three datagrams"
     first = talk.asked[0].at
     later = [asked.at for asked in talk.asked if asked.at > first]
@@ -620,7 +620,7 @@ def test_a_dear_server_that_falls_silent_and_comes_back_dear_is_told_once() -> N
     talk.run(60)
     talk.server.is_up = True
     talk.run(60)
-    assert talk.notices() == [(Change.LOST, b"", "price")]
+    assert talk.notices() == [(Change.LOST, b"", "price"), (Change.SUSPECTED, b"", "")]
     talk.server.bits = 1
     talk.run(20)
     assert talk.changes() == [Change.RETURNED]

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from kcast.client.cookies import Cookie
-from kcast.client.requests import LATE_MAX, Backoff, Kind, PublishLine, Request, Requests
+from kcast.client.requests import LATE_MAX, Backoff, Kind, Parcel, Request, Requests
 from kcast.client.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MIN
 from kcast.pubsub import wire
 
@@ -79,16 +79,16 @@ def test_how_many_are_under_way(requests: Requests) -> None:
 
 def test_overdue_ones_are_given_up_and_their_late_answers_still_teach(requests: Requests) -> None:
     early, late = asked(requests), asked(requests, now=NOW + 0.5)
-    line = PublishLine(b"t m\n", 1, True)
-    early.lines = [line]
+    parcel = Parcel(b"t m\n", 1, True)
+    early.parcels = [parcel]
     assert requests.next_deadline() == NOW + TIMEOUT_S_FIRST
     assert requests.give_up(NOW + 0.999) == []
     assert requests.give_up(NOW + TIMEOUT_S_FIRST) == [early]
-    assert early.lines == [line]
+    assert early.parcels == [parcel]
     assert requests.next_deadline() == late.deadline
     answered = requests.take(replies_to(early.nonce)["+"])
     assert answered is not None
-    assert (answered.nonce, list(answered.lines)) == (early.nonce, []), "its lines' fate is settled"
+    assert (answered.nonce, list(answered.parcels)) == (early.nonce, []), "its lines' fate is settled"
     assert requests.heard(answered, NOW + 1.5)
     assert requests.timeout_s > TIMEOUT_S_FIRST
     requests.take(replies_to(late.nonce)["+"])

@@ -15,13 +15,14 @@ from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, LeasesChanged, Outcome
 from kcast.client.leases import Leases
 from kcast.client.notices import Change
+from kcast.client.window import WAIT_S
 from kcast.hashring.intervals import delivered_pairs
 from kcast.hashring.model import delivery_given_down
 from kcast.hashring.policy import Policy
 from kcast.loadtest.demo.tally import CONFIDENCE, phase_confidence
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.server import Server
 from tests.support.client_lab import ALL, FEW_PUBLISH, PUB, SUB, Lab, of_kind
@@ -200,7 +201,10 @@ def test_what_a_server_refused_when_it_had_forgotten_is_sent_again_in_order() ->
         for _ in range(4000):
             pending += 1
             assert line.session.publish(b"t %d%b\n" % (pending, b"x" * 700), pending, True)
-        line.out += [(line.now, data) for data, _ in line.session.datagrams_to_send(line.now)]
+        while len(line.session.outbox):
+            line.now += WAIT_S
+            for data, size in line.session.datagrams_to_send(line.now):
+                line.out += [(line.now, each) for each in datagrams(data, size)]
     line.restart()
     answers = []
     for _, datagram in line.out:
@@ -209,12 +213,16 @@ def test_what_a_server_refused_when_it_had_forgotten_is_sent_again_in_order() ->
     replies = [reply for reply in answers if reply is not None]
     for reply in replies:
         line.session.handle_replies([reply], line.now)
-    again = [
-        int(published.split(b" ")[1].strip(b"x") or 0)
-        for data, _ in line.session.datagrams_to_send(line.now)
-        for published in data.splitlines()[1:]
-        if published
-    ]
+    again: list[int] = []
+    while len(line.session.outbox):
+        line.now += WAIT_S
+        again += [
+            int(published.split(b" ")[1].strip(b"x") or 0)
+            for data, size in line.session.datagrams_to_send(line.now)
+            for each in datagrams(data, size)
+            for published in each.splitlines()[1:]
+            if published
+        ]
     assert len(again) == pending and again == sorted(again)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from kcast.client.events import Outcome
 from kcast.client.notices import Change
-from kcast.client.outbox import Settled
 from kcast.pubsub import wire
+from kcast.pubsub.endpoint import datagrams
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX
 from tests.support.fake_server import V4, V6, FakeServer, Talk, topics_of
 
@@ -62,7 +62,9 @@ def test_receipt_may_tell_the_audience(talk: Talk, told: dict[str, str], audienc
     for handle in (1, 2):
         talk.session.publish(b"t %d\n" % handle, handle, True)
     talk.exchange()
-    assert talk.session.take_settled() == [Settled(handle, Outcome.RECEIPT, audience) for handle in (1, 2)]
+    (settled,) = talk.session.take_settled()
+    assert [parcel.handle for parcel in settled.parcels] == [1, 2]
+    assert settled[1:] == (Outcome.RECEIPT, audience, "")
 
 
 # --- Draining (§7.6) ----------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ def test_a_server_that_drained_and_restarted_is_as_any_that_did() -> None:
     assert not talk.session.is_draining
     assert talk.is_leased(b"t")
     assert [change for change in talk.changes() if change is not Change.LEASES] == [
-        *(Change.DRAINING, Change.LOST, Change.RETURNED, Change.FORGOT)
+        *(Change.DRAINING, Change.SUSPECTED, Change.LOST, Change.RETURNED, Change.FORGOT)
     ]
 
 
@@ -298,10 +300,11 @@ def test_bare_lines_keep_to_it_too_and_every_ping_is_answered() -> None:
     talk.asked.clear()
     for number in range(5):
         talk.session.publish(b"t \n", number, False)
-    for data, size in talk.session.datagrams_to_send(talk.now):
-        parts = [data[start : start + size] for start in range(0, len(data), size)]
-        assert [len(wire.split_lines(part)[0]) for part in parts] == [2, 2, 2]
-        assert len(parts[0]) >= len(wire.format_line(wire.Pong(b"n" * 11, 9_999_999, DRAIN)))
+    sending = talk.session.datagrams_to_send(talk.now)
+    parts = [each for data, size in sending for each in datagrams(data, size)]
+    assert [len(wire.split_lines(part)[0]) for part in parts] == [2, 2, 1, 1]
+    assert parts[-1].startswith(b"%~ ")
+    assert len(parts[-1]) >= len(wire.format_line(wire.Pong(b"n" * 11, 9_999_999, DRAIN)))
 
 
 # --- Other refusals -----------------------------------------------------------------------------------
@@ -414,9 +417,8 @@ def test_a_server_that_is_lost_at_one_address_is_asked_at_the_other() -> None:
     talk.run(19)
     talk.asked.clear()
     talk.run(4)
-    assert (
-        talk.changes() == [Change.LOST, Change.LEASES, Change.LEASES, Change.RETURNED] + [Change.LEASES] * 2
-    )
+    lost, leases = [Change.SUSPECTED, Change.LOST], [Change.LEASES] * 2
+    assert talk.changes() == [*lost, *leases, Change.RETURNED, *leases]
     assert talk.session.address == V6
     assert talk.is_leased(b"t", b"u")
     asked_there = [asked for asked in talk.asked if asked.address == V6]
@@ -441,7 +443,7 @@ def test_a_server_that_is_dead_is_asked_at_each_address_once_an_interval() -> No
         steps = [after - before for before, after in pairwise(times)]
         assert min(steps) >= 10
         assert max(steps) <= 20
-    assert talk.changes() == [Change.LEASES, Change.LOST, Change.LEASES]
+    assert talk.changes() == [Change.LEASES, Change.SUSPECTED, Change.LOST, Change.LEASES]
     talk.up = {V4}
     talk.run(20)
     assert talk.changes() == [Change.RETURNED, Change.LEASES]

@@ -13,7 +13,7 @@ from kcast.client import envelope as enveloping
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.dedup import WINDOW_S, CopyFilter
-from kcast.client.events import Delivery, Drop, Event, Published
+from kcast.client.events import Delivery, Drop, Event, Published, PublishedMany
 from kcast.client.gaps import GapTracker
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
@@ -31,6 +31,7 @@ START = 1000.0
 WORK_TRIES = 4
 TURNS_MAX = 20  # in which no time passes
 OUTCOME_S_MAX = 30.0
+TOGETHER = 3  # messages of a batch
 SENT_PER_S = 4  # to a server that does not answer: a request is given half a second
 SENT_PER_ANSWER = 6
 REMEMBERED = 8  # lines of a client that remembers little; and publishers of one
@@ -97,6 +98,8 @@ class _World:
                 self.allow(2)
             case 5:
                 self.core.resumed(100.0, self.now)
+            case 6:
+                self.publish_many(TOPICS[head[0] >> 2 & 1], confirm=bool(head[0] & 8))
             case _:
                 pass
         self.turn()
@@ -119,6 +122,11 @@ class _World:
     def publish(self, topic: bytes, *, confirm: bool) -> None:
         self.awaited.add(self.core.publish(topic, b"%d" % len(self.all_nonces), self.now, confirm=confirm))
         self.allow(len(SERVERS) * 2)
+
+    def publish_many(self, topic: bytes, *, confirm: bool) -> None:
+        payloads = [b"%d" % number for number in range(TOGETHER)]
+        self.awaited.add(self.core.publish_many(topic, payloads, self.now, confirm=confirm))
+        self.allow(len(SERVERS) * TOGETHER)
 
     def wait(self, time_s: float) -> None:
         """Lets time pass; what falls due meanwhile is done, as a driver does it."""
@@ -238,7 +246,7 @@ class _World:
 
     def check_event(self, event: Event) -> None:
         assert isinstance(event, get_args(Event)), event
-        if isinstance(event, Published):
+        if isinstance(event, Published | PublishedMany):
             self.awaited.remove(event.handle)
         elif isinstance(event, Delivery):
             assert event.topic in self.subscribed

@@ -6,7 +6,7 @@ server keeps something for an address, are asked of the cores themselves: that c
 
 from typing import TYPE_CHECKING
 
-from kcast.client.events import Delivery, Outcome, Published
+from kcast.client.events import Delivery, Outcome, Published, PublishedMany
 from kcast.client.session import QUEUE_MAX
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 16 * 1024 * 1024
 RUNS_MAX = 64
+OUTCOME_S_MAX = 30.0
 SETTLED_S = 3.0
 
 
@@ -144,9 +145,9 @@ class TableBounds(Checker):
         self._bound(host.name, "lines remembered", len(host.copies), options.window_count)
         self._bound(host.name, "bytes remembered", host.copies.size_bytes, WINDOW_BYTES + 2048)
         self._bound(host.name, "publishers followed", len(host.gaps), options.publishers_max)
-        if any(isinstance(event, Published) for event in turn.events):
+        if any(isinstance(event, Published | PublishedMany) for event in turn.events):
             for session in host.core.sessions.all():
-                self._bound(host.name, "lines waiting", len(session._outbox), QUEUE_MAX)
+                self._bound(host.name, "lines waiting", len(session.outbox), QUEUE_MAX)
 
     def finish(self) -> None:
         for host in self.world.clients:
@@ -293,7 +294,8 @@ class CompleteDelivery(AllForwarded):
 
 
 class ReceiptsTrue(Checker):
-    """A publish whose outcome at a server is a receipt was forwarded by it, unless tampered with."""
+    """A publish whose outcome at a server is a receipt was forwarded by it, unless tampered with. Messages
+    that are published together have an outcome, too, half a minute later at most."""
 
     name = "receipts-true"
 
@@ -313,19 +315,60 @@ class ReceiptsTrue(Checker):
             if data.startswith(b"%!"):
                 self._sent[data.split(b" ", 2)[1]] = lines_of(data)
         for event in turn.events:
+            if isinstance(event, PublishedMany):
+                self._check_many(turn, event)
             if not isinstance(event, Published) or event.seq is None:
                 continue
             publisher = turn.host.core.publisher
             message = self.world.ledger.message_by_number(event.topic, publisher, event.seq)
             for server, outcome in event.servers.items():
-                name = self.world.name_of_server[server]
-                known = message is not None and name in message.forwarded | message.tampered
-                known = known or name in self.world.hostile
-                if outcome is Outcome.RECEIPT and not known:
+                if outcome is Outcome.RECEIPT and not self._may_have(message, server):
                     self.fail(
-                        f"{turn.host.name} believes that {name} forwarded {publisher}.{event.seq} on "
-                        f"{event.topic!r}, which it did not"
+                        f"{turn.host.name} believes that {self.world.name_of_server[server]} forwarded "
+                        f"{publisher}.{event.seq} on {event.topic!r}, which it did not"
                     )
+
+    def _may_have(self, message: Message | None, server: str) -> bool:
+        """Whether a server may have given a receipt for a message."""
+        name = self.world.name_of_server[server]
+        return name in self.world.hostile or (
+            message is not None and name in message.forwarded | message.tampered
+        )
+
+    def _check_many(self, turn: ClientTurn, event: PublishedMany) -> None:
+        """A message with a receipt was forwarded by one of the servers; and no server has more receipts than
+        messages that it forwarded. Each outcome is told once."""
+        _, count = turn.host.together.pop(event.handle, (0.0, None))
+        if count != event.messages:
+            self.fail(f"{turn.host.name} tells an outcome of {event.messages} messages, which nobody awaits")
+            return
+        if event.first_seq is None:
+            return
+        publisher, ledger = turn.host.core.publisher, self.world.ledger
+        messages = [
+            ledger.message_by_number(event.topic, publisher, event.first_seq + index)
+            for index in range(event.messages)
+        ]
+        for index in set(range(event.messages)) - set(event.without_receipt):
+            if not any(self._may_have(messages[index], server) for server in event.servers):
+                self.fail(
+                    f"{turn.host.name} believes that {publisher}.{event.first_seq + index} on "
+                    f"{event.topic!r} was forwarded, which it was not"
+                )
+        for server, outcomes in event.servers.items():
+            possible = sum(self._may_have(message, server) for message in messages)
+            if outcomes.get(Outcome.RECEIPT, 0) > possible:
+                self.fail(
+                    f"{turn.host.name} has {outcomes[Outcome.RECEIPT]} receipts of {server} for "
+                    f"{event.topic!r}, which forwarded {possible} of these messages"
+                )
+
+    def finish(self) -> None:
+        since = self.world.clock.time - OUTCOME_S_MAX
+        for host in self.world.clients:
+            late = [handle for handle, (at, _) in host.together.items() if at < since]
+            if host.can_act and late:
+                self.fail(f"{host.name} has told no outcome of messages {late}")
 
 
 class LeasedAgain(Checker):

@@ -5,6 +5,7 @@ until the server has nothing waiting.
 """
 
 from collections import Counter, defaultdict, deque
+from math import inf
 from typing import TYPE_CHECKING
 
 from kcast.client.credit import PAUSE_S_MAX
@@ -39,7 +40,7 @@ def copies_in(turn: ServerTurn) -> "Counter[Copy]":
 
 def is_all_sent(turn: ServerTurn) -> bool:
     """Whether nothing waits to be sent."""
-    return turn.host.core._egress.ready_at(turn.now) is None
+    return turn.host.core._egress.ready_at(turn.now) == inf
 
 
 class NothingToExpiredLease(Checker):

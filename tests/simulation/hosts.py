@@ -300,6 +300,7 @@ class ClientHost(Host):
         self._asked: frozenset[Address | None] = frozenset()
         self._is_slice_planned = False
         self.seqs: dict[bytes, int] = {}
+        self.together: dict[int, tuple[float, int]] = {}  # when, and how many messages, by handle
 
     @property
     def endpoint(self) -> Endpoint:
@@ -383,6 +384,18 @@ class ClientHost(Host):
         for payload in payloads:
             self.world.ledger.publish(self, topic, payload, confirm=confirm, raw=raw)
             self.core.publish(topic, payload, self.now, repeat=repeat, confirm=confirm, raw=raw)
+        self.turn()
+
+    def publish_many(
+        self, topic: bytes, payloads: list[bytes], *, confirm: bool = True, raw: bool = False
+    ) -> None:
+        """Publishes all of them together."""
+        if not self.can_act:
+            return
+        for payload in payloads:
+            self.world.ledger.publish(self, topic, payload, confirm=confirm, raw=raw)
+        handle = self.core.publish_many(topic, payloads, self.now, confirm=confirm, raw=raw)
+        self.together[handle] = self.world.clock.time, len(payloads)
         self.turn()
 
     def turn(self) -> None:

@@ -46,6 +46,7 @@ class Options:
     diverging: bool = False
     publish_interval_s: float = 2.0
     burst: float = 0.0
+    together: float = 0.0
     faults: int = 0
     drains: int = 0
     attacks: int = 0
@@ -135,6 +136,7 @@ def options_of_seed(seed: int) -> Options:
     options = _with_hostile_servers(options, Random(f"hostile {seed}"))
     options = _with_rates(options, Random(f"rates {seed}"))
     options = replace(options, rogues=_rogues(Random(f"rogues {seed}")))
+    options = replace(options, together=Random(f"together {seed}").choice((0.0, 0.1, 0.3)))
     return _at_scale(options) if seed % SCALE_EVERY == SCALE_EVERY - 1 else options
 
 
@@ -175,6 +177,7 @@ def _at_scale(options: Options) -> Options:
         hostile_servers=min(3, options.hostile_servers),
         publish_interval_s=20.0,
         burst=0.0,
+        together=0.0,
         fault_s=8.0,
     )
 

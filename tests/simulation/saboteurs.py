@@ -10,7 +10,7 @@ from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.cookies import Cookie
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
-from kcast.client.events import Delivery, Event, Outcome, Published
+from kcast.client.events import Delivery, Event, Outcome, Published, PublishedMany
 from kcast.client.session import Session
 from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
@@ -483,7 +483,7 @@ class Inventive(ClientCore):
 
     def events(self) -> list[Event]:
         return [
-            replace(event, payload=b"rumour") if isinstance(event, Delivery) else event
+            event._replace(payload=b"rumour") if isinstance(event, Delivery) else event
             for event in super().events()
         ]
 
@@ -493,11 +493,28 @@ class Boastful(ClientCore):
 
     def events(self) -> list[Event]:
         return [
-            replace(event, servers=dict.fromkeys(event.servers, Outcome.RECEIPT))
+            event._replace(servers=dict.fromkeys(event.servers, Outcome.RECEIPT))
             if isinstance(event, Published)
             else event
             for event in super().events()
         ]
+
+
+class BoastfulOfMany(ClientCore):
+    """Has a receipt for each of many messages."""
+
+    def events(self) -> list[Event]:
+        return [
+            event._replace(without_receipt=()) if isinstance(event, PublishedMany) else event
+            for event in super().events()
+        ]
+
+
+class SilentOfMany(ClientCore):
+    """Does not tell what became of many messages."""
+
+    def events(self) -> list[Event]:
+        return [event for event in super().events() if not isinstance(event, PublishedMany)]
 
 
 class Stoic(ClientCore):

@@ -80,7 +80,10 @@ def _publish(world: World, client: ClientHost) -> None:
     payload = b"%b %d" % (client.name.encode(), drawn)
     if not drawn % 4:
         payload += bytes(9)  # so that it travels in base64url
-    if rng.random() < world.options.burst:
+    if world.options.together and rng.random() < world.options.together:
+        payloads = [payload + b"-%d" % n for n in range(rng.choice((1, 5, 70)))]
+        client.publish_many(topic, payloads, confirm=rng.random() < 0.7, raw=rng.random() < 0.2)
+    elif rng.random() < world.options.burst:
         size = rng.choice((10, 90))
         client.publish(topic, [payload + b"%05d" % n * size for n in range(40)], confirm=False)
     else:

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.long
 
 CALM = Options(seed=1, servers=3, clients=3, policy=Policy.from_scheme("CH", k=3), publish_interval_s=1.0)
 ROUGH = replace(CALM, loss=0.1, faults=6, fault_s=30.0, ttl_s=6, burst=0.1, reorder=0.1, unreachable=0.5)
+TOGETHER = replace(ROUGH, together=0.5)
 ATTACKED = replace(CALM, attacks=200)
 TIGHT = replace(
     ATTACKED,
@@ -116,7 +117,7 @@ SABOTAGES = {
     "no room where there is some": Sabotage("refusals-true", TIGHT, server=saboteurs.Timid),
     "no renewal in a full table": Sabotage("refusals-true", TIGHT, server=saboteurs.Haughty),
     "more lines than the rate": Sabotage("rates-hold", HURRIED, server=saboteurs.Patient),
-    "fewer lines than the rate": Sabotage("complete-delivery", HURRIED, server=saboteurs.Grumpy),
+    "fewer lines than the rate": Sabotage("refusals-true", HURRIED, server=saboteurs.Grumpy),
     "leases for nothing": Sabotage("work-paid", PRICED_ATTACKED, server=saboteurs.Generous),
     "many leases for the price of one": Sabotage(
         "work-paid", PRICED, server=saboteurs.Cheap, client=saboteurs.Thrifty
@@ -157,6 +158,8 @@ SABOTAGES = {
     "a line that is never new": Sabotage("complete-delivery", then=with_copies(saboteurs.NeverNew)),
     "too few servers drawn": Sabotage("complete-delivery", then=_stingy),
     "receipts for everything": Sabotage("receipts-true", ROUGH, client=saboteurs.Boastful),
+    "receipts for each of many": Sabotage("receipts-true", TOGETHER, client=saboteurs.BoastfulOfMany),
+    "no word of many": Sabotage("receipts-true", TOGETHER, client=saboteurs.SilentOfMany),
     "nothing renewed": Sabotage("leased-again", ROUGH, client=saboteurs.Stoic),
     "datagrams a server does not count": Sabotage("drops-accounted", ROUGH, server=saboteurs.Deaf),
     "datagrams a client does not count": Sabotage("drops-accounted", ATTACKED, client=saboteurs.Swallows),

@@ -170,6 +170,105 @@ async def many_are_published_without_waiting_for_each(driver: Driver, servers: S
 
 
 @scenario
+async def many_messages_are_published_with_a_call_and_taken_at_a_time(
+    driver: Driver, servers: Servers
+) -> None:
+    async with driver.client(servers.cluster) as publisher, driver.client(servers.cluster) as subscriber:
+        subscription = subscriber.subscribe("many")
+        await subscription.ready(WAIT_S)
+        outcome = await publisher.publish_many("many", (f"number {number}" for number in range(300)))
+        assert (outcome.topic, outcome.messages, outcome.first_seq) == (b"many", 300, 1)
+        assert outcome.servers == {name: {Outcome.RECEIPT: 300} for name in servers.processes.names}
+        assert (outcome.receipts, len(outcome.without_receipt)) == (300, 0), outcome
+        assert outcome.audience and outcome.audience >= 1, outcome
+        got: list[Delivery] = []
+        batches = subscription.batches(max=50)
+        while len(got) < 300:
+            batch = await anext(batches)
+            assert 1 <= len(batch) <= 50
+            got += batch
+        assert sorted(one.seq or 0 for one in got) == list(range(1, 301))
+        assert {one.payload for one in got} == {b"number %d" % number for number in range(300)}
+        outcome = await publisher.publish_many_nowait("many", [b"raw", "and bare"], confirm=False, raw=True)
+        assert (outcome.first_seq, outcome.outcomes[Outcome.SENT], outcome.receipts) == (None, 6, 0)
+        assert (await publisher.publish_many("many", [])).messages == 0
+        got.clear()
+        while len(got) < 2:
+            got += await anext(batches)
+        subscription.close()
+        assert [batch async for batch in batches] == [], "it ends with its subscription"
+
+
+@scenario
+async def where_none_of_many_has_a_receipt_that_is_raised(driver: Driver, servers: Servers) -> None:
+    with mute_cluster() as mute:
+        async with driver.client(mute) as client:
+            name = client.cluster.servers[0].name
+            with raising(NoReceipt, f"for any of 3 messages: {name} did not answer 3 times"):
+                await client.publish_many("t", ["a", "b", "c"])
+            outcome = await client.publish_many_nowait("t", ["a", "b", "c"])
+            assert list(outcome.without_receipt) == [0, 1, 2]
+
+
+@scenario
+async def flush_waits_for_all_that_was_published_before(driver: Driver, servers: Servers) -> None:
+    async with driver.client(servers.cluster) as client:
+        await client.flush(WAIT_S)
+        outcomes = [client.publish_nowait("t", "x") for _ in range(10)]
+        many = client.publish_many_nowait("t", ["x"] * 20_000, confirm=False)
+        await client.flush(WAIT_S)
+        counters = client.counters()
+        assert counters["published"] == 20_010 and not counters["outcomes"]["no-answer"]
+        assert [(await outcome).receipts for outcome in outcomes] == [3] * 10
+        assert sum((await many).outcomes.values()) == 60_000
+    with raising(ClientClosed, "is not open"):
+        await client.flush()
+    with mute_cluster() as mute:
+        async with driver.client(mute) as client:
+            client.publish_nowait("t", "x")
+            with raising(TimeoutError, r"not all that was published has an outcome after 0.01 s"):
+                await client.flush(0.01)
+
+
+@scenario
+async def what_waits_for_room_on_its_way_leaves_before_the_socket_is_closed(
+    driver: Driver, servers: Servers
+) -> None:
+    async with driver.client(servers.cluster) as subscriber:
+        subscription = subscriber.subscribe("t", queue_max=100_000)
+        await subscription.ready(WAIT_S)
+        async with driver.client(servers.cluster) as publisher:
+            await publisher.publish("t", "first")
+            publisher.publish_many_nowait("t", ["x" * 100] * 8000)
+        got = 0
+        while got < 8001:
+            assert await subscription.get(WAIT_S) is not None
+            got += 1
+
+
+@scenario
+async def what_callers_get_wrong_of_many_is_told_at_once(driver: Driver, servers: Servers) -> None:
+    async with driver.client(servers.cluster) as client:
+        for wrong in ("text", b"bytes", 5, {"a": 1}):
+            with raising(TypeError, "give a list of them, or use publish for a single one"):
+                await client.publish_many("t", wrong)  # type: ignore[arg-type]
+        with raising(TypeError, "the payload is of type int"):
+            await client.publish_many("t", ["x", 1])  # type: ignore[list-item]
+        with raising(MessageTooLarge, "payload 1 (from 0), so none was published"):
+            await client.publish_many("t", ["x", "x" * 1200])
+        with raising(TopicError, ""):
+            await client.publish_many("", ["x"])
+        with raising(Backlog, "70000 messages are too many for one call: give 65536 at most"):
+            await client.publish_many("t", ["x"] * 70_000)
+        subscription = client.subscribe("t")
+        with raising(ValueError, "max is 0: give 1 or more"):
+            subscription.batches(max=0)
+        with raising(TypeError, "max is of type str"):
+            subscription.batches(max="5")  # type: ignore[arg-type]
+        assert (await client.publish_many("t", ["x"])).first_seq == 1
+
+
+@scenario
 async def what_callers_get_wrong_is_told_at_once(driver: Driver, servers: Servers) -> None:
     with mute_cluster() as cluster:
         async with driver.client(cluster) as client:
@@ -204,7 +303,7 @@ async def what_callers_get_wrong_is_told_at_once(driver: Driver, servers: Server
                     await client.publish("t", "x", **options)
             with raising(TypeError, "publish has no option confrm; did you mean confirm?"):
                 client.publish_nowait("t", "x", confrm=False)  # type: ignore[call-arg]
-            with mock.patch("kcast.client.core.UNSETTLED_MAX", 2):
+            with mock.patch("kcast.client.publications.UNSETTLED_MAX", 2):
                 for _ in range(2):
                     client.publish_nowait("t", "x")
                 with raising(Backlog, "2 publishes await their outcome"):

@@ -8,7 +8,7 @@ blocking client.
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -89,9 +89,11 @@ class _Blocking:
         attribute = getattr(self._it, name)
         if name in ("subscribe", "events", "stream"):
             return lambda *args, **options: _Blocking(attribute(*map(_blocking_one, args), **options))
-        if name in ("publish", "get", "ready"):
+        if name in ("publish", "publish_many", "flush", "get", "ready"):
             return partial(_call, attribute)
-        if name == "publish_nowait":
+        if name == "batches":
+            return lambda *args, **options: _Batches(attribute(*args, **options))
+        if name in ("publish_nowait", "publish_many_nowait"):
             return lambda *args, **options: _Result(attribute(*args, **options))
         return attribute
 
@@ -110,6 +112,21 @@ class _Blocking:
     async def __anext__(self) -> Any:
         for item in self._it:
             return item
+        raise StopAsyncIteration
+
+
+class _Batches:
+    """What comes, several at a time, as an async iterator that blocks."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        for batch in self._batches:
+            return batch
         raise StopAsyncIteration
 
 

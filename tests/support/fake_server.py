@@ -65,6 +65,7 @@ class FakeServer:
     tells_lines: bool = True
     attributes: dict[str, str] = field(default_factory=dict)  # on every answer
     refused: dict[bytes, str] = field(default_factory=dict)  # new leases, with the reason
+    refuses_publishes: bool = False  # for their rate
     is_up: bool = True
     boot: int = 1
     leases: dict[bytes, float] = field(default_factory=dict)
@@ -97,6 +98,8 @@ class FakeServer:
         if 1 + len(asked.lines) > self.lines_max:
             lines = {"lines": str(self.lines_max)} if self.tells_lines else {}
             return [wire.Refusal(nonce, "size", None, lines | attributes)]
+        if self.refuses_publishes and asked.messages:
+            return [wire.Refusal(nonce, "rate", None, attributes)]
         self.published += asked.messages
         return self._lease(asked, now)
 
@@ -226,7 +229,8 @@ class Talk:
         return [change for change, _, _ in self.notices()]
 
     def outcomes(self) -> list[tuple[int, Outcome]]:
-        return [(each.handle, each.outcome) for each in self.session.take_settled()]
+        settled = self.session.take_settled()
+        return [(parcel.handle, each.outcome) for each in settled for parcel in each.parcels]
 
     def want(self, *topics: bytes) -> None:
         for topic in topics:

@@ -82,7 +82,8 @@ class SessionAndServer:
         return [(notice.change, notice.topic) for notice in notices]
 
     def outcomes(self) -> list[tuple[int, Outcome]]:
-        return [(each.handle, each.outcome) for each in self.session.take_settled()]
+        settled = self.session.take_settled()
+        return [(parcel.handle, each.outcome) for each in settled for parcel in each.parcels]
 
 
 def vouched_at_last(**options: Any) -> SessionAndServer:

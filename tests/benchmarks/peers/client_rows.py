@@ -31,6 +31,7 @@ WAYS = {
     "no confirm": "kcast",
     "callback, no confirm": "kcast-callback",
     "batches": "kcast-batches",
+    "batches, confirm": "kcast-batches-confirm",
 }
 """How kcast's client is used, and what the program calls that."""
 

@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -117,7 +118,7 @@ class KcastCallback(Kcast):
 
 
 class KcastBatches(Kcast):
-    """Many messages with a call, and many deliveries at a time."""
+    """Many messages with a call, and many deliveries at a time, without receipts."""
 
     def subscribe(self, tally: Tally) -> Any:
         subscription = super().subscribe(tally)
@@ -131,7 +132,30 @@ class KcastBatches(Kcast):
                 tally.take(delivery.payload)
 
     async def publish(self, payloads: list[bytes]) -> None:
-        await self.client.publish_many(TOPIC, payloads)
+        self.client.publish_many_nowait(TOPIC, payloads, confirm=False)
+
+
+class KcastBatchesConfirm(KcastBatches):
+    """The same with receipts. Some bursts are on their way at a time, as many as without."""
+
+    waits_for_receipts = True
+
+    async def open(self, servers: str, tally: Tally) -> None:
+        self._on_their_way: deque[asyncio.Future[Any]] = deque()
+        await super().open(servers, tally)
+
+    async def publish(self, payloads: list[bytes]) -> None:
+        self._on_their_way.append(self.client.publish_many_nowait(TOPIC, payloads))
+        if len(self._on_their_way) * BURST >= ON_THEIR_WAY_MAX:
+            await self._take()
+
+    async def close(self) -> None:
+        while self._on_their_way:
+            await self._take()
+        await super().close()
+
+    async def _take(self) -> None:
+        self.unconfirmed += len((await self._on_their_way.popleft()).without_receipt)
 
 
 class Nats(Client):
@@ -181,6 +205,7 @@ CLIENTS: dict[str, type[Client]] = {
     "kcast-confirm": KcastConfirm,
     "kcast-callback": KcastCallback,
     "kcast-batches": KcastBatches,
+    "kcast-batches-confirm": KcastBatchesConfirm,
     "nats-py": Nats,
     "nats-py-callback": NatsCallback,
 }

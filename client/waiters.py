@@ -1,0 +1,72 @@
+"""Who waits for what becomes of publishes. No clock and no waiting of its own."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kcast.client.events import Published, PublishedMany
+
+
+class Waiter(Protocol):
+    """Where an outcome goes: a future of asyncio or of concurrent.futures."""
+
+    def done(self) -> bool:
+        """Returns whether there is nothing to wait for any more."""
+
+    def set_result(self, result: Any, /) -> None:
+        """Takes the outcome: of a publish, or of several; None where that is all there is to tell."""
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Takes the reason why there will be no outcome."""
+
+    def exception(self) -> BaseException | None:
+        """Returns the error that was set, which from then on counts as seen."""
+
+
+class Waiters:
+    """Who waits for the outcome of a publish, and who for that of all until now.
+
+    `is_flushing` is whether there is somebody of the latter.
+    """
+
+    def __init__(self) -> None:
+        self.is_flushing = False
+        self._of_one: dict[int, Waiter] = {}
+        self._of_all: list[tuple[int, Waiter]] = []  # with the newest handle that each waits for
+
+    def __len__(self) -> int:
+        return len(self._of_one) + len(self._of_all)
+
+    def put(self, handle: int, waiter: Waiter) -> None:
+        """Lets somebody wait for the outcome of this handle."""
+        self._of_one[handle] = waiter
+
+    def tell(self, outcome: Published | PublishedMany) -> None:
+        """Gives an outcome to who waits for it."""
+        waiter = self._of_one.pop(outcome.handle, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(outcome)
+
+    def put_flushing(self, newest: int, waiter: Waiter) -> None:
+        """Lets somebody wait for the outcomes of all handles up to the newest."""
+        self._of_all.append((newest, waiter))
+        self.is_flushing = True
+
+    def look_for_flushed(self, oldest: int | None) -> None:
+        """Tells those who wait for all until then. `oldest` is the first handle without an outcome."""
+        waiting, self._of_all = self._of_all, []
+        for newest, waiter in waiting:
+            if oldest is not None and oldest <= newest:
+                self._of_all.append((newest, waiter))
+            elif not waiter.done():
+                waiter.set_result(None)
+        self.is_flushing = bool(self._of_all)
+
+    def end(self, make_error: Callable[[], BaseException]) -> None:
+        """Tells all that there will be no outcome."""
+        for waiter in (*self._of_one.values(), *[waiter for _, waiter in self._of_all]):
+            if not waiter.done():
+                waiter.set_exception(make_error())
+                waiter.exception()  # asyncio complains of errors that nobody has looked at
+        self._of_one.clear()
+        self._of_all.clear()
+        self.is_flushing = False

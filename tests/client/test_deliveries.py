@@ -1,0 +1,105 @@
+"""client/deliveries.py: a burst of copies counts as its datagrams one by one do. PROTOCOL §2, §9."""
+
+from collections.abc import Hashable
+from random import Random
+
+import pytest
+
+from kcast.client.dedup import CopyFilter
+from kcast.client.deliveries import has_only_copies
+from kcast.client.events import Delivery, Event
+from kcast.pubsub.endpoint import Burst, datagrams
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
+from tests.client.test_core_servers import FEW_PUBLISH, World, known, v4
+
+LINES = (
+    *(b"t %%@p.%d m" % number for number in range(1, 9)),
+    *(b"t %%@q.%d;B=1 bQ" % number for number in range(1, 4)),
+    *(b"u %%@p.%d 50 %%25" % number for number in range(1, 4)),
+    *(b"%%C3%%98 %%@p.%d m" % number for number in range(1, 4)),
+    *(b"t on", b"t on", b"t", b"u", b"other %@p.1 m", b"t %@p.01 m", b"t %@p.1;X=1 m", b"t a\x07", b"t "),
+    *(b"%: 11-of-nonce 5", b"%+ x", b"%", b"t%20 %@p.1 m"),
+)
+
+
+def world() -> World:
+    made = known(FEW_PUBLISH)
+    for topic in (b"u", "Ø".encode()):
+        made.core.subscribe(topic, made.now)
+    made.run(2)
+    made.take_events()
+    return made
+
+
+def datagram(rng: Random, size_bytes: int) -> bytes:
+    """Lines, padded to this size, or cut off there; now and then nothing but padding."""
+    lines = [rng.choice(LINES if rng.random() < 0.3 else LINES[:8]) for _ in range(rng.randint(0, 6))]
+    text = b"".join([b"\n" * (rng.random() < 0.05) + line + b"\n" for line in lines])
+    return text.ljust(size_bytes, b"\n")[:size_bytes]
+
+
+def told(of: World) -> list[Event]:
+    of.turn()
+    return of.take_events()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_burst_counts_as_its_datagrams_do(seed: int) -> None:
+    rng = Random(seed)
+    whole, cut = world(), world()
+    for _ in range(20):
+        size_bytes = rng.choice((40, 80, 200, 1200, 1201))
+        data = b"".join([datagram(rng, size_bytes) for _ in range(rng.randint(0, 5))])
+        data += datagram(rng, rng.randint(1, size_bytes))
+        server = v4(rng.randint(1, 6))  # the sixth is none
+        whole.core.receive(Burst(data, size_bytes, server), whole.now)
+        for each in datagrams(data, size_bytes):
+            cut.core.receive(Burst(each, len(each), server), cut.now)
+        assert told(whole) == told(cut)
+        assert whole.core.counts == cut.core.counts and whole.core.drops == cut.core.drops
+        for either in (whole, cut):
+            either.run(1.0)
+    assert whole.core.counts["deliveries"] > 5
+
+
+@pytest.mark.parametrize(
+    ("data", "segment_bytes", "is_so"),
+    [
+        (b"t m\n", 4, True),
+        (b"t m\nu m\n", 8, True),
+        (b"t m\nu m\n", 4, True),
+        (b"\nt m\n\nu m\n", 5, True),
+        (b"t m\n\n\n\n\nt m\n", 8, True),
+        (b"t m\n\n\n\n\n", 4, False),  # the second datagram is empty
+        (b"t m\n\n", 4, False),
+        (b"t m\nu m", 7, False),
+        (b"t mmu m\n", 4, False),  # a line that has no end in its datagram
+        (b"%+ x\n", 5, False),
+        (b"t m\n%+ x\n", 9, False),
+        (b"t m\n%C3 m\n", 10, False),  # a topic, but no usual one
+        (b"t " + b"m" * 1197 + b"\n", DATAGRAM_BYTES_MAX, True),
+        (b"t " + b"m" * 1198 + b"\n", DATAGRAM_BYTES_MAX + 1, False),
+        (b"", 0, False),
+        (b"\n", 1, False),
+    ],
+)
+def test_which_bursts_have_only_copies(data: bytes, segment_bytes: int, is_so: bool) -> None:
+    assert has_only_copies(Burst(data, segment_bytes, v4(1))) is is_so
+
+
+def test_what_was_delivered_before_an_exception_is_told() -> None:
+    """Such as a Ctrl-C: what is remembered as delivered must be delivered."""
+    made = world()
+
+    class Interrupting(CopyFilter):
+        def is_new(self, line: bytes, server: Hashable, raw: bool, now: float) -> bool:
+            if b".3 " in line:
+                raise KeyboardInterrupt
+            return super().is_new(line, server, raw, now)
+
+    made.core._deliveries._copies = Interrupting()
+    data = b"".join([b"t %%@p.%d m\n" % number for number in range(1, 5)])
+    with pytest.raises(KeyboardInterrupt):
+        made.core.receive(Burst(data, len(data), v4(1)), made.now)
+    assert [each.seq for each in told(made) if isinstance(each, Delivery)] == [1, 2]
+    assert made.core.counts["deliveries"] == 2
