@@ -7,10 +7,19 @@ estimate decides how soon leases that are no longer renewed make room.
 
 from math import inf
 
+from kcast.pubsub.audience import Entry
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
 from kcast.pubsub.networks import Networks
-from kcast.pubsub.table import Lease, LeaseTable, Limit
+from kcast.pubsub.table import LeaseTable, Limit
+
+
+class PromisedEntry(Entry):
+    """What is kept about a lease that stands for as long as was promised."""
+
+    __slots__ = ("promised_until",)
+
+    promised_until: float
 
 
 class FifoTable(LeaseTable):
@@ -24,9 +33,11 @@ class FifoTable(LeaseTable):
     nothing: else a client that asks now and then would make all others renew as often as possible.
     """
 
+    make_entry = PromisedEntry
+
     def __init__(self, ttl_s: float, limits: Limits, networks: Networks | None = None) -> None:
         super().__init__(ttl_s, limits, networks)
-        self._promised_until: dict[Lease, float] = {}
+        self._promised_until = 0.0  # what was promised last
         self._lifetime_s = inf
         self._lifetime_seen_at = 0.0
 
@@ -37,48 +48,44 @@ class FifoTable(LeaseTable):
     def renew(self, topic: bytes, address: Address, now: float) -> None:
         """Renews a live lease, for as long as can be promised now."""
         super().renew(topic, address, now)
-        lease = Lease(topic, address)
-        self._promised_until[lease] = max(self._promised_until[lease], now + self.promise_s(now))
+        entry = self._promised(topic, address)
+        entry.promised_until = max(entry.promised_until, self._promise_until(now))
 
     def open(self, topic: bytes, address: Address, now: float) -> Limit | None:
         """Opens a new lease as in the `ttl` table, but a full table makes room if it can."""
         limit = super().open(topic, address, now)
         if limit is None:
-            self._promised_until[Lease(topic, address)] = now + self.promise_s(now)
+            self._promised(topic, address).promised_until = self._promise_until(now)
         return limit
 
     def _has_room(self, address: Address, now: float) -> bool:
         if len(self) < self.limits.leases:
             return True
-        oldest, expires_at = self._oldest()
-        renewed_at = expires_at - self.ttl_s
-        renewal_s = min(
-            (self._promised_until[oldest] - renewed_at) / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX
-        )
-        if now - renewed_at > 1.5 * renewal_s:
-            self._lifetime_s = now - renewed_at
+        oldest = self._oldest()
+        assert isinstance(oldest, PromisedEntry)
+        age_s = now - oldest.renewed_at
+        promised_s = oldest.promised_until - oldest.renewed_at
+        if age_s > 1.5 * min(promised_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX):
+            self._lifetime_s = age_s
             self._lifetime_seen_at = now
-        if self._promised_until[oldest] > now:
+        if oldest.promised_until > now:
             return super()._has_room(address, now)
-        self._evict(oldest)
+        self._evict(oldest, now)
         return True
 
-    def _oldest(self) -> tuple[Lease, float]:
-        """Returns the lease that was renewed longest ago, and when it expires; there must be one."""
-        heads = []
-        for leases in (self._established, self._new):
-            lease, expires_at = leases.oldest(), leases.next_expiry()
-            if lease is not None and expires_at is not None:
-                heads.append((expires_at, lease))
-        expires_at, lease = min(heads, key=lambda head: head[0])
-        return lease, expires_at
+    def _promised(self, topic: bytes, address: Address) -> PromisedEntry:
+        entry = self._find(topic, address)
+        assert isinstance(entry, PromisedEntry)
+        return entry
+
+    def _promise_until(self, now: float) -> float:
+        until = now + self.promise_s(now)
+        if until != self._promised_until:
+            self._promised_until = until
+        return self._promised_until  # the same object for all leases of a datagram
 
     def _estimate_s(self, now: float) -> float:
         return self._lifetime_s + (now - self._lifetime_seen_at)
-
-    def _forget(self, lease: Lease) -> None:
-        super()._forget(lease)
-        del self._promised_until[lease]
 
 
 TABLES: dict[str, type[LeaseTable]] = {"ttl": LeaseTable, "fifo": FifoTable}

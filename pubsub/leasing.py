@@ -12,6 +12,8 @@ from kcast.pubsub.endpoint import Address, LeaseChange, Tap
 from kcast.pubsub.stamp import Quote
 from kcast.pubsub.table import Lease, LeaseTable
 
+_COUNT_OF = {change: f"leases_{change.value}" for change in LeaseChange}
+
 
 class Leasing:
     """Asks `table` for leases on behalf of clients; counts in `counts` and `drops`, and tells `tap`.
@@ -46,7 +48,8 @@ class Leasing:
             return 0, ""
         live = {topic for topic in topics if self.table.is_live(topic, source, now)}
         new = {topic for topic in topics if topic not in live and wire.is_topic(topic)}
-        dear = {topic for topic in live if self.table.is_beyond_free(topic, source)}
+        beyond_free = self.table.beyond_free(source)
+        dear = {topic for topic in live if topic in beyond_free}
         new_count = 0 if self.is_draining else len(new)
         is_paid = vouch is None or self._pays(vouch, topics, quote.due_bits(new_count, len(dear)))
         if not is_paid and quote.is_keeping_dear:
@@ -91,8 +94,9 @@ class Leasing:
         if self.table.release(topic, source, now):
             self._tell(LeaseChange.EXPIRED, [Lease(topic, source)], now)
         limit = self.table.open(topic, source, now)
-        self._tell(LeaseChange.EVICTED, self.table.evicted, now)
-        self.table.evicted.clear()
+        if self.table.evicted:
+            self._tell(LeaseChange.EVICTED, self.table.evicted, now)
+            self.table.evicted.clear()
         if limit is not None:
             return Drop(limit.value)
         self._tell(LeaseChange.OPENED, [Lease(topic, source)], now)
@@ -101,7 +105,7 @@ class Leasing:
     def _tell(self, change: LeaseChange, leases: Sequence[Lease], now: float) -> None:
         if not leases:
             return
-        self._counts[f"leases_{change.name.lower()}"] += len(leases)
+        self._counts[_COUNT_OF[change]] += len(leases)
         if self._tap is not None:
             for lease in leases:
                 self._tap.lease(now, change, *lease)

@@ -8,7 +8,7 @@ Loopback has no network: no other machine can use these addresses, and all clien
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from kcast.pubsub.endpoint import Address
@@ -82,15 +82,14 @@ class Networks:
     """Tells whose rates an address uses. With `exempts_loopback` loopback addresses have no network."""
 
     def __init__(self, *, exempts_loopback: bool = True) -> None:
-        self._exempts_loopback = exempts_loopback
+        self.of: Callable[[str], tuple[Network, ...]] = partial(
+            networks_of, exempts_loopback=exempts_loopback
+        )
+        """Returns the networks of an IP address, the widest last."""
         self.shares_of: Callable[[Address], tuple[tuple[Share, int], ...]] = lru_cache(8192)(self._shares_of)
         """Returns whose rates an address uses, the narrowest first, and how many times an IP's each has."""
         self.path_of: Callable[[Address], Path] = lru_cache(8192)(self._path_of)
         """Returns the parties that an address belongs to, the widest first."""
-
-    def of(self, host: str) -> tuple[Network, ...]:
-        """Returns the networks of an IP address, the widest last."""
-        return networks_of(host, exempts_loopback=self._exempts_loopback)
 
     def _path_of(self, address: Address) -> Path:
         networks = self.of(address[0])

@@ -36,7 +36,7 @@ class Price:
         if not table.is_nearly_full or table.is_over(now):
             return Quote(self.least_bits)
         bits = max(self.least_bits, bits_of(table.load, table.share_of(address)))
-        return Quote(bits, table.holds_more_than_free(address))
+        return Quote(bits, bool(table.beyond_free(address)))
 
 
 def bits_of(load: float, share: float) -> int:

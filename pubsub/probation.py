@@ -14,9 +14,13 @@ squatter has a part of that network's part.
          |                  |             +- 192.0.2.1:5001
          |                  +- 192.0.2.7 --- 192.0.2.7:5000
          +- 198.51.100.0/24 --- ...
+
+A party with a single thing stands as that thing, and nothing is kept about the parties within it. So where
+most have one, as in a table full of addresses with a lease each, a thing takes two entries of dicts, and not
+six dicts. Whatever is asked or changed looks at each party on a path once.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from kcast.pubsub.networks import Path
@@ -25,99 +29,119 @@ Thing = TypeVar("Thing", bound=Hashable)
 
 
 class _Party(Generic[Thing]):
-    """What an address holds (`things`), or the parties within a wider one (`members`)."""
+    """What the members of a party hold: narrower parties, or at the end of a path things.
 
-    __slots__ = ("held", "members", "most", "names_by_held", "things")
+    It is two things at least, but for the party of all.
+    """
+
+    __slots__ = ("held", "members", "most", "names_by_held")
 
     def __init__(self) -> None:
         self.held = 0
-        self.things: dict[Thing, None] = {}
-        self.members: dict[Hashable, _Party[Thing]] = {}
+        self.members: dict[Hashable, _Party[Thing] | Thing] = {}  # of one thing: that thing
         self.names_by_held: dict[int, dict[Hashable, None]] = {}
         self.most = 0  # that a member holds
 
-    def grow(self, name: Hashable) -> "_Party[Thing]":
-        """Counts one more thing for this member, and returns it."""
-        member = self.members.get(name)
-        if member is None:
-            member = self.members[name] = _Party()
-        self._move(name, member.held, member.held + 1)
-        member.held += 1
-        self.most = max(self.most, member.held)
-        return member
-
-    def shrink(self, name: Hashable) -> "_Party[Thing]":
-        """Counts one thing less for this member, and returns it."""
-        member = self.members[name]
-        self._move(name, member.held, member.held - 1)
-        member.held -= 1
-        if not member.held:
-            del self.members[name]
-        if self.most not in self.names_by_held:
-            self.most -= 1  # to what the member holds now, or to 0
-        return member
-
-    def drop(self, name: Hashable) -> int:
-        """Forgets a member, if there is such a one; returns what it held."""
-        member = self.members.pop(name, None)
-        if member is None:
-            return 0
-        self._move(name, member.held, 0)
-        while self.most and self.most not in self.names_by_held:
-            self.most -= 1
-        return member.held
+    def recount(self, name: Hashable, held: int, held_now: int) -> None:
+        """Takes note that a member, which held so much, now holds so much."""
+        names_by_held = self.names_by_held
+        if held:
+            names = names_by_held[held]
+            del names[name]
+            if not names:
+                del names_by_held[held]
+        if held_now in names_by_held:
+            names_by_held[held_now][name] = None
+        elif held_now:
+            names_by_held[held_now] = {name: None}
+        if held_now > self.most:
+            self.most = held_now
+        while self.most and self.most not in names_by_held:
+            self.most -= 1  # one step, unless a member was dropped
 
     def held_by(self, name: Hashable) -> int:
         """Returns what a member holds; 0 of one that is none."""
         member = self.members.get(name)
-        return 0 if member is None else member.held
+        if member is None:
+            return 0
+        return member.held if isinstance(member, _Party) else 1
 
     def latest(self) -> Thing:
         """Returns what came last to the member that holds the most; of several, the last one to do so."""
-        party = self
-        while party.members:
-            party = party.members[next(reversed(party.names_by_held[party.most]))]
-        return next(reversed(party.things))
+        member: _Party[Thing] | Thing = self
+        while isinstance(member, _Party):
+            member = member.members[next(reversed(member.names_by_held[member.most]))]
+        return member
 
-    def _move(self, name: Hashable, held: int, held_now: int) -> None:
-        if held:
-            names = self.names_by_held[held]
-            del names[name]
-            if not names:
-                del self.names_by_held[held]
-        if held_now:
-            self.names_by_held.setdefault(held_now, {})[name] = None
+    def other_than(self, thing: Thing) -> Thing:
+        """Returns the other one of two things."""
+        party = self
+        while True:
+            for member in party.members.values():
+                if isinstance(member, _Party):
+                    party = member  # it has both
+                elif member != thing:
+                    return member
 
 
 class Probation(Generic[Thing]):
-    """Things on probation, each held at the last party of a path."""
+    """Things on probation, each held at the last party of its path, which `path_of` tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, path_of: Callable[[Thing], Path]) -> None:
+        self._path_of = path_of
         self._all: _Party[Thing] = _Party()
 
     def __len__(self) -> int:
         return self._all.held
 
-    def enter(self, thing: Thing, path: Path) -> None:
+    def __contains__(self, thing: Thing) -> bool:
+        member: _Party[Thing] | Thing | None = self._all
+        for name in self._path_of(thing):
+            if not isinstance(member, _Party):
+                break
+            member = member.members.get(name)
+        return thing in member.members if isinstance(member, _Party) else member == thing
+
+    def enter(self, thing: Thing) -> None:
         """Puts a thing on probation; one that is on it already stays."""
-        if thing in self._things_at(path):
+        if thing in self:
             return
         party = self._all
+        for depth, name in enumerate(self._path_of(thing), 1):
+            party.held += 1
+            member = party.members.get(name)
+            if member is None:
+                party.members[name] = thing
+                party.recount(name, 0, 1)
+                return
+            if not isinstance(member, _Party):
+                member = party.members[name] = self._party_of(member, depth)
+            party.recount(name, member.held, member.held + 1)
+            party = member
         party.held += 1
-        for name in path:
-            party = party.grow(name)
-        party.things[thing] = None
+        party.members[thing] = thing
+        party.recount(thing, 0, 1)
 
-    def leave(self, thing: Thing, path: Path) -> bool:
+    def leave(self, thing: Thing) -> bool:
         """Ends the probation of a thing; returns whether it was on it."""
-        things = self._things_at(path)
-        if thing not in things:
+        if not self._all.held or thing not in self:
             return False
-        del things[thing]
         party = self._all
+        for name in self._path_of(thing):
+            party.held -= 1
+            member = party.members[name]
+            if not isinstance(member, _Party):
+                del party.members[name]
+                party.recount(name, 1, 0)
+                return True
+            party.recount(name, member.held, member.held - 1)
+            if member.held == 2:
+                party.members[name] = member.other_than(thing)
+                return True
+            party = member
         party.held -= 1
-        for name in path:
-            party = party.shrink(name)
+        del party.members[thing]
+        party.recount(thing, 1, 0)
         return True
 
     def clear(self) -> None:
@@ -126,30 +150,32 @@ class Probation(Generic[Thing]):
 
     def forget(self, network: Hashable) -> None:
         """Ends the probation of all that is of a widest network."""
-        self._all.held -= self._all.drop(network)
+        held = self._all.held_by(network)
+        if held:
+            del self._all.members[network]
+            self._all.recount(network, held, 0)
+            self._all.held -= held
 
     def yielding_to(self, path: Path, *, of_its_network: bool = False) -> Thing | None:
         """Returns what is to make room for one thing more of the party at this path; None if nothing is.
 
         With `of_its_network` only what is in the widest network of the path may.
         """
-        party: _Party[Thing] = self._all
-        if of_its_network:
-            if path[0] not in party.members:
-                return None
-            party, path = party.members[path[0]], path[1:]
-        for name in path:
-            if party.most > party.held_by(name) + 1:
+        party: _Party[Thing] | Thing | None = self._all
+        for depth, name in enumerate(path):
+            if not isinstance(party, _Party):
+                break  # whoever holds a single thing has none to spare
+            if party.most > party.held_by(name) + 1 and (depth or not of_its_network):
                 return party.latest()
-            if name not in party.members:
-                break
-            party = party.members[name]
+            party = party.members.get(name)
         return None
 
-    def _things_at(self, path: Path) -> "dict[Thing, None]":
-        party = self._all
-        for name in path:
-            if name not in party.members:
-                return {}
-            party = party.members[name]
-        return party.things
+    def _party_of(self, thing: Thing, depth: int) -> _Party[Thing]:
+        """Returns a party with this thing in it, to which the first `depth` names of its path lead."""
+        path = self._path_of(thing)
+        name = path[depth] if depth < len(path) else thing
+        party: _Party[Thing] = _Party()
+        party.held = 1
+        party.members[name] = thing
+        party.recount(name, 0, 1)
+        return party

@@ -32,7 +32,8 @@ class Rate:
 
     def __init__(self, per_s: float, burst_s: float = 1.0) -> None:
         self.per_s = per_s
-        self._most = per_s * burst_s
+        # There may be as many rates as addresses, so one object serves where one does.
+        self._most = per_s if burst_s == 1 else per_s * burst_s
         self._tokens = self._most
         self._at = -inf
 

@@ -113,7 +113,9 @@ class Server:
         self._door = Door(self.limits.stranger_answers_per_s, exempts_loopback=exempts_loopback)
         self._price = self.make_price(work_bits, self.leases)
         self._leasing = self.make_leasing(self.leases, self.counts, self.drops, tap)
-        self._subscribers = Subscribers(networks, self.limits, ttl_s, self.drops)
+        self._subscribers = Subscribers(
+            self.leases.holders, networks, self.limits, ttl_s, self.drops, is_open=open_to is not None
+        )
         self._egress = Egress(
             self.leases,
             self._subscribers,

@@ -108,9 +108,11 @@ def split_lines(datagram: bytes) -> tuple[list[bytes], bool]:
     """Returns the non-blank lines without LF, and whether a last line without LF was dropped (§2.2)."""
     if datagram.find(b"\n") == len(datagram) - 1 > 0:  # one line: the usual publish
         return [datagram[:-1]], False
-    parts = datagram.split(b"\n")
-    tail = parts.pop()
-    return [part for part in parts if part], bool(tail)
+    parts = datagram.rstrip(b"\n").split(b"\n")  # the padding of a request has a hundred blank lines
+    is_unterminated = datagram[-1:] not in b"\n"
+    if is_unterminated:
+        parts.pop()
+    return list(filter(None, parts)), is_unterminated
 
 
 def is_head(text: str) -> bool:

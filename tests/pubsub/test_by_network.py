@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kcast.pubsub.by_network import ByNetwork
+from kcast.pubsub.by_network import ByNetwork, fairly
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import Networks
 
@@ -60,9 +60,6 @@ def test_to_take_some_touches_no_more_networks_than_that() -> None:
             touched += 1
             return super().__iter__()
 
-    sources = ByNetwork(Networks())
-    for number in range(1000):
-        sources.add((f"10.{number >> 8}.{number & 255}.1", 7))
-    sources._members = {share: Members(members) for share, members in sources._members.items()}
-    assert len(list(islice(sources.fairly(Random(1)), 10))) == 10
+    networks = [Members({(f"10.{number >> 8}.{number & 255}.1", 7): None}) for number in range(1000)]
+    assert len(list(islice(fairly(networks, lambda members: members, Random(1)), 10))) == 10
     assert touched <= 2 * 10  # from some place on, and up to it

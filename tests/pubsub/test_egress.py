@@ -21,6 +21,7 @@ from kcast.pubsub.egress import (
     Sender,
 )
 from kcast.pubsub.endpoint import Address, Transmit, datagrams
+from kcast.pubsub.holders import Holders
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.rates import Demand
@@ -56,7 +57,8 @@ class Bench:
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         networks = Networks(exempts_loopback=exempts_loopback)
-        self.subscribers = Subscribers(networks, Limits(**limits), 60.0, self.drops)
+        nobody = Holders(networks, 1)  # so that all that is sent is told apart by publishers alone
+        self.subscribers = Subscribers(nobody, networks, Limits(**limits), 60.0, self.drops)
         self.egress = Egress(
             table,
             self.subscribers,

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.networks import Networks
+from kcast.pubsub.networks import Networks, Path
 from kcast.pubsub.probation import Probation
 from tests.support.naive_table import NaiveProbation
 
@@ -26,22 +26,35 @@ def test_parties_of_an_address_the_widest_first() -> None:
     assert PATH_OF(("127.0.0.1", 5)) == (("127.0.0.1", 5),)
 
 
+Thing = tuple[Address, int]
+
+
+def path_of(thing: Thing) -> Path:
+    return PATH_OF(thing[0])
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_probation_is_the_naive_one(seed: int) -> None:
     rng = Random(seed)
-    probation: Probation[int] = Probation()
+    probation: Probation[Thing] = Probation(path_of)
     naive = NaiveProbation()
     addresses = rng.sample(ADDRESSES, rng.choice((2, 5, 20)))
     for _ in range(400):
         address = addresses[int(len(addresses) * rng.random() ** 2)]
-        path, thing = PATH_OF(address), rng.randrange(8)
+        thing = address, rng.randrange(8)
         if rng.random() < 0.6:
-            probation.enter(thing, path)
-            naive.enter(thing, path)
+            probation.enter(thing)
+            naive.enter(thing, path_of(thing))
         else:
-            assert probation.leave(thing, path) is naive.leave(thing, path)
-        asker = PATH_OF(rng.choice(ADDRESSES))
-        assert probation.yielding_to(asker) == naive.yielding_to(asker)
+            assert probation.leave(thing) is naive.leave(thing, path_of(thing))
+        if rng.random() < 0.02:
+            network = path_of(thing)[0]
+            probation.forget(network)
+            naive.forget(network)
+        asker, is_bound = PATH_OF(rng.choice(ADDRESSES)), rng.random() < 0.5
+        assert probation.yielding_to(asker, of_its_network=is_bound) == naive.yielding_to(
+            asker, of_its_network=is_bound
+        )
         assert len(probation) == len(naive.things)
     probation.clear()
     assert len(probation) == 0 and probation.yielding_to(PATH_OF(addresses[0])) is None
@@ -49,7 +62,7 @@ def test_probation_is_the_naive_one(seed: int) -> None:
 
 def shares_after(wanted: dict[Address, int], room: int, rng: Random) -> Counter[Address]:
     """What each holds in the end, if all ask again and again for more, up to what they want."""
-    probation: Probation[tuple[Address, int]] = Probation()
+    probation: Probation[Thing] = Probation(path_of)
     held: dict[Address, dict[int, None]] = {address: {} for address in wanted}
     number = 0
     for _ in range(60 * room):
@@ -60,10 +73,10 @@ def shares_after(wanted: dict[Address, int], room: int, rng: Random) -> Counter[
             victim = probation.yielding_to(PATH_OF(address))
             if victim is None:
                 continue
-            probation.leave(victim, PATH_OF(victim[0]))
+            probation.leave(victim)
             del held[victim[0]][victim[1]]
         number += 1
-        probation.enter((address, number), PATH_OF(address))
+        probation.enter((address, number))
         held[address][number] = None
     return Counter({address: len(its) for address, its in held.items()})
 
@@ -97,8 +110,8 @@ def test_newcomer_in_the_network_of_a_squatter_gets_a_part_of_its_part() -> None
 
 def test_a_flood_of_askers_that_hold_nothing_takes_nothing_from_equals() -> None:
     """Where each holds one, nobody is pushed out for another: else all would be, again and again."""
-    probation: Probation[Address] = Probation()
+    probation: Probation[Address] = Probation(PATH_OF)
     for address in ADDRESSES[:9:3]:
-        probation.enter(address, PATH_OF(address))
+        probation.enter(address)
     for host in range(50):
         assert probation.yielding_to(PATH_OF((f"192.0.0.{host}", 77))) is None

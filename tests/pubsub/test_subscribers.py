@@ -12,6 +12,7 @@ from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, CREDIT_BYTES_MIN, Limits
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.server import Server
 from kcast.pubsub.subscribers import EXPIRED_MAX, Subscribers
+from kcast.pubsub.table import LeaseTable
 from tests.support.server_core import (
     CLIENT,
     OTHER,
@@ -32,9 +33,12 @@ LINE = b"t ".ljust(999, b"m") + b"\n"
 
 
 class Bench:
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, *, is_open: bool = False, **limits: int) -> None:
         self.drops: Counter[Drop] = Counter()
-        self.subscribers = Subscribers(Networks(), Limits(**limits), TTL_S, self.drops)
+        self.table = LeaseTable(TTL_S, Limits(**limits))
+        self.subscribers = Subscribers(
+            self.table.holders, Networks(), Limits(**limits), TTL_S, self.drops, is_open=is_open
+        )
 
     def send(
         self, size_bytes: int, *addresses: Address, now: float = START, segment_bytes: int = 1000
@@ -44,16 +48,31 @@ class Bench:
         granted = self.subscribers.granted(Transmit(data, segment_bytes, addresses), now)
         return sum(len(each.data) * len(each.destinations) for each in granted)
 
+    def lease(self, address: Address, now: float, *, is_bare: bool = False) -> None:
+        """An address asks for a lease, as all do here on the same topic."""
+        self.expire(now)
+        if self.table.is_live(b"t", address, now):
+            self.table.renew(b"t", address, now)
+        else:
+            self.table.open(b"t", address, now)
+        self.subscribers.leased(address, now, is_bare=is_bare)
+
+    def expire(self, now: float) -> None:
+        """What has ended is forgotten."""
+        while self.table.expire(now):
+            pass
+        self.subscribers.expire(now)
+
     def renew(self, minted_at: float, now: float) -> float:
         """A renewal that shows a cookie minted then; when that of its receipt was minted."""
-        self.subscribers.leased(CLIENT, now)
+        self.lease(CLIENT, now)
         self.subscribers.showed(CLIENT, minted_at, now)
         self.subscribers.minted(CLIENT, now)
         return now
 
     def renew_of(self, address: Address, now: float) -> None:
         """Renewals that show all has been taken: credit is no matter."""
-        self.subscribers.leased(address, now)
+        self.lease(address, now)
         self.subscribers.minted(address, now)
         self.subscribers.showed(address, now + 1, now)
 
@@ -71,7 +90,7 @@ def test_who_holds_no_lease_is_sent_nothing_that_counts() -> None:
 
 def test_loopback_has_no_credit_unless_it_counts_as_any_other() -> None:
     bench = Bench()
-    bench.subscribers.leased(("127.0.0.1", 1), START)
+    bench.lease(("127.0.0.1", 1), START)
     assert bench.subscribers.credit_bytes(("127.0.0.1", 1)) is None
     assert not bench.subscribers
 
@@ -133,7 +152,7 @@ def test_who_leaves_is_sent_64_kib_at_most_whatever_is_done_with_its_last_cookie
             beyond += bench.send(rng.choice((1000, 20_000)), CLIENT, now=now)
             if now - cookies[-1] < COOKIE_LEASE_LIFE_S:
                 bench.renew(rng.choice(cookies), now)
-            bench.subscribers.expire(now)
+            bench.expire(now)
         assert beyond <= allowed
 
 
@@ -178,33 +197,54 @@ def test_ten_megabytes_a_second_need_no_more_than_a_second_to_begin(rtt_s: float
 def test_an_address_is_forgotten_when_its_last_cookie_is_worth_nothing() -> None:
     bench = Bench()
     bench.renew(START, START)
-    bench.subscribers.expire(START + COOKIE_LEASE_LIFE_S - 0.1)
+    bench.send(1000, CLIENT)
+    ends_at = START + TTL_S
+    bench.expire(ends_at)
+    bench.expire(ends_at + COOKIE_LEASE_LIFE_S - 0.1)
     assert len(bench.subscribers) == 1
-    bench.subscribers.minted(CLIENT, START + 100)
-    bench.subscribers.expire(START + 100 + COOKIE_LEASE_LIFE_S - 0.1)
-    assert bench.subscribers.next_expiry() == START + 100 + COOKIE_LEASE_LIFE_S
-    bench.subscribers.expire(START + 100 + COOKIE_LEASE_LIFE_S)
-    assert len(bench.subscribers) == 0
-    assert not bench.subscribers._rates
+    assert bench.credit() == CREDIT_BYTES_MIN - 1000
+    bench.subscribers.minted(CLIENT, ends_at + 100)
+    bench.expire(ends_at + 100 + COOKIE_LEASE_LIFE_S - 0.1)
+    assert bench.subscribers.next_expiry() == ends_at + 100 + COOKIE_LEASE_LIFE_S
+    bench.expire(ends_at + 100 + COOKIE_LEASE_LIFE_S)
+    assert not (len(bench.subscribers) or bench.subscribers._credits or bench.subscribers._rates)
+
+
+def test_nothing_is_kept_of_who_was_sent_nothing() -> None:
+    """Each address of a full server may be one. And it is forgotten though cookies are made for it."""
+    bench = Bench()
+    for number in range(8):
+        bench.renew(START + 20 * number, START + 20 * number)
+    assert not (bench.subscribers._credits or bench.subscribers._rates)
+    assert bench.credit() == CREDIT_BYTES_MIN
+    ends_at = START + 140 + TTL_S
+    bench.expire(ends_at)
+    bench.subscribers.minted(CLIENT, ends_at + 100)
+    bench.expire(ends_at + COOKIE_LEASE_LIFE_S)
+    assert not bench.subscribers
 
 
 def test_addresses_are_forgotten_in_slices() -> None:
     bench = Bench()
     for number in range(3 * EXPIRED_MAX):
-        bench.subscribers.leased((f"10.0.{number >> 8}.{number & 255}", 1), START)
-    bench.subscribers.expire(START + 1000)
-    assert len(bench.subscribers) == 2 * EXPIRED_MAX
-    bench.subscribers.expire(START + 1000)
-    bench.subscribers.expire(START + 1000)
-    assert not bench.subscribers and not bench.subscribers._rates and not bench.subscribers._rate_users
+        bench.lease((f"10.0.{number >> 8}.{number & 255}", 1), START)
+        bench.send(100, (f"10.0.{number >> 8}.{number & 255}", 1))
+    while bench.table.expire(START + TTL_S):
+        pass
+    left = []
+    for _ in range(3):
+        bench.subscribers.expire(START + 1000)
+        left.append(len(bench.subscribers))
+    assert left == [2 * EXPIRED_MAX, EXPIRED_MAX, 0]
+    assert not bench.subscribers._credits and not bench.subscribers._rates
 
 
 def test_an_ip_is_sent_no_more_than_its_rate_whatever_its_ports() -> None:
     bench = Bench(egress_bytes_per_s=100_000)
     ports = [("198.51.100.1", port) for port in range(1000, 1100)]
     for port in ports:
-        bench.subscribers.leased(port, START)
-    bench.subscribers.leased(OTHER, START)
+        bench.lease(port, START)
+    bench.lease(OTHER, START)
     assert 100_000 <= bench.send(20_000, *ports) <= 120_000
     assert bench.drops[Drop.EGRESS_RATE] > 1000
     assert bench.send(20_000, OTHER) == 20_000
@@ -293,8 +333,8 @@ def test_copies_without_credit_are_not_counted_as_sent() -> None:
 
 
 def test_who_has_shown_no_cookie_has_rates_and_no_credit() -> None:
-    bench = Bench(egress_bytes_per_s=200_000)
-    bench.subscribers.leased(CLIENT, START, is_bare=True)
+    bench = Bench(is_open=True, egress_bytes_per_s=200_000)
+    bench.lease(CLIENT, START, is_bare=True)
     assert bench.subscribers.credit_bytes(CLIENT) is None
     got = sum(bench.send(10_000, CLIENT, now=START + number / 100) for number in range(1000))
     assert 9 * 200_000 < got < 12 * 200_000
@@ -302,12 +342,12 @@ def test_who_has_shown_no_cookie_has_rates_and_no_credit() -> None:
 
 
 def test_who_then_shows_a_cookie_has_credit_from_then_on() -> None:
-    bench = Bench()
-    bench.subscribers.leased(CLIENT, START, is_bare=True)
+    bench = Bench(is_open=True)
+    bench.lease(CLIENT, START, is_bare=True)
     bench.send(1_000_000, CLIENT)
     bench.renew(START, START + 1)
     assert bench.credit() == CREDIT_BYTES_MIN
-    bench.subscribers.leased(CLIENT, START + 2, is_bare=True)
+    bench.lease(CLIENT, START + 2, is_bare=True)
     assert bench.credit() == CREDIT_BYTES_MIN, "a bare renewal may be forged, and proves nothing"
 
 
@@ -330,6 +370,9 @@ def test_bare_renewals_keep_what_is_known_of_an_address() -> None:
 def test_no_more_addresses_are_remembered_than_twice_the_leases() -> None:
     bench = Bench(leases=100)
     for number in range(1000):
-        bench.subscribers.leased((f"10.0.{number >> 8}.{number & 255}", 1), START + number)
-    assert len(bench.subscribers) == 200
+        address = f"10.0.{number >> 8}.{number & 255}", 1
+        bench.lease(address, START + number)
+        bench.send(100, address, now=START + number)
+    assert len(bench.subscribers) <= 200
+    assert len(bench.subscribers._credits) <= 200
     assert ("10.0.3.231", 1) in bench.subscribers

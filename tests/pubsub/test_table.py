@@ -99,10 +99,12 @@ def test_table_is_the_naive_one(kind: str, ttl_s: float, size: int, limits: Limi
         for its_topic in topics[:5]:
             wanted = sorted(its.address for its in live if its.topic == its_topic)
             assert sorted(table.subscribers(its_topic, now)) == wanted
+            assert table.routes(now)[its_topic] == table.subscribers(its_topic, now)
             count = sum(row.lease.topic == its_topic for row in naive.rows)
             assert table.audience_count(its_topic) == count
         for row in naive.rows:
-            assert table.is_beyond_free(*row.lease) is not row.is_free
+            its_topic, its_address = row.lease
+            assert (its_topic in table.beyond_free(its_address)) is not row.is_free
             seen["established"] += row.is_established
             seen["beyond-free"] += not row.is_free
         assert len(table) == len(naive.rows) <= limits.leases
@@ -176,6 +178,7 @@ def test_subscribers_stand_longest_standing_first_and_the_ready_list_follows() -
 def test_ready_list_is_made_once_for_many_looks() -> None:
     table = new_table()
     table.open(b"t", A, 0.0)
+    table.open(b"t", B, 0.0)
     assert table.subscribers(b"t", 1.0) is table.subscribers(b"t", 9.999)
     assert table.subscribers(b"other", 1.0) == ()
 
@@ -275,6 +278,23 @@ def test_topics_are_bounded_and_free_again_with_their_last_lease() -> None:
     assert table.open(b"y", B, 5.0) is None
     table.expire(10.0)
     assert [table.open(topic, A, 10.0) for topic in (b"z", b"x")] == [None, Limit.TOPICS]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_topic_that_has_gone_makes_no_room(kind: str) -> None:
+    """Opened by one whose network has room, and joined by one whose network has little: so it was known to be
+    on probation. It was not known that it had gone, and to make room by it raised KeyError."""
+    table = TABLES[kind](60.0, Limits(leases=1000, topics=8, leases_per_prefix=5))
+    joined = (b"x", b"y", b"z")
+    for topic in joined:
+        assert table.open(topic, F, 0.0) is None
+    assert [table.open(b"own", ("203.0.113.1", port), 0.0) for port in range(3)] == [None] * 3
+    assert [table.open(topic, ("203.0.113.2", 1), 0.0) for topic in joined] == [None, None, Limit.PREFIX]
+    table.expire(60.0)
+    assert (len(table), table.topic_count) == (0, 0)
+    for number in range(8):
+        assert table.open(b"%d" % number, (f"192.0.{number}.1", 1), 61.0) is None
+    assert table.open(b"new", ("203.0.119.1", 1), 61.0) is Limit.TOPICS
 
 
 def test_refused_lease_leaves_nothing_behind() -> None:

@@ -17,7 +17,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
-from kcast.pubsub.fifo_table import FifoTable
+from kcast.pubsub.fifo_table import FifoTable, PromisedEntry
 from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import Limits
 from kcast.pubsub.price import Price
@@ -100,6 +100,8 @@ class TakesOldCookies(Server):
 def _use_table(server: Server, table: LeaseTable) -> None:
     server.leases = server._leasing.table = server._price._table = table
     server._egress._table = server._publishing._table = table
+    server._subscribers._holders = table.holders
+    table.holders.forgotten = server._subscribers._forget
 
 
 class _Endless(LeaseTable):
@@ -200,7 +202,8 @@ class Distrustful(Server):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         networks, limits = self._subscribers._networks, self.limits
-        self._subscribers = _SubscribersDoubted(networks, limits, settings["ttl_s"], self.drops)
+        holders = self.leases.holders
+        self._subscribers = _SubscribersDoubted(holders, networks, limits, settings["ttl_s"], self.drops)
         self._egress._subscribers = self._subscribers
 
 
@@ -316,8 +319,9 @@ class Greedy(Server):
 
 class _Hasty(FifoTable):
     def _has_room(self, address: Address, now: float) -> bool:
-        for lease in list(self._promised_until):
-            self._promised_until[lease] = now
+        oldest = self._oldest()
+        assert isinstance(oldest, PromisedEntry)
+        oldest.promised_until = now
         return super()._has_room(address, now)
 
 

@@ -1,0 +1,158 @@
+"""The subscribers of a topic: a single lease, or an audience of several. Sans-IO.
+
+There may be as many topics as leases, so what a topic takes counts for each lease. One that has a single
+lease needs nothing beside it: the lease's entry is the audience. With the second lease comes an `Audience`,
+which stays until the topic has no lease any more.
+
+What is here may include leases that have ended and are not forgotten yet. `live` leaves these out.
+"""
+
+from math import inf
+from operator import attrgetter
+from typing import ClassVar
+
+from kcast.pubsub.crowds import LARGE, Crowds
+from kcast.pubsub.endpoint import Address
+from kcast.pubsub.networks import Networks
+from kcast.pubsub.order import Link
+
+_RENEWED_AT = attrgetter("renewed_at")
+
+
+class Entry(Link):
+    """What is kept about a lease.
+
+    While it has its topic to itself it is the topic's audience, too; and what its address and its network
+    hold, while they hold nothing else (`kcast.pubsub.holders`). `has_joined` says whether its topic had other
+    leases when it came, and so counts for another address.
+    """
+
+    __slots__ = ("address", "has_joined", "opened_at", "renewed_at", "topic")
+
+    count: ClassVar = 1
+    paid_count: ClassVar = 1
+    crowds: ClassVar[None] = None
+    leases: ClassVar = 1
+    beyond_free: ClassVar[None] = None
+
+    def __init__(self, topic: bytes, address: Address, now: float, *, has_joined: bool = False) -> None:
+        self.topic = topic
+        self.address = address
+        self.has_joined = has_joined
+        # The same object in all that is renewed now. The time at which the lease ends would be one more.
+        self.renewed_at = now
+        self.opened_at: float | None = now  # None once it is established
+
+    @property
+    def is_established(self) -> bool:
+        """Whether the lease is off probation. If it has its topic to itself, the topic is, too."""
+        return self.opened_at is None
+
+    established = is_established
+
+    @property
+    def topics(self) -> int:
+        """The number of topics that count for its network, if that has no other lease."""
+        return not self.has_joined
+
+    @property
+    def established_topics(self) -> int:
+        """The number of these that are off probation."""
+        return self.opened_at is None and not self.has_joined
+
+    @property
+    def opener(self) -> Address:
+        """The address as whose the topic counts."""
+        return self.address
+
+    def find(self, address: Address) -> "Entry | None":
+        """Returns the lease of an address on the topic; None if it has none."""
+        return self if self.address == address else None
+
+    def live(self, now: float, ttl_s: float) -> tuple[Address, ...]:
+        """Returns the addresses whose leases are live."""
+        return (self.address,) if self.renewed_at + ttl_s > now else ()
+
+
+class Audience:
+    """The leases of a topic that has, or has had, several; the longest-standing first."""
+
+    __slots__ = (
+        "_found_at",
+        "_is_whole",
+        "_live",
+        "_live_until",
+        "crowds",
+        "entries",
+        "is_established",
+        "opener",
+        "paid_count",
+        "topic",
+    )
+
+    def __init__(self, first: Entry) -> None:
+        self.topic = first.topic
+        self.entries = {first.address: first}
+        self.is_established = first.is_established
+        self.opener = first.address  # the topic counts as this one's
+        self.crowds: Crowds | None = None  # of a large one
+        self.paid_count = 1  # leases that publishers pay for
+        # Nobody asks for the live ones of a topic on which nothing is published.
+        self._live: tuple[Address, ...] | None = None
+        self._live_until = self._found_at = -inf  # all in it are live until then; and when that was found
+        self._is_whole = False  # whether none had ended by then
+
+    @property
+    def count(self) -> int:
+        """The number of leases."""
+        return len(self.entries)
+
+    def find(self, address: Address) -> Entry | None:
+        """Returns the lease of an address on the topic; None if it has none."""
+        return self.entries.get(address)
+
+    def add(self, entry: Entry, networks: Networks) -> None:
+        """Takes in a new lease. `networks` tells which addresses belong together."""
+        self.entries[entry.address] = entry
+        if self.crowds is not None:
+            self.crowds.add(entry.address)
+        elif len(self.entries) > LARGE:
+            self.crowds = Crowds(networks, self.entries)
+        self._recount()
+        # It ends later than all others.
+        self._live = None
+        if not self._is_whole:
+            self._live_until = -inf
+
+    def remove(self, entry: Entry, ttl_s: float) -> None:
+        """Leaves out a lease."""
+        del self.entries[entry.address]
+        if self.crowds is not None:
+            self.crowds.remove(entry.address)
+            if len(self.entries) <= LARGE // 2:
+                self.crowds = None
+        self._recount()
+        if self._is_whole:
+            self._live = None
+        elif entry.renewed_at + ttl_s > self._found_at:
+            self._live_until = -inf  # else it is left out already: many that end at once are no work
+
+    def live(self, now: float, ttl_s: float) -> tuple[Address, ...]:
+        """Returns the addresses whose leases are live; the same tuple until some other lease is."""
+        if now >= self._live_until:
+            # Renewals only move ends back, so what is found is right until the earliest end that is seen.
+            self._live_until = min(map(_RENEWED_AT, self.entries.values())) + ttl_s
+            self._found_at = now
+            self._is_whole = self._live_until > now
+            self._live = None if self._is_whole else self._find_live(now, ttl_s)
+        if self._live is None:
+            self._live = tuple(self.entries)
+        return self._live
+
+    def _find_live(self, now: float, ttl_s: float) -> tuple[Address, ...]:
+        live = [entry for entry in self.entries.values() if entry.renewed_at + ttl_s > now]
+        self._live_until = min(map(_RENEWED_AT, live), default=inf) + ttl_s
+        return tuple([entry.address for entry in live])
+
+    def _recount(self) -> None:
+        self.paid_count = len(self.entries) - (0 if self.crowds is None else len(self.crowds))
