@@ -1,6 +1,6 @@
 /* Takes copies of usual messages in native code. PROTOCOL section 9.
 
-   This is a part of the twin of copies.py, which says what is made of copies, and why. It takes the usual ones,
+   This is a part of the twin of deliveries.py, which says what is made of copies, and why. It takes the usual ones,
    one after the other: in an envelope without attributes, of a topic that counts, with nothing escaped. At
    any other line it stops and says where, and Python takes that one. So both tell the same, in the same order,
    which tests hold them to. It touches no socket and no clock. What is remembered stays in Python's own containers.
@@ -308,7 +308,7 @@ static PyModuleDef_Slot module_slots[] = {{0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "kcast.client._copies",
-    .m_doc = "A part of the twin of kcast.client.copies in native code.",
+    .m_doc = "The twin of a part of kcast.client.deliveries in native code.",
     .m_methods = functions,
     .m_slots = module_slots,
 };

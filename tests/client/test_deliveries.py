@@ -97,7 +97,7 @@ def test_what_was_delivered_before_an_exception_is_told() -> None:
                 raise KeyboardInterrupt
             return super().is_new(line, server, raw, now)
 
-    made.core._deliveries._copies = Interrupting()
+    made.core._deliveries._copies = Interrupting(is_native=False)
     data = b"".join([b"t %%@p.%d m\n" % number for number in range(1, 5)])
     with pytest.raises(KeyboardInterrupt):
         made.core.receive(Burst(data, len(data), v4(1)), made.now)
