@@ -16,15 +16,7 @@ from math import inf
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
-from kcast.client.arguments import (
-    PublishOptions,
-    Topics,
-    as_topics,
-    batch_size,
-    confirmed,
-    inboxes_of,
-    plain_function,
-)
+from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
 from kcast.client.base import ClientBase, Figure
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.engine import CLOSE_S, EVENTS_MAX, QUEUE_MAX, Engine
@@ -52,7 +44,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, take
+from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, batch_size, take
 from kcast.client.list_state import ListState
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.client.window import WAIT_S
@@ -301,7 +293,11 @@ class Client(ClientBase):
         self._has_sent = True
         if not self._is_turn_scheduled:
             self._loop.call_soon(self._begin_anew)
-        self._plan(self._engine.send_at_once())
+        try:
+            self._plan(self._engine.send_at_once())
+        except Exception as error:  # of a path: not for who publishes
+            self._loop.call_exception_handler({"message": "a path has failed", "exception": error})
+            self._schedule_turn()
 
     def _begin_anew(self) -> None:
         self._has_sent = False

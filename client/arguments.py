@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from inspect import iscoroutinefunction
-from numbers import Integral
 from typing import Any, TypedDict, TypeVar
 
 from kcast.client.errors import NoReceipt
@@ -72,15 +71,6 @@ def confirmed(outcome: AnyOutcome, confirm: bool) -> AnyOutcome:
     if confirm and not outcome.receipts and outcome.servers:
         raise NoReceipt(outcome)
     return outcome
-
-
-def batch_size(given: object) -> int:
-    """Returns how many items a batch has at most. Raises TypeError and ValueError."""
-    if not isinstance(given, Integral):
-        raise TypeError(f"max is of type {type(given).__name__}: give a whole number")
-    if given < 1:
-        raise ValueError(f"max is {given}: give 1 or more")
-    return int(given)
 
 
 def plain_function(given: Callable[[Delivery], object] | None) -> Callable[[Delivery], object] | None:

@@ -24,7 +24,6 @@ from kcast.client.arguments import (
     Topics,
     as_payloads,
     as_topics,
-    batch_size,
     confirmed,
     inboxes_of,
     plain_function,
@@ -57,7 +56,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, take
+from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, batch_size, take
 from kcast.client.list_state import ListState
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError

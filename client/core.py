@@ -170,8 +170,7 @@ class ClientCore:
     def publish_many(
         self, topic: bytes, payloads: Sequence[bytes], now: float, *, confirm: bool = True, raw: bool = False
     ) -> int:
-        """Sends messages of one topic, as `publish` sends each; returns the handle that `PublishedMany` will
-        carry.
+        """Sends messages of one topic; returns the handle that their `PublishedMany` will carry.
 
         Each has a draw of servers of its own. They leave as fast as the servers take them. Raises what
         `publish` raises, and then none is sent.
@@ -327,8 +326,7 @@ class ClientCore:
             session = None  # the server is asked at another of its addresses at present
         if session is not None and has_only_copies(burst):
             self.counts["datagrams_received"] += -(-len(burst.data) // burst.segment_bytes)
-            lines = [line for line in burst.data.split(b"\n") if line]
-            self._receive_copies(lines, len(burst.data), session, now)
+            self._receive_copies(burst.data, len(burst.data), session, now)
             return
         for datagram in datagrams(burst.data, burst.segment_bytes):
             self.counts["datagrams_received"] += 1
@@ -357,11 +355,12 @@ class ClientCore:
         if self._views.is_moving:
             self._look(now)
         self.publications.handle_timeout(now)
+        if self._deliveries.unheard:
+            self._deliveries.hear(self._events)
         self._events += self._deliveries.gaps.settle(now)
 
     def next_timeout(self) -> float | None:
-        """Returns when the next is due of sessions' deadlines, repeats, settling gaps, other views, lookups,
-        and what one flush could not take; None where nothing is."""
+        """Returns when something is due, or there is something to send again; None where nothing is."""
         others = self._views.next_timeout(), self.sessions.next_timeout(), self._unsent_since
         times = self.publications.next_timeout(), self._deliveries.gaps.next_timeout(), *others
         at = min([at for at in times if at is not None], default=inf)
@@ -382,9 +381,9 @@ class ClientCore:
 
     def flush(self, now: float) -> list[Transmit]:
         """Returns what is to be sent now: no more than the sender's own buffers take."""
-        transmits: list[Transmit] = []
-        size_bytes = 0
-        batches = self.publications.batches
+        transmits, size_bytes, batches = list[Transmit](), 0, self.publications.batches
+        if self._deliveries.unheard:
+            self._deliveries.hear(self._events)
         if batches.waiting:
             batches.hand_over(now)
         while self._touched and size_bytes < FLUSH_BYTES_MAX:
@@ -416,16 +415,16 @@ class ClientCore:
             else:
                 replies.append(reply)
         if copies:
-            self._receive_copies(copies, len(datagram), session, now)
+            self._receive_copies(b"\n".join([*copies, b""]), len(datagram), session, now)
         if replies:
             unasked = session.handle_replies(replies, now)
             if unasked:
                 self.drops[Drop.UNASKED_REPLY] += unasked
             self._digest(session, now)
 
-    def _receive_copies(self, lines: list[bytes], size_bytes: int, session: Session, now: float) -> None:
-        """Takes copies; `size_bytes` is the length of their datagrams."""
-        self._deliveries.take(lines, session, now, self.clock_offset_s, self._events)
+    def _receive_copies(self, data: bytes, size_bytes: int, session: Session, now: float) -> None:
+        """Takes copies, each with its LF; `size_bytes` is the length of their datagrams."""
+        self._deliveries.take(data, session, now, self.clock_offset_s, self._events)
         if session.credit.took(size_bytes, now):
             self._touch(session)
 

@@ -14,9 +14,13 @@ brought sixty, and the next forty from any of them would be taken for old.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
+
+from kcast.client.events import Delivery, Event
+from kcast.client.native import TAKE, Numbers
 
 WINDOW_COUNT = 65_536
 WINDOW_BYTES = 16 * 1024 * 1024
@@ -27,6 +31,9 @@ RAW_OPEN_MAX = 64  # deliveries of one raw line
 # Memory that Python needs besides the line itself, so that the bound is one on memory.
 _ENTRY_BYTES = 250
 _DELIVERY_BYTES = 350
+
+
+_make_delivery = partial(tuple.__new__, Delivery)
 
 
 @dataclass(slots=True)
@@ -42,11 +49,20 @@ class _RawLine:
 
 
 class CopyFilter:
-    """Remembers lines for `window_s` seconds since their last copy, within bounds of count and bytes."""
+    """Remembers lines for `window_s` seconds since their last copy, within bounds of count and bytes.
+
+    `native` is native code that takes usual copies; None where there is none, or it is not allowed.
+    """
 
     def __init__(
-        self, window_count: int = WINDOW_COUNT, window_bytes: int = WINDOW_BYTES, window_s: float = WINDOW_S
+        self,
+        window_count: int = WINDOW_COUNT,
+        window_bytes: int = WINDOW_BYTES,
+        window_s: float = WINDOW_S,
+        *,
+        is_native: bool = True,
     ) -> None:
+        self.native = TAKE if is_native else None
         self._window_count = window_count
         self._window_bytes = window_bytes
         self._window_s = window_s
@@ -87,6 +103,30 @@ class CopyFilter:
         else:
             seen = remembered[line] = _RawLine(now)
         return self._opens_delivery(seen, server, now)
+
+    def take(
+        self,
+        data: bytes,
+        at: int,
+        name_of: Callable[[bytes], bytes | None],
+        server: str,
+        now: float,
+        received_at_s: float,
+        told: list[Event],
+        numbers: Numbers,
+    ) -> tuple[int, int, int, int]:
+        """Takes usual copies in native code, which there must be: see `kcast.client.native.Take`.
+
+        Returns where it has stopped, and the numbers of copies, duplicates and deliveries.
+        """
+        assert self.native is not None
+        if now >= self._none_old_before:
+            self._forget_old(now)
+        at, self._size_bytes, copies, duplicates, deliveries = self.native(
+            *(data, at, name_of, self._seen, self._window_count, self._window_bytes, self._size_bytes),
+            *(now, received_at_s, server, _make_delivery, told, numbers),
+        )
+        return at, copies, duplicates, deliveries
 
     def _opens_delivery(self, seen: _RawLine, server: Hashable, now: float) -> bool:
         still_open = [delivery for delivery in seen.open if delivery.at + RAW_OPEN_S > now]

@@ -12,6 +12,7 @@ from kcast.client import envelope as enveloping
 from kcast.client.dedup import CopyFilter
 from kcast.client.events import Delivery, Drop, Event
 from kcast.client.gaps import GapTracker
+from kcast.client.native import Numbers
 from kcast.client.session import Session
 from kcast.client.subscriptions import Subscriptions
 from kcast.pubsub.endpoint import Burst, datagrams
@@ -22,7 +23,10 @@ _new = tuple.__new__  # makes a NamedTuple in half the time: without a Python ca
 
 class Deliveries:
     """What has come of the topics that are subscribed to, and the `gaps` in that. It adds to `counts` and
-    `drops`. Where None is given for `copies` or `gaps`, they have their usual bounds."""
+    `drops`. Where None is given for `copies` or `gaps`, they have their usual bounds.
+
+    `unheard` are numbers that were delivered, of which it was not looked yet what gaps they make or fill.
+    """
 
     def __init__(
         self,
@@ -37,16 +41,55 @@ class Deliveries:
         self.gaps = GapTracker() if gaps is None else gaps
         self._counts = counts
         self._drops = drops
+        self.unheard: Numbers = {}
+        self._unheard_at = 0.0
 
     def take(
-        self, lines: Iterable[bytes], session: Session, now: float, clock_offset_s: float, told: list[Event]
+        self, data: bytes, session: Session, now: float, clock_offset_s: float, told: list[Event]
     ) -> None:
-        """Takes copies that a server has brought, without their LF; adds what to tell of them to `told`.
+        """Takes copies that a server has brought, each with its LF; adds what to tell of them to `told`.
 
-        `clock_offset_s` makes seconds since 1970 of `now`.
+        `clock_offset_s` makes seconds since 1970 of `now`. Call `hear` once all is taken that has come.
         """
-        server, at = session.name, now + clock_offset_s
-        is_new, heard, drops = self._copies.is_new, self.gaps.heard, self._drops
+        server, received_at_s = session.name, now + clock_offset_s
+        if self.unheard and now != self._unheard_at:
+            self.hear(told)
+        self._unheard_at = now
+        if self._copies.native is None:
+            self._take_lines([line for line in data.split(b"\n") if line], session, now, received_at_s, told)
+            return
+
+        def name_of(wire_topic: bytes) -> bytes | None:
+            subscription = self._subscriptions.get(wire_topic)
+            is_believed = subscription is not None and session in subscription.believed
+            return subscription.name if subscription is not None and is_believed else None
+
+        at, counts = 0, self._counts
+        while True:
+            at, copies, duplicates, deliveries = self._copies.take(
+                data, at, name_of, server, now, received_at_s, told, self.unheard
+            )
+            counts["copies_received"] += copies
+            counts["duplicates"] += duplicates
+            counts["deliveries"] += deliveries
+            if at >= len(data):
+                return
+            end = data.find(b"\n", at)
+            self._take_lines((data[at:end],), session, now, received_at_s, told)
+            at = end + 1
+
+    def hear(self, told: list[Event]) -> None:
+        """Looks at the numbers that were delivered since the last call; adds to `told` what they fill."""
+        numbers, self.unheard = self.unheard, {}
+        for (topic, publisher), seqs in numbers.items():
+            told += self.gaps.heard_all(topic, publisher, seqs, self._unheard_at)
+
+    def _take_lines(
+        self, lines: Iterable[bytes], session: Session, now: float, at: float, told: list[Event]
+    ) -> None:
+        """Takes copies, without their LF. `at` is in seconds since 1970."""
+        server, numbers = session.name, self.unheard
+        is_new, drops = self._copies.is_new, self._drops
         copies = duplicates = deliveries = 0
         start = topic = None  # of the last line: its topic with the space, and its topic if it counts
         try:
@@ -73,9 +116,11 @@ class Deliveries:
                 deliveries += topic[:1] != b"\0"
                 told.append(_new(Delivery, (topic, payload, server, publisher, seq, attributes, at)))
                 if publisher is not None and seq is not None:
-                    filled = heard(topic, publisher, seq, now)
-                    if filled is not None:
-                        told.append(filled)
+                    key = topic, publisher
+                    if key in numbers:
+                        numbers[key].append(seq)
+                    else:
+                        numbers[key] = [seq]
         finally:
             self._counts["copies_received"] += copies
             self._counts["duplicates"] += duplicates

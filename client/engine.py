@@ -25,9 +25,11 @@ from pathlib import Path
 from time import thread_time, time
 from typing import Any
 
+from kcast.client import native
 from kcast.client.arguments import PublishOptions, as_bytes, as_payloads, refuse_unknown
 from kcast.client.cluster import Cluster
 from kcast.client.core import COUNTS, ClientCore
+from kcast.client.dedup import CopyFilter
 from kcast.client.errors import ClientClosed
 from kcast.client.event_log import EventLog
 from kcast.client.events import (
@@ -51,7 +53,7 @@ from kcast.client.streams import Streams
 from kcast.client.waiters import Waiter, Waiters
 from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub import clock
-from kcast.pubsub.endpoint import Burst, Endpoint
+from kcast.pubsub.endpoint import Endpoint
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -112,6 +114,7 @@ class Engine:
             families=self.families,
             renewals_per_ttl=renewals_per_ttl,
             unix_s=time(),
+            copies=CopyFilter(is_native=native.is_allowed()),
         )
         self._watch = None if source is None else source.watch(found, clock.now(), self.core.heads)
         self.local_port = 0  # until it is open
@@ -151,7 +154,8 @@ class Engine:
         # A wildcard IPv6 socket takes IPv4 too; where there is only IPv4, nothing must depend on IPv6.
         host = ANY_HOSTS[6 if 6 in self.families else 4]
         sock = open_socket(host, 0, report_unreachable=True)
-        self._port = self.resources.enter_context(UdpPort(sock, kernel_times=self._kernel_times))
+        port = UdpPort(sock, kernel_times=self._kernel_times, is_native=native.is_allowed())
+        self._port = self.resources.enter_context(port)
         self.local_port, self.send_errors = self._port.address[1], self._port.send_errors
         if self._watch is not None:
             self.resources.callback(self._watch.close)
@@ -362,7 +366,7 @@ class Engine:
         if not bursts:
             return
         if len(bursts) > 1:  # deliveries before answers
-            bursts.sort(key=_is_answer)
+            bursts.sort(key=lambda burst: burst.data[:1] == b"%")
         for burst in bursts:
             endpoint.receive(burst, now)
         self._tell(core.events(), now)
@@ -501,11 +505,6 @@ class Engine:
         assert sequencer is not None
         self._put(inbox, sequencer.release(now if has_read_all else now - sequencer.hold_s))
         return sequencer.next_timeout()
-
-
-def _is_answer(burst: Burst) -> bool:
-    """Whether a burst begins with a control line."""
-    return burst.data.startswith(b"%")
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

@@ -112,7 +112,10 @@ class EngineThread:
         def act_and_send() -> None:
             act()
             if not self._is_woken:
-                self.engine.send_at_once()  # the turn that follows sees to what is due
+                try:
+                    self.engine.send_at_once()  # the turn that follows sees to what is due
+                except Exception as error:  # of a path, which that turn fails of
+                    self._deferred.append(partial(_raise, error))
 
         self.use_or_defer(act_and_send, on_late_error)
 
@@ -245,3 +248,7 @@ class EngineThread:
                 self._wake_receiver.recv(64)
                 # Only after `recv`: who finds it woken need not send, since a turn is about to follow.
                 self._is_woken = False
+
+
+def _raise(error: Exception) -> None:
+    raise error

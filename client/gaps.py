@@ -46,6 +46,32 @@ class GapTracker:
         """Yields all sequences that are watched."""
         return chain((sequence for _, sequence in self._newcomers.values()), self._established.values())
 
+    def heard_all(self, topic: bytes, publisher: str, seqs: list[int], now: float) -> Iterator[GapFilled]:
+        """Takes note of deliveries that came together, in any order; yields what they fill of gaps that had
+        been reported.
+
+        They count in the order of their numbers: what came by several servers is no jump, then.
+        """
+        if len(seqs) > 1:
+            seqs.sort()
+        first = None  # of a run of numbers that begins behind the last one that was looked at
+        for seq, following in zip(seqs, [*seqs[1:], 0], strict=True):
+            if first is not None:
+                if following == seq + 1:
+                    continue
+                sequence = self._sequence((topic, publisher))
+                if sequence is not None and sequence.heard_run(first, seq, now):
+                    first = None
+                    continue
+                run, first = range(first, seq + 1), None
+            else:
+                run = range(seq, seq + 1)
+                first = seq + 1 if following == seq + 1 else None
+            for each in run:
+                filled = self.heard(topic, publisher, each, now)
+                if filled is not None:
+                    yield filled
+
     def heard(self, topic: bytes, publisher: str, seq: int, now: float) -> GapFilled | None:
         """Takes note of a delivery; returns GapFilled where it fills a gap that had been reported."""
         key = topic, publisher

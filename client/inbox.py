@@ -112,6 +112,15 @@ class Inbox(Generic[Item]):
             self.end()
 
 
+def batch_size(given: object) -> int:
+    """Returns how many items a batch has at most. Raises TypeError and ValueError."""
+    _refuse_other_than(Integral, "max", given, "a whole number")
+    size_max: Any = given
+    if size_max < 1:
+        raise ValueError(f"max is {size_max}: give 1 or more")
+    return int(size_max)
+
+
 def take(items: deque[Item], count: int) -> list[Item]:
     """Takes the oldest items, `count` at most, while others may do so too."""
     taken: list[Item] = []

@@ -89,6 +89,16 @@ class Sequence:
             return self._fill(seq)
         return False
 
+    def heard_run(self, first: int, last: int, now: float) -> bool:
+        """Takes note of numbers in a row, as `heard` does of each; returns False, and does nothing, where the
+        sequence does not just go on by them."""
+        if first != self._highest + 1 or self.runs:
+            return False
+        since_s, period_s = now - self._went_on_at, self._period_s / 2
+        self._period_s = max(since_s, period_s) / 2 ** min(last - first, 1000)
+        self._highest, self._went_on_at = last, now
+        return True
+
     def next_due(self) -> float | None:
         """Returns when `settle` has something to do; None for never."""
         if not self.runs and not self.has_unreported:

@@ -1,4 +1,4 @@
-"""Those who wait for what becomes of publishes. No clock and no waiting of its own."""
+"""The futures of what becomes of publishes. No clock and no waiting of its own."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -23,9 +23,9 @@ class Waiter(Protocol):
 
 
 class Waiters:
-    """Those who wait for the outcome of a publish, and those who wait for that of all until now.
+    """Waiters for the outcome of one publish each, and waiters for those of all until now.
 
-    `is_flushing` is whether there is somebody of the latter.
+    `is_flushing` is whether there are some of the latter kind.
     """
 
     def __init__(self) -> None:

@@ -595,6 +595,7 @@ def test_events_of_gaps() -> None:
     lab_.run(0.001)
     assert client.events() == [Gap(b"t", "p", 2, 3)]
     arriving(b"t %@p.3 x\n")(lab_, client)
+    lab_.turn()
     assert of_kind(client.events(), GapFilled) == [GapFilled(b"t", "p", 3)]
 
 

@@ -46,6 +46,17 @@ def _router() -> Iterator[bytes]:
                 yield bytes((segment_bytes, lines_max)) + lines
 
 
+def _copies() -> Iterator[bytes]:
+    texts = (
+        b"\x01\x02\x01", b"t %@p.3 %25\n\x01", b"\x01\xfe\x04\x01\x02", b"\x06\xfe\x04\x06\x06", b"\x05\x02",
+        b"t\x049 x\nu\x049 x\na%20b\x049 x\nv\x049 x\n", b"\x03m\n\x03m\n", b"t\x0401 m\n\x02", b"t\x041 m",
+        b"\n\n\x01\n\n\x02", b"t %@.1 m\nt %@p. m\nt %@p.1\nt \nt\n m\n%+ x\n\x01", b"\x02\xfe\x03\x02",
+    )  # fmt: skip
+    for text in texts:
+        for remembers in range(3):
+            yield bytes((remembers, 0)) + text
+
+
 def _server() -> Iterator[bytes]:
     """Each server: a handshake, leases, publishes of all kinds, a renewal, and the end."""
     ask = b"%? N\n\x05"
@@ -194,5 +205,6 @@ def _sieve() -> Iterator[bytes]:
 _SEEDS = {
     "server": _server, "client": _client, "signed-forms": _signed_forms, "cluster-file": _cluster_file,
     "tap-reader": _tap_reader, "tap-writer": _tap_writer, "capture-lines": _capture_lines,
-    "capture-files": _capture_files, "wire": _wire, "router": _router, "messages": _messages, "sieve": _sieve,
+    "capture-files": _capture_files, "wire": _wire, "router": _router, "copies": _copies,
+    "messages": _messages, "sieve": _sieve,
 }  # fmt: skip

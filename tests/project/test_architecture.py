@@ -52,6 +52,7 @@ CORES = (
         "client/stages.py",
     ),
     *("client/sessions.py", "client/whereabouts.py", "client/routes.py", "client/control.py"),
+    *("client/batches.py", "client/window.py", "client/wakeups.py", "client/deliveries.py"),
     *("client/liveness.py", "client/notices.py", "client/replies.py"),
     *("client/cli/trial.py", "client/cli/doctor/findings.py", "client/cli/doctor/kinds.py"),
     "client/cli/doctor/seen.py",

@@ -1,4 +1,4 @@
-"""pubsub/_router.c, _receiver.c and _sender.c: no access out of bounds, no undefined behaviour, no leak.
+"""All native code, the client's too: no access out of bounds, no undefined behaviour, no leak.
 
 And Python takes their place where they were not built.
 """
@@ -19,12 +19,14 @@ from kcast.pubsub.router import Many
 from tests.support.checkout import ROOT
 from tests.support.naive_router import RouteTable
 
-SOURCES = sorted((ROOT / "pubsub").glob("*.c"))
+SOURCES = sorted([*(ROOT / "pubsub").glob("*.c"), *(ROOT / "client").glob("*.c")])
 LINES_MAX = 500
 TESTS = (
     "tests/pubsub/test_router.py",
     "tests/pubsub/test_inlet.py",
     "tests/pubsub/test_outlet.py",
+    "tests/client/test_deliveries.py",
+    "tests/client/test_native.py",
     "tests/fuzz/test_corpus.py",
 )
 WARNINGS = (
@@ -44,7 +46,7 @@ SANITIZERS = (
 def build(folder: Path, *flags: str) -> None:
     include = sysconfig.get_paths()["include"]
     for source in SOURCES:
-        to = folder / f"{source.stem}.abi3.so"
+        to = folder / f"{source.parent.name}.{source.stem}.abi3.so"
         subprocess.run(["cc", "-shared", "-fPIC", f"-I{include}", *flags, source, "-o", to], check=True)
 
 
@@ -86,7 +88,7 @@ def test_tests_pass_under_address_and_undefined_behaviour_sanitizers(tmp_path: P
         "-p",
         "tests.support.instrumented",
         "-k",
-        "router or native or inlet or outlet",
+        "router or native or inlet or outlet or copies",
     ]
     found = subprocess.run(
         [*command, "-p", "no:cacheprovider", *TESTS],
@@ -96,7 +98,7 @@ def test_tests_pass_under_address_and_undefined_behaviour_sanitizers(tmp_path: P
         text=True,
     )
     assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]
-    assert all(f"instrumented: {source.stem}" in found.stderr for source in SOURCES)
+    assert all(f"instrumented: {each.parent.name}.{each.stem}" in found.stderr for each in SOURCES)
 
 
 @pytest.mark.skipif(NATIVE is None, reason="native code is not built")

@@ -600,12 +600,17 @@ class Reckless(ClientCore):
         super().__init__(cluster, rng, **{**settings, "avoid_dead": False})
 
 
-class NeverNew(CopyFilter):
+class _InPython(CopyFilter):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, is_native=False)
+
+
+class NeverNew(_InPython):
     def is_new(self, line: bytes, server: Hashable, raw: bool, now: float) -> bool:
         return super().is_new(line, server, raw, now) and not line.endswith(b"7")
 
 
-class AlwaysNew(CopyFilter):
+class AlwaysNew(_InPython):
     def is_new(self, line: bytes, server: Hashable, raw: bool, now: float) -> bool:
         super().is_new(line, server, raw, now)
         return True

@@ -41,6 +41,11 @@ class Tree:
         files = (self.folder / "pubsub").glob("serve*.py")
         return any(f'"{option}"' in file.read_text() for file in files)
 
+    @property
+    def has_native_client(self) -> bool:
+        """Whether native code was built for its client."""
+        return any((self.folder / "client").glob("_copies.*so"))
+
 
 HERE = Tree(ROOT, "kcast.", "")
 

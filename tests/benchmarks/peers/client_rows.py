@@ -12,7 +12,7 @@ from importlib.metadata import version as package_version
 from pathlib import Path
 
 from tests.benchmarks.peers.bench import Bench, rotated
-from tests.benchmarks.peers.kinds import NATS, PROGRAMS, PYTHON, kcast
+from tests.benchmarks.peers.kinds import NATIVE, NATS, PROGRAMS, PYTHON, kcast
 from tests.benchmarks.peers.processes import scratch_folder
 from tests.benchmarks.peers.programs.client_load import SATURATED
 from tests.benchmarks.peers.results import Figures, RowResult, Subject
@@ -107,8 +107,12 @@ class ClientRow:
         file = folder / "lab.cluster"
         lines = "".join(f"server {host}:{port}\n" for host, port in addresses)
         file.write_text(f"kcast-cluster 1\nname lab\npolicy {self.policy}\nlab\n{lines}")
-        for name, way in WAYS.items():
-            yield Client(f"{PYTHON}, {name}", way, str(file), self.tree.environment)
+        kinds = {PYTHON: {"KCAST_NATIVE": "no"}}
+        if self.tree.has_native_client:
+            kinds[NATIVE] = {}
+        for kind, variables in kinds.items():
+            for name, way in WAYS.items():
+                yield Client(f"{kind}, {name}", way, str(file), self.tree.environment | variables)
 
 
 def _nats(stack: ExitStack, result: RowResult, bench: Bench) -> Iterator[Client]:
