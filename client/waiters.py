@@ -1,4 +1,4 @@
-"""Who waits for what becomes of publishes. No clock and no waiting of its own."""
+"""The list of those who wait for what becomes of publishes. No clock and no waiting of its own."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ class Waiter(Protocol):
 
 
 class Waiters:
-    """Who waits for the outcome of a publish, and who for that of all until now.
+    """Those who wait for the outcome of a publish, and those who do for that of all until now.
 
     `is_flushing` is whether there is somebody of the latter.
     """
