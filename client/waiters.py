@@ -23,7 +23,7 @@ class Waiter(Protocol):
 
 
 class Waiters:
-    """Those who wait for the outcome of a publish, and those who do for that of all until now.
+    """The lists of those who wait for the outcome of a publish, and for that of all until now.
 
     `is_flushing` is whether there is somebody of the latter.
     """
