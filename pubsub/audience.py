@@ -143,8 +143,11 @@ class Audience:
             # Renewals only move ends back, so what is found is right until the earliest end that is seen.
             self._live_until = min(map(_RENEWED_AT, self.entries.values())) + ttl_s
             self._found_at = now
-            self._is_whole = self._live_until > now
-            self._live = None if self._is_whole else self._find_live(now, ttl_s)
+            was_whole, self._is_whole = self._is_whole, self._live_until > now
+            if not self._is_whole:
+                self._live = self._find_live(now, ttl_s)
+            elif not was_whole:
+                self._live = None
         if self._live is None:
             self._live = tuple(self.entries)
         return self._live

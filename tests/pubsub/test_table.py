@@ -272,6 +272,22 @@ def test_address_is_ip_and_port() -> None:
     assert [table.open(topic, A, 10.0) for topic in TOPICS[1:]] == [None, Limit.ADDRESS]
 
 
+def test_a_route_and_the_ready_list_are_one_while_leases_are_renewed() -> None:
+    """Else a topic would have two lists of the same, one of them in its route."""
+    table = new_table()
+    for address in (A, B):
+        table.open(b"t", address, 0.0)
+    topic = bytes(bytearray(b"t"))
+    route = table.routes(1.0)[topic]
+    for now in (9.0, 18.0, 27.0):
+        for address in (A, B):
+            table.renew(b"t", address, now)
+        assert table.subscribers(b"t", now) is table.routes(now)[topic] is route
+    assert not any(each is topic for each in table._routes), "it has the table's own object for its topic"
+    table.expire(37.0)
+    assert not table._routes and table.routes(37.0)[topic] == ()
+
+
 def test_topics_are_bounded_and_free_again_with_their_last_lease() -> None:
     table = new_table(topics=2)
     assert [table.open(topic, A, 0.0) for topic in TOPICS] == [None, None, Limit.TOPICS]
