@@ -18,6 +18,7 @@ from kcast.client.errors import Backlog
 from kcast.client.events import Outcome, Published, PublishedMany
 from kcast.client.lines import Publisher
 from kcast.client.outbox import Settled
+from kcast.client.requests import Parcel
 from kcast.client.routes import Route, Routes
 from kcast.client.session import Session
 
@@ -138,11 +139,12 @@ class Publications:
         parcels, outcome, audience, reason = settled
         name, is_silent = session.name, outcome is Outcome.NO_ANSWER
         wants_another = self._routes.wants_another(session, outcome, now)
+        of_batches: list[Parcel] = []
         for parcel in parcels:
             handle = parcel.handle
             publication = self._publications.get(handle)
-            if publication is None:  # else a Ctrl-C came in the middle of `publish`
-                self.batches.settle(parcel, settled, session, now)
+            if publication is None:  # it is of a batch; or a Ctrl-C came in the middle of `publish`
+                of_batches.append(parcel)
                 continue
             publication.awaited -= 1
             if publication.servers.get(name) is not Outcome.RECEIPT:
@@ -160,6 +162,8 @@ class Publications:
                     self._send_to(handle, publication, (another,))
             if not publication.awaited and not publication.repeats_left:
                 self._finish(handle, publication)
+        if of_batches:
+            self.batches.settle(of_batches, settled, session, now)
 
     def _require_room(self, messages: int) -> None:
         """Raises Backlog where too many messages would await their outcome."""
