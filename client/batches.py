@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain, groupby
+from operator import attrgetter
 from random import Random
 
 from kcast.client.events import Outcome, PublishedMany
@@ -20,6 +21,8 @@ from kcast.client.routes import DRAWS_MAX, Draws, Route, Routes
 from kcast.client.session import Session
 
 PARCELS_AHEAD = 64  # that wait at a server, which is a window's worth, before more are handed over
+
+_handle = attrgetter("handle")
 
 
 @dataclass(slots=True)
@@ -96,24 +99,30 @@ class Batches:
                 del self.waiting[batch.handle]
                 self._finish_if_known(batch)
 
-    def settle(self, parcel: Parcel, settled: Settled, session: Session, now: float) -> None:
-        """Takes what became of messages at one server."""
-        batch = self._batches.get(parcel.handle)
-        if batch is None:
-            return
-        numbers, outcome = parcel.numbers, settled.outcome
-        batch.awaited -= len(numbers)
-        batch.servers[session.name][outcome] += len(numbers)
+    def settle(self, parcels: Sequence[Parcel], settled: Settled, session: Session, now: float) -> None:
+        """Takes what became of parcels at one server."""
+        for handle, several in groupby(parcels, _handle):
+            batch = self._batches.get(handle)
+            if batch is not None:
+                self._settle(batch, [parcel.numbers for parcel in several], settled, session, now)
+
+    def _settle(
+        self, batch: Batch, numbers: list[Sequence[int]], settled: Settled, session: Session, now: float
+    ) -> None:
+        """Takes what became of messages at one server. Their numbers are in several runs."""
+        outcome, count = settled.outcome, sum(map(len, numbers))
+        batch.awaited -= count
+        batch.servers[session.name][outcome] += count
         if settled.reason:
             batch.reasons[session.name] = settled.reason
         if settled.audience is not None:
             batch.audience = max(settled.audience, batch.audience or 0)
         if outcome is Outcome.RECEIPT:
-            for number in numbers:
+            for number in chain.from_iterable(numbers):
                 batch.has_receipt[number] = 1
-        is_silent = outcome is Outcome.NO_ANSWER
         if self._routes.wants_another(session, outcome, now):
-            self._send_to_others(batch, numbers, now, only_warm=not is_silent)
+            is_silent = outcome is Outcome.NO_ANSWER
+            self._send_to_others(batch, [*chain.from_iterable(numbers)], now, only_warm=not is_silent)
         self._finish_if_known(batch)
 
     def _hand_over_some(self, batch: Batch, route: Route) -> None:
@@ -147,9 +156,10 @@ class Batches:
             lines = batch.lines[numbers.start : numbers.stop]
         else:
             lines = [batch.lines[number] for number in numbers]
+        put = session.outbox.put
         for start, end in _runs(lines, LINE_BYTES_MAX, session.lines_max - 1):
             some = numbers[start:end]
-            if session.publish(b"".join(lines[start:end]), batch.handle, batch.confirm, some):
+            if put(Parcel(b"".join(lines[start:end]), batch.handle, batch.confirm, some)):
                 batch.awaited += len(some)
             else:
                 batch.servers[session.name][Outcome.QUEUE_FULL] += len(some)

@@ -354,17 +354,17 @@ class ClientCore:
                 self._digest(session, now)
         if self._views.is_moving:
             self._look(now)
-        self.publications.handle_timeout(now)
+        if now >= self.publications.next_at:
+            self.publications.handle_timeout(now)
         if self._deliveries.unheard:
             self._deliveries.hear(self._events)
         self._events += self._deliveries.gaps.settle(now)
 
     def next_timeout(self) -> float | None:
         """Returns when something is due, or there is something to send again; None where nothing is."""
-        others = self._views.next_timeout(), self.sessions.next_timeout(), self._unsent_since
-        times = self.publications.next_timeout(), self._deliveries.gaps.next_timeout(), *others
-        at = min([at for at in times if at is not None], default=inf)
-        at = min(at, self._wakeups.next_at)
+        times = self._deliveries.gaps.next_timeout(), self._views.next_timeout(), self.sessions.next_timeout()
+        at = min([at for at in (*times, self._unsent_since) if at is not None], default=inf)
+        at = min(at, self._wakeups.next_at, self.publications.next_at)
         return None if at == inf else at
 
     def events(self) -> list[Event]:

@@ -82,7 +82,10 @@ class Deliveries:
         """Looks at the numbers that were delivered since the last call; adds to `told` what they fill."""
         numbers, self.unheard = self.unheard, {}
         for (topic, publisher), seqs in numbers.items():
-            told += self.gaps.heard_all(topic, publisher, seqs, self._unheard_at)
+            if len(seqs) > 1:
+                told += self.gaps.heard_all(topic, publisher, seqs, self._unheard_at)
+            elif (filled := self.gaps.heard(topic, publisher, seqs[0], self._unheard_at)) is not None:
+                told.append(filled)
 
     def _take_lines(
         self, lines: Iterable[bytes], session: Session, now: float, at: float, told: list[Event]

@@ -28,7 +28,7 @@ from typing import Any
 from kcast.client import native
 from kcast.client.arguments import PublishOptions, as_bytes, as_payloads, refuse_unknown
 from kcast.client.cluster import Cluster
-from kcast.client.core import COUNTS, ClientCore
+from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
 from kcast.client.errors import ClientClosed
 from kcast.client.event_log import EventLog
@@ -40,11 +40,11 @@ from kcast.client.events import (
     GapFilled,
     LeaseRefused,
     LeasesChanged,
-    Outcome,
     Published,
     PublishedMany,
 )
 from kcast.client.families import ANY_HOSTS, present_families, usable_families
+from kcast.client.figures import figures
 from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
 from kcast.client.resolver import Resolver
@@ -53,7 +53,7 @@ from kcast.client.streams import Streams
 from kcast.client.waiters import Waiter, Waiters
 from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub import clock
-from kcast.pubsub.endpoint import Endpoint
+from kcast.pubsub.endpoint import Burst, Endpoint
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
@@ -135,6 +135,7 @@ class Engine:
         self._suspensions = clock.SuspensionWatch()
         self._timed_out_at = float("-inf")  # when it was last looked for what is overdue
         self._overdue_at: float | None = None  # what was due then is overdue
+        self._answers: list[Burst] = []  # that the rest of the turn takes
         self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
         self._waiters = Waiters()
         self._streams = Streams()
@@ -227,19 +228,7 @@ class Engine:
 
     def counters(self) -> dict[str, Any]:
         """Returns what `kcast.client.base.ClientBase.counters` tells."""
-        core, subscribed = self.core, self._subscribed()
-        states = Counter(core.server_states().values())
-        return {
-            **{name: core.counts[name] for name in COUNTS},
-            "kernel_drops": self.kernel_drops,
-            "queued": sum(len(inbox.items) for inbox in {inbox.target for inbox in subscribed}),
-            "leases": sum(inbox.leases[0] for inbox in subscribed),
-            "leases_wanted": sum(inbox.leases[1] for inbox in subscribed),
-            "outcomes": {outcome.value: core.outcomes[outcome] for outcome in Outcome},
-            "drops": {reason.value: core.drops[reason] for reason in Drop},
-            "send_errors": dict(self.send_errors),
-            "servers": {state: states[state] for state in ("alive", "suspected", "lost")},
-        }
+        return figures(self.core, self._subscribed(), self.kernel_drops, self.send_errors)
 
     def list_state(self) -> ListState | None:
         """Returns what `kcast.client.base.ClientBase.list_state` tells."""
@@ -349,7 +338,7 @@ class Engine:
 
     def take_in(self) -> None:
         """Takes what has arrived, and tells what comes of it. `finish_turn` must follow, but those who have
-        waited for a delivery may go on before."""
+        waited for a delivery may go on before. So answers that came with deliveries are left to it."""
         port, core, endpoint = self._port, self.core, self._endpoint
         reading_at = clock.now()
         bursts = port.receive()
@@ -365,8 +354,11 @@ class Engine:
             core.resumed(suspended_s, now)
         if not bursts:
             return
-        if len(bursts) > 1:  # deliveries before answers
-            bursts.sort(key=lambda burst: burst.data[:1] == b"%")
+        if len(bursts) > 1:
+            copies = [burst for burst in bursts if burst.data[:1] != b"%"]
+            if 0 < len(copies) < len(bursts):
+                self._answers += [burst for burst in bursts if burst.data[:1] == b"%"]
+                bursts = copies
         for burst in bursts:
             endpoint.receive(burst, now)
         self._tell(core.events(), now)
@@ -375,6 +367,10 @@ class Engine:
         """Does what is due, and sends; returns as `turn` does."""
         port, core, endpoint = self._port, self.core, self._endpoint
         now = clock.now()
+        if self._answers:
+            answers, self._answers = self._answers, []
+            for burst in answers:
+                endpoint.receive(burst, now)
         for server in port.unreachable():
             core.handle_unreachable(server, now)
         for host, addresses in self._resolver.answers(now):

@@ -18,6 +18,7 @@ from kcast.client.errors import Backlog
 from kcast.client.events import Outcome, Published, PublishedMany
 from kcast.client.lines import Publisher
 from kcast.client.outbox import Settled
+from kcast.client.requests import Parcel
 from kcast.client.routes import Route, Routes
 from kcast.client.session import Session
 
@@ -52,6 +53,7 @@ class Publications:
 
     `publisher` is who they are from. `touch` is called with each session that has something to send, `tell`
     with each outcome. It adds to `counts` and `outcomes`. `batches` has those that are published together.
+    `next_at` is when the next message is to be sent again; infinite where none is.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Publications:
         self.batches = Batches(rng, routes, touch, self._tell_of_many)
         self._publications: dict[int, Publication] = {}
         self._repeats: list[tuple[float, int]] = []
+        self.next_at = inf
         self.newest = 0  # the handle that was given last
 
     @property
@@ -118,14 +121,11 @@ class Publications:
         self.batches.begin(self.newest, topic, first_seq, lines, confirm)
         return self.newest
 
-    def next_timeout(self) -> float | None:
-        """Returns when the next message is to be sent again; None where none is."""
-        return self._repeats[0][0] if self._repeats else None
-
     def handle_timeout(self, now: float) -> None:
         """Sends again what is due."""
-        while self._repeats and self._repeats[0][0] <= now:
+        while self.next_at <= now:
             _, handle = heapq.heappop(self._repeats)
+            self.next_at = self._repeats[0][0] if self._repeats else inf
             publication = self._publications.get(handle)
             if publication is not None:
                 publication.repeats_left -= 1
@@ -138,11 +138,12 @@ class Publications:
         parcels, outcome, audience, reason = settled
         name, is_silent = session.name, outcome is Outcome.NO_ANSWER
         wants_another = self._routes.wants_another(session, outcome, now)
+        of_batches: list[Parcel] = []
         for parcel in parcels:
             handle = parcel.handle
             publication = self._publications.get(handle)
-            if publication is None:  # else a Ctrl-C came in the middle of `publish`
-                self.batches.settle(parcel, settled, session, now)
+            if publication is None:  # it is of a batch; or a Ctrl-C came in the middle of `publish`
+                of_batches.append(parcel)
                 continue
             publication.awaited -= 1
             if publication.servers.get(name) is not Outcome.RECEIPT:
@@ -160,6 +161,8 @@ class Publications:
                     self._send_to(handle, publication, (another,))
             if not publication.awaited and not publication.repeats_left:
                 self._finish(handle, publication)
+        if of_batches:
+            self.batches.settle(of_batches, settled, session, now)
 
     def _require_room(self, messages: int) -> None:
         """Raises Backlog where too many messages would await their outcome."""
@@ -178,17 +181,18 @@ class Publications:
     def _send(self, handle: int, publication: Publication, drawn: Sequence[Session], now: float) -> None:
         """Sends a message once, to the servers that were drawn for it."""
         self._send_to(handle, publication, drawn)
-        if leavers := publication.route.leavers():
+        if publication.route.former and (leavers := publication.route.leavers()):
             self._send_to(handle, publication, leavers)
         if publication.repeats_left:
             heapq.heappush(self._repeats, (now + publication.repeat_interval_s, handle))
+            self.next_at = self._repeats[0][0]
         elif not publication.awaited:
             self._finish(handle, publication)
 
     def _send_to(self, handle: int, publication: Publication, sessions: Sequence[Session]) -> None:
         publication.sent_to = (*publication.sent_to, *sessions) if publication.sent_to else sessions
         for session in sessions:
-            if session.publish(publication.line, handle, publication.confirm):
+            if session.outbox.put(Parcel(publication.line, handle, publication.confirm)):
                 publication.awaited += 1
                 self._touch(session)
             else:

@@ -22,7 +22,7 @@ whose price is above what anyone pays counts as lost for those who want new leas
 """
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from math import inf
 from random import Random
 
@@ -175,10 +175,9 @@ class Session:
         """Whether the server has promised copies of this topic for now."""
         return self._leases.is_live(topic)
 
-    def publish(self, text: bytes, handle: int, confirm: bool, numbers: Sequence[int] = ()) -> bool:
-        """Sends a line, or several that stay together (each with its LF; a `Parcel`), with the next flush.
-        Returns False where too many wait already."""
-        return self.outbox.put(Parcel(text, handle, confirm, numbers))
+    def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
+        """Sends a line (with its LF) with the next flush. Returns False where too many wait already."""
+        return self.outbox.put(Parcel(line, handle, confirm))
 
     def take_settled(self) -> list[Settled]:
         """Returns what became of published lines since the last call."""

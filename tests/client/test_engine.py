@@ -321,6 +321,40 @@ def test_what_is_held_waits_for_what_has_arrived_but_is_not_read_yet(
 # --- Turns --------------------------------------------------------------------------------------------
 
 
+def test_deliveries_are_taken_before_answers_and_no_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+    with opened() as engine:
+        monkeypatch.setattr(engine._endpoint, "receive", lambda burst, _: seen.append(burst.data))
+        copy, answer = Burst(b"t m\n", 4, LOOPBACK), Burst(b"%+ n\n", 5, LOOPBACK)
+        monkeypatch.setattr(engine._port, "receive", lambda: [answer, copy, answer])
+        engine.take_in()
+        assert seen == [copy.data]
+        engine.take_in()  # something may arrive again before the rest of the turn
+        assert seen == [copy.data] * 2
+        monkeypatch.setattr(engine._port, "receive", lambda: [])
+        engine.turn()
+        assert seen == [copy.data] * 2 + [answer.data] * 4
+        monkeypatch.setattr(engine._port, "receive", lambda: [answer])
+        engine.take_in()
+        assert seen[6:] == [answer.data], "alone it waits for nothing"
+
+
+def test_what_can_leave_leaves_at_once_and_its_outcome_is_told() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(5)
+        engine = Engine(lab([server.getsockname()], ONE), usage="with it:")
+        engine.open()
+        try:
+            outcome: Future[Published] = Future()
+            engine.publish(outcome, "t", "x", {})
+            delay_s = engine.send_at_once()
+            assert server.recv(2000).startswith(b"%? "), "it asks for a cookie, with no turn"
+            assert delay_s is not None and 0 < delay_s <= 1.0 and not outcome.done()
+        finally:
+            engine.close()
+
+
 def test_turn_tells_when_the_next_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened() as engine:
         assert engine.turn() is None

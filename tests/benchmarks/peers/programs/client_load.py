@@ -105,9 +105,22 @@ class KcastConfirm(Kcast):
 
     waits_for_receipts = True
 
+    async def open(self, servers: str, tally: Tally) -> None:
+        self._on_their_way: deque[asyncio.Future[Any]] = deque()
+        await super().open(servers, tally)
+
     async def publish(self, payloads: list[bytes]) -> None:
-        for outcome in [self.client.publish_nowait(TOPIC, payload) for payload in payloads]:
-            self.unconfirmed += not (await outcome).receipts
+        self._on_their_way.extend([self.client.publish_nowait(TOPIC, payload) for payload in payloads])
+        while len(self._on_their_way) > ON_THEIR_WAY_MAX - BURST:
+            await self._take()
+
+    async def close(self) -> None:
+        while self._on_their_way:
+            await self._take()
+        await super().close()
+
+    async def _take(self) -> None:
+        self.unconfirmed += not (await self._on_their_way.popleft()).receipts
 
 
 class KcastCallback(Kcast):
@@ -146,7 +159,7 @@ class KcastBatchesConfirm(KcastBatches):
 
     async def publish(self, payloads: list[bytes]) -> None:
         self._on_their_way.append(self.client.publish_many_nowait(TOPIC, payloads))
-        if len(self._on_their_way) * BURST >= ON_THEIR_WAY_MAX:
+        if len(self._on_their_way) > (ON_THEIR_WAY_MAX - BURST) // BURST:
             await self._take()
 
     async def close(self) -> None:
