@@ -50,6 +50,7 @@ class EngineThread:
         self._deferred: deque[Callable[[], None]] = deque()  # what the next turn begins with
         self._is_woken = False
         self._wake_sender: socket.socket | None = None
+        self._failure: Exception | None = None  # that the next turn fails of
         self._is_closing = False
         self._ends_at = inf  # what is held back then is given up
         self._has_ended = threading.Event()
@@ -115,7 +116,7 @@ class EngineThread:
                 try:
                     self.engine.send_at_once()  # the turn that follows sees to what is due
                 except Exception as error:  # of a path, which that turn fails of
-                    self._deferred.append(partial(_raise, error))
+                    self._failure = error
 
         self.use_or_defer(act_and_send, on_late_error)
 
@@ -218,6 +219,8 @@ class EngineThread:
         return not self.engine.core.holds_back or time.monotonic() >= self._ends_at
 
     def _take_in(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         self._catch_up()
         self.engine.take_in()
 
@@ -248,7 +251,3 @@ class EngineThread:
                 self._wake_receiver.recv(64)
                 # Only after `recv`: who finds it woken need not send, since a turn is about to follow.
                 self._is_woken = False
-
-
-def _raise(error: Exception) -> None:
-    raise error

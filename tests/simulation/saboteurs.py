@@ -1,5 +1,6 @@
 """Cores that do wrong, each in one way that some checker of the simulation must name."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
@@ -23,6 +24,7 @@ from kcast.pubsub.limits import Limits
 from kcast.pubsub.price import Price
 from kcast.pubsub.publishing import Publishing
 from kcast.pubsub.rates import Demand
+from kcast.pubsub.router import Routes
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import FREE, Mint, Quote
 from kcast.pubsub.subscribers import Subscribers
@@ -126,8 +128,8 @@ class _Faithful(LeaseTable):
         self._ever.setdefault(topic, {})[address] = None
         return super().open(topic, address, now)
 
-    def subscribers(self, topic: bytes, now: float) -> Sequence[Address]:
-        return tuple(self._ever.get(topic, ()))
+    def routes(self, now: float) -> Routes:
+        return defaultdict(tuple, {topic: tuple(addresses) for topic, addresses in self._ever.items()})
 
 
 class NeverForgets(Server):
@@ -320,8 +322,8 @@ class Greedy(Server):
 class _Hasty(FifoTable):
     def _has_room(self, address: Address, now: float) -> bool:
         oldest = self._oldest()
-        assert isinstance(oldest, PromisedEntry)
-        oldest.promised_until = now
+        if isinstance(oldest, PromisedEntry):
+            oldest.promised_until = now
         return super()._has_room(address, now)
 
 
