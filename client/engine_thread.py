@@ -48,6 +48,7 @@ class EngineThread:
         self._user = 0  # the thread that is in the middle of using the engine
         self._waiting: set[int] = set()  # the threads that want the lock, or have it
         self._deferred: deque[Callable[[], None]] = deque()  # what the next turn begins with
+        self._path_error: Exception | None = None  # that the next turn raises
         self._is_woken = False
         self._wake_sender: socket.socket | None = None
         self._is_closing = False
@@ -114,8 +115,8 @@ class EngineThread:
             if not self._is_woken:
                 try:
                     self.engine.send_at_once()  # the turn that follows sees to what is due
-                except Exception as error:  # of a path, which that turn fails of
-                    self._deferred.append(partial(_raise, error))
+                except Exception as error:  # of a path: it is that turn which fails
+                    self._path_error = error
 
         self.use_or_defer(act_and_send, on_late_error)
 
@@ -218,6 +219,8 @@ class EngineThread:
         return not self.engine.core.holds_back or time.monotonic() >= self._ends_at
 
     def _take_in(self) -> None:
+        if self._path_error is not None:
+            raise self._path_error
         self._catch_up()
         self.engine.take_in()
 
@@ -248,7 +251,3 @@ class EngineThread:
                 self._wake_receiver.recv(64)
                 # Only after `recv`: who finds it woken need not send, since a turn is about to follow.
                 self._is_woken = False
-
-
-def _raise(error: Exception) -> None:
-    raise error
