@@ -48,9 +48,9 @@ class EngineThread:
         self._user = 0  # the thread that is in the middle of using the engine
         self._waiting: set[int] = set()  # the threads that want the lock, or have it
         self._deferred: deque[Callable[[], None]] = deque()  # what the next turn begins with
+        self._path_error: Exception | None = None  # that the next turn raises
         self._is_woken = False
         self._wake_sender: socket.socket | None = None
-        self._failure: Exception | None = None  # that the next turn fails of
         self._is_closing = False
         self._ends_at = inf  # what is held back then is given up
         self._has_ended = threading.Event()
@@ -115,8 +115,8 @@ class EngineThread:
             if not self._is_woken:
                 try:
                     self.engine.send_at_once()  # the turn that follows sees to what is due
-                except Exception as error:  # of a path, which that turn fails of
-                    self._failure = error
+                except Exception as error:  # of a path: it is that turn which fails
+                    self._path_error = error
 
         self.use_or_defer(act_and_send, on_late_error)
 
@@ -219,8 +219,8 @@ class EngineThread:
         return not self.engine.core.holds_back or time.monotonic() >= self._ends_at
 
     def _take_in(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self._path_error is not None:
+            raise self._path_error
         self._catch_up()
         self.engine.take_in()
 
