@@ -29,7 +29,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.batch import COST_BYTES_MAX, LATE_S, Batch
 from kcast.pubsub.crowds import Crowd
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Address, Transmit
+from kcast.pubsub.endpoint import Address, Transmit, datagram_count
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES
 from kcast.pubsub.networks import Networks, Share
 from kcast.pubsub.rates import Demand, Rate
@@ -162,10 +162,9 @@ class Egress:
         self._fresh: deque[_Queue] = deque()  # those that had nothing waiting
         self._waiting: Turns[_Queue] = Turns()
         self._packer = router.make_packer()
-        self._first = Batch(router.make_packer, self._mark, self._batch_bytes_max)  # of those who come first
-        self._round = Batch(
-            router.make_packer, self._mark, self._batch_bytes_max
-        )  # of those whose turn it is
+        # Of those who come first, and of those whose turn it is.
+        self._first = Batch(router.make_packer, self._mark, self._batch_bytes_max)
+        self._round = Batch(router.make_packer, self._mark, self._batch_bytes_max)
         self._in_round: set[Hashable] = set()  # whose it is
         self._first_bytes: Counter[Hashable] = Counter()  # what each network has had of its quantum in it
 
@@ -468,7 +467,7 @@ class Egress:
         if not self._uplink.per_s:
             return
         for data, segment_bytes, destinations in (each[:3] for each in transmits):
-            wire_bytes = len(data) + HEADER_BYTES * -(-len(data) // segment_bytes)
+            wire_bytes = len(data) + HEADER_BYTES * datagram_count(len(data), segment_bytes)
             # Answers are sent though nothing is left: their debt must not keep copies waiting for long.
             self._uplink.charge(wire_bytes * len(destinations), now, owed_max=self._uplink.per_s)
 

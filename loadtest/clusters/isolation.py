@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from kcast.pubsub.endpoint import Burst, Transmit, datagrams
+from kcast.pubsub.endpoint import Burst, Transmit, datagram_count
 from kcast.pubsub.inlet import BURSTS_MAX
 from kcast.pubsub.udp import UdpPort
 
@@ -35,7 +35,7 @@ class IsolatablePort(UdpPort):
         """Receives like any port; returns nothing while isolated."""
         bursts = super().receive(bursts_max)
         if self._flags[self._index]:
-            self.cut_off += sum(_count(burst.data, burst.segment_bytes) for burst in bursts)
+            self.cut_off += sum(datagram_count(len(burst.data), burst.segment_bytes) for burst in bursts)
             return []
         return bursts
 
@@ -43,7 +43,7 @@ class IsolatablePort(UdpPort):
         """Sends like any port; sends nothing while isolated."""
         if self._flags[self._index]:
             self.cut_off += sum(
-                _count(data, segment_bytes) * len(destinations)
+                datagram_count(len(data), segment_bytes) * len(destinations)
                 for data, segment_bytes, destinations, _ in transmits
             )
         else:
@@ -53,7 +53,3 @@ class IsolatablePort(UdpPort):
 def count_cut_off(ports: Sequence[UdpPort]) -> int:
     """Returns the number of datagrams that isolation has kept from passing these ports."""
     return sum(port.cut_off for port in ports if isinstance(port, IsolatablePort))
-
-
-def _count(data: bytes, segment_bytes: int) -> int:
-    return sum(1 for _ in datagrams(data, segment_bytes))

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from kcast.loadtest.capture.schema import CUT_OFF, DUPLICATE, LOST, NONE, PASSED
 from kcast.loadtest.faults.plan import DownTimes
 from kcast.loadtest.scenario import Scenario
-from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagrams
+from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagram_count, datagrams
 
 HELD_BACK_S = 0.01
 
@@ -195,7 +195,7 @@ class Impairment:
         if server in self._cut:
             fate = CUT_OFF
         if fate != PASSED:
-            self.counts[f"{_FATES[fate]}_out"] += _datagram_count(burst.data, burst.segment_bytes)
+            self.counts[f"{_FATES[fate]}_out"] += datagram_count(len(burst.data), burst.segment_bytes)
         if self._observer is not None:
             data, segment_bytes, _, kernel_ns = burst
             self._observer.received(now, server, data, segment_bytes, kernel_ns, fate)
@@ -231,7 +231,7 @@ class Impairment:
         if server in self._cut:
             fate = CUT_OFF
         if fate != PASSED:
-            self.counts[f"{_FATES[fate]}_in"] += _datagram_count(data, segment_bytes)
+            self.counts[f"{_FATES[fate]}_in"] += datagram_count(len(data), segment_bytes)
         if self._observer is not None:
             self._observer.sent(now, server, data, segment_bytes, fate)
         if fate in (PASSED, DUPLICATE):
@@ -294,7 +294,7 @@ class _ImpairedLeg:
 
         Returns None where all of it passes at once.
         """
-        count = _datagram_count(data, segment_bytes)
+        count = datagram_count(len(data), segment_bytes)
         lost = self._lost.picks(count)
         doubled = self._doubled.picks(count)
         reordered = self._reordered.picks(count)
@@ -355,10 +355,6 @@ class _Sampler:
         if self._share == 1:
             return 0
         return int(min(log(1 - self._rng.random()) / log1p(-self._share), _NEVER))
-
-
-def _datagram_count(data: bytes, segment_bytes: int) -> int:
-    return 1 if len(data) <= segment_bytes else -(-len(data) // segment_bytes)
 
 
 def _split(

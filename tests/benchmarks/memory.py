@@ -185,8 +185,9 @@ class Run:
     def clear_caches(self) -> None:
         """Empties what fills however few leases there are."""
         its = self.server.leases._networks
-        for cached in (networks.networks_of, cookie._address_bytes, its.path_of, its.shares_of):
-            getattr(cached, "cache_clear")()  # noqa: B009
+        caches: list[Any] = [networks.networks_of, cookie._address_bytes, its.path_of, its.shares_of]
+        for cached in caches:
+            cached.cache_clear()
 
     def _answer(self, source: Address, datagram: bytes) -> wire.Reply | None:
         self.server.receive(Burst(datagram, len(datagram), source), self.now)

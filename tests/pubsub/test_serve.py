@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from click.testing import CliRunner, Result
 from kcast.pubsub import serve as serve_module
 from kcast.pubsub import sockets, tap
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.process import ServeSettings
+from kcast.pubsub.native import NATIVE
+from kcast.pubsub.process import ServeSettings, router_of
+from kcast.pubsub.router import PYTHON
 from kcast.pubsub.serve import command
 from kcast.pubsub.sockets import BUFFER_BYTES_DEFAULT
+from kcast.pubsub.udp import UdpPort
 from tests.support.logs import untimed
 from tests.support.serve_process import (
     NEEDS_IPV6,
@@ -55,6 +59,25 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> list[ServeSettings]:
 
 
 # --- The command -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("options", "is_native"), [((), True), (("--no-native",), False)])
+def test_no_native_holds_for_routing_and_for_both_ways_through_the_socket(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], is_native: bool
+) -> None:
+    found: list[bool] = []
+
+    def note(settings: ServeSettings, ports: Sequence[UdpPort], log: Any, **_: Any) -> int:
+        (port,) = ports
+        port.open_outlets()
+        assert port._outlets is not None
+        native = port._inlet._native, port._outlets._copies._native
+        found.extend([router_of(settings) is not PYTHON, *(each is not None for each in native)])
+        return 0
+
+    monkeypatch.setattr(serve_module, "serve", note)
+    assert invoke("--port", "0", *options).exit_code == 0
+    assert found == [is_native and NATIVE is not None] * 3
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
