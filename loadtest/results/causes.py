@@ -54,7 +54,7 @@ MEANINGS: dict[Cause, str] = {
     Cause.LEASE_NEVER: "reached a server at which the subscriber never had a lease",
     Cause.LEASE_RESTART: "reached a server that had restarted, and so had lost the subscriber's lease",
     Cause.LEASE_EXPIRED: "reached a server at which the subscriber's lease had ended",
-    Cause.DOWN_OUT: "forwarded, while the server was being cut off or killed",
+    Cause.DOWN_OUT: "forwarded, while the server was being cut off, killed or halted",
     Cause.LOSS_OUT: "lost on the way to the subscriber, as the scenario asks",
     Cause.OVERFLOW_OUT: "the subscriber's socket overflowed: this machine was too busy",
     Cause.NETWORK_OUT: "forwarded, but did not reach the subscriber; no reason is recorded",

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.load
 CAUSES = {
     "kill": {"down", "lease-restart", "down-out", "unvouched"},
     # Down: a bare line whose publish lease ended before the server, halted, came to take it.
-    "stall": {"halted", "lease-expired", "down"},
+    # Down-out: the server was halted between routing a copy and sending it.
+    "stall": {"halted", "lease-expired", "down", "down-out"},
 }
 QUICK = ("--servers", "8", "--duration", "4", "--deadline", "1")
 FAULTY = (*QUICK, "--outage", "0.1", "--loss", "0.02", "--epoch", "0.5")
