@@ -4,7 +4,8 @@ The sign is the receive buffer: what waits in it is late, and when it is full, d
 sent them. While more than an eighth of it is in use, `kcast.pubsub.sieve` closes step by step; afterwards it
 opens step by step, which shows whether the flood is over. Once a second, and when somebody is found who
 floods, it learns anew who is known: in slices, so that the server receives in between. If the
-buffer fills all the same, some of those who are known flood: `kcast.pubsub.heavy` tells who.
+buffer fills all the same, some of those who are known flood: `kcast.pubsub.heavy` tells who. Where all that
+arrives is from others who are known, or from exempt loopback, there is nothing to sift, and no filter.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -86,8 +87,8 @@ class FloodGuard:
 
     @property
     def is_active(self) -> bool:
-        """Whether a filter is set. If so, `look` is to be called now and then."""
-        return not self._sieve.is_open
+        """Whether a filter is set, or it is watched who floods. If so, `look` is to be called now and then."""
+        return self._heavy.is_watching or not self._sieve.is_open
 
     @property
     def is_learning(self) -> bool:
@@ -126,24 +127,27 @@ class FloodGuard:
             self._heavy.is_watching = is_overflowing
             if is_found:
                 arrived = self._heavy.arrived()
-            for _ in range(HARD_STEPS if is_found else 1):
-                self._sieve.press(arrived)
-            if is_found:
                 self._is_ready = False
-            self._know(now)
-        elif self.is_active and now >= max(self._pressed_at, self._opened_at) + OPENING_STEP_S:
+            is_pressed = any(arrived.values())  # else a filter would keep out nobody but who comes next
+            if is_pressed:
+                for _ in range(HARD_STEPS if is_found else 1):
+                    self._sieve.press(arrived)
+            if is_pressed or is_overflowing:
+                self._know(now)
+            return is_pressed
+        if self.is_active and now >= max(self._pressed_at, self._opened_at) + OPENING_STEP_S:
             self._opened_at = now
             self._heavy.is_watching = False
             self._arrived()
             self._sieve.relax()
             self._know(now)
-        else:
-            return False
-        return True
+            return True
+        return False
 
     def _set(self, now: float) -> None:
         if self._sieve.is_open:
-            self._remove()
+            if not self._heavy.is_watching:
+                self._remove()
             return
         while not self._attach(self._sieve.program()):
             # A port that kept an older filter would go on keeping out those who are new.

@@ -61,7 +61,12 @@ class Heavy:
         self._coming = []
 
     def add(self, sources: Iterable[Address]) -> Iterable[Address]:
-        """Takes some of the known sources; returns those of them that are not demoted."""
+        """Takes some of the known sources; returns those of them that are not demoted.
+
+        Those on exempt loopback are left out: they pass without being known, so to demote them is no use.
+        """
+        of = self._networks.of
+        sources = [source for source in sources if of(source[0])]
         if self._paused:
             sources = [source for source in sources if self._paused.isdisjoint(self._shares_of(source))]
         self._coming.extend(sources)
@@ -80,7 +85,7 @@ class Heavy:
             if source in self._known:
                 if self.is_watching:
                     self._counts[source, kind_of(data)] += count
-            elif not self._demoted.keys().isdisjoint(self._shares_of(source)):
+            elif self._demoted and not self._demoted.keys().isdisjoint(self._shares_of(source)):
                 self._arrived[kind_of(data)] += count
 
     def arrived(self) -> Mapping[Kind, int]:

@@ -69,6 +69,32 @@ def test_nothing_is_filtered_while_there_is_no_flood() -> None:
     assert fake.programs == [] and not fake.guard.is_active and fake.said == []
 
 
+def test_where_strangers_send_nothing_there_is_no_filter() -> None:
+    """It would keep out who comes next, for what others do who pass it."""
+    fake = Fake()
+    fake.waiting_share = 0.4
+    for _ in range(1000):
+        fake.now += STEP
+        fake.guard.saw([Burst(b"t m\n" * 1000, 4, KNOWN[0])])
+        fake.guard.look(fake.now)
+    assert fake.programs == [] and not fake.guard.is_active and fake.said == []
+
+
+def test_what_passes_anyway_closes_nothing() -> None:
+    fake = Fake()
+    fake.known = [("127.0.0.1", 9), *KNOWN]
+    for _ in range(1000):
+        fake.now += STEP
+        fake.guard.saw([Burst(b"t m\n" * 1000, 4, fake.known[0])])
+        fake.waiting_share = 1.0
+        fake.guard.look(fake.now)
+    assert fake.programs == [] and fake.said == []
+    fake.waiting_share = 0.0
+    fake.now += OPENING_STEP_S
+    fake.guard.look(fake.now)
+    assert not fake.guard.is_active
+
+
 def test_the_kind_that_floods_is_cut_down_to_what_can_be_taken_and_no_other() -> None:
     for kind in Kind:
         fake = Fake()
@@ -189,6 +215,7 @@ def test_no_look_deals_with_many_known_sources_at_once(monkeypatch: pytest.Monke
     total, most = 0, 0
     while not fake.programs:
         fake.now += 0.001
+        fake.strangers[Kind.VOUCH] += 1
         fake.guard.look(fake.now)
         assert fake.programs or (fake.guard.is_active and fake.guard.is_learning)
         count = hashes.taken()
@@ -201,6 +228,7 @@ def test_no_look_deals_with_many_known_sources_at_once(monkeypatch: pytest.Monke
     # From then on it goes on closing while the next filter is made, with what it knew.
     for _ in range(2000):
         fake.now += 0.001
+        fake.strangers[Kind.VOUCH] += 1
         fake.guard.look(fake.now)
         assert hashes.taken() <= SLICE
     assert fake.guard._sieve.shares[Kind.VOUCH] == SHARE_MIN

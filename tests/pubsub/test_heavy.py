@@ -122,9 +122,11 @@ def test_memory_is_bounded() -> None:
     assert len(heavy._demoted) == DEMOTED_MAX
 
 
-def test_on_loopback_each_port_is_for_itself() -> None:
+@pytest.mark.parametrize("exempts_loopback", [True, False])
+def test_who_is_on_exempt_loopback_is_not_counted_since_it_passes_anyway(exempts_loopback: bool) -> None:
     ports = [("127.0.0.1", 1), ("127.0.0.1", 2)]
-    heavy = watching(*ports)
+    heavy = Heavy(Networks(exempts_loopback=exempts_loopback))
+    assert bool(heavy.know(ports, 0.0)) is not exempts_loopback
+    heavy.is_watching = True
     heavy.saw([burst(ports[0], 10), burst(ports[1], 1)])
-    assert heavy.demote(0, 0.0)
-    assert heavy.know(ports, 0.0) == {ports[1]}
+    assert heavy.demote(0, 0.0) is not exempts_loopback

@@ -4,12 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
-from pathlib import Path
 
 from tests.benchmarks.peers.bench import Bench, rotated
 from tests.benchmarks.peers.kinds import NATIVE, NATS, PROGRAMS, PYTHON, kcast
@@ -38,17 +37,22 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Client:
-    """A client under load: its name in the row, what the program calls it, its servers and environment."""
+    """A client under load: its name in the row, what the program calls it, its environment, and the servers
+    while they run, as its program names them."""
 
     name: str
     way: str
-    servers: str
     environment: Mapping[str, str]
+    servers: Callable[[], AbstractContextManager[str]]
 
     def run(self, load: str, seconds: float) -> Figures:
         """Runs a load, on this process's cores; returns its figures. Raises Failed."""
+        with self.servers() as servers:
+            return self._run(servers, load, seconds)
+
+    def _run(self, servers: str, load: str, seconds: float) -> Figures:
         program = str(PROGRAMS / "client_load.py")
-        command = (sys.executable, program, self.way, self.servers, load, str(seconds))
+        command = (sys.executable, program, self.way, servers, load, str(seconds))
         try:
             done = subprocess.run(
                 command,
@@ -80,10 +84,7 @@ class ClientRow:
         """Measures all clients of the row that there are."""
         result = RowResult(self.title, [NATS_PY])
         with ExitStack() as stack:
-            clients = [
-                *self._kcasts(stack.enter_context(scratch_folder()), stack, result, bench),
-                *_nats(stack, result, bench),
-            ]
+            clients = [*self._kcasts(bench), *_nats(stack, result, bench)]
             for number in range(bench.rounds):
                 bench.report(f"{self.name}: round {number + 1} of {bench.rounds}")
                 for load in LOADS:
@@ -92,27 +93,29 @@ class ClientRow:
                             _try(client, clients, load, result, bench)
         return result
 
-    def _kcasts(self, folder: Path, stack: ExitStack, result: RowResult, bench: Bench) -> Iterator[Client]:
-        servers = [
-            kcast(self.tree, f"the server {number + 1} of kcast") for number in range(self.server_count)
-        ]
-        try:
-            addresses = [
-                stack.enter_context(kind.running(ANY_WORKLOAD, (bench.cores.server,))).addresses[0]
-                for kind in servers
-            ]
-        except Failed as error:
-            result.skipped[PYTHON] = str(error)
-            return
-        file = folder / "lab.cluster"
-        lines = "".join(f"server {host}:{port}\n" for host, port in addresses)
-        file.write_text(f"kcast-cluster 1\nname lab\npolicy {self.policy}\nlab\n{lines}")
+    def _kcasts(self, bench: Bench) -> Iterator[Client]:
         kinds = {PYTHON: {"KCAST_NATIVE": "no"}}
         if self.tree.has_native_client:
             kinds[NATIVE] = {}
         for kind, variables in kinds.items():
             for name, way in WAYS.items():
-                yield Client(f"{kind}, {name}", way, str(file), self.tree.environment | variables)
+                environment = self.tree.environment | variables
+                yield Client(f"{kind}, {name}", way, environment, lambda: self._serving(bench.cores.server))
+
+    @contextmanager
+    def _serving(self, core: int) -> Iterator[str]:
+        """New servers, named by a cluster file. They have no leases of clients that ended before: these would
+        be sent copies for as long as their leases last, where a broker sees that they are gone."""
+        with ExitStack() as stack:
+            folder = stack.enter_context(scratch_folder())
+            kinds = [kcast(self.tree, f"server {number + 1} of kcast") for number in range(self.server_count)]
+            addresses = [
+                stack.enter_context(kind.running(ANY_WORKLOAD, (core,))).addresses[0] for kind in kinds
+            ]
+            lines = "".join(f"server {host}:{port}\n" for host, port in addresses)
+            file = folder / "lab.cluster"
+            file.write_text(f"kcast-cluster 1\nname lab\npolicy {self.policy}\nlab\n{lines}")
+            yield str(file)
 
 
 def _nats(stack: ExitStack, result: RowResult, bench: Bench) -> Iterator[Client]:
@@ -130,7 +133,7 @@ def _nats(stack: ExitStack, result: RowResult, bench: Bench) -> Iterator[Client]
         return
     host, port = process.addresses[0]
     for name, way in ((NATS_PY, "nats-py"), (NATS_PY_CALLBACK, "nats-py-callback")):
-        yield Client(name, way, f"nats://{host}:{port}", os.environ)
+        yield Client(name, way, os.environ, lambda: nullcontext(f"nats://{host}:{port}"))
 
 
 def _try(client: Client, clients: list[Client], load: str, result: RowResult, bench: Bench) -> None:
