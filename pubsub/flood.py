@@ -87,7 +87,7 @@ class FloodGuard:
 
     @property
     def is_active(self) -> bool:
-        """Whether a filter is set, or it is watched who floods. If so, `look` is to be called now and then."""
+        """Whether a filter is set or floods are watched. If so, `look` is to be called now and then."""
         return self._heavy.is_watching or not self._sieve.is_open
 
     @property

@@ -89,21 +89,26 @@ class Publishing:
 
     def take_vouched(self, lines: Sequence[bytes], source: Address, now: float) -> Demand | None:
         """Charges the source for publishes with a cookie; None if it may not publish this much now."""
-        return self._take(source, self._demand_of(_joined(lines), now)._replace(is_vouched=True), now)
+        return self._take(source, self._demand_of(_joined(lines), True, now), now)
 
     def take_bare(self, lines: Sequence[bytes], source: Address, now: float) -> Demand | None:
         """Charges the source for bare lines; None if it may not publish this much now."""
-        return self._take(source, self._demand_of(_joined(lines), now), now)
+        return self._take(source, self._demand_of(_joined(lines), False, now), now)
 
-    def forward(self, lines: Sequence[bytes], demand: Demand, source: Address, now: float) -> None:
-        """Forwards what was taken of one datagram, lines without LF; an open server those that it may."""
+    def forward(
+        self, lines: Sequence[bytes], demand: Demand, source: Address, now: float, *, is_stale: bool = False
+    ) -> None:
+        """Forwards what was taken of one datagram, lines without LF; an open server those that it may.
+
+        The demand `is_stale` if the datagram itself may have subscribed to what it publishes.
+        """
         if self._egress.marks_copies:
             lines = self._showable(lines)
         if lines:
             data = _joined(lines)
-            # The datagram itself may have subscribed to what it publishes.
-            now_demand = self._demand_of(data, now)._replace(is_vouched=demand.is_vouched)
-            self._forward(data, len(data), now_demand, source, now)
+            if is_stale or len(lines) < demand.lines:
+                demand = self._demand_of(data, demand.is_vouched, now)
+            self._forward(data, len(data), demand, source, now)
 
     def take_burst(self, burst: Burst, now: float) -> bool:
         """Takes and forwards a burst that is nothing but publishes, from a source with a publish lease.
@@ -138,11 +143,11 @@ class Publishing:
         else:
             self._egress.put(self._sender_of(source, demand), data, segment_bytes, demand, now)
 
-    def _demand_of(self, data: bytes, now: float) -> Demand:
+    def _demand_of(self, data: bytes, is_vouched: bool, now: float) -> Demand:
         """Returns what the publishes of one datagram cause."""
         surveyed = self._survey(data, len(data), len(data), self._table.routes(now))
         assert surveyed is not None, "these are not only publishes"
-        return Demand(*surveyed)
+        return Demand(*surveyed, is_vouched)
 
     def _showable(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """Leaves out the lines that an open server cannot mark, or that could act on a terminal (§4.4)."""

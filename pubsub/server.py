@@ -182,13 +182,13 @@ class Server:
         return None if due == inf else due
 
     def flush(self, now: float) -> list[Transmit]:
-        """Returns what is to be sent now: answers first, then a slice of the copies."""
+        """Returns what is to be sent now: a slice of the copies, then answers, which may be later."""
         self._door.begin_turn()
         replies, self._replies = self._replies, []
         self._egress.charge_uplink(replies, now)
         copies = self._egress.next_slice(now)
         self._egress_at = self._egress.ready_at(now)
-        return replies + copies
+        return copies + replies
 
     @property
     def strangers(self) -> Mapping[Kind, int]:
@@ -319,7 +319,7 @@ class Server:
             return True
         self._grant(vouch, issued, subscribes, publishes, datagram, source, now)
         if demand is not None:
-            self._publishing.forward(publishes, demand, source, now)
+            self._publishing.forward(publishes, demand, source, now, is_stale=bool(subscribes))
         return True
 
     def _grant(

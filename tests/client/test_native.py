@@ -124,10 +124,10 @@ def test_nothing_is_kept_of_what_was_taken() -> None:
     take()
     gc.collect()
     before = sys.getallocatedblocks()
-    for _ in range(1000):
+    for _ in range(5000):
         take()
     gc.collect()
-    assert sys.getallocatedblocks() - before < 200
+    assert sys.getallocatedblocks() - before < 1000, "Python keeps some hundred for itself"
 
 
 WITHOUT = """

@@ -100,7 +100,7 @@ def test_audience_stands_only_where_there_is_one_and_no_subscribe_line(server: S
 def test_larger_audience_than_seven_digits_can_tell(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = range(AUDIENCE_MAX + 1)
     monkeypatch.setattr(server.leases, "subscribers", lambda topic, now: crowd if topic == b"t" else ())
-    monkeypatch.setattr(server._publishing, "forward", lambda *_: None)
+    monkeypatch.setattr(server._publishing, "forward", lambda *_, **__: None)
     assert told(server, b"t m") == str(AUDIENCE_MAX) == "9999999"
 
 
@@ -202,7 +202,7 @@ def receipt_with(combination: Combination, monkeypatch: pytest.MonkeyPatch) -> b
     if bare:
         publish_lease(server, OTHER)
     monkeypatch.setattr(server.leases, "live_count", lambda *_: AUDIENCE_MAX + 1)
-    monkeypatch.setattr(server._publishing, "forward", lambda *_: None)
+    monkeypatch.setattr(server._publishing, "forward", lambda *_, **__: None)
     lease(server, CLIENT, b"mine")
     monkeypatch.setattr(server._price, "quote", lambda *_: Quote(WORK_BITS_MAX, is_keeping_dear=keep))
     if drain:

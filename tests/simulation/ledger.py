@@ -311,9 +311,10 @@ def _cookie_in(answer_line: bytes) -> bytes | None:
     return None
 
 
-def _quote_in(answer_line: bytes) -> Quote:
+def _quote_in(answer_line: bytes) -> Quote | None:
     reply = wire.parse_reply(answer_line)
-    assert isinstance(reply, wire.Challenge | wire.Receipt)
+    if not isinstance(reply, wire.Challenge | wire.Receipt):
+        return None  # others look for answers that are none
     return Quote(reply.bits, int(reply.attributes.get("keep", 0)))
 
 
@@ -515,7 +516,8 @@ class Ledger:
                 for line in lines_of(data):
                     if (cookie := _cookie_in(line)) is not None:
                         boot.issued[destination].setdefault(cookie, now)
-                        boot.quotes.setdefault((destination, cookie), _quote_in(line))
+                        if (quote := _quote_in(line)) is not None:
+                            boot.quotes.setdefault((destination, cookie), quote)
 
     def _shadow(self, turn: ServerTurn) -> None:
         forged = {request.packet.source for request in turn.requests if request.packet.sender is None}

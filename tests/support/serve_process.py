@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -109,6 +110,7 @@ class Peer:
         if source is not None:
             self._socket.bind(source)
         self._socket.connect(server)
+        self._copies: deque[bytes] = deque()  # that came before an answer
 
     def __enter__(self) -> "Peer":
         return self
@@ -128,16 +130,21 @@ class Peer:
         self._socket.send(datagram)
 
     def hear(self) -> bytes:
-        return self._socket.recv(65_536)
+        return self._copies.popleft() if self._copies else self._socket.recv(65_536)
 
     def has_heard(self) -> bool:
         """Whether something waits to be heard."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        return bool(self._copies or select.select([self._socket], [], [], 0)[0])
+
+    def _hear_answer(self) -> bytes:
+        while not (datagram := self._socket.recv(65_536)).startswith(b"%"):
+            self._copies.append(datagram)
+        return datagram
 
     def ping(self) -> None:
         """Returns when the server has done all that was said before."""
         self.say(b"%~ sync".ljust(REQUEST_BYTES_MIN, b"\n"))
-        assert self.hear().startswith(b"%: sync ")
+        assert self._hear_answer().startswith(b"%: sync ")
 
     def ask(self) -> wire.Challenge:
         """A handshake's first half."""
@@ -153,6 +160,6 @@ class Peer:
         return self._replies()
 
     def _replies(self) -> list[wire.Reply]:
-        replies = [wire.parse_reply(line) for line in self.hear().split(b"\n") if line]
+        replies = [wire.parse_reply(line) for line in self._hear_answer().split(b"\n") if line]
         assert None not in replies
         return [reply for reply in replies if reply is not None]

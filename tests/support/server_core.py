@@ -59,9 +59,10 @@ def flushed(server: Server, now: float = START) -> list[Transmit]:
 def send(
     server: Server, datagram: bytes, source: Address = CLIENT, now: float = START
 ) -> list[tuple[Address, bytes]]:
-    """One datagram in; all that comes out."""
+    """One datagram in; all that comes out, an answer first."""
     server.receive(Burst(datagram, len(datagram), source), now)
-    return sent(flushed(server, now))
+    back = flushed(server, now)
+    return sent(sorted(back, key=lambda transmit: not transmit.is_answer))
 
 
 def answer(
