@@ -52,7 +52,8 @@ typedef struct {
     Py_ssize_t topic_size; /* what stands before the first space; the whole line where there is none */
 } Line;
 
-/* Finds the next line that is not blank, and sets `at` behind it. Returns false at the end of the text. */
+/* Finds the next line that is not blank, and sets `at` behind it. `line` has the one before, or zeros. Returns
+   false at the end of the text. */
 static int next_line(const char **at, const char *end, Line *line)
 {
     while (*at < end && **at == '\n')
@@ -61,10 +62,13 @@ static int next_line(const char **at, const char *end, Line *line)
         return 0;
     const char *lf = memchr(*at, '\n', (size_t)(end - *at));
     const char *stop = lf ? lf : end;
-    const char *space = memchr(*at, ' ', (size_t)(stop - *at));
+    Py_ssize_t size = stop - *at, before = line->topic_size;
+    if (before == 0 || before >= size || (*at)[before] != ' ' || memcmp(*at, line->start, (size_t)before) != 0) {
+        const char *space = memchr(*at, ' ', (size_t)size);
+        line->topic_size = (space ? space : stop) - *at;
+    } /* else it has the topic of the line before */
     line->start = *at;
-    line->size = stop - *at;
-    line->topic_size = (space ? space : stop) - *at;
+    line->size = size;
     *at = stop;
     return 1;
 }
@@ -86,8 +90,7 @@ static int is_publish(const Line *line)
 typedef struct {
     PyObject *routes;
     PyObject *route; /* owned */
-    const char *topic;
-    Py_ssize_t topic_size;
+    Line line;       /* the last one of this topic that was looked up */
     Py_ssize_t count; /* of the subscribers that are paid for */
     int is_tuple;
 } Finder;
@@ -95,8 +98,8 @@ typedef struct {
 /* Returns whether a route was found; false with an exception set. */
 static int find_route(Finder *finder, const Line *line)
 {
-    if (finder->route != NULL && finder->topic_size == line->topic_size
-        && memcmp(finder->topic, line->start, (size_t)line->topic_size) == 0)
+    if (finder->route != NULL && finder->line.topic_size == line->topic_size
+        && memcmp(finder->line.start, line->start, (size_t)line->topic_size) == 0)
         return 1;
     PyObject *topic = PyBytes_FromStringAndSize(line->start, line->topic_size);
     if (topic == NULL)
@@ -113,8 +116,7 @@ static int find_route(Finder *finder, const Line *line)
     finder->route = route;
     if (route == NULL)
         return 0;
-    finder->topic = line->start;
-    finder->topic_size = line->topic_size;
+    finder->line = *line;
     finder->is_tuple = PyTuple_Check(route);
     finder->count = finder->is_tuple ? PyTuple_Size(route) : PyObject_Size(route);
     return finder->count >= 0;
@@ -125,8 +127,7 @@ static int find_route(Finder *finder, const Line *line)
 typedef struct {
     unsigned long long lines, copies, size_bytes;
     int is_one_topic;
-    const char *topic;
-    Py_ssize_t topic_size;
+    Line first;
 } Totals;
 
 /* Surveys one datagram. Returns 1, 0 if it has anything but publishes, or -1 with an exception set. */
@@ -134,18 +135,16 @@ static int survey_datagram(const char *at, const char *end, Py_ssize_t lines_max
 {
     if (end[-1] != '\n')
         return 0;
-    Line line;
+    Line line = {0};
     for (Py_ssize_t lines = 0; next_line(&at, end, &line); ++lines) {
         if (lines >= lines_max || !is_publish(&line))
             return 0;
         if (!find_route(finder, &line))
             return -1;
-        if (totals->lines == 0) {
-            totals->topic = line.start;
-            totals->topic_size = line.topic_size;
-        }
-        else if (totals->topic_size != line.topic_size
-                 || memcmp(totals->topic, line.start, (size_t)line.topic_size) != 0)
+        if (totals->lines == 0)
+            totals->first = line;
+        else if (totals->first.topic_size != line.topic_size
+                 || memcmp(totals->first.start, line.start, (size_t)line.topic_size) != 0)
             totals->is_one_topic = 0;
         totals->lines += 1;
         totals->copies += (unsigned long long)finder->count;
@@ -184,7 +183,8 @@ static PyObject *survey(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (size <= segment_bytes || !totals.is_one_topic || totals.copies == 0 || text[0] == '\n')
         return Py_BuildValue("KKKO", totals.lines, totals.copies, totals.size_bytes, Py_None);
     return Py_BuildValue("KKKy#", totals.lines, totals.copies,
-                         totals.copies / totals.lines * (unsigned long long)size, totals.topic, totals.topic_size);
+                         totals.copies / totals.lines * (unsigned long long)size, totals.first.start,
+                         totals.first.topic_size);
 }
 
 /* --- Packer ---------------------------------------------------------------------------------------------- */
@@ -296,7 +296,7 @@ static PyObject *packer_add(Packer *packer, PyObject *arguments)
     PyObject *left = PyList_New(0);
     unsigned long long copies = 0, size_bytes = 0;
     Finder finder = {.routes = routes};
-    Line line;
+    Line line = {0};
     int is_done = left != NULL;
     while (is_done && next_line(&at, end, &line)) {
         if (!find_route(&finder, &line))
@@ -323,7 +323,7 @@ static PyObject *packer_add_for(Packer *packer, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "SO:add_for", &data, &addresses) || !keep_text(packer, data, &at, &end))
         return NULL;
     PyObject *all = PySequence_Tuple(addresses);
-    Line line;
+    Line line = {0};
     int is_done = all != NULL;
     while (is_done && next_line(&at, end, &line))
         is_done = give(packer, &line, all);

@@ -41,6 +41,7 @@ class Batch:
         "copies",
         "cost_bytes",
         "found_at",
+        "is_leaving",
         "ready",
         "ready_addresses",
     )
@@ -61,6 +62,7 @@ class Batch:
         self.cost_bytes = 0  # of what was put in
         self.copies = 0
         self.found_at = inf  # when the first of the audiences was that it is for
+        self.is_leaving = False  # whether a part has left, so that no more may be put in it
 
     @property
     def has_room(self) -> bool:
@@ -95,19 +97,32 @@ class Batch:
             self.found_at = now
         return added
 
-    def add_lines_for(self, data: bytes, addresses: Sequence[Address], copies: int, sender: Hashable) -> None:
+    def add_lines_for(
+        self,
+        data: bytes,
+        addresses: Sequence[Address],
+        copies: int,
+        sender: Hashable,
+        cost_bytes: int,
+        found_at: float,
+    ) -> None:
         """Takes a sender's publishes for these subscribers, to be packed with others."""
         self._packer.add_for(data, addresses)
         self._senders.add(sender)
-        self.copies += copies
+        self._count(copies, cost_bytes, found_at)
 
-    def add_run(self, run: Transmit, sender: Hashable) -> None:
+    def add_run(self, run: Transmit, sender: Hashable, cost_bytes: int, found_at: float) -> None:
         """Takes what leaves as it is, behind what the sender put in before."""
         if sender in self._senders:
             self.pack()
         self.ready.append(run)
         self.ready_addresses += len(run.destinations)
-        self.copies += len(run.destinations)
+        self._count(len(run.destinations), cost_bytes, found_at)
+
+    def _count(self, copies: int, cost_bytes: int, found_at: float) -> None:
+        self.copies += copies
+        self.cost_bytes += cost_bytes
+        self.found_at = min(self.found_at, found_at)
 
     def pack(self) -> None:
         """Packs the lines of each subscriber."""
@@ -117,6 +132,7 @@ class Batch:
 
     def take(self, calls_max: float, bytes_max: float) -> Taken:
         """Takes out what leaves next: this number of calls and bytes, or little more."""
+        self.is_leaving = True
         taken: list[Transmit] = []
         calls = size_bytes = copies = 0
         ready = self.ready

@@ -166,7 +166,7 @@ class Egress:
         self._first = Batch(router.make_packer, self._mark, self._batch_bytes_max)
         self._round = Batch(router.make_packer, self._mark, self._batch_bytes_max)
         self._in_round: set[Hashable] = set()  # whose it is
-        self._first_bytes: Counter[Hashable] = Counter()  # what each network has had of its quantum in it
+        self._first_bytes: dict[Hashable, int] = {}  # what each network has had of its quantum in it
 
     @property
     def backlog_bytes(self) -> int:
@@ -205,7 +205,7 @@ class Egress:
         """Takes datagrams of `segment_bytes`, all whose lines are publishes. `demand` is what they cause."""
         cost_bytes = _backlog_of(demand)
         if self._comes_first(sender, cost_bytes):
-            self._first_bytes[sender.party] += cost_bytes
+            self._first_bytes[sender.party] = self._first_bytes.get(sender.party, 0) + cost_bytes
             taken_bytes, left = self._add_lines(self._first, data, sender, now)
             if left:
                 self._queue_left(self._queue_of(sender, cost_bytes - taken_bytes), left)
@@ -218,12 +218,22 @@ class Egress:
         piece_bytes = max(1, len(data) // segment_bytes // pieces) * segment_bytes
         parcels.extend([data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)])
 
-    def put_run(self, sender: Sender, data: bytes, segment_bytes: int, topic: bytes, demand: Demand) -> None:
+    def put_run(
+        self, sender: Sender, data: bytes, segment_bytes: int, topic: bytes, demand: Demand, now: float
+    ) -> None:
         """Takes a burst of one topic, to leave as it came and after what came before it.
 
         What waits for its turn is joined with the burst before, as far as both fit in a call.
         """
         assert not self._mark
+        if len(data) > JOINED_BYTES_MAX:
+            route = self._table.routes(now)[topic]
+            cost_bytes = len(route) * (len(data) + COPY_COST_BYTES)
+            if isinstance(route, tuple) and self._comes_first(sender, cost_bytes):
+                self._first_bytes[sender.party] = self._first_bytes.get(sender.party, 0) + cost_bytes
+                run = Transmit(data, segment_bytes, route, demand.lines)
+                self._first.add_run(run, sender.name, cost_bytes, now)
+                return
         parcels = self._queue_of(sender, _backlog_of(demand)).parcels
         last = parcels[-1] if parcels else None
         if isinstance(last, _Parcel) and last.can_take(topic, data):
@@ -235,9 +245,9 @@ class Egress:
         """Whether what costs so much may be put in the first batch at once, without a queue."""
         return (
             sender.name not in self._queues
-            and self._first_bytes[sender.party] + cost_bytes <= QUANTUM_BYTES
+            and self._first_bytes.get(sender.party, 0) + cost_bytes <= QUANTUM_BYTES
             and sender.name not in self._in_round  # nobody overtakes what he has sent before
-            and not self._first.ready
+            and not self._first.is_leaving
             and self._first.has_room
         )
 
@@ -296,7 +306,7 @@ class Egress:
                 self._first_bytes.clear()
                 break
             batch = self._next_batch(now)
-        if self._subscribers:
+        if transmits and self._subscribers:
             transmits = [part for each in transmits for part in self._subscribers.granted(each, now)]
         self._counts["copies_sent"] += copies - (self._subscribers.refused - refused)
         self.charge_uplink(transmits, now)
@@ -308,8 +318,9 @@ class Egress:
         Nothing may be ready in it yet, where to put it together takes longer than a slice may.
         """
         first = self._first
-        self._drop_late(first, now)
-        if not first.ready:
+        if first.ready:
+            self._drop_late(first, now)
+        if not first.is_leaving:
             if self._fresh:
                 self._put_first_together(now)
             if first.copies:
@@ -340,7 +351,7 @@ class Egress:
         while self._fresh and batch.has_room:
             queue = self._fresh.popleft()
             sender = queue.sender
-            first_bytes = self._first_bytes[sender.party] + queue.backlog_bytes
+            first_bytes = self._first_bytes.get(sender.party, 0) + queue.backlog_bytes
             if first_bytes <= QUANTUM_BYTES:
                 self._first_bytes[sender.party] = first_bytes
                 self._serve(queue, batch, now)
@@ -421,15 +432,15 @@ class Egress:
                 return
         chunk = parcel.audience[parcel.position : parcel.position + CHUNK_ADDRESSES]
         parcel.position += CHUNK_ADDRESSES
-        batch.found_at = min(batch.found_at, parcel.found_at)
-        batch.cost_bytes += len(chunk) * parcel.copy_cost_bytes
-        self._charge(queue, len(chunk) * parcel.copy_cost_bytes)
+        cost_bytes = len(chunk) * parcel.copy_cost_bytes
+        self._charge(queue, cost_bytes)
         is_alone = len(self._queues) == len(queue.parcels) == 1
         if parcel.position >= len(parcel.audience):
             queue.parcels.popleft()
         sender = queue.sender.name
         if not parcel.segment_bytes and len(parcel.data) <= DATAGRAM_BYTES_MAX // 2 and not is_alone:
-            batch.add_lines_for(parcel.data, chunk, len(chunk) * parcel.line_count, sender)
+            copies = len(chunk) * parcel.line_count
+            batch.add_lines_for(parcel.data, chunk, copies, sender, cost_bytes, parcel.found_at)
             return
         if not parcel.segment_bytes:
             # Enough to fill a datagram alone, or alone in the batch, so it is packed once for all its
@@ -437,7 +448,8 @@ class Egress:
             # the memory.
             self._packer.add_for(parcel.data, chunk[:1])
             ((parcel.data, parcel.segment_bytes, _, _),) = self._packer.pack(self._mark)
-        batch.add_run(Transmit(parcel.data, parcel.segment_bytes, chunk, parcel.line_count), sender)
+        run = Transmit(parcel.data, parcel.segment_bytes, chunk, parcel.line_count)
+        batch.add_run(run, sender, cost_bytes, parcel.found_at)
 
     def _put_to_crowd(self, parcel: _Parcel, crowd: Crowd, now: float) -> None:
         """Takes what goes to a crowd: it waits as if the crowd's party had published it."""

@@ -139,7 +139,8 @@ class Publishing:
             for topic, lines in _by_topic(data).items():
                 self._egress.drop_unwanted(topic, len(lines))
         elif demand.topic is not None:
-            self._egress.put_run(self._sender_of(source, demand), data, segment_bytes, demand.topic, demand)
+            sender = self._sender_of(source, demand)
+            self._egress.put_run(sender, data, segment_bytes, demand.topic, demand, now)
         else:
             self._egress.put(self._sender_of(source, demand), data, segment_bytes, demand, now)
 

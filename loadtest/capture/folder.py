@@ -81,17 +81,20 @@ class ScenarioFolder(_Folder):
 
     def finish(self, status: Status, **facts: Any) -> None:
         """Writes the status at its end, and further facts. If it is complete, also writes the size of each
-        table, so that readers notice files that are lost later. Raises OSError, and CaptureError for a
-        damaged part."""
+        table, and the hash of each part, so that readers notice what is lost or damaged later. Raises
+        OSError, and CaptureError for a damaged part."""
         if status == "complete" and "tables" not in facts:
-            facts["tables"] = self._stored()
+            found = {
+                table: {path.name: parts.contents(path) for path in self.parts(table)} for table in TABLES
+            }
+            facts["tables"] = {
+                table: {"files": len(each), "rows": sum(part.rows for part in each.values())}
+                for table, each in found.items()
+            }
+            facts["hashes"] = {
+                table: {name: part.hash for name, part in each.items()} for table, each in found.items()
+            }
         super().finish(status, **facts)
-
-    def _stored(self) -> dict[str, dict[str, int]]:
-        return {
-            table: {"files": len(found), "rows": sum(map(parts.count_rows, found))}
-            for table, found in ((table, self.parts(table)) for table in TABLES)
-        }
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads a table, with all columns or these. It has no rows if nothing was recorded.
@@ -101,7 +104,11 @@ class ScenarioFolder(_Folder):
         schema = parts.arrow_schema(table)
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
-        found = [parts.read_part(path, table, schema.names) for path in self.parts(table)]
+        hashes = (manifest.hashes(self.info, self._file) or {}).get(table, {})
+        found = [
+            parts.read_part(path, table, schema.names, expected_hash=hashes.get(path.name))
+            for path in self.parts(table)
+        ]
         return pa.concat_tables(found) if found else schema.empty_table()
 
 

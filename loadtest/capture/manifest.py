@@ -1,5 +1,8 @@
 """What is in run.json, in scenario.json and in the metadata of parts, the Parquet files of a scenario.
 
+A scenario.json has a hash of each part, so that whatever happened to a file after it was written is noticed:
+a bit that flipped, a file put in another's place. It is no defence against who can write scenario.json.
+
 `folder` and `parts` read the files from a disk, Spark from any storage.
 
 Nothing here reads or writes files. `where` names the file in messages.
@@ -10,6 +13,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
+
+import xxhash
 
 from kcast.client.cli.text import escaped
 from kcast.loadtest.capture import host
@@ -145,6 +150,30 @@ def stored(info: Mapping[str, Any], where: object) -> dict[str, Stored] | None:
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise CaptureError(f"{where}: its tables cannot be read; was it edited?") from None
     return {table: found.get(table, Stored(0, 0)) for table in TABLES}
+
+
+def hashes(info: Mapping[str, Any], where: object) -> dict[str, dict[str, str]] | None:
+    """Returns the hash of each part by its table and name, by a scenario.json. None if it does not say, as in
+    older captures and in scenarios that are not complete. Raises CaptureError."""
+    said = info.get("hashes")
+    if said is None:
+        return None
+    try:
+        found = {table: dict(names.items()) for table, names in said.items()}
+    except AttributeError:
+        raise CaptureError(f"{where}: its hashes cannot be read; was it edited?") from None
+    return {table: found.get(table, {}) for table in TABLES}
+
+
+def hash_of(part: bytes) -> str:
+    """Returns the hash of a part: 32 characters, of its whole file."""
+    return xxhash.xxh3_128_hexdigest(part)
+
+
+def check_hash(part: bytes, expected: str, where: object) -> None:
+    """Raises CaptureError if a part is not what was written."""
+    if hash_of(part) != expected:
+        raise CaptureError(f"{where}: damaged: it is not what was written under this name")
 
 
 def check_part(metadata: Mapping[bytes, bytes] | None, has_columns: bool, table: str, where: object) -> None:

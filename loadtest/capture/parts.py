@@ -3,19 +3,28 @@
 A part gets its name when it is whole: a process that is killed leaves at most a hidden file. A part's
 metadata has the table, the schema version and the meaning of each column.
 
+Pages have checksums, which all readers verify.
+
 64-bit numbers are times and ids, which grow: as differences they take half the time and half the space of a
 dictionary. All other columns have few values, and use a dictionary.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kcast.loadtest.capture.manifest import TABLE_KEY, VERSION_KEY, check_part, damaged_part
+from kcast.loadtest.capture.manifest import (
+    TABLE_KEY,
+    VERSION_KEY,
+    check_hash,
+    check_part,
+    damaged_part,
+    hash_of,
+)
 from kcast.loadtest.capture.manifest import CaptureError as CaptureError
 from kcast.loadtest.capture.schema import SCHEMA_VERSION, TABLES
 
@@ -94,6 +103,7 @@ def write_part(path: Path, rows: pa.Table, may_appear: Callable[[], bool] = lamb
             compression_level=_ZSTD_LEVEL,
             use_dictionary=others,
             column_encoding=dict.fromkeys(long, "DELTA_BINARY_PACKED"),
+            write_page_checksum=True,
         )
         if may_appear():
             unfinished.rename(path)
@@ -105,24 +115,40 @@ def write_part(path: Path, rows: pa.Table, may_appear: Callable[[], bool] = lamb
     return False
 
 
-def read_part(path: Path, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Reads a part, with all columns or these. Raises CaptureError, which names the file, and ValueError."""
+def read_part(
+    path: Path, table: str, columns: Sequence[str] | None = None, *, expected_hash: str | None = None
+) -> pa.Table:
+    """Reads a part, with all columns or these. Raises CaptureError, which names the file, and ValueError.
+
+    With `expected_hash` the file must be what it is the hash of.
+    """
     schema = _SCHEMAS[table]
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
     try:
-        with pq.ParquetFile(path) as file:
+        data = path.read_bytes()
+        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             found = file.schema_arrow
             check_part(found.metadata, found.equals(_SCHEMAS[table]), table, path)
+            if expected_hash is not None:
+                check_hash(data, expected_hash, path)
             rows = file.read(columns=schema.names)
     except (OSError, pa.ArrowException) as error:
         raise damaged_part(error, path) from None
     return rows.select(schema.names).cast(schema)
 
 
-def count_rows(path: Path) -> int:
-    """Returns the number of rows of a part. Raises CaptureError, which names the file."""
+class Contents(NamedTuple):
+    """How many rows a part has, and its hash."""
+
+    rows: int
+    hash: str
+
+
+def contents(path: Path) -> Contents:
+    """Returns what is in a part. Raises CaptureError, which names the file."""
     try:
-        return int(pq.read_metadata(path).num_rows)
+        data = path.read_bytes()
+        return Contents(int(pq.read_metadata(pa.BufferReader(data)).num_rows), hash_of(data))
     except (OSError, pa.ArrowException) as error:
         raise damaged_part(error, path) from None

@@ -1,8 +1,9 @@
 """Captures that load tests wrote, checked, as DataFrames of all their scenarios together.
 
-All is checked before the first row is read: the JSON files, which Parquet files there are, and the footer of
-each. A scenario that cannot be trusted is left out and named; if none is left, that is an error. Damaged
-pages of a file show only when rows are read: `reading.damage_named` names the file then.
+All is checked before the first row is read: the JSON files, which Parquet files there are, the footer of
+each, and its hash if the capture has one. A scenario that cannot be trusted is left out and named; if none is
+left, that is an error. Without hashes, damaged pages show only when rows are read: `reading.damage_named`
+names the file then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

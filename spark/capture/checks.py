@@ -4,7 +4,7 @@ A scenario that cannot be trusted is left out and named.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from kcast.loadtest.capture.manifest import CaptureError, Stored
 from kcast.loadtest.capture.schema import CUT_OFF, TABLES
 from kcast.loadtest.scenario import Scenario, ScenarioError, select
 from kcast.spark.capture.completeness import shortfalls
-from kcast.spark.capture.footers import Footer, footers, is_part
+from kcast.spark.capture.footers import Footer, Part, footers, is_part
 from kcast.spark.capture.reading import CellFolder
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
@@ -114,8 +114,22 @@ class _Opened:
     scenario: Scenario
     status: str
     written: Mapping[str, Stored] | None
+    hashes: Mapping[str, Mapping[str, str]] | None
     t0_ns: int | None
     parts: dict[str, list[str]] = field(default_factory=dict)
+
+    def to_check(self) -> Iterator[Part]:
+        """All parts, with their hashes as far as these are known."""
+        for table, paths in self.parts.items():
+            known = self.hashes[table] if self.hashes is not None else {}
+            for path in paths:
+                yield Part(path, table, known.get(path.rpartition("/")[2]))
+
+    def strange(self) -> str | None:
+        """The path of a part that the run did not write, if there is any."""
+        if self.hashes is None:
+            return None
+        return next((each.path for each in self.to_check() if each.hash is None), None)
 
 
 class ScenarioChecks:
@@ -151,20 +165,20 @@ class ScenarioChecks:
             info = manifest.parse(self._files.read(f"{folder.path}/{manifest.SCENARIO_FILE}"), where)
             if info.get("run_id", run.run_id) != run.run_id or not _is_of(scenario, info):
                 raise CaptureError(f"{where}: of another run; captures must not be mixed")
-            written = manifest.stored(info, where)
+            written, hashes = manifest.stored(info, where), manifest.hashes(info, where)
         except (OSError, CaptureError) as error:
             self.problems.append(f"{name} is left out: {error}")
             return
         status = manifest.status(info)
         if self._following and _may_go_on(info):
-            status = "running"
+            status, hashes = "running", None
             self.growing.append(number)
         elif status != "complete":
             self.problems.append(f"{name} is left out: {_why_not(status, info)}")
             return
         t0_ns = info.get("t0_ns")
         opened = _Opened(
-            folder, name, run, scenario, status, written, t0_ns if isinstance(t0_ns, int) else None
+            folder, name, run, scenario, status, written, hashes, t0_ns if isinstance(t0_ns, int) else None
         )
         for table in TABLES:
             path = f"{folder.path}/{manifest.table_folder(table)}"
@@ -173,8 +187,8 @@ class ScenarioChecks:
 
     def files(self) -> None:
         """Checks the files of all scenarios so far; each scenario that is sound becomes a cell."""
-        parts = [(path, table) for each in self._opened for table in TABLES for path in each.parts[table]]
-        found = dict(zip((path for path, _ in parts), footers(self._files, parts), strict=True))
+        parts = [part for each in self._opened for part in each.to_check()]
+        found = dict(zip((part.path for part in parts), footers(self._files, parts), strict=True))
         for opened in self._opened:
             own = {table: [found[path] for path in opened.parts[table]] for table in TABLES}
             errors = [each for table in own.values() for each in table if isinstance(each, CaptureError)]
@@ -214,6 +228,8 @@ class ScenarioChecks:
             )
             if not missing and not amounts["publish"].rows:
                 missing = ["nothing was published"]
+            if not missing and (strange := opened.strange()) is not None:
+                missing = [f"{shown(strange)}: the run wrote no file of this name"]
             if missing:
                 self.problems.append(f"{opened.name} is left out: {'; '.join(missing)}")
                 return

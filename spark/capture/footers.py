@@ -1,13 +1,17 @@
-"""The footers of a capture's Parquet files, which tell what is in a file without its rows being read."""
+"""The footers of a capture's Parquet files, which tell what is in a file without its rows being read.
+
+Where the hash of a file is known, the whole file is read, and held against it.
+"""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kcast.loadtest.capture.manifest import PART_SUFFIX, CaptureError, check_part, damaged_part
+from kcast.loadtest.capture.manifest import PART_SUFFIX, CaptureError, check_hash, check_part, damaged_part
 from kcast.loadtest.capture.schema import TABLES
 from kcast.spark.session.files import Files, shown
 
@@ -28,25 +32,48 @@ def is_part(name: str) -> bool:
     return name.endswith(PART_SUFFIX) and not name.startswith((".", "_"))
 
 
-def footers(files: Files, parts: Sequence[tuple[str, str]]) -> list[Footer | CaptureError]:
-    """The footer of each part, a path and the name of its table; or an error that says what is wrong with
-    it."""
+class Part(NamedTuple):
+    """A file of a table; `hash` is what it was when it was written, None if that is not known."""
+
+    path: str
+    table: str
+    hash: str | None = None
+
+
+def footers(files: Files, parts: Sequence[Part]) -> list[Footer | CaptureError]:
+    """The footer of each part; or an error that says what is wrong with it."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(lambda part: _footer(files, *part), parts))
+        return list(threads.map(lambda part: _footer(files, part), parts))
 
 
-def _footer(files: Files, path: str, table: str) -> Footer | CaptureError:
+def _footer(files: Files, part: Part) -> Footer | CaptureError:
+    path, table, expected_hash = part
+    data = b""
     try:
-        found = pq.read_metadata(files.open(path))
+        if expected_hash is None:
+            found = pq.read_metadata(files.open(path))
+        else:
+            data = _content(files.open(path))
+            found = pq.read_metadata(pa.BufferReader(data))
         schema = found.schema.to_arrow_schema()
     except (OSError, pa.ArrowException) as error:
         return damaged_part(error, shown(path))
     expected = [(column.name, column.type) for column in TABLES[table]]
     try:
         check_part(found.metadata, _columns(schema) == expected, table, shown(path))
+        if expected_hash is not None:
+            check_hash(data, expected_hash, shown(path))
     except CaptureError as error:
         return error
     return Footer(found.num_rows, *_extremes(found))
+
+
+def _content(opened: Any) -> bytes:
+    """The content of what `Files.open` returned."""
+    if isinstance(opened, str):
+        return Path(opened).read_bytes()
+    with opened:
+        return bytes(opened.readall())
 
 
 def _columns(schema: Any) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from kcast.spark.capture.schemas import stored_schema, table_schema
 from kcast.spark.session.files import Files, literal, shown
 
 _PARTS = f"*{PART_SUFFIX}"  # as `is_part`: other files were not checked
+_OPTIONS = {"pathGlobFilter": _PARTS, "parquet.page.verify-checksum.enabled": "true"}
 
 
 class CellFolder(NamedTuple):
@@ -48,12 +49,12 @@ def _read_run(spark: SparkSession, run: str, folders: Sequence[CellFolder], name
     schema, columns = stored_schema(name), table_schema(name).names
     paths = [literal(f"{folder.path}/{manifest.table_folder(name)}") for folder in folders]
     if len(folders) == 1:
-        rows = spark.read.schema(schema).parquet(*paths, pathGlobFilter=_PARTS)
+        rows = spark.read.schema(schema).options(**_OPTIONS).parquet(*paths)
         return rows.withColumn("cell", sf.lit(folders[0].cell)).select(columns)
     # Spark tells which scenario's folder a row is from, in a column that costs nothing. All other ways of
     # telling many folders apart take time for each row, or a task for each folder.
     keyed = StructType([*schema.fields, StructField("scenario", StringType())])
-    rows = spark.read.schema(keyed).option("basePath", run).parquet(*paths, pathGlobFilter=_PARTS)
+    rows = spark.read.schema(keyed).options(**_OPTIONS, basePath=run).parquet(*paths)
     numbers = [sf.lit(each) for folder in folders for each in (_as_spark_reads(folder.path), folder.cell)]
     return rows.withColumn("cell", sf.create_map(*numbers)[sf.col("scenario")]).select(columns)
 

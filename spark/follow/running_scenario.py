@@ -19,7 +19,7 @@ from kcast.loadtest.charts.words import percent_digits
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.analysis import counted_sources, sum_up
-from kcast.spark.capture.footers import footers
+from kcast.spark.capture.footers import Part, footers
 from kcast.spark.capture.schemas import stored_schema, table_schema
 from kcast.spark.findings import attribution as attribution_findings
 from kcast.spark.findings import latency as latency_findings
@@ -96,11 +96,11 @@ class RunningScenario:
         capture."""
         tables = [path.split("/")[-2].removeprefix("table=") for path in paths]
         parts = [
-            (path, table)
+            Part(path, table)
             for path, table in zip(paths, tables, strict=True)
             if table in self._by_table or table == _ALIVE
         ]
-        for (path, table), footer in zip(parts, footers(self._files, parts), strict=True):
+        for (path, table, _), footer in zip(parts, footers(self._files, parts), strict=True):
             if isinstance(footer, CaptureError):
                 raise footer
             writer = path.rpartition("/")[2].rpartition("-")[0]

@@ -136,6 +136,17 @@ class _HadoopFile(io.RawIOBase):
         self._at += len(data)
         return len(data)
 
+    def readall(self) -> bytes:
+        """The rest of the file, with one call to Java."""
+
+        def ask() -> bytes:
+            self._stream.seek(self._at)
+            return bytes(self._stream.readAllBytes())
+
+        data = _asked(self._path, ask)
+        self._at += len(data)
+        return data
+
     def close(self) -> None:
         if not self.closed:
             self._stream.close()

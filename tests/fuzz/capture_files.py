@@ -10,10 +10,10 @@ from kcast.loadtest.scenario import Scenario
 from tests.fuzz.script import Script
 
 NAME = "run.json"
-PLACES = ("", "owner", "scenario", "tables", "table", "versions")
+PLACES = ("", "owner", "scenario", "tables", "table", "hashes", "versions")
 KEYS = (
-    "schema_version", "status", "run_id", "owner", "scenarios", "tables", "versions", "pid", "process_start",
-    "clock_id", "files", "rows", "kcast", "publish", *Scenario().as_json(),
+    "schema_version", "status", "run_id", "owner", "scenarios", "tables", "hashes", "versions", "pid",
+    "process_start", "clock_id", "files", "rows", "kcast", "publish", *Scenario().as_json(),
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, 0, 1, -1, 5, 1 << 70, 0.5, float("inf"), float("nan"), "", "x", "a\nb", "\ud800", "a/b", "CH",
@@ -42,6 +42,8 @@ def check(data: bytes) -> None:
     try:
         stored = manifest.stored(info, NAME)
         assert stored is None or stored.keys() == TABLES.keys()
+        hashes = manifest.hashes(info, NAME)
+        assert hashes is None or hashes.keys() == TABLES.keys()
     except CaptureError as error:
         _check_complaint(error)
 
@@ -53,6 +55,7 @@ def sound() -> dict[str, Any]:
         "owner": {"pid": 1, "process_start": "1", "clock_id": ""},
         "scenarios": [Scenario().as_json(), {"scheme": "CH", "k": 2, "k_prime": 0}],
         "tables": {table: {"files": 1, "rows": 10} for table in TABLES},
+        "hashes": {table: {"a.parquet": "0" * 32} for table in TABLES},
         "versions": {"kcast": "0.1.0"},
     }  # fmt: skip
 
@@ -61,7 +64,7 @@ def _changed(script: Script) -> bytes:
     info = sound()
     places = {
         "": info, "owner": info["owner"], "scenario": info["scenarios"][0], "tables": info["tables"],
-        "table": info["tables"]["publish"], "versions": info["versions"],
+        "table": info["tables"]["publish"], "hashes": info["hashes"], "versions": info["versions"],
     }  # fmt: skip
     while script.has_more:
         place, key, value = places[script.choice(PLACES)], script.choice(KEYS), script.choice(VALUES)

@@ -79,7 +79,7 @@ class Bench:
     def put_run(self, data: bytes, segment_bytes: int, topic: bytes, line_count: int) -> None:
         audience = self.table.paid_count(topic)
         demand = Demand(line_count, line_count * audience, len(data) * audience, topic)
-        self.egress.put_run(sender("p"), data, segment_bytes, topic, demand)
+        self.egress.put_run(sender("p"), data, segment_bytes, topic, demand, NOW)
 
     def flush(self, now: float = NOW) -> list[Transmit]:
         """All that leaves at once."""

@@ -33,4 +33,4 @@ def new_scenario(folder: Path, name: str = "one") -> ScenarioFolder:
 
 def written(folder: Path) -> int:
     """Returns the number of rows in a scenario's folder."""
-    return sum(map(parts.count_rows, folder.glob(f"table=*/[!._]*{PART_SUFFIX}")))
+    return sum(parts.contents(path).rows for path in folder.glob(f"table=*/[!._]*{PART_SUFFIX}"))

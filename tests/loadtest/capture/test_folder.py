@@ -308,6 +308,19 @@ def test_how_much_was_written_is_told_once_it_is_complete(tmp_path: Path) -> Non
     assert tables["lease"] == {"files": 0, "rows": 0}
 
 
+def test_a_complete_scenario_is_read_only_as_it_was_written(tmp_path: Path) -> None:
+    place = new_run(tmp_path).begin("one")
+    write(place.path, "clock", 3)
+    write(place.path, "clock", 4)
+    place.finish("complete")
+    assert place.read("clock").num_rows == 7
+    first, second = place.parts("clock")
+    assert place.info["hashes"]["clock"].keys() == {first.name, second.name}
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(CaptureError, match=f"{second.name}: damaged: it is not what was written"):
+        place.read("clock")
+
+
 def test_what_is_damaged_is_not_told_to_be_complete(tmp_path: Path) -> None:
     place = new_run(tmp_path).begin("one")
     write(place.path, "clock", 3)

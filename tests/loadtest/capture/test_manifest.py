@@ -128,6 +128,24 @@ def test_how_much_was_written_must_make_sense(tables: Any) -> None:
         manifest.stored(parsed(tables=tables), "scenario.json")
 
 
+def test_hashes_are_read_for_all_tables() -> None:
+    assert manifest.hashes(parsed(), "scenario.json") is None
+    found = manifest.hashes(parsed(hashes={"deliver": {"a.parquet": "0" * 32}}), "scenario.json")
+    assert found == {table: {} for table in TABLES} | {"deliver": {"a.parquet": "0" * 32}}
+
+
+@pytest.mark.parametrize("hashes", [5, ["deliver"], {"deliver": 5}, {"deliver": ["a.parquet"]}])
+def test_hashes_must_make_sense(hashes: Any) -> None:
+    with pytest.raises(CaptureError, match=r"scenario\.json: its hashes cannot be read"):
+        manifest.hashes(parsed(hashes=hashes), "scenario.json")
+
+
+def test_a_part_must_be_what_was_written() -> None:
+    manifest.check_hash(b"PAR1", manifest.hash_of(b"PAR1"), "a.parquet")
+    with pytest.raises(CaptureError, match=r"^a\.parquet: damaged: "):
+        manifest.check_hash(b"PAR2", manifest.hash_of(b"PAR1"), "a.parquet")
+
+
 def test_it_is_read_without_pyarrow() -> None:
     program = "import sys, kcast.loadtest.capture.manifest; sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -205,6 +205,23 @@ def swap_tables(run: Path) -> None:
     shutil.copy(part(run, "lease"), part(run, "deliver"))
 
 
+def copy_over(run: Path) -> None:
+    first, second = open_run(run).scenario("one").parts("publish")
+    shutil.copy(first, second)
+
+
+def rename(run: Path) -> None:
+    path = part(run, "publish")
+    path.rename(path.with_name(f"x{path.name}"))
+
+
+def flip_a_bit(run: Path) -> None:
+    path = part(run, "lease")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 16
+    path.write_bytes(data)
+
+
 def other_version(run: Path) -> None:
     path = part(run, "deliver")
     table = pq.read_table(path)
@@ -271,6 +288,9 @@ def nothing_published(run: Path) -> None:
         (lose_table_of_an_older_run, "left out: server_rx is missing"),
         (lose_stats_of_an_older_run, "left out: process_stat is missing"),
         (add_file, "left out: deliver has 9 rows in 3 files, but 6 rows in 2 files were written"),
+        (copy_over, r"left out: .*table=publish/.*\.parquet: damaged: it is not what was written under"),
+        (rename, r"left out: .*/x.*\.parquet: the run wrote no file of this name"),
+        (flip_a_bit, r"left out: .*table=lease/.*\.parquet: (damaged|not a whole)"),
         (swap_tables, "left out: .*not a part of table deliver"),
         (other_version, f"left out: .*its schema version is 2, and this kcast reads {SCHEMA_VERSION}"),
         (other_columns, "left out: .*not a part of table deliver"),
@@ -351,11 +371,24 @@ def test_nothing_at_all_is_told(spark: SparkSession, tmp_path: Path) -> None:
         opened(spark, tmp_path / "begun")
 
 
-def test_pages_that_are_damaged_are_told_when_they_are_read(spark: SparkSession, broken: Path) -> None:
+def blank(data: bytearray, footer: int) -> None:
+    data[4:-footer] = bytes(len(data) - footer - 4)
+
+
+def flip(data: bytearray, footer: int) -> None:
+    """A bit of the values of the last page: only its checksum tells."""
+    data[-footer - 1] ^= 1
+
+
+@pytest.mark.parametrize("spoil", [blank, flip])
+def test_pages_that_are_damaged_are_told_when_they_are_read(
+    spark: SparkSession, broken: Path, spoil: Callable[[bytearray, int], None]
+) -> None:
+    """In a capture of an older kcast, or one that is still written, no hashes tell it before."""
+    change(scenario_json(broken), hashes=None)
     path = part(broken, "deliver")
     data = bytearray(path.read_bytes())
-    footer = int.from_bytes(data[-8:-4], "little") + 8
-    data[4:-footer] = bytes(len(data) - footer - 4)
+    spoil(data, int.from_bytes(data[-8:-4], "little") + 8)
     path.write_bytes(data)
     captures = opened(spark, broken)
     assert captures.problems == (), "its footer is in order"
