@@ -12,5 +12,22 @@ simulation/   the note of 2004 at its own scale, on Spark
 session/      Java, a Spark that is started quietly, its files, its progress
 
 Begin with command.py (`kcast analyse`), request.py, run.py and analysis.py, which calls one folder after the
-other. outcome.py is what the screen shows at the end; submit.py is for spark-submit.
+other. outcome.py is what the screen shows at the end; submit.py is for spark-submit; notebook.py is for
+programs and notebooks, which find its `open_run` here.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kcast.spark.notebook import open_run as open_run
+
+__all__ = ["open_run"]
+
+
+def __getattr__(name: str) -> Any:
+    # Not before it is asked for: who imports a part of this package need not wait for Spark.
+    if name == "open_run":
+        from kcast.spark.notebook import open_run
+
+        return open_run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -143,9 +143,10 @@ LAYERS = {
         ("charts", "scenario", "timerfd"),
     ),
     "spark": (
+        ("",),
         ("submit",),
         ("command",),
-        ("run",),
+        ("run", "notebook"),
         ("follow",),
         ("analysis", "outcome", "simulation"),
         ("jobs", "report"),
